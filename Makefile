@@ -1,0 +1,55 @@
+# Every target sets up what it needs; nothing is done twice.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+BASE_PYTHON ?= python3
+PYTHON := .venv/bin/python
+STAMP := .venv/.complete
+# One thread a process: tests run side by side, and small matrices gain nothing from more.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2); echo $$((n > 4 ? 4 : n)))
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+PYTEST := $(ONE_THREAD) $(PYTHON) -m pytest
+
+.PHONY: help venv demo test test-slow test-browser check format bench docs
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+venv: $(STAMP) ## .venv with everything the tests need
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Vitral needs Python 3.11 or newer, $(BASE_PYTHON) is older: make venv BASE_PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(PYTHON) || $(BASE_PYTHON) -m venv .venv
+	@test -x .venv/bin/uv || $(PYTHON) -m pip install --quiet uv || echo "uv is not to be had here: pip does the work, more slowly"
+	@(test -x .venv/bin/uv && .venv/bin/uv pip install --python $(PYTHON) -c constraints.txt -e ".[all]") || \
+		$(PYTHON) -m pip install -c constraints.txt -e ".[all]"
+	@touch $(STAMP)
+
+demo: $(STAMP) ## train a small ViT on digits, look inside it, write runs/demo/report.html
+	@$(PYTHON) -m vitral demo
+
+test: check ## linter, types, then the fast tests
+	@$(PYTEST) -n $(WORKERS) --dist loadfile
+
+test-slow: $(STAMP) ## the tests that take longer than a few seconds each
+	@$(PYTEST) -n $(WORKERS) --dist loadfile -m "slow and not browser"
+
+test-browser: $(STAMP) ## the explorer in a real browser (needs chromium)
+	@$(PYTEST) -m browser
+
+check: $(STAMP) ## ruff, format check, pyright
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/pyright
+
+format: $(STAMP) ## let ruff mend what it can
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .
+
+bench: $(STAMP) ## speed and memory beside the peers
+	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(PYTHON) $$script; done
+
+docs: $(STAMP) ## the documentation as web pages, in site/
+	@.venv/bin/mkdocs build --strict --quiet
+	@echo "open site/index.html"
