@@ -1,0 +1,229 @@
+"""The statistics of a study, one method for each question.
+
+How sure is a mean over seeds?        `t_interval`: Student's t.
+Is one model better than another?     `paired_bootstrap`: over the same test pictures, with the seeds' own spread added.
+How does the error fall with data?    `power_law_fit`: error = a · n^-b by least squares on logs, bootstrap over seeds.
+Where do two such lines cross?        `crossing`.
+
+Shapes: S = seeds, N = test pictures, K = sizes, R = bootstrap draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vitral.base.errors import UsageError
+
+DRAWS = 4000
+"""Bootstrap draws: a p-value of 0.05 is then known to about ± 0.004."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds with its interval."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    level: float = 0.95
+
+
+def t_interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> Interval:
+    """Mean and Student-t interval of accuracies over seeds; cut at 0 and 1, where no accuracy can lie beyond."""
+    from scipy import stats
+
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.ndim != 1 or len(numbers) < 2:
+        raise UsageError(f"an interval over {numbers.size} seed{'' if numbers.size == 1 else 's'} is not defined", "run at least 2 seeds, better 3")
+    if not 0 < level < 1:
+        raise UsageError(f"level {level} is not a probability", "use 0.95")
+    mean = float(numbers.mean())
+    half = float(stats.t.ppf(0.5 + level / 2, len(numbers) - 1) * numbers.std(ddof=1) / math.sqrt(len(numbers)))
+    return Interval(mean, max(0.0, mean - half), min(1.0, mean + half), len(numbers), level)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The difference of two models' accuracies (a - b) on the same test pictures."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    pictures: int
+    seeds: tuple[int, int]
+    level: float = 0.95
+
+
+def paired_bootstrap(
+    correct_a: np.ndarray, correct_b: np.ndarray, *, level: float = 0.95, draws: int = DRAWS, seed: int = 0, claim: bool = True
+) -> Paired:
+    """Test whether two models differ: bootstrap over test pictures, with the spread between seeds added.
+
+    `correct_*` are booleans (S, N), or (N,) for one seed; both models must have seen the same N pictures in the same order.
+    One seed tells about two sets of weights, not about two models: it is refused unless `claim` is False.
+
+    Two things vary: the pictures, which both models share, and the seeds. Each draw resamples the pictures; to it a
+    Student-t draw is added for what the seeds' accuracies vary beyond chance flips of single pictures. (Resampling three
+    seeds would give two thirds of their variance and no tails, and so too many false alarms.)
+    """
+    a, b = (np.atleast_2d(np.asarray(c, dtype=np.float64)) for c in (correct_a, correct_b))  # (S, N)
+    if a.shape[1] != b.shape[1]:
+        raise UsageError(f"{a.shape[1]} and {b.shape[1]} test pictures cannot be paired", "evaluate both models on the same test split")
+    if claim and min(len(a), len(b)) < 2:
+        raise UsageError("one seed cannot carry a claim of significance about two models", "run at least 2 seeds, better 3")
+    rng = np.random.default_rng(seed)
+    gain = a.mean(axis=0) - b.mean(axis=0)  # (N,)
+    pictures = len(gain)
+    values, counts = np.unique(gain, return_counts=True)
+    means = rng.multinomial(pictures, counts / pictures, size=draws) @ values / pictures  # (R,)
+    spread, freedom = _seed_spread(a, b)
+    if spread > 0:
+        means = means + math.sqrt(spread) * rng.standard_t(freedom, size=draws)
+    low, high = np.quantile(means, [0.5 - level / 2, 0.5 + level / 2])
+    tail = min(np.count_nonzero(means <= 0), np.count_nonzero(means >= 0))
+    p = min(1.0, 2 * (tail + 1) / (draws + 1))
+    return Paired(float(gain.mean()), float(low), float(high), float(p), pictures, (len(a), len(b)), level)
+
+
+def _seed_spread(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """Variance of the difference that comes from seeds as such, and its degrees of freedom (Welch).
+
+    A seed's accuracy varies also because single pictures flip; that part is already in the pictures' bootstrap and is taken off.
+    """
+    extra, squares, total = 0.0, 0.0, 0.0
+    for correct in (a, b):
+        seeds, pictures = correct.shape
+        if seeds < 2:
+            continue
+        between = correct.mean(axis=1).var(ddof=1) / seeds
+        residual = correct - correct.mean(axis=1, keepdims=True) - correct.mean(axis=0) + correct.mean()
+        flips = float((residual**2).sum()) / ((seeds - 1) * (pictures - 1)) / pictures / seeds if pictures > 1 else 0.0
+        extra += between - flips
+        total += between
+        squares += between**2 / (seeds - 1)
+    return (extra, total**2 / squares) if extra > 0 and squares > 0 else (0.0, 1.0)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values adjusted for their number (Holm): the chance of any false alarm among all of them stays at the level."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """error = a · n^-b, with the bootstrap's own (log a, b) pairs for bands."""
+
+    a: float
+    b: float
+    b_interval: tuple[float, float]
+    sizes: tuple[float, ...]
+    residual: float
+    """Largest |log2(measured mean / fit)|: 0.1 is 7 % off, 1 is a factor of two."""
+    level: float = 0.95
+    draws: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)), repr=False, compare=False)
+
+    def error(self, n: float | np.ndarray) -> np.ndarray:
+        return self.a * np.asarray(n, dtype=np.float64) ** -self.b
+
+    def band(self, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper error at each n."""
+        lines = np.exp(self.draws[:, :1] - self.draws[:, 1:] * np.log(np.asarray(n, dtype=np.float64)))  # (R, len(n))
+        low, high = np.quantile(lines, [0.5 - self.level / 2, 0.5 + self.level / 2], axis=0)
+        return low, high
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"a": self.a, "b": self.b, "b_interval": list(self.b_interval), "sizes": list(self.sizes), "residual": self.residual, "level": self.level}
+
+
+def power_law_fit(
+    sizes: Sequence[float] | np.ndarray, errors_by_seed: np.ndarray, *, level: float = 0.95, draws: int = 1000, seed: int = 0, floor: float = 1e-6
+) -> PowerLaw:
+    """Fit error = a · n^-b to (S, K) errors at K sizes by least squares on logs; bands by bootstrap over seeds.
+
+    At each size the seeds are drawn anew. S draws from S values have only (S-1)/S of their variance, so deviations are
+    widened by √(S/(S-1)). Errors below `floor` (no mistake at all on a finite test set) are lifted to it.
+    """
+    n = np.asarray(sizes, dtype=np.float64)
+    errors = np.atleast_2d(np.asarray(errors_by_seed, dtype=np.float64))  # (S, K)
+    if n.ndim != 1 or errors.shape[1] != len(n) or len(n) < 2 or len(np.unique(n)) < 2:
+        raise UsageError(f"a power law needs errors (seeds, sizes) at two different sizes or more, here {errors.shape} at {len(n)}", "add sizes")
+    if n.min() <= 0 or not np.isfinite(errors).all():
+        raise UsageError("a power law needs positive sizes and finite errors", "leave out the cells that failed")
+    logs = np.log(np.maximum(errors, floor))  # (S, K)
+    design = np.stack([np.ones_like(n), -np.log(n)], axis=1)  # (K, 2)
+    solve = np.linalg.pinv(design)  # (2, K)
+    mean = logs.mean(axis=0)
+    log_a, b = solve @ mean
+    rng = np.random.default_rng(seed)
+    seeds = len(logs)
+    if seeds > 1:
+        deviations = (logs - mean) * math.sqrt(seeds / (seeds - 1))
+        picks = rng.integers(seeds, size=(draws, seeds, len(n)))
+        drawn = mean + np.take_along_axis(deviations[None], picks, axis=1).mean(axis=1)  # (R, K)
+        pairs = drawn @ solve.T  # (R, 2)
+    else:
+        pairs = np.array([[log_a, b]])
+    low, high = np.quantile(pairs[:, 1], [0.5 - level / 2, 0.5 + level / 2])
+    residual = float(np.abs(mean - design @ np.array([log_a, b])).max() / math.log(2))
+    return PowerLaw(float(np.exp(log_a)), float(b), (float(low), float(high)), tuple(float(v) for v in n), residual, level, pairs)
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where two fitted lines meet. `at` is None when they do not meet inside the sizes that were measured."""
+
+    at: float | None
+    interval: tuple[float, float] | None
+    share: float
+    """Share of bootstrap draws whose lines meet in the range."""
+    span: tuple[float, float]
+    better: str
+    """Which has the lower error at the largest size: "first" or "second"."""
+
+    def __str__(self) -> str:
+        if self.at is None or self.interval is None:
+            return f"no crossing in range ({self.span[0]:,.0f} to {self.span[1]:,.0f})"
+        return f"crossing at {self.at:,.0f} ({self.interval[0]:,.0f} to {self.interval[1]:,.0f}; in {self.share:.0%} of the draws)"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"at": self.at, "interval": list(self.interval) if self.interval else None, "share": self.share, "span": list(self.span), "text": str(self)}
+
+
+def crossing(first: PowerLaw, second: PowerLaw) -> Crossing:
+    """The size at which two fits have the same error, if it lies in the range both were measured in."""
+    low, high = max(min(first.sizes), min(second.sizes)), min(max(first.sizes), max(second.sizes))
+    if low >= high:
+        raise UsageError("the two fits share no range of sizes", "measure both at the same sizes")
+    point = _meet(math.log(first.a), first.b, math.log(second.a), second.b)
+    count = min(len(first.draws), len(second.draws))
+    inside = [
+        meet
+        for (log_a, b), (other_log_a, other_b) in zip(first.draws[:count], second.draws[:count], strict=True)
+        if low <= (meet := _meet(log_a, b, other_log_a, other_b)) <= high
+    ]
+    share = len(inside) / count if count else 0.0
+    better = "first" if float(first.error(high)) <= float(second.error(high)) else "second"
+    if not low <= point <= high:
+        return Crossing(None, None, share, (low, high), better)
+    outer = (first.level + 1) / 2
+    around = np.quantile(inside, [1 - outer, outer]) if inside else (point, point)
+    return Crossing(point, (float(around[0]), float(around[1])), share, (low, high), better)
+
+
+def _meet(log_a: float, b: float, other_log_a: float, other_b: float) -> float:
+    if b == other_b:
+        return math.inf
+    exponent = (log_a - other_log_a) / (b - other_b)
+    return math.exp(exponent) if abs(exponent) < 700 else math.inf

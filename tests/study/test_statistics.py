@@ -1,0 +1,112 @@
+"""Statistics against simulation: what they promise must hold in thousands of studies whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from vitral.base.errors import UsageError
+from vitral.study.statistics import crossing, holm, paired_bootstrap, power_law_fit, t_interval
+
+STUDIES = 2000
+
+
+@pytest.mark.parametrize(("truth", "spread", "seeds"), [(0.90, 0.004, 3), (0.55, 0.02, 5), (0.97, 0.002, 3)])
+def test_t_interval_covers_the_truth(truth: float, spread: float, seeds: int) -> None:
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(4000):
+        chance = np.clip(rng.normal(truth, spread, seeds), 0, 1)
+        interval = t_interval(rng.binomial(10_000, chance) / 10_000)
+        covered += interval.low <= truth <= interval.high
+    assert 0.93 <= covered / 4000 <= 0.97
+
+
+def test_t_interval_by_hand() -> None:
+    interval = t_interval([0.1, 0.2, 0.3])
+    assert interval.mean == pytest.approx(0.2) and interval.n == 3
+    assert interval.high - interval.mean == pytest.approx(4.302653 * 0.1 / np.sqrt(3), rel=1e-5)
+    assert t_interval([1.0, 0.9]).high == 1.0
+
+
+def test_one_seed_is_refused() -> None:
+    with pytest.raises(UsageError, match="1 seed"):
+        t_interval([0.9])
+    with pytest.raises(UsageError, match="one seed cannot carry a claim"):
+        paired_bootstrap(np.ones(10), np.zeros(10))
+    assert paired_bootstrap(np.ones(10), np.zeros(10), claim=False).difference == 1
+
+
+def _false_alarms(seeds: int, seed_spread: float, flips: float, pictures: int = 1000) -> float:
+    """Share of studies that call two equal models different. Pictures differ in difficulty, seeds in quality, and single pictures flip."""
+    rng = np.random.default_rng(1)
+    alarms = 0
+    for study in range(STUDIES):
+        ease = rng.normal(1.3, 1, pictures)
+        own = rng.normal(0, 0.5, (2, pictures))  # each model finds other pictures easy
+        quality = rng.normal(0, seed_spread, (2, seeds, 1))
+        correct = ease + own[:, None] + quality + rng.normal(0, flips, (2, seeds, pictures)) > 0
+        alarms += paired_bootstrap(correct[0], correct[1], draws=500, seed=study, claim=seeds > 1).p < 0.05
+    return alarms / STUDIES
+
+
+@pytest.mark.parametrize(("seeds", "seed_spread", "flips"), [(1, 0.0, 0.0), (3, 0.0, 0.5), (3, 0.02, 0.5), (3, 0.15, 0.3), (5, 0.1, 0.5)])
+def test_paired_test_false_alarm_rate(seeds: int, seed_spread: float, flips: float) -> None:
+    assert 0.025 <= _false_alarms(seeds, seed_spread, flips) <= 0.065
+
+
+def test_paired_test_finds_a_real_difference() -> None:
+    rng = np.random.default_rng(2)
+    better, worse = rng.random((3, 2000)) < 0.92, rng.random((3, 2000)) < 0.85
+    result = paired_bootstrap(better, worse)
+    assert result.p < 0.01 and result.low > 0.03 and result.high < 0.11
+    assert paired_bootstrap(worse, better).difference == pytest.approx(-result.difference)
+    assert paired_bootstrap(better, better).p == 1.0
+
+
+def test_pictures_must_be_the_same() -> None:
+    with pytest.raises(UsageError, match="cannot be paired"):
+        paired_bootstrap(np.ones((3, 10)), np.ones((3, 11)))
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([]) == []
+
+
+def test_power_law_recovers_planted_exponents() -> None:
+    rng = np.random.default_rng(3)
+    sizes = np.array([500, 1000, 2500, 5000, 15000, 45000])
+    covered, found = 0, []
+    for study in range(STUDIES):
+        planted = rng.uniform(0.1, 0.6)
+        errors = 5 * sizes**-planted * np.exp(rng.normal(0, 0.05, (3, 6)))
+        fit = power_law_fit(sizes, errors, draws=200, seed=study)
+        found.append(fit.b - planted)
+        covered += fit.b_interval[0] <= planted <= fit.b_interval[1]
+    assert abs(np.mean(found)) < 0.002 and np.std(found) < 0.02
+    assert 0.90 <= covered / STUDIES <= 0.97
+
+
+def test_power_law_bands_and_residual() -> None:
+    sizes = [10, 100, 1000]
+    exact = power_law_fit(sizes, np.array([[2 * n**-0.5 for n in sizes]] * 3))
+    assert exact.a == pytest.approx(2) and exact.b == pytest.approx(0.5) and exact.residual < 1e-9
+    low, high = exact.band(np.array([50.0]))
+    assert low[0] == pytest.approx(high[0]) == pytest.approx(2 * 50**-0.5)
+    bent = power_law_fit(sizes, np.array([[0.9, 0.88, 0.1]]))
+    assert bent.residual > 0.5
+    assert np.isfinite(power_law_fit(sizes, np.array([[0.1, 0.01, 0.0]])).b)
+
+
+def test_crossing() -> None:
+    sizes = np.array([100.0, 1000, 10000, 100000])
+    rng = np.random.default_rng(4)
+    noise = np.exp(rng.normal(0, 0.01, (2, 3, 4)))
+    steep = power_law_fit(sizes, 10 * sizes**-0.5 * noise[0])
+    flat = power_law_fit(sizes, 1 * sizes**-0.2 * noise[1])
+    meet = crossing(steep, flat)
+    truth = 10 ** (1 / 0.3)
+    assert meet.at == pytest.approx(truth, rel=0.1) and meet.better == "first"
+    assert meet.interval is not None and meet.interval[0] < truth * 1.1 and meet.interval[1] > truth * 0.9
+    parallel = crossing(steep, power_law_fit(sizes, 20 * sizes**-0.5 * noise[1]))
+    assert parallel.at is None and str(parallel).startswith("no crossing in range")
