@@ -1,0 +1,64 @@
+"""Which processor does the work, and what machine this is."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import TYPE_CHECKING, Any
+
+from vitral.base.errors import UsageError
+from vitral.base.version import __version__
+
+if TYPE_CHECKING:
+    import torch
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """`auto`: the first GPU, Apple's included, else the CPU; or a device by name: cpu, cuda, cuda:1, mps."""
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"unknown device {name!r}", "use auto, cpu, cuda, cuda:1 or mps") from error
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if count == 0:
+            raise UsageError(f"device {name} is not there: PyTorch sees no CUDA GPU", "use auto or cpu")
+        if device.index is not None and device.index >= count:
+            raise UsageError(f"device {name} is not there: this machine has {count} GPU(s)", f"use cuda:0 to cuda:{count - 1}")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise UsageError("device mps is not there: this is no Mac with a GPU that PyTorch can use", "use auto or cpu")
+    return device
+
+
+def set_threads(count: int) -> None:
+    """How many CPU threads one operation may use."""
+    import torch
+
+    if count < 1:
+        raise UsageError(f"{count} threads", "use at least 1")
+    torch.set_num_threads(count)
+
+
+def describe_machine() -> dict[str, Any]:
+    """What a result depends on besides its config; written into each run folder. No host, user or path is in it."""
+    import numpy
+    import torch
+
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    return {
+        "vitral": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": numpy.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu_count": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": gpus[0] if gpus else None,
+        "gpu_count": len(gpus),
+        "cuda": torch.version.cuda if gpus else None,
+        "cudnn": torch.backends.cudnn.version() if gpus else None,
+    }

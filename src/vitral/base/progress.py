@@ -1,0 +1,169 @@
+"""Progress on stderr: a bar with the time left on a terminal, plain lines every few seconds elsewhere, nothing when quiet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+FIRST_LINE_AFTER = 2.0
+"""Seconds before the first plain line: what is quicker needs none."""
+LINE_EVERY = 5.0
+
+
+class Progress:
+    """What `progress()` yields. `advance(k, loss=…)` moves it on and shows the values beside it."""
+
+    def __init__(self, description: str, total: int | None) -> None:
+        self.description = description
+        self.total = total
+        self.done = 0
+        self.values: dict[str, Any] = {}
+        self._began = time.monotonic()
+
+    def advance(self, steps: int = 1, **values: Any) -> None:
+        self.done += steps
+        self.values.update(values)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def finish(self) -> None:
+        """Called once, when the block ends."""
+
+    def line(self) -> str:
+        """`Training 120/600 (20 %), loss 0.31, 12 s, about 48 s left`."""
+        counted = f"{self.done:,}" if self.total is None else f"{self.done:,}/{self.total:,}"
+        parts = [f"{self.description} {counted}"]
+        if self.total:
+            parts[0] += f" ({100 * self.done / self.total:.0f} %)"
+        parts += [_value(name, value) for name, value in self.values.items()]
+        parts.append(_duration(self.seconds))
+        if self.total and 0 < self.done < self.total:
+            parts.append(f"about {_duration(self.seconds / self.done * (self.total - self.done))} left")
+        return ", ".join(parts)
+
+
+class _PlainProgress(Progress):
+    def __init__(self, description: str, total: int | None) -> None:
+        super().__init__(description, total)
+        self._next = self._began + FIRST_LINE_AFTER
+        self._said = False
+
+    def advance(self, steps: int = 1, **values: Any) -> None:
+        super().advance(steps, **values)
+        if (now := time.monotonic()) >= self._next:
+            self._next, self._said = now + LINE_EVERY, True
+            say(self.line())
+
+    def finish(self) -> None:
+        if self._said:
+            say(self.line())
+
+
+class _BarProgress(Progress):
+    """A row of the one live display: bars inside bars share it."""
+
+    def __init__(self, description: str, total: int | None) -> None:
+        super().__init__(description, total)
+        self._live = _Live.enter()
+        self._task = self._live.add_task(description, total=total, values="")
+
+    def advance(self, steps: int = 1, **values: Any) -> None:
+        super().advance(steps, **values)
+        self._live.update(self._task, advance=steps, values=", ".join(_value(*pair) for pair in self.values.items()))
+
+    def finish(self) -> None:
+        self._live.stop_task(self._task)
+        _Live.leave()
+
+
+class _Live:
+    """The terminal has one live display; it is up while any bar is."""
+
+    lock = threading.Lock()
+    display: Any = None
+    users = 0
+
+    @classmethod
+    def enter(cls) -> Any:
+        with cls.lock:
+            if cls.display is None:
+                from rich.console import Console
+                from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+                from rich.progress import Progress as RichProgress
+
+                cls.display = RichProgress(
+                    TextColumn("{task.description}", markup=False),
+                    BarColumn(bar_width=24),
+                    MofNCompleteColumn(),
+                    TimeElapsedColumn(),
+                    TextColumn("left"),
+                    TimeRemainingColumn(),
+                    TextColumn("{task.fields[values]}", markup=False),
+                    console=Console(stderr=True),
+                )
+                cls.display.start()
+            cls.users += 1
+            return cls.display
+
+    @classmethod
+    def leave(cls) -> None:
+        with cls.lock:
+            cls.users -= 1
+            if cls.users == 0:
+                cls.display.stop()
+                cls.display = None
+
+
+@contextlib.contextmanager
+def progress(description: str, total: int | None = None, quiet: bool = False) -> Iterator[Progress]:
+    """`with progress("Training", total=n) as bar: bar.advance(1, loss=…)`."""
+    kind = Progress if quiet else _BarProgress if _on_terminal() else _PlainProgress
+    bar = kind(description, total)
+    try:
+        yield bar
+    finally:
+        bar.finish()
+
+
+def track(iterable: Iterable[T], description: str, total: int | None = None, quiet: bool = False) -> Iterator[T]:
+    """The items of `iterable`, with progress."""
+    if total is None and hasattr(iterable, "__len__"):
+        total = len(iterable)  # type: ignore[arg-type]
+    with progress(description, total, quiet) as bar:
+        for item in iterable:
+            yield item
+            bar.advance()
+
+
+def say(text: str) -> None:
+    """One line on stderr, above any bar."""
+    if _Live.display is not None:
+        _Live.display.console.print(text, markup=False, highlight=False, soft_wrap=True)
+    else:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _on_terminal() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _value(name: str, value: Any) -> str:
+    if isinstance(value, float):
+        return f"{name} {value:.2e}" if value and abs(value) < 1e-3 else f"{name} {value:.4g}"
+    return f"{name} {value}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from vitral.base import progress as module
+from vitral.base.progress import progress, say, track
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def test_plain_lines_every_few_seconds(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("Training", total=10) as bar:
+        for step in range(10):
+            clock.now += 1
+            bar.advance(loss=1 / (step + 1), lr=1e-4)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines() == [
+        "Training 2/10 (20 %), loss 0.5, lr 1.00e-04, 2 s, about 8 s left",
+        "Training 7/10 (70 %), loss 0.1429, lr 1.00e-04, 7 s, about 3 s left",
+        "Training 10/10 (100 %), loss 0.1, lr 1.00e-04, 10 s",
+    ]
+
+
+def test_quick_or_quiet_says_nothing(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(track(range(5), "Quick")) == [0, 1, 2, 3, 4]
+    with progress("Long", total=3, quiet=True) as bar:
+        clock.now += 100
+        bar.advance(3)
+    assert bar.done == 3
+    assert capsys.readouterr().err == ""
+
+
+def test_unknown_total_and_long_times(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in track(iter(range(2)), "Reading"):
+        clock.now += 3_725
+    assert capsys.readouterr().err.splitlines()[0] == "Reading 1, 1 h 02 min"
+
+
+def test_total_of_a_sized_iterable(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in track([1, 2], "Reading"):
+        clock.now += 90
+    assert capsys.readouterr().err.splitlines()[0] == "Reading 1/2 (50 %), 1 min 30 s, about 1 min 30 s left"
+
+
+def test_bars_on_a_terminal_nest_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with pytest.raises(ValueError, match="stop"), progress("Outer [red]", total=2) as outer:
+        for _ in track(range(3), "Inner"):
+            pass
+        outer.advance(1, accuracy=0.75)
+        say("a line between [bold]")
+        raise ValueError("stop")
+    shown = terminal.getvalue()
+    assert "Outer [red]" in shown, "square brackets of a name are text, not markup"
+    assert "Inner" in shown
+    assert "3/3" in shown
+    assert "accuracy 0.75" in shown
+    assert "a line between [bold]" in shown
+    assert module._Live.display is None
+    assert module._Live.users == 0
