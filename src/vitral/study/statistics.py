@@ -152,9 +152,11 @@ def power_law_fit(
 ) -> PowerLaw:
     """Fit error = a · n^-b to (S, K) errors at K sizes by least squares on logs; bands by bootstrap over seeds.
 
-    At each size the seeds are drawn anew. S draws from S values have only (S-1)/S of their variance, so deviations are
-    widened by √(S/(S-1)). Errors below `floor` (no mistake at all on a finite test set) are lifted to it.
+    At each size the seeds are drawn anew. S draws from S values have only (S-1)/S of their variance and no tails, so deviations
+    are widened by √(S/(S-1)) and by Student's t over the normal for K·(S-1) degrees of freedom. Errors below `floor` (no mistake at all on a finite test set) are lifted to it.
     """
+    from scipy import stats
+
     n = np.asarray(sizes, dtype=np.float64)
     errors = np.atleast_2d(np.asarray(errors_by_seed, dtype=np.float64))  # (S, K)
     if n.ndim != 1 or errors.shape[1] != len(n) or len(n) < 2 or len(np.unique(n)) < 2:
@@ -169,7 +171,8 @@ def power_law_fit(
     rng = np.random.default_rng(seed)
     seeds = len(logs)
     if seeds > 1:
-        deviations = (logs - mean) * math.sqrt(seeds / (seeds - 1))
+        tails = stats.t.ppf(0.5 + level / 2, len(n) * (seeds - 1)) / stats.norm.ppf(0.5 + level / 2)
+        deviations = (logs - mean) * math.sqrt(seeds / (seeds - 1)) * tails
         picks = rng.integers(seeds, size=(draws, seeds, len(n)))
         drawn = mean + np.take_along_axis(deviations[None], picks, axis=1).mean(axis=1)  # (R, K)
         pairs = drawn @ solve.T  # (R, 2)

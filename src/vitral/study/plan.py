@@ -1,0 +1,226 @@
+"""A study is data: what is compared, on what, for how much, how often. It makes its cells; each cell is one run.
+
+Refused here, before anything is spent: choosing anything on the test pictures, and a claim of significance from one seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from vitral.base.errors import ConfigError, UsageError
+from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
+
+BudgetKind = Literal["samples", "seconds", "flops"]
+BACKWARD = 3
+"""Training one picture costs about three forward passes: one forward, two backward."""
+EVALUATIONS = 10
+"""Validations per run: enough for a curve, too few to cost much."""
+ENDLESS = 100_000.0
+"""Epochs of a run that the clock ends."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What every contender may spend on one final run."""
+
+    kind: BudgetKind
+    amount: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("samples", "seconds", "flops"):
+            raise ConfigError(f"budget {self.kind!r} is unknown", "use samples=50000, seconds=20 or flops=1e15")
+        if not self.amount > 0:
+            raise ConfigError(f"budget {self.kind}={self.amount:g} is not positive", "use for example samples=50000")
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        kind, _, amount = text.partition("=")
+        try:
+            return cls(kind.strip(), float(amount))  # type: ignore[arg-type]
+        except ValueError as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(f"budget {text!r} is not understood", "use samples=50000, seconds=20 or flops=1e15") from error
+
+    def times(self, share: float) -> Budget:
+        return Budget(self.kind, self.amount * share)
+
+    def samples(self, flops: float) -> float | None:
+        """Pictures a model of `flops` forward FLOPs may see; None when only the clock decides."""
+        if self.kind == "seconds":
+            return None
+        return self.amount if self.kind == "samples" else self.amount / (BACKWARD * flops)
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.amount:g}"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One row of the table to come."""
+
+    name: str
+    model: ModelConfig
+    flops: int
+    """Forward FLOPs per picture."""
+    weights: str | None = None
+    """Start from these weights; None: from scratch."""
+    rates: tuple[float, ...] = (1e-3,)
+    """Learning rates to choose from on validation; a single one is taken as it is."""
+    family: str = ""
+    """Contenders of one family lie on one line in a compute study."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything that decides the result of a study."""
+
+    kind: Literal["compare", "data", "compute"]
+    data: DataConfig
+    contenders: tuple[Contender, ...]
+    budget: Budget
+    pictures: int
+    """Training pictures in the whole set."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    sizes: tuple[int, ...] = ()
+    """Data study: numbers of training pictures, nested and class-balanced."""
+    shares: tuple[float, ...] = (1.0,)
+    """Compute study: parts of the budget at which each contender is trained from the start."""
+    train: TrainConfig = field(default_factory=TrainConfig)
+    """What all runs share: batch size, optimizer, schedule."""
+    tuning_share: float = 0.25
+    """Part of the budget that each short run of the rate grid may spend."""
+    tuning_seed: int = 1000
+    select_on: Literal["validation", "test"] = "validation"
+    claim: Literal["significance", "none"] = "significance"
+    """significance: intervals and tests; none: a description."""
+
+    def __post_init__(self) -> None:
+        if self.select_on != "validation":
+            raise ConfigError(f"selection on {self.select_on}: what the test pictures have chosen they can no longer judge", "select on validation")
+        if self.claim == "significance" and len(set(self.seeds)) < 2:
+            raise ConfigError("one seed cannot carry a claim of significance", "use --seeds 3, or --claim none for a plain description")
+        if not self.contenders:
+            raise ConfigError("a study without models", "name some with --models vit,cnn")
+        names = [contender.name for contender in self.contenders]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ConfigError(f"model {twice} is in the study twice", "name each model once")
+        if len(set(self.seeds)) != len(self.seeds) or not self.seeds:
+            raise ConfigError(f"seeds {self.seeds} are not different", "use --seeds 3")
+        if self.tuning_seed in self.seeds:
+            raise ConfigError(f"seed {self.tuning_seed} tunes and is tested", "use another tuning seed")
+        if not 0 < self.tuning_share <= 1:
+            raise ConfigError(f"tuning share {self.tuning_share} does not lie in (0, 1]", "use 0.25")
+        if self.kind == "data" and (len(self.sizes) < 2 or min(self.sizes) < 1 or max(self.sizes) > self.pictures):
+            raise ConfigError(f"a data study needs two sizes or more between 1 and {self.pictures:,} pictures, got {list(self.sizes)}", "use --sizes")
+        if self.kind == "compute" and self.budget.kind == "seconds":
+            raise ConfigError("a compute study counts FLOPs or samples, not seconds", "use --budget samples=… or flops=…")
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = to_dict(self)
+        return {**plain, "contenders": [to_dict(contender) for contender in self.contenders]}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Study:
+        kinds = {"data": DataConfig, "budget": Budget, "train": TrainConfig}
+        known = {f.name for f in dataclasses.fields(cls)}
+        if unknown := sorted(set(data) - known):
+            raise ConfigError(f"the study has no field {', '.join(unknown)}", f"known fields: {', '.join(sorted(known))}")
+        values: dict[str, Any] = {}
+        for name, value in data.items():
+            if name == "contenders":
+                values[name] = tuple(from_dict(Contender, item, f"contenders[{i}]") for i, item in enumerate(value))
+            elif name in kinds:
+                values[name] = from_dict(kinds[name], value, f"study.{name}")
+            else:
+                values[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a study."""
+
+    name: str
+    """Also the name of its folder."""
+    contender: str
+    role: Literal["tune", "final"]
+    run: RunConfig
+    size: int
+    """Training pictures."""
+    share: float = 1.0
+    """Part of the budget."""
+    flops: int = 0
+
+    @property
+    def seed(self) -> int:
+        return self.run.train.seed
+
+    @property
+    def lr(self) -> float:
+        return self.run.train.lr
+
+    def to_dict(self) -> dict[str, Any]:
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Cell:
+        return from_dict(cls, data, "cell")
+
+
+def tuning_cells(study: Study) -> list[Cell]:
+    """Short runs over each contender's rates, judged on validation. They use all training pictures."""
+    return [
+        _cell(study, contender, "tune", rate, study.tuning_seed, study.pictures, study.tuning_share)
+        for contender in study.contenders
+        if len(contender.rates) > 1
+        for rate in contender.rates
+    ]
+
+
+def final_cells(study: Study, rates: dict[str, float]) -> list[Cell]:
+    """The runs that count, each contender with its chosen rate."""
+    return [
+        _cell(study, contender, "final", rates[contender.name], seed, size, share)
+        for contender in study.contenders
+        for size in (study.sizes or (study.pictures,))
+        for share in study.shares
+        for seed in study.seeds
+    ]
+
+
+def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], rate: float, seed: int, size: int, share: float) -> Cell:
+    budget = study.budget.times(share)
+    samples = budget.samples(contender.flops)
+    epochs = ENDLESS if samples is None else samples / size
+    train = dataclasses.replace(
+        study.train,
+        epochs=epochs,
+        max_seconds=budget.amount if budget.kind == "seconds" else None,
+        lr=rate,
+        seed=seed,
+        keep="last",
+        evaluate_every=1.0 if samples is None else epochs / EVALUATIONS,
+    )
+    data = study.data if size == study.pictures else dataclasses.replace(study.data, subset=float(size))
+    parts = [role, contender.name, f"n{size}", f"b{share:g}", f"lr{rate:g}", f"s{seed}"]
+    name = re.sub(r"[^A-Za-z0-9.+-]+", "-", "_".join(parts).replace("/", "-").replace("_", "--"))
+    run = RunConfig(name=name, model=contender.model, data=data, train=train, weights=contender.weights)
+    return Cell(name, contender.name, role, run, size, share, contender.flops)
+
+
+def fingerprint(data: DataConfig) -> str:
+    """What must be the same for two accuracies to stand in one table; the training subset may differ."""
+    return f"{data.name}, validation {data.validation:g}, split seed {data.split_seed}"
+
+
+def check_same(wanted: Study, found: dict[str, Any], where: str) -> None:
+    """A folder holds one study: going on with another one would mix their cells."""
+    plain = wanted.to_dict()
+    if different := sorted(key for key in set(plain) | set(found) if plain.get(key) != found.get(key)):
+        raise UsageError(f"{where} holds another study (different: {', '.join(different)})", "choose another --out, or the same settings to go on")
+

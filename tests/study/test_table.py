@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from vitral.base.errors import UsageError
+from vitral.study.table import Outcome, Table, row, short
+
+CELL = Outcome(
+    cell="vit-s0", model="vit", seed=0, lr=1e-3, accuracy=0.9, loss=0.3, validation=0.91, parameters=1_234_567, flops=2_000_000,
+    training_flops=6e9, samples=1000, seconds=2.0, memory=3_000_000, split="digits/0.1/0", size=1000,
+)  # fmt: skip
+
+
+def cells(model: str = "vit", split: str = "digits/0.1/0", values=(0.9, 0.92, 0.94)) -> list[Outcome]:
+    return [dataclasses.replace(CELL, model=model, seed=seed, accuracy=value, split=split) for seed, value in enumerate(values)]
+
+
+def test_row_and_renderings() -> None:
+    made = row(reversed(cells()))
+    assert made.mean == pytest.approx(0.92) and made.seeds == 3 and made.accuracies == (0.9, 0.92, 0.94)
+    assert made.interval is not None and made.interval[0] < 0.9 < made.interval[1]
+    table = Table((made, row(cells("cnn", values=(0.8,)))), "digits")
+    assert {"model", "seeds", "mean", "interval", "parameters", "flops", "seconds", "memory"} <= set(table.to_dict()[0])
+    assert table.to_dict()[0]["interval"] == list(made.interval) and table.to_dict()[1]["interval"] is None
+    assert "| vit | 92.00% |" in table.markdown() and "1,234,567" in table.text()
+    assert "none (one seed)" in table.text()
+
+
+def test_different_splits_are_refused() -> None:
+    with pytest.raises(UsageError, match="different splits"):
+        Table((row(cells()), row(cells("cnn", split="digits/0.1/7"))))
+    with pytest.raises(UsageError, match="different splits"):
+        row([*cells(), *cells(split="digits/0.2/0")])
+
+
+def test_tuning_cells_and_nothing_are_refused() -> None:
+    with pytest.raises(UsageError, match="tuning cell"):
+        row([dataclasses.replace(CELL, role="tune")])
+    with pytest.raises(UsageError, match="at least one"):
+        row([])
+
+
+def test_short() -> None:
+    assert [short(n) for n in (12, 1234, 1234567, 5e15)] == ["12 ", "1.23 k", "1.23 M", "5 P"]
