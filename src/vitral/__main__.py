@@ -1,0 +1,7 @@
+"""`python -m vitral`."""
+
+import sys
+
+from vitral.cli import main
+
+sys.exit(main())

@@ -1,0 +1,102 @@
+"""Where a model comes from, and how sure we are of each thing we say about it.
+
+A weights file does not say how its pictures were normalised, nor which GELU it was trained with.
+Each such field is `known` (the source said so, or the user did) or assumed (a convention of its family).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+HALF = (0.5, 0.5, 0.5)
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class Fact(Generic[T]):
+    """A value, and whether it is known or assumed; `note` says from where or why."""
+
+    value: T
+    known: bool = True
+    note: str = ""
+
+    @property
+    def mark(self) -> str:
+        return "known" if self.known else "assumed"
+
+
+def known(value: T, note: str = "") -> Fact[T]:
+    return Fact(value, True, note)
+
+
+def assumed(value: T, note: str = "") -> Fact[T]:
+    return Fact(value, False, note)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Everything about a model that its weights and its config do not hold."""
+
+    source: Fact[str] = field(default_factory=lambda: known("created here"))
+    """Library, name or file, and family."""
+    mean: Fact[tuple[float, ...]] = field(default_factory=lambda: assumed(HALF))
+    """Per channel, of pixels in [0, 1]."""
+    std: Fact[tuple[float, ...]] = field(default_factory=lambda: assumed(HALF))
+    resize: Fact[str] = field(default_factory=lambda: assumed("short"))
+    """`short`: the short side to image size / crop, then a centre crop; `squash`: straight to the image size."""
+    crop: Fact[float] = field(default_factory=lambda: assumed(1.0))
+    """Share of the resized picture that the centre crop keeps, per side."""
+    interpolation: Fact[str] = field(default_factory=lambda: assumed("bicubic"))
+    classes: Fact[tuple[str, ...]] = field(default_factory=lambda: assumed(()))
+    """Class names in the order of the logits; empty: unnamed."""
+    activation: Fact[str] = field(default_factory=lambda: known("gelu"))
+    norm_epsilon: Fact[float] = field(default_factory=lambda: known(1e-6))
+    parity: dict[str, float] = field(default_factory=dict)
+    """Largest relative difference from the source per layer, where the import was proved."""
+    changes: tuple[str, ...] = ()
+    """What was altered on the way in: positions resized, head replaced, channels adapted."""
+
+    def assumptions(self) -> list[str]:
+        """One line for each assumed field that matters when the model is used."""
+        return [
+            f"{f.name} = {fact.value if fact.value != () else 'unnamed'} (assumed{': ' + fact.note if fact.note else ''})"
+            for f in fields(self)
+            if isinstance(fact := getattr(self, f.name), Fact) and not fact.known
+        ]
+
+    def with_change(self, change: str) -> Origin:
+        return replace(self, changes=(*self.changes, change))
+
+    def class_name(self, index: int) -> str:
+        names = self.classes.value
+        return names[index] if 0 <= index < len(names) else f"class {index}"
+
+    def to_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Fact):
+                plain = list(value.value) if isinstance(value.value, tuple) else value.value
+                out[f.name] = {"value": plain, "known": value.known, "note": value.note}
+            else:
+                out[f.name] = list(value) if isinstance(value, tuple) else value
+        return out
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Origin:
+        values: dict[str, Any] = {}
+        for f in fields(cls):
+            if f.name not in data:
+                continue
+            value = data[f.name]
+            if isinstance(value, dict) and set(value) >= {"value", "known"}:
+                inner = tuple(value["value"]) if isinstance(value["value"], list) else value["value"]
+                value = Fact(inner, bool(value["known"]), str(value.get("note", "")))
+            elif isinstance(value, list):
+                value = tuple(value)
+            values[f.name] = value
+        return cls(**values)

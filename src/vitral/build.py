@@ -1,0 +1,83 @@
+"""Config → module, for the ViT and its rivals: the only place that knows all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from vitral.config import ModelConfig
+from vitral.model.classifier import Classifier
+from vitral.presets.models import MODELS, model
+
+
+def build(config: ModelConfig) -> Classifier:
+    """The module that a config describes, freshly initialised."""
+    return BUILDERS[config.family](config)
+
+
+def create(name: str, **changes: Any) -> Classifier:
+    """A named model, freshly initialised: `create("b/16", classes=10, image_size=224)`; any ModelConfig field can be set."""
+    return build(model(name, **changes))
+
+
+def parameter_count(config: ModelConfig) -> int:
+    return sum(parameter.numel() for parameter in _shadow(config).parameters())
+
+
+def forward_flops(config: ModelConfig) -> int:
+    """FLOPs of one picture's forward pass (two per multiply-add)."""
+    from vitral.model.cost import counted_flops, transformer_cost
+
+    if config.family == "vit":
+        return transformer_cost(config).total
+    return counted_flops(_shadow(config), (config.channels, *config.image_size))
+
+
+def models() -> dict[str, dict[str, Any]]:
+    """Every named model with its size: parameters, picture and patch size, width, depth, heads."""
+    return {
+        name: {
+            "family": config.family,
+            "parameters": parameter_count(config),
+            "image_size": config.image_size,
+            "patch_size": config.patch_size if config.family in ("vit", "hybrid") else None,
+            "width": config.width if config.family in ("vit", "hybrid") else None,
+            "depth": config.depth if config.family in ("vit", "hybrid") else None,
+            "heads": config.heads if config.family in ("vit", "hybrid") else None,
+        }
+        for name, config in MODELS.items()
+        if config.family not in ("vit", "hybrid") or config.image_size[0] % config.step[0] == 0
+    }
+
+
+def _shadow(config: ModelConfig) -> Classifier:
+    with torch.device("meta"):
+        return build(config)
+
+
+def _vit(config: ModelConfig) -> Classifier:
+    from vitral.model.vit import ViT
+
+    return ViT(config)
+
+
+def _hybrid(config: ModelConfig) -> Classifier:
+    from vitral.rivals.hybrid import hybrid
+
+    return hybrid(config)
+
+
+def _cnn(config: ModelConfig) -> Classifier:
+    from vitral.rivals.cnn import CNN
+
+    return CNN(config)
+
+
+def _resnet(config: ModelConfig) -> Classifier:
+    from vitral.rivals.resnet import ResNet  # torchvision: seconds to import, so only when asked for
+
+    return ResNet(config)
+
+
+BUILDERS = {"vit": _vit, "hybrid": _hybrid, "cnn": _cnn, "resnet18": _resnet, "resnet50": _resnet, "resnet152": _resnet}

@@ -1,0 +1,80 @@
+"""The command line: one dict, verb → file. Parsing and printing only; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+VERBS: dict[str, str] = {
+    "demo": "train a small ViT on digits, look inside it, write a report",
+    "train": "train or fine-tune a model",
+    "eval": "loss, accuracy, confusion and calibration of a model on a data set",
+    "predict": "the most probable classes of pictures",
+    "look": "heat maps of what a model attends to, one sheet per picture",
+    "figures": "every figure of the ViT literature, from any model",
+    "explore": "a page in the browser that shows a model at work",
+    "embed": "feature vectors of a folder of pictures",
+    "probe": "linear probe and kNN on frozen features",
+    "compare": "several models under one budget: a fair fight",
+    "scale": "accuracy against data and compute; cost against tokens",
+    "report": "a run or a study as one HTML page",
+    "weights": "inspect, convert and list weights of any origin",
+    "data": "list, fetch and show data sets",
+    "plan": "what a training will cost, before it is spent",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    if debug:
+        arguments.remove("--debug")
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        from vitral import __version__
+
+        print(f"vitral {__version__}")
+        return 0
+    from vitral.base.errors import VitralError, one_of
+
+    try:
+        if arguments[0] not in VERBS:
+            raise one_of("verb", arguments[0], VERBS)
+        return importlib.import_module(f"vitral.cli.{arguments[0]}").run(arguments[1:])
+    except VitralError as error:
+        if debug:
+            raise
+        print(f"vitral: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("vitral: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) went away; that is not our failure.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        first = (str(error).splitlines() or [""])[0]
+        print(f"vitral: {type(error).__name__}: {first}: run again with --debug for the traceback", file=sys.stderr)
+        return 1
+
+
+def usage() -> str:
+    width = max(map(len, VERBS))
+    lines = [f"  {verb:<{width}}  {line}" for verb, line in VERBS.items()]
+    return "\n".join(
+        [
+            "vitral: the workbench for Vision Transformers",
+            "",
+            "usage: vitral VERB … [--debug]     vitral VERB --help shows examples",
+            "",
+            *lines,
+            "",
+            "Try: vitral demo",
+        ]
+    )

@@ -1,0 +1,64 @@
+"""Run a model once and record what happens inside: `tape = vitral.watch(model, "cat.jpg")`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from vitral.base.errors import UsageError
+from vitral.base.picture import Picture
+from vitral.model.classifier import Classifier
+from vitral.model.tape import Edit, Reader, Tape
+
+
+def watch(
+    model: Classifier,
+    x: Any,
+    keep: str | Iterable[str] | None = None,
+    *,
+    blocks: Iterable[int] | None = None,
+    heads: Iterable[int] | None = None,
+    rows: str | Iterable[int] | None = None,
+    edits: dict[str, Edit] | None = None,
+    readers: dict[str, Reader] | None = None,
+    gradients: bool = False,
+) -> Tape:
+    """One forward pass in eval mode, recorded (see `Tape` for what can be kept and edited).
+
+    x: a tensor (B, C, H, W) or (C, H, W), a picture, a PIL image, a path, or a list of these.
+    """
+    tape = Tape(model, keep, blocks=blocks, heads=heads, rows=rows, edits=edits, readers=readers, gradients=gradients)
+    if gradients and torch.is_inference_mode_enabled():
+        raise UsageError("gradients cannot be kept inside torch.inference_mode()", "call watch outside it")
+    images, tape.pictures = as_images(model, x)
+    place = next(model.parameters())
+    tape.images = images = (
+        images.to(place.device, place.dtype) if not torch.is_autocast_enabled(place.device.type) else images.to(place.device)
+    )
+    was_training = model.training
+    model.eval()
+    grad = torch.enable_grad() if gradients else torch.no_grad() if torch.is_grad_enabled() else nullcontext()
+    try:
+        with grad:
+            model(images, tape=tape)
+    finally:
+        model.train(was_training)
+    return tape
+
+
+def as_images(model: Classifier, x: Any) -> tuple[torch.Tensor, list[Picture] | None]:
+    """Whatever shows a picture, as a batch; with the pictures where they are known."""
+    if isinstance(x, torch.Tensor):
+        return (x if x.ndim == 4 else x[None]), None
+    items = list(x) if isinstance(x, list | tuple) else [x]
+    if not items:
+        raise UsageError("no pictures given", "pass a tensor, a path, or a list of pictures")
+    if all(isinstance(item, torch.Tensor) for item in items):
+        return torch.stack(items), None
+    from vitral.data.preprocess import open_picture
+
+    pictures = [item if isinstance(item, Picture) else open_picture(item, model) for item in items]
+    return torch.stack([picture.tensor for picture in pictures]), pictures

@@ -1,0 +1,68 @@
+"""Multi-head self-attention: every token asks (query), offers (key) and gives (value).
+
+B pictures, T tokens, D numbers per token, h heads of d = D/h numbers.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from vitral.config import ModelConfig
+from vitral.model.norm import make_norm
+from vitral.model.positions import rotate
+from vitral.model.tape import Tape
+
+
+class Attention(nn.Module):
+    """softmax(q·kᵀ / √d) · v per head, heads joined and projected."""
+
+    def __init__(self, config: ModelConfig, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.heads, self.head_width = config.heads, config.width // config.heads
+        self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.qkv_bias)
+        self.query_norm = make_norm(config.norm, self.head_width, config.norm_epsilon) if config.qk_norm else nn.Identity()
+        self.key_norm = make_norm(config.norm, self.head_width, config.norm_epsilon) if config.qk_norm else nn.Identity()
+        self.projection = nn.Linear(config.width, config.width, bias=config.bias)
+        self.weight_dropout = config.attention_dropout
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self, tokens: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor] | None = None, tape: Tape | None = None
+    ) -> torch.Tensor:
+        batch, count, width = tokens.shape
+        joined = self.qkv(tokens).view(batch, count, 3, self.heads, self.head_width)
+        query, key, value = joined.permute(2, 0, 3, 1, 4).unbind(0)  # each (B, h, T, d)
+        query, key = self.query_norm(query), self.key_norm(key)
+        if rotation is not None:
+            query, key = rotate(query, rotation), rotate(key, rotation)
+        if tape is None:
+            mixed = self._fused(query, key, value)
+        else:
+            mixed = self._watched(query, key, value, tape)
+        output = self.dropout(self.projection(mixed.transpose(1, 2).reshape(batch, count, width)))  # (B, T, D)
+        return output if tape is None else tape.record(self.name + ".output", output)
+
+    def _fused(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        dropout = self.weight_dropout if self.training else 0.0
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)  # (B, h, T, d)
+
+    def _watched(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, tape: Tape) -> torch.Tensor:
+        """The fused kernel still makes the output unless the weights are edited or differentiated."""
+        query = tape.record(self.name + ".query", query)
+        key = tape.record(self.name + ".key", key)
+        value = tape.record(self.name + ".value", value)
+        name = self.name + ".weights"
+        if tape.uses(name):
+            weights = tape.record(name, self._weights(query, key))  # (B, h, T, T)
+            mixed = F.dropout(weights.to(value.dtype), self.weight_dropout, self.training) @ value
+        else:
+            mixed = self._fused(query, key, value)
+            if tape.wants(name):
+                tape.record(name, self._weights(tape.pick(query), tape.pick_heads(key)))
+        return tape.record(self.name + ".heads", mixed)
+
+    def _weights(self, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        return (query * self.head_width**-0.5 @ key.transpose(-2, -1)).softmax(dim=-1)

@@ -1,0 +1,41 @@
+"""From tokens to an answer: read one vector off the tokens, then classify it."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from vitral.config import ModelConfig
+
+
+class AttentionPool(nn.Module):
+    """A learned query looks at all tokens once; its answer is the picture's vector."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.query = nn.Parameter(torch.zeros(1, 1, config.width))
+        self.key_value = nn.Linear(config.width, 2 * config.width)
+        self.projection = nn.Linear(config.width, config.width)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        batch, count, width = tokens.shape
+        split = (batch, count, 2, self.heads, width // self.heads)
+        key, value = self.key_value(tokens).view(split).permute(2, 0, 3, 1, 4).unbind(0)  # (B, h, T, d)
+        query = self.query.to(key.dtype).view(1, 1, self.heads, -1).transpose(1, 2).expand(batch, -1, -1, -1)  # (B, h, 1, d)
+        return self.projection(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(batch, width))
+
+
+class MLPHead(nn.Module):
+    """A linear layer on the pooled vector; with `hidden`, a tanh layer before it (the paper's pre-training head)."""
+
+    def __init__(self, width: int, classes: int, hidden: int = 0, bias: bool = True) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(width, hidden) if hidden else None
+        self.linear = nn.Linear(hidden or width, classes, bias=bias)
+
+    def forward(self, pooled: torch.Tensor) -> torch.Tensor:
+        if self.hidden is not None:
+            pooled = self.hidden(pooled).tanh()
+        return self.linear(pooled)  # (B, K)

@@ -1,0 +1,62 @@
+"""How the weights start (see `ModelConfig.initialisation`)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from vitral.model.vit import ViT
+
+
+def initialise(vit: ViT) -> None:
+    START[vit.config.initialisation](vit)
+
+
+def _paper(vit: ViT) -> None:
+    """Truncated normal 0.02 for matrices, tokens and positions; zero biases and a zero head."""
+    _tokens(vit, 0.02)
+    for module in vit.blocks.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.trunc_normal_(module.weight, std=0.02)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    projection = vit.patches.projection
+    fan_in = projection.weight[0].numel()
+    nn.init.trunc_normal_(projection.weight, std=math.sqrt(1 / fan_in))
+    if projection.bias is not None:
+        nn.init.zeros_(projection.bias)
+    for head in (vit.head, vit.distillation_head):
+        if head is not None and hasattr(head, "linear"):
+            nn.init.trunc_normal_(head.linear.weight, std=0.02)
+            if head.linear.bias is not None:
+                nn.init.zeros_(head.linear.bias)
+
+
+def _torch(vit: ViT) -> None:
+    """PyTorch's defaults; standard Gaussian tokens and positions, as in the reports."""
+    _tokens(vit, 1.0)
+
+
+def _zero(vit: ViT) -> None:
+    """Every residual branch starts as nothing: the stream begins as the patches themselves."""
+    _tokens(vit, 0.02)
+    for block in vit.blocks:
+        for layer in (block.attention.projection, block.mlp.contract):
+            nn.init.zeros_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
+def _tokens(vit: ViT, std: float) -> None:
+    for parameter in vit.tokens.parameters():
+        nn.init.normal_(parameter, std=std)
+    for parameter in vit.positions.parameters():
+        nn.init.normal_(parameter, std=std)
+    if vit.pool is not None:
+        nn.init.normal_(vit.pool.query, std=0.02)
+
+
+START = {"vit": _paper, "torch": _torch, "zero": _zero}

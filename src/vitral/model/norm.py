@@ -1,0 +1,26 @@
+"""LayerNorm or RMSNorm."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class RMSNorm(nn.Module):
+    """Divide by the root mean square; under autocast it stays in the stream's own precision, which is faster."""
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(tokens, self.weight.shape, self.weight.to(tokens.dtype), self.epsilon)
+
+
+def make_norm(kind: str, width: int, epsilon: float) -> nn.Module:
+    return NORMS[kind](width, epsilon)
+
+
+NORMS = {"layer": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon), "rms": RMSNorm}

@@ -1,0 +1,194 @@
+"""The record of one forward pass, and the way to reach into it.
+
+A model that is given a tape calls `tape.record(name, value)` at every named place and goes on with what it
+returns: its input, or an edit of it. So reading, gradients and switching heads off are one mechanism.
+Attention has two modes: *read* (the fused kernel makes the output, the wanted rows of the weights are computed
+beside it) and *use* (weights that are edited or differentiated are computed, recorded and used).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vitral.base.errors import UsageError, one_of
+
+if TYPE_CHECKING:
+    from vitral.base.picture import Picture
+    from vitral.model.classifier import Classifier
+
+Edit = Callable[[torch.Tensor, str], torch.Tensor]
+Reader = Callable[[torch.Tensor, str], None]
+
+ATTENTION = "blocks.*.attention.weights"
+ALWAYS = ("tokens", "logits")
+
+
+class Tape:
+    """What to keep, what to edit, and what was recorded.
+
+    keep       names or patterns of values to keep (default: the attention weights of every block)
+    blocks     only these blocks, for patterns that name blocks
+    heads      only these heads of the attention weights
+    rows       only these tokens' rows of the attention weights; "class" for the first token
+    edits      {pattern: function(value, name) → new value}
+    readers    {pattern: function(value, name)}: see values as they pass; nothing is stored
+    gradients  keep the graph, so that `gradient(name, target)` works
+    """
+
+    def __init__(
+        self,
+        model: Classifier,
+        keep: str | Iterable[str] | None = None,
+        *,
+        blocks: Iterable[int] | None = None,
+        heads: Iterable[int] | None = None,
+        rows: str | Iterable[int] | None = None,
+        edits: dict[str, Edit] | None = None,
+        readers: dict[str, Reader] | None = None,
+        gradients: bool = False,
+    ) -> None:
+        self.model = model = getattr(model, "_orig_mod", model)  # a compiled model wraps the one with names
+        self.config = model.config
+        self.origin = model.origin
+        self.gradients = gradients
+        self.pictures: list[Picture] | None = None
+        self.images: torch.Tensor | None = None
+        self._values: dict[str, torch.Tensor] = {}
+        self._known = model.tape_names()
+        self._heads = self._check("head", heads, self.config.heads)
+        self._rows = self._check("row", [0] if rows == "class" else rows, self.config.tokens) if self._transformer else None
+        wanted_blocks = self._check("block", blocks, self.config.depth)
+        if keep is None:
+            keep = [ATTENTION] if self._transformer else model.map_names()
+        patterns = [keep] if isinstance(keep, str) else list(keep)
+        self._kept = {name for pattern in patterns for name in self._match(pattern) if _in_blocks(name, wanted_blocks)}
+        self._kept |= {name for name in ALWAYS if name in self._known}
+        self._edits = {name: edit for pattern, edit in (edits or {}).items() for name in self._match(pattern)}
+        self._readers = {name: reader for pattern, reader in (readers or {}).items() for name in self._match(pattern)}
+        if gradients and (heads is not None or rows is not None):
+            raise UsageError("gradients need whole attention maps", "leave out heads and rows, and choose from the result")
+
+    # What the model calls
+
+    def record(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """Keep, show or replace a value; the model goes on with what comes back."""
+        if name in self._edits:
+            value = self._edits[name](value, name)
+        if self.gradients and name in self._kept and not value.requires_grad:
+            value = value.requires_grad_()
+        if name in self._readers:
+            self._readers[name](value, name)
+        if name in self._kept:
+            whole = not name.endswith(".attention.weights") or name not in self._edits
+            self._values[name] = value if whole else self.pick(value)
+        return value
+
+    def wants(self, name: str) -> bool:
+        return name in self._kept or name in self._readers
+
+    def uses(self, name: str) -> bool:
+        """Must this value itself go on through the model (edited or differentiated), not only be seen?"""
+        return name in self._edits or (self.gradients and name in self._kept)
+
+    def pick(self, value: torch.Tensor) -> torch.Tensor:
+        """The wanted heads and rows of queries or weights (B, heads, T, …)."""
+        value = self.pick_heads(value)
+        return value if self._rows is None else value[:, :, self._rows]
+
+    def pick_heads(self, value: torch.Tensor) -> torch.Tensor:
+        return value if self._heads is None else value[:, self._heads]
+
+    # What the user calls
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        if name in self._values:
+            return self._values[name]
+        if name not in self._known:
+            raise one_of("name", name, self._known)
+        reason = "the model has not run yet" if not self._values else "it was not kept"
+        raise UsageError(f"nothing is recorded under {name!r}: {reason}", f"call vitral.watch(model, x, keep=[{name!r}])")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def names(self) -> list[str]:
+        """The names that were recorded, in the order of the forward pass."""
+        return [name for name in self._known if name in self._values]
+
+    def attention(self, block: int) -> torch.Tensor:
+        """Attention weights of a block, (B, heads, T, T); fewer heads or rows when the tape was told so."""
+        if not self._transformer:
+            raise UsageError(f"a {self.config.family} has no attention", "use Grad-CAM, integrated gradients or occlusion")
+        depth = self.config.depth
+        if not -depth <= block < depth:
+            raise UsageError(f"block {block} does not exist", f"this model has blocks 0 to {depth - 1}")
+        return self[f"blocks.{block % depth}.attention.weights"]
+
+    @property
+    def logits(self) -> torch.Tensor:
+        return self["logits"]
+
+    @property
+    def tokens(self) -> torch.Tensor:
+        """(B, T, D) after the last norm."""
+        return self["tokens"]
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches (for a rival: of its last feature map)."""
+        if self._transformer:
+            return self.config.grid
+        height, width = self[self.model.map_names()[-1]].shape[-2:]
+        return height, width
+
+    @property
+    def prefix(self) -> int:
+        """Number of tokens before the patches."""
+        return self.config.prefix if self._transformer else 0
+
+    def gradient(self, name: str, target: int | None = None, item: int | None = None) -> torch.Tensor:
+        """Gradient of the target's logit (default: the predicted class) by a recorded value."""
+        return self.gradient_of([name], target, item)[0]
+
+    def gradient_of(self, names: Sequence[str], target: int | None = None, item: int | None = None) -> list[torch.Tensor]:
+        """The same for several values in one backward pass."""
+        if not self.gradients:
+            raise UsageError("this tape kept no graph", "call vitral.watch(model, x, gradients=True)")
+        logits, values = self.logits, [self[name] for name in names]
+        if not logits.requires_grad:
+            raise UsageError("gradients are switched off here", "call watch outside torch.no_grad() and torch.inference_mode()")
+        if target is not None and not 0 <= target < logits.shape[1]:
+            raise UsageError(f"class {target} does not exist", f"this model has classes 0 to {logits.shape[1] - 1}")
+        chosen = logits.argmax(dim=1) if target is None else torch.full_like(logits[:, 0], target, dtype=torch.long)
+        scores = logits.gather(1, chosen[:, None])[:, 0]  # (B,)
+        score = scores.sum() if item is None else scores[item]
+        return list(torch.autograd.grad(score, values, retain_graph=True))
+
+    # Inside
+
+    @property
+    def _transformer(self) -> bool:
+        return self.config.family in ("vit", "hybrid")
+
+    def _match(self, pattern: str) -> list[str]:
+        found = fnmatch.filter(self._known, pattern)
+        if not found:
+            raise one_of("name", pattern, self._known)
+        return found
+
+    def _check(self, what: str, chosen: Any, count: int) -> list[int] | None:
+        if chosen is None:
+            return None
+        chosen = [int(index) for index in chosen]
+        if not chosen or any(not -count <= index < count for index in chosen):
+            raise UsageError(f"{what}s {chosen} do not exist", f"this model has {what}s 0 to {count - 1}")
+        return [index % count for index in chosen]
+
+
+def _in_blocks(name: str, blocks: list[int] | None) -> bool:
+    parts = name.split(".")
+    return blocks is None or parts[0] != "blocks" or int(parts[1]) in blocks

@@ -1,0 +1,127 @@
+"""The Vision Transformer: patches → tokens → positions → blocks → norm → pool → head.
+
+B pictures, C channels, H×W pixels, N patches on an h×w grid, T = prefix + N tokens, D numbers per token, K classes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from vitral.base.errors import UsageError
+from vitral.config import ModelConfig
+from vitral.model.block import TransformerBlock
+from vitral.model.classifier import Classifier
+from vitral.model.head import AttentionPool, MLPHead
+from vitral.model.initialise import initialise
+from vitral.model.norm import make_norm
+from vitral.model.patches import PatchEmbedding
+from vitral.model.positions import AddPositionalEmbeddings, RotaryPositions
+from vitral.model.tape import Tape
+from vitral.model.tokens import PrependClassToken
+
+Rotation = tuple[torch.Tensor, torch.Tensor]
+
+
+class ViT(Classifier):
+    """`stem` turns pixels into a feature map that is cut into tokens instead (the hybrid)."""
+
+    def __init__(self, config: ModelConfig, stem: nn.Module | None = None, stem_channels: int = 0) -> None:
+        super().__init__(config)
+        self.stem = stem
+        self.patches = PatchEmbedding(stem_channels or config.channels, config.width, config.patch_size, config.step, config.patch_bias)
+        self.tokens = PrependClassToken(config.width, config.class_token, config.distillation_token, config.registers)
+        self.positions = AddPositionalEmbeddings(config) if config.positions in ("learned", "sincos") else nn.Identity()
+        self.rotary = RotaryPositions(config) if config.positions == "rotary" else None
+        self.dropout = nn.Dropout(config.dropout)
+        self.embedding_norm = self._norm() if config.embedding_norm else nn.Identity()
+        self.blocks = nn.ModuleList(TransformerBlock(config, index) for index in range(config.depth))
+        self.norm = self._norm() if config.final_norm else nn.Identity()
+        self.pool = AttentionPool(config) if config.pool == "attention" else None
+        self.pool_norm = self._norm() if config.pool_norm else nn.Identity()
+        self.head = self._head() if config.classes else nn.Identity()
+        self.distillation_head = self._head() if config.classes and config.distillation_token else None
+        initialise(self)
+
+    def forward(self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None) -> torch.Tensor:
+        first, second = self.heads(images, tape, keep_patches)
+        logits = first if second is None else (first + second) / 2  # (B, K)
+        return logits if tape is None else tape.record("logits", logits)
+
+    def heads(
+        self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Logits of the head and, where there is a distillation token, of its head."""
+        tokens = self.encode(images, tape, keep_patches)  # (B, T, D)
+        pooled = self.pool_norm(self.read(tokens))  # (B, D)
+        if tape is not None:
+            pooled = tape.record("pooled", pooled)
+        return self.head(pooled), self.distillation_head(tokens[:, 1]) if self.distillation_head is not None else None
+
+    def encode(self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None) -> torch.Tensor:
+        """Pictures (B, C, H, W) → tokens (B, T, D) after the last norm."""
+        tokens, rotation = self.embed(images, tape, keep_patches)
+        for block in self.blocks:
+            if self.config.gradient_checkpointing and self.training and tape is None:
+                tokens = checkpoint(block, tokens, rotation, use_reentrant=False)
+            else:
+                tokens = block(tokens, rotation, tape)
+        tokens = self.norm(tokens)
+        return tokens if tape is None else tape.record("tokens", tokens)
+
+    def embed(
+        self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None
+    ) -> tuple[torch.Tensor, Rotation | None]:
+        """Pictures → tokens that know their position, and the angles for rotary attention."""
+        self.check_images(images)
+        source = images if self.stem is None else self.stem(images)
+        patches = self.patches(source)  # (B, N, D)
+        if tape is not None:
+            patches = tape.record("patches", patches)
+        tokens = self.embedding_norm(self.dropout(self.positions(self.tokens(patches))))  # (B, T, D)
+        rotation = self.rotary() if self.rotary is not None else None
+        if keep_patches is not None and keep_patches < 1:
+            tokens, rotation = drop_patches(tokens, rotation, self.config.prefix, keep_patches)
+        return tokens if tape is None else tape.record("embedding", tokens), rotation
+
+    def read(self, tokens: torch.Tensor) -> torch.Tensor:
+        """The one vector (B, D) that stands for the picture."""
+        if self.pool is not None:
+            return self.pool(tokens)
+        if self.config.pool == "mean":
+            return tokens[:, self.config.prefix :].mean(dim=1)
+        return tokens[:, 0]
+
+    def tape_names(self) -> list[str]:
+        inner = [f"attention.{part}" for part in ("query", "key", "value", "weights", "heads", "output")]
+        inner += ["middle", "mlp.hidden", "mlp.output", "output"]
+        blocks = [f"blocks.{index}.{part}" for index in range(self.config.depth) for part in inner]
+        return ["patches", "embedding", *blocks, "tokens", "pooled", "logits"]
+
+    def map_names(self) -> list[str]:
+        return [f"blocks.{index}.output" for index in range(self.config.depth)]
+
+    def as_map(self, value: torch.Tensor) -> torch.Tensor:
+        patches = value[:, self.config.prefix :].transpose(1, 2)  # (B, D, N)
+        return patches.unflatten(2, self.config.grid)  # (B, D, h, w)
+
+    def _norm(self) -> nn.Module:
+        return make_norm(self.config.norm, self.config.width, self.config.norm_epsilon)
+
+    def _head(self) -> MLPHead:
+        return MLPHead(self.config.width, self.config.classes, self.config.head_hidden, self.config.head_bias)
+
+
+def drop_patches(tokens: torch.Tensor, rotation: Rotation | None, prefix: int, keep: float) -> tuple[torch.Tensor, Rotation | None]:
+    """Keep a random share of each picture's patches (and all prefix tokens): cheaper steps early in training."""
+    batch, count = tokens.shape[0], tokens.shape[1] - prefix
+    kept = max(1, round(keep * count))
+    if keep <= 0:
+        raise UsageError(f"keep_patches = {keep} leaves no patch", "use a share above 0")
+    order = torch.rand(batch, count, device=tokens.device).argsort(dim=1)[:, :kept].sort(dim=1).values + prefix
+    index = torch.cat([torch.arange(prefix, device=tokens.device).expand(batch, -1), order], dim=1)  # (B, prefix + kept)
+    tokens = tokens.gather(1, index[:, :, None].expand(-1, -1, tokens.shape[2]))
+    if rotation is not None:
+        rotation = rotation[0][index][:, None], rotation[1][index][:, None]  # (B, 1, T, d/2)
+    return tokens, rotation

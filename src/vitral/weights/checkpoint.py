@@ -1,0 +1,73 @@
+"""A model as a folder: model.safetensors + config.json. The folder rebuilds its model alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
+
+from vitral.base.errors import WeightsError
+from vitral.base.files import read_json, write_atomic, write_json
+from vitral.base.origin import Origin
+from vitral.build import build
+from vitral.config import ModelConfig, from_dict, to_dict
+from vitral.model.classifier import Classifier
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+
+
+def save(model: Classifier, folder: str | Path, extra: dict[str, Any] | None = None) -> Path:
+    """Write the model into `folder`; `extra` joins config.json (a run puts its whole config there)."""
+    model = getattr(model, "_orig_mod", model)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    write_atomic(folder / WEIGHTS, to_bytes(tensors, metadata={"format": "vitral"}))
+    write_json(folder / CONFIG, {**(extra or {}), "model": to_dict(model.config), "origin": model.origin.to_dict()})
+    return folder
+
+
+def load_checkpoint(folder: str | Path) -> Classifier:
+    """The model of a folder that `save` or a training wrote, on the CPU, in eval mode."""
+    folder = Path(folder)
+    if not (folder / WEIGHTS).is_file():
+        unfinished = (folder / CONFIG).is_file()
+        hint = (
+            f"the run did not finish: vitral train … --out {folder} --resume"
+            if unfinished
+            else "name a folder that vitral.save or vitral train wrote"
+        )
+        raise WeightsError(f"{folder} holds no {WEIGHTS}", hint)
+    described = read_json(folder / CONFIG)
+    if not isinstance(described, dict) or "model" not in described:
+        raise WeightsError(f"{folder / CONFIG} describes no model", "name a folder that vitral.save or vitral train wrote")
+    config = from_dict(ModelConfig, described["model"], f"{folder / CONFIG}: model")
+    try:
+        tensors = load_file(folder / WEIGHTS)
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"{folder / WEIGHTS} cannot be read ({error})", "copy or train it again") from None
+    with torch.device("meta"):
+        model = build(config)
+    check_fit(model, tensors, str(folder / WEIGHTS))
+    model.load_state_dict(tensors, assign=True)
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    model.origin = Origin.from_dict(described.get("origin", {}))
+    return model.eval()
+
+
+def check_fit(model: Classifier, tensors: dict[str, torch.Tensor], where: str) -> None:
+    """Nothing missing, nothing left, every shape right: else one line that names the first few."""
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    problems = [f"missing {name}" for name in wanted if name not in found]
+    problems += [f"unknown {name}" for name in found if name not in wanted]
+    problems += [f"{name} is {found[name]}, not {wanted[name]}" for name in wanted if name in found and found[name] != wanted[name]]
+    if problems:
+        more = f" and {len(problems) - 4} more" if len(problems) > 4 else ""
+        raise WeightsError(f"{where} does not fit its config: {'; '.join(problems[:4])}{more}", "the two files do not belong together")
