@@ -1,0 +1,307 @@
+"""Runs the cells of a study: here one after the other, in a pool of warm processes, or on a Ray cluster. The result is the same.
+
+A cell writes its own folder and, last of all, `cell.json` in it. A cell with that file is done and is skipped; one with half a
+folder goes on from its checkpoint; one that dies is run once more, and reported when it dies again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from vitral.base.errors import UsageError, VitralError
+from vitral.base.files import read_json, write_json
+from vitral.base.progress import progress, say
+from vitral.study.plan import Cell
+
+ATTEMPTS = 2
+RESULT = "cell.json"
+Work = Callable[[dict[str, Any], str], dict[str, Any]]
+"""Runs one cell (as plain values) in its folder and returns what `cell.json` shall hold; a function at the top of a module."""
+
+
+@dataclass
+class Finished:
+    """What became of the cells."""
+
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Cell name → what it returned, in the order of the cells."""
+    skipped: list[str] = field(default_factory=list)
+    """Were done before."""
+    retried: dict[str, str] = field(default_factory=dict)
+    """Cell name → why its first attempt died."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Cell name → why its last attempt died."""
+
+    def raise_failures(self) -> None:
+        if self.failed:
+            name, reason = next(iter(self.failed.items()))
+            more = f" ({len(self.failed)} cells failed)" if len(self.failed) > 1 else ""
+            raise VitralError(f"cell {name} died twice: {reason}{more}", "mend the cause and run the same command again: finished cells are kept")
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    folder: str | Path,
+    work: Work,
+    *,
+    parallel: int = 1,
+    threads: int | None = None,
+    ray: str | None = None,
+    quiet: bool = False,
+    description: str = "Cells",
+) -> Finished:
+    """Run all cells; each in `folder/NAME`. `parallel` counts processes; `ray` is a cluster's address, or "local" for one of our own."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if parallel < 1:
+        raise UsageError(f"{parallel} cells at a time", "use --parallel 1 or more")
+    finished = Finished()
+    with _lock(folder):
+        todo: list[Cell] = []
+        for cell in cells:
+            if (result := _result(cell, folder)) is not None:
+                finished.results[cell.name] = result
+                finished.skipped.append(cell.name)
+            else:
+                todo.append(cell)
+        if finished.skipped and not quiet:
+            say(f"{len(finished.skipped)} of {len(cells)} cells are done already")
+        with progress(description, total=len(todo), quiet=quiet) as bar:
+            for cell, result, error in _events(todo, folder, work, parallel, threads, ray):
+                if error is None:
+                    write_json(folder / cell.name / RESULT, {"cell": cell.to_dict(), "result": result})
+                    finished.results[cell.name] = result or {}
+                    bar.advance(1, last=cell.name)
+                elif cell.name in finished.retried:
+                    finished.failed[cell.name] = error
+                    bar.advance(1, failed=len(finished.failed))
+                else:
+                    finished.retried[cell.name] = error
+                    if not quiet:
+                        say(f"cell {cell.name} died ({error}); trying once more")
+    finished.results = {cell.name: finished.results[cell.name] for cell in cells if cell.name in finished.results}
+    return finished
+
+
+Event = tuple[Cell, dict[str, Any] | None, str | None]
+
+
+def _events(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: int | None, ray: str | None) -> Iterator[Event]:
+    """(cell, result, None) or (cell, None, why it died); a cell comes up to ATTEMPTS times."""
+    if not todo:
+        return iter(())
+    if ray is not None:
+        return _on_ray(todo, folder, work, parallel, threads, ray)
+    return _in_pool(todo, folder, work, min(parallel, len(todo)), threads) if parallel > 1 else _here(todo, folder, work)
+
+
+def _here(todo: list[Cell], folder: Path, work: Work) -> Iterator[Event]:
+    for cell in todo:
+        for _ in range(ATTEMPTS):
+            result, error = _attempt(work, cell.to_dict(), str(folder / cell.name))
+            yield cell, result, error
+            if error is None:
+                break
+
+
+def _attempt(work: Work, cell: dict[str, Any], folder: str) -> tuple[dict[str, Any] | None, str | None]:
+    try:
+        return work(cell, folder), None
+    except UsageError:
+        raise  # wrong settings do not get better by trying again
+    except Exception as error:
+        return None, _reason(error)
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error) if isinstance(error, VitralError) else f"{type(error).__name__}: {error}"
+    return (text.splitlines() or [type(error).__name__])[0]
+
+
+class _Worker:
+    """A spawned process that imports everything once and then runs cell after cell."""
+
+    def __init__(self, work: Work, threads: int | None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.link, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, work, threads), daemon=True)
+        with _environment(threads):
+            self.process.start()
+        theirs.close()
+        self.cell: Cell | None = None
+
+    def give(self, cell: Cell, folder: Path) -> None:
+        self.cell = cell
+        with contextlib.suppress(BrokenPipeError):  # it died while idle: seen when we wait for it
+            self.link.send((cell.to_dict(), str(folder / cell.name)))
+
+    def stop(self) -> None:
+        with contextlib.suppress(OSError):
+            self.link.send(None)
+        self.process.join(timeout=5)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.link.close()
+
+
+def _serve(link: Connection, work: Work, threads: int | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    _die_with_parent()
+    if threads:
+        from vitral.base.device import set_threads
+
+        set_threads(threads)
+    with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
+        while (task := link.recv()) is not None:
+            try:
+                link.send(_attempt(work, *task))
+            except UsageError as error:
+                link.send(error)
+
+
+def _in_pool(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: int | None) -> Iterator[Event]:
+    queue = deque(todo)
+    tries = dict.fromkeys((cell.name for cell in todo), 0)
+    workers: list[_Worker] = []
+    try:
+        workers = [_Worker(work, threads) for _ in range(parallel)]
+        while queue or any(worker.cell for worker in workers):
+            for worker in workers:
+                if worker.cell is None and queue:
+                    worker.give(queue.popleft(), folder)
+            busy = {worker.link: worker for worker in workers if worker.cell}
+            for link in wait(list(busy)):
+                worker = busy[link]  # type: ignore[index]
+                cell, worker.cell = worker.cell, None
+                assert cell is not None
+                try:
+                    answer = worker.link.recv()
+                except (EOFError, OSError):
+                    worker.process.join()
+                    answer = (None, f"its process ended with code {worker.process.exitcode}")
+                    worker.link.close()
+                    workers[workers.index(worker)] = _Worker(work, threads)
+                if isinstance(answer, UsageError):
+                    raise answer
+                tries[cell.name] += 1
+                if answer[1] is not None and tries[cell.name] < ATTEMPTS:
+                    queue.append(cell)
+                yield cell, *answer
+    finally:
+        for worker in workers:
+            if worker.cell is not None:
+                worker.process.kill()
+        for worker in workers:
+            worker.stop()
+
+
+def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: int | None, address: str) -> Iterator[Event]:
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("ray is not installed", "pip install 'vitral[ray]', or leave --ray out") from error
+    import vitral
+
+    source = str(Path(vitral.__file__).parents[1])
+    count = str(threads or 1)
+    environment = {"PYTHONPATH": os.pathsep.join(dict.fromkeys([source, *filter(None, sys.path)])), "OMP_NUM_THREADS": count}
+    started = not ray.is_initialized()
+    if started:
+        ray.init(
+            address=address,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            runtime_env={"env_vars": environment},
+        )
+    try:
+        gpus = 1 / parallel if ray.cluster_resources().get("GPU", 0) else 0
+        remote = ray.remote(num_cpus=threads or 1, num_gpus=gpus, max_retries=0)(_attempt)
+        tries = dict.fromkeys((cell.name for cell in todo), 0)
+        folder = folder.resolve()
+
+        def submit(cell: Cell) -> Any:
+            return remote.remote(work, cell.to_dict(), str(folder / cell.name))
+
+        pending = {submit(cell): cell for cell in todo}
+        while pending:
+            (done, *_), _ = ray.wait(list(pending), num_returns=1)
+            cell = pending.pop(done)
+            try:
+                answer = ray.get(done)
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause if isinstance(error.cause, UsageError) else error from None
+            except ray.exceptions.RayError as error:
+                answer = (None, _reason(error))
+            if answer[1] is None and not (folder / cell.name).is_dir():
+                raise VitralError(f"cell {cell.name} ended elsewhere but {folder} does not show it", "use an --out that all machines share")
+            tries[cell.name] += 1
+            if answer[1] is not None and tries[cell.name] < ATTEMPTS:
+                pending[submit(cell)] = cell
+            yield cell, *answer
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _result(cell: Cell, folder: Path) -> dict[str, Any] | None:
+    """What a finished cell returned; None when it is not finished."""
+    path = folder / cell.name / RESULT
+    if not path.exists():
+        return None
+    stored = read_json(path)
+    if stored["cell"] != cell.to_dict():
+        raise UsageError(f"{path.parent} holds another run of the same name", "choose another --out")
+    return stored["result"]
+
+
+@contextlib.contextmanager
+def _environment(threads: int | None) -> Iterator[None]:
+    """Libraries read their thread count when they are loaded, so it must be set before the process starts."""
+    before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    if threads:
+        os.environ.update(dict.fromkeys(before, str(threads)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _die_with_parent() -> None:
+    """Linux: when the study is killed, its cells must not go on writing beside the ones of its next attempt."""
+    if sys.platform == "linux":
+        import ctypes
+
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Two processes in one study folder would overwrite each other's cells."""
+    try:
+        import fcntl
+    except ImportError:  # no such lock on Windows
+        yield
+        return
+    with open(folder / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"another process is running the study in {folder}", "wait for it, or choose another --out") from error
+        yield

@@ -1,0 +1,80 @@
+"""The pool with cells that need no training: skipped when done, retried once when dead, the same result on every road."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from vitral.base.errors import ConfigError, UsageError, VitralError
+from vitral.config import DataConfig
+from vitral.presets import model
+from vitral.study.plan import Budget, Contender, Study, final_cells
+from vitral.study.runner import RESULT, run_cells
+
+sys.path.insert(0, str(Path(__file__).parent))
+import works  # noqa: E402
+
+STUDY = Study("compare", DataConfig(), (Contender("digits", model("digits"), 1000),), Budget("samples", 100), pictures=100, seeds=(0, 1, 2, 3))
+CELLS = final_cells(STUDY, {"digits": 1e-3})
+
+
+def squares(finished) -> list[int]:
+    return [result["square"] for result in finished.results.values()]
+
+
+def test_sequential_skips_what_is_done(tmp_path: Path) -> None:
+    first = run_cells(CELLS[:2], tmp_path, works.square, quiet=True)
+    assert squares(first) == [0, 1] and not first.skipped
+    again = run_cells(CELLS, tmp_path, works.square, quiet=True)
+    assert squares(again) == [0, 1, 4, 9] and again.skipped == [cell.name for cell in CELLS[:2]]
+    (tmp_path / CELLS[0].name / RESULT).unlink()
+    assert len(run_cells(CELLS, tmp_path, works.square, quiet=True).skipped) == 3
+
+
+def test_pool_gives_the_same_and_survives_a_death(tmp_path: Path) -> None:
+    finished = run_cells(CELLS, tmp_path, works.die_once, parallel=2, threads=1, quiet=True)
+    assert squares(finished) == [0, 1, 4, 9] and not finished.failed
+    assert list(finished.retried) == [CELLS[1].name] and "code 9" in finished.retried[CELLS[1].name]
+    processes = {result["process"] for result in finished.results.values()}
+    assert os.getpid() not in processes and {result["threads"] for result in finished.results.values()} == {"1"}
+    assert not multiprocessing.active_children()
+
+
+def test_dead_twice_is_reported_and_the_rest_is_kept(tmp_path: Path) -> None:
+    finished = run_cells(CELLS, tmp_path, works.die_always, quiet=True)
+    assert squares(finished) == [0, 4, 9]
+    assert finished.failed == {CELLS[1].name: "RuntimeError: out of luck"}
+    with pytest.raises(VitralError, match="died twice: RuntimeError: out of luck"):
+        finished.raise_failures()
+
+
+def test_wrong_settings_are_not_tried_again(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot work"):
+        run_cells(CELLS, tmp_path, works.refuse, quiet=True)
+
+
+def test_another_run_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    run_cells(CELLS[:1], tmp_path, works.square, quiet=True)
+    other = dataclasses.replace(CELLS[0], size=99)
+    with pytest.raises(UsageError, match="another run"):
+        run_cells([other], tmp_path, works.square, quiet=True)
+
+
+def test_one_process_per_folder(tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    with open(tmp_path / ".lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(UsageError, match="another process"):
+            run_cells(CELLS, tmp_path, works.square, quiet=True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_ray_cluster_gives_the_same_and_survives_a_death(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    finished = run_cells(CELLS, tmp_path, works.die_once, ray="local", threads=1, quiet=True)
+    assert squares(finished) == [0, 1, 4, 9] and list(finished.retried) == [CELLS[1].name]

@@ -1,0 +1,35 @@
+"""Stand-ins for a training: what a pool does with a cell that works, fails, or takes its process with it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from vitral.base.errors import ConfigError
+
+
+def square(cell: dict[str, Any], folder: str) -> dict[str, Any]:
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    seed = cell["run"]["train"]["seed"]
+    return {"square": seed * seed, "process": os.getpid(), "threads": os.environ.get("OMP_NUM_THREADS")}
+
+
+def die_once(cell: dict[str, Any], folder: str) -> dict[str, Any]:
+    """Seed 1 takes its process down at the first attempt."""
+    mark = Path(folder) / "been-here"
+    if cell["run"]["train"]["seed"] == 1 and not mark.exists():
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+        os._exit(9)
+    return square(cell, folder)
+
+
+def die_always(cell: dict[str, Any], folder: str) -> dict[str, Any]:
+    if cell["run"]["train"]["seed"] == 1:
+        raise RuntimeError("out of luck")
+    return square(cell, folder)
+
+
+def refuse(cell: dict[str, Any], folder: str) -> dict[str, Any]:
+    raise ConfigError("these settings cannot work", "use others")
