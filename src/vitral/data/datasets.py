@@ -1,0 +1,171 @@
+"""Data sets ready for use: splits, statistics and what is recorded about them."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vitral.base.errors import DataError
+from vitral.config import DataConfig
+from vitral.data.augment import Policy, policy
+from vitral.data.keys import generator
+from vitral.data.named import open_raw
+from vitral.data.preprocess import Preprocess
+from vitral.data.raw import Part, Raw
+from vitral.data.split import Split, carve, check
+
+TEST_SHARE = 0.2
+"""Share of the pictures carved out for testing when the source has no test split."""
+STATISTICS_SAMPLE = 256
+"""Training pictures read to measure the mean and standard deviation of a set that does not publish them."""
+UNBALANCED = 2.0
+"""Largest class per smallest class from which a set is called unbalanced."""
+PHOTOGRAPH_SIZE = (224, 224)
+
+
+class Data:
+    """A data set whose pictures come out as one model wants them."""
+
+    def __init__(self, raw: Raw, config: DataConfig, train: Split, validation: Split, test: Callable[[], Split]) -> None:
+        self.name, self.where, self.classes, self.notes = raw.name, raw.where, raw.classes, raw.notes
+        self.config, self.preprocess = config, train.preprocess
+        self.train, self.validation = train, validation
+        self._test: Callable[[], Split] | Split = test
+        self.test_opened: str | None = None
+        """When the test split was first opened (UTC); None while it is closed."""
+
+    @property
+    def channels(self) -> int:
+        return self.preprocess.channels
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        return self.preprocess.image_size
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        return self.preprocess.mean
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        return self.preprocess.std
+
+    @property
+    def policy(self) -> Policy:
+        """The configured augmentation, made for these pictures."""
+        config, train = self.config, self.train
+        return policy(config.augment, flip=train.flip, photographs=train.photographs, mixup=config.mixup, cutmix=config.cutmix)
+
+    def test(self) -> Split:
+        """The test split; the first call is recorded in `test_opened`."""
+        if not isinstance(self._test, Split):
+            self._test = self._test()
+            self.test_opened = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        return self._test
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for a run folder."""
+        counts, imbalance = self.train.counts(), self.train.imbalance()
+        return {
+            "name": self.name,
+            "where": self.where,
+            "train": len(self.train),
+            "validation": len(self.validation),
+            "classes": list(self.classes),
+            "class_counts": counts.tolist(),
+            "missing_classes": [self.classes[label] for label in np.flatnonzero(counts == 0)],
+            "imbalance": imbalance,
+            "unbalanced": imbalance >= UNBALANCED,
+            "image_size": list(self.image_size),
+            "channels": self.channels,
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "split_seed": self.config.split_seed,
+            "subset": self.config.subset,
+            "test_opened": self.test_opened,
+            "notes": list(self.notes),
+        }
+
+
+def open_data(
+    config: DataConfig,
+    *,
+    image_size: tuple[int, int] | int | None = None,
+    channels: int | None = None,
+    preprocess: Preprocess | None = None,
+) -> Data:
+    """Open the data set that `config` names.
+
+    What the model wants (`preprocess`, or a size and channels) decides how pictures come out; where nothing is said, the data
+    set's own size, channels, mean and standard deviation. Fields of `config` (resize, mean, std) come before all of these.
+    """
+    raw = open_raw(config)
+    check(raw.train.labels, raw.classes, raw.name)
+    train, test = raw.train, raw.test
+    if test is None:
+        kept, held = carve(train.labels, TEST_SHARE, config.split_seed, "test split")
+        carved_test, train = train.some(held), train.some(kept)
+        test = lambda: carved_test  # noqa: E731
+    if raw.validation is None:
+        kept, held = carve(train.labels, config.validation, config.split_seed, "validation split")
+        validation, train = train.some(held), train.some(kept)
+    else:
+        validation = raw.validation
+    wanted = _preprocess(raw, config, image_size, channels, preprocess, train)
+
+    def split(name: str, part: Part) -> Split:
+        if len(part.labels):
+            check(part.labels, raw.classes, f"{raw.name} ({name})", whole=False)
+        photographs = raw.native_size is None
+        return Split(name, part.reader, part.indices, part.labels, raw.classes, wanted, raw.flip, photographs, config.on_bad_image)
+
+    training = split("train", train)
+    if config.subset is not None:
+        count = round(config.subset) if config.subset >= 1 else max(1, round(config.subset * len(training)))
+        training = training.first(count, config.split_seed)
+    check(training.labels, raw.classes, f"{raw.name} (train)")
+    return Data(raw, config, training, split("validation", validation), lambda: split("test", test()))
+
+
+def _preprocess(
+    raw: Raw, config: DataConfig, image_size: tuple[int, int] | int | None, channels: int | None, given: Preprocess | None, train: Part
+) -> Preprocess:
+    if given is None:
+        size = (image_size, image_size) if isinstance(image_size, int) else image_size or raw.native_size or PHOTOGRAPH_SIZE
+        # Data that is already small is squashed, so that nothing of it is lost; photographs keep their shape.
+        resize = "squash" if raw.native_size else "short"
+        base = Preprocess(size, channels or raw.channels, resize=resize, interpolation="bilinear" if raw.native_size else "bicubic")
+    else:
+        base = given
+    changes: dict[str, Any] = {name: value for name in ("resize", "mean", "std") if (value := getattr(config, name)) is not None}
+    base = dataclasses.replace(base, **changes)
+    if given is None and not (config.mean and config.std):
+        mean, std = (raw.mean, raw.std) if raw.mean and raw.std else statistics(train, base, config)
+        base = dataclasses.replace(base, mean=config.mean or mean, std=config.std or std)
+    return base
+
+
+def statistics(part: Part, preprocess: Preprocess, config: DataConfig) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per channel of pixels in [0, 1], over a seeded sample of training pictures."""
+    chosen = generator(config.split_seed, "statistics").permutation(len(part.labels))[:STATISTICS_SAMPLE]
+    total, squares, count = np.zeros(preprocess.channels), np.zeros(preprocess.channels), 0
+    for position in np.sort(chosen):
+        try:
+            pixels = preprocess.pixels(part.reader.raster(int(part.indices[position]))) / 255.0
+        except DataError:
+            if config.on_bad_image == "fail":
+                raise
+            continue
+        total += pixels.sum((1, 2))
+        squares += (pixels**2).sum((1, 2))
+        count += pixels[0].size
+    if not count:
+        raise DataError("none of the pictures can be read", "check the files")
+    mean = total / count
+    std = np.sqrt(np.maximum(squares / count - mean**2, 0))
+    # A channel without any contrast must not be divided by nothing.
+    return tuple(round(float(m), 4) for m in mean), tuple(round(float(s), 4) if s > 1e-3 else 1.0 for s in std)

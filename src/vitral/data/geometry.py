@@ -1,0 +1,150 @@
+"""Steps that move pixels, on whole batches: shifts, mirrors, crops of random size, affine maps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+
+def unit(images: torch.Tensor) -> torch.Tensor:
+    """Floats in [0, 1]; bytes stay bytes as long as steps only move whole pixels."""
+    return images.float() / 255 if images.dtype == torch.uint8 else images
+
+
+def take(images: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    """images[b, :, rows[b], columns[b]] for rows (B, H), columns (B, W)."""
+    batch, channels = images.shape[:2]
+    b = torch.arange(batch, device=images.device).view(-1, 1, 1, 1)
+    c = torch.arange(channels, device=images.device).view(1, -1, 1, 1)
+    return images[b, c, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+@dataclass(frozen=True)
+class Flip:
+    """Mirror left and right with chance ½."""
+
+    columns = 1
+
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+        return torch.where((u[:, 0] < 0.5).view(-1, 1, 1, 1), images.flip(-1), images)
+
+
+@dataclass(frozen=True)
+class PadCrop:
+    """Shift by up to 1/8 of the side in whole pixels (4 of 32), the border filled by reflection; and mirror with chance ½."""
+
+    flip: bool = True
+    columns = 3
+
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+        height, width = images.shape[-2:]
+        rows, columns = torch.arange(height, device=u.device), torch.arange(width, device=u.device)
+        mirrored = torch.where((u[:, 2:3] < 0.5) & self.flip, width - 1 - columns, columns)  # (B, W)
+        return take(images, _reflect(rows + _shift(u[:, 0:1], height), height), _reflect(mirrored + _shift(u[:, 1:2], width), width))
+
+
+@dataclass(frozen=True)
+class Translate:
+    """Shift by up to `share` of the side, rounded to whole pixels, black behind; small pictures move by up to one pixel."""
+
+    share: float
+    columns = 2
+
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+        height, width = images.shape[-2:]
+        rows = torch.arange(height, device=u.device) + self._offset(u[:, 0:1], height)  # (B, H)
+        columns = torch.arange(width, device=u.device) + self._offset(u[:, 1:2], width)  # (B, W)
+        inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None, :]
+        return take(images, rows.clamp(0, height - 1), columns.clamp(0, width - 1)) * inside[:, None]
+
+    def _offset(self, u: torch.Tensor, side: int) -> torch.Tensor:
+        return ((u * 2 - 1) * max(1.0, self.share * side)).round().long()
+
+
+@dataclass(frozen=True)
+class ResizedCrop:
+    """A crop of a random share of the area and a random ratio of width to height, resized to the whole.
+
+    The law is torchvision's: ten tries, the first that fits is taken; if none does, the largest centred crop of a legal ratio.
+    """
+
+    scale: tuple[float, float]
+    ratio: tuple[float, float]
+    columns = 22
+    tries = 10
+
+    def boxes(self, u: torch.Tensor, height: int, width: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Left, top, width, height (B,) in pixels of a picture of this size; whole numbers."""
+        area = height * width * (self.scale[0] + u[:, : self.tries] * (self.scale[1] - self.scale[0]))
+        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        ratio = torch.exp(low + u[:, self.tries : 2 * self.tries] * (high - low))
+        wide, tall = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()  # (B, tries)
+        fits = (wide >= 1) & (wide <= width) & (tall >= 1) & (tall <= height)
+        first = fits.int().argmax(1, keepdim=True)
+        found = fits.any(1)
+        rest = (min(width, round(height * self.ratio[1])), min(height, round(width / self.ratio[0])))
+        wide = torch.where(found, wide.gather(1, first)[:, 0], float(max(1, rest[0])))
+        tall = torch.where(found, tall.gather(1, first)[:, 0], float(max(1, rest[1])))
+        left = torch.where(found, (u[:, -2] * (width - wide + 1)).floor(), ((width - wide) / 2).floor())
+        top = torch.where(found, (u[:, -1] * (height - tall + 1)).floor(), ((height - tall) / 2).floor())
+        return left, top, wide, tall
+
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+        height, width = images.shape[-2:]
+        left, top, wide, tall = self.boxes(u, height, width)
+        zero = torch.zeros_like(left)
+        across, down = wide / width, tall / height
+        # The centre of the crop in coordinates from -1 to 1, and its half size.
+        matrix = torch.stack(
+            [
+                torch.stack([across, zero, (2 * left + wide) / width - 1], 1),
+                torch.stack([zero, down, (2 * top + tall) / height - 1], 1),
+            ],
+            1,
+        )  # (B, 2, 3)
+        return _warp(unit(images), matrix, "border")
+
+
+@dataclass(frozen=True)
+class Affine:
+    """One of ten, alike in chance: rotate (±30°), shear across or down (±0.3), shift across or down (±20 % of the side), or five times nothing."""
+
+    columns = 2
+
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+        choice, amount = (u[:, 0] * 10).long(), u[:, 1] * 2 - 1  # (B,)
+
+        def when(number: int, largest: float) -> torch.Tensor:
+            return torch.where(choice == number, amount * largest, 0.0)
+
+        angle = when(0, 0.52)
+        cosine, sine = angle.cos(), angle.sin()
+        # Shifts are in half sides: the picture runs from -1 to 1.
+        matrix = torch.stack(
+            [
+                torch.stack([cosine, when(1, 0.3) - sine, when(3, 0.4)], 1),
+                torch.stack([sine + when(2, 0.3), cosine, when(4, 0.4)], 1),
+            ],
+            1,
+        )  # (B, 2, 3)
+        return _warp(unit(images), matrix, "zeros")
+
+
+def _shift(u: torch.Tensor, side: int) -> torch.Tensor:
+    """Whole pixels from -pad to pad, alike in chance."""
+    pad = min(max(1, side // 8), side - 1)
+    return (u * (2 * pad + 1)).long() - pad
+
+
+def _reflect(places: torch.Tensor, side: int) -> torch.Tensor:
+    """Places beyond the border mirrored at the outermost pixel."""
+    places = places.abs()
+    return torch.where(places >= side, 2 * (side - 1) - places, places)
+
+
+def _warp(images: torch.Tensor, matrix: torch.Tensor, padding: str) -> torch.Tensor:
+    grid = F.affine_grid(matrix, list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, mode="bilinear", padding_mode=padding, align_corners=False)

@@ -1,0 +1,180 @@
+"""Batches on the device, decided by (seed, epoch, position) alone: not by workers, ranks, or where a run was resumed.
+
+Two roads, one augmentation: `device` keeps the whole split on the device as bytes and gathers batches there; `stream` decodes in
+workers (and cuts photographs at random there, where all their pixels are). From the bytes on, both run the same function.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from vitral.base.errors import DataError
+from vitral.data.augment import Augment, Policy, policy as named_policy, sample_transform
+from vitral.data.keys import generator, key, uniforms
+from vitral.data.mixing import draw_mix, mix_images, partners, whole_groups
+from vitral.data.preprocess import Preprocess
+from vitral.data.split import Split
+from vitral.data.stream import Stream
+
+DEVICE_LIMIT = {"cuda": 8 << 30, "cpu": 2 << 30}
+"""Bytes of pixels up to which a stored set lives on the device."""
+DECODE_LIMIT = 512 << 20
+"""The same for files, which must all be decoded first."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step gets."""
+
+    images: torch.Tensor
+    """(B, C, H, W) float, normalised, on the device."""
+    labels: torch.Tensor
+    """(B,) int64."""
+    second: torch.Tensor | None
+    """(B,) int64: label of the picture mixed in; None: not mixed."""
+    share: torch.Tensor | None
+    """(B,) float: weight of the first label."""
+    indices: torch.Tensor
+    """(B,) int64: positions in the split."""
+
+
+class Loader:
+    """Iterate with `epoch(number, start)`; `len` is the number of steps of one epoch."""
+
+    def __init__(
+        self,
+        split: Split,
+        *,
+        batch_size: int,
+        preprocess: Preprocess | None = None,
+        policy: Policy | str = "none",
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        train: bool = False,
+        workers: int = 0,
+        placement: str = "auto",
+        rank: int = 0,
+        world: int = 1,
+        drop_last: bool | None = None,
+    ) -> None:
+        if batch_size < 1 or batch_size % world:
+            raise DataError(f"a batch of {batch_size} cannot be shared by {world} processes", f"use a multiple of {world}")
+        if preprocess is not None and preprocess != split.preprocess:
+            split = _with_preprocess(split, preprocess)
+        self.split, self.seed, self.train = split, seed, train
+        self.device = torch.device(device)
+        self.rank, self.world = rank, world
+        wanted = named_policy(policy, flip=split.flip, photographs=split.photographs) if isinstance(policy, str) else policy
+        self.policy = wanted if train else Policy("none")
+        self.mixing = True
+        """Switch MixUp and CutMix off, for the last share of a run."""
+        self.road = _road(split, self.policy, self.device, placement)
+        self.augment = Augment(self.policy, split.preprocess, self.device, crop=self.road == "device")
+        self.labels = torch.from_numpy(split.labels.astype(np.int64)).to(self.device)
+        self.pixels: torch.Tensor | None = None
+        self.transform = None
+        self.stream: Stream | None = None
+        if self.road == "device":
+            self.pixels = split.pixels().to(self.device)
+            self.transform = sample_transform(self.policy.sample) if self.policy.sample else None
+        else:
+            self.stream = Stream(split, self.policy, seed, workers, pin=self.device.type == "cuda")
+        self.usable = np.array([position for position in range(len(split)) if position not in split.bad], np.int64)
+        if not len(self.usable):
+            raise DataError(f"{split.name} has no pictures that can be read", "check the files named above")
+        self.batch_size = min(batch_size, len(self.usable)) if world == 1 else batch_size
+        self.drop_last = (train and len(self.usable) >= batch_size) if drop_last is None else drop_last
+        if not len(self):
+            raise DataError(f"{split.name} has {len(self.usable)} pictures, fewer than a batch of {batch_size}", "use a smaller batch")
+
+    def __len__(self) -> int:
+        count = len(self.usable) / self.batch_size
+        return math.floor(count) if self.drop_last else math.ceil(count)
+
+    def order(self, epoch: int) -> np.ndarray:
+        """Positions in the split in the order of this epoch."""
+        return generator(self.seed, "order", epoch).permutation(self.usable) if self.train else self.usable
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch from step `start` on."""
+        order = self.order(epoch)
+        if self.stream is None:
+            moved = torch.from_numpy(order).to(self.device)
+            for step in range(start, len(self)):
+                low, high, _ = self._places(step)
+                indices = moved[low:high]
+                yield self._finish(self._gather(indices, epoch, low), indices, epoch, step)
+            return
+        plan = [[(int(order[place]), epoch, place) for place in range(*self._places(step)[:2])] for step in range(start, len(self))]
+        for step, (images, positions, bad) in zip(range(start, len(self)), self.stream.batches(plan, keep_size=self.train), strict=True):
+            for position, message, hint in bad:
+                self.split.note_bad(position, DataError(message, hint))
+            indices = positions.to(self.device, non_blocking=True)
+            yield self._finish(images.to(self.device, non_blocking=True), indices, epoch, step)
+
+    def _size(self, step: int) -> int:
+        return min(self.batch_size, len(self.usable) - step * self.batch_size)
+
+    def _places(self, step: int) -> tuple[int, int, tuple[int, int]]:
+        """(first, last) place in the epoch that this rank must load, and its own part of what is loaded."""
+        total = self._size(step)
+        low, high = total * self.rank // self.world, total * (self.rank + 1) // self.world
+        # To mix, whole groups are loaded; what sticks out belongs to another rank and is cut off again.
+        first, last = whole_groups(low, high, total) if self.mixing and self.policy.mixup + self.policy.cutmix > 0 else (low, high)
+        base = step * self.batch_size
+        return base + first, base + last, (low - first, high - first)
+
+    def _gather(self, indices: torch.Tensor, epoch: int, first: int) -> torch.Tensor:
+        assert self.pixels is not None
+        images = self.pixels[indices]
+        if self.transform is None:
+            return images
+        keys = [key(self.seed, "sample", epoch, first + place) for place in range(len(indices))]
+        return torch.stack([self.transform(image, number) for image, number in zip(images, keys, strict=True)])
+
+    def _finish(self, images: torch.Tensor, indices: torch.Tensor, epoch: int, step: int) -> Batch:
+        """Augment, normalise and mix the loaded places, then keep this rank's own."""
+        first, last, (low, high) = self._places(step)
+        labels = self.labels[indices]
+        total = self._size(step)
+        if not self.train:
+            return Batch(self.augment(images, images), labels, None, None, indices)
+        # Numbers for the whole batch, of which each rank reads its rows: the same picture gets the same ones on any rank.
+        u = uniforms((total, self.augment.columns), self.device, self.seed, "augment", epoch, step)
+        offset = first - step * self.batch_size
+        images = self.augment(images, u[offset : offset + last - first])
+        mix = draw_mix(self.policy.mixup, self.policy.cutmix, tuple(images.shape[-2:]), self.seed, epoch, step) if self.mixing else None
+        if mix is None:
+            return Batch(images[low:high], labels[low:high], None, None, indices[low:high])
+        partner = torch.tensor(partners(offset, offset + last - first, total, mix.shift))
+        partner = partner.to(self.device, non_blocking=True)
+        mixed = mix_images(images, partner, mix)[low:high]
+        share = torch.full((high - low,), mix.share, device=self.device)
+        return Batch(mixed, labels[low:high], labels[partner][low:high], share, indices[low:high])
+
+
+def _road(split: Split, policy: Policy, device: torch.device, placement: str) -> str:
+    if placement != "auto":
+        return placement
+    if split.stored:
+        return "device" if split.bytes <= DEVICE_LIMIT.get(device.type, DEVICE_LIMIT["cpu"]) else "stream"
+    # Photographs to be cut at random keep their full resolution only in the stream.
+    return "device" if policy.crop is None and split.bytes <= DECODE_LIMIT else "stream"
+
+
+def _with_preprocess(split: Split, preprocess: Preprocess) -> Split:
+    import dataclasses
+
+    same = split.preprocess.image_size == preprocess.image_size and split.preprocess.channels == preprocess.channels
+    kept: dict[str, Any] = {} if same and _geometry(split.preprocess) == _geometry(preprocess) else {"_pixels": None}
+    return dataclasses.replace(split, preprocess=preprocess, **kept)
+
+
+def _geometry(preprocess: Preprocess) -> tuple[Any, ...]:
+    return preprocess.resize, preprocess.crop, preprocess.interpolation

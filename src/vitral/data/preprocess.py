@@ -1,0 +1,220 @@
+"""The one road from a picture to a model's input, used by training, prediction, looking and the web alike.
+
+Resizing is Pillow's antialiased filter. `short`: the picture is resized until it just covers the image size / crop, then
+the centre is cut out; `squash`: straight to the image size. Either way the part of the original that is seen is kept as a Box.
+Grey → RGB repeats the channel; RGB → grey is ITU-R 601 luma (0.299 R + 0.587 G + 0.114 B).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from vitral.base.errors import ConfigError, DataError, one_of
+from vitral.base.origin import Origin, known
+from vitral.base.picture import Box, Picture
+from vitral.config import ModelConfig
+from vitral.data.decode import Raster, decode
+
+INTERPOLATIONS = {
+    "nearest": Image.Resampling.NEAREST,
+    "box": Image.Resampling.BOX,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+LARGEST_RESIZED = 32_000_000
+"""Pixels of the picture between resizing and cropping; longer strips are cut before they are resized."""
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """What a model wants its pictures to be."""
+
+    image_size: tuple[int, int]
+    """Height, width."""
+    channels: int = 3
+    mean: tuple[float, ...] = (0.5,)
+    std: tuple[float, ...] = (0.5,)
+    resize: str = "short"
+    crop: float = 1.0
+    interpolation: str = "bicubic"
+
+    def __post_init__(self) -> None:
+        if self.interpolation not in INTERPOLATIONS:
+            raise one_of("interpolation", self.interpolation, INTERPOLATIONS)
+        if self.resize not in ("short", "squash"):
+            raise one_of("resize", self.resize, ("short", "squash"))
+        if not 0 < self.crop <= 1:
+            raise ConfigError(f"crop {self.crop} is not a share", "use a number above 0 and up to 1, such as 0.9")
+        if min(self.image_size) < 1:
+            raise ConfigError(f"image size {self.image_size}", "both sides must be at least 1 pixel")
+        for name in ("mean", "std"):
+            object.__setattr__(self, name, _per_channel(getattr(self, name), self.channels, name))
+        if min(self.std) <= 0:
+            raise ConfigError(f"std {self.std} is not positive", "use the standard deviation of pixels in [0, 1], such as 0.5")
+
+    @classmethod
+    def of(cls, model: Any, config: ModelConfig | None = None) -> Preprocess:
+        """From a model (its `config` and `origin`), or from an Origin and a ModelConfig."""
+        origin: Origin = model if isinstance(model, Origin) else model.origin
+        config = config or model.config
+        assert config is not None
+        return cls(
+            image_size=config.image_size,
+            channels=config.channels,
+            mean=origin.mean.value,
+            std=origin.std.value,
+            resize=origin.resize.value,
+            crop=origin.crop.value,
+            interpolation=origin.interpolation.value,
+        )
+
+    def write_to(self, origin: Origin, classes: Sequence[str] = ()) -> Origin:
+        """`origin` with these settings as known facts: what a model trained with them must remember."""
+        facts = {name: known(getattr(self, name), "as trained") for name in ("mean", "std", "resize", "crop", "interpolation")}
+        if classes:
+            facts["classes"] = known(tuple(classes), "as trained")
+        return dataclasses.replace(origin, **facts)
+
+    def __call__(self, source: Any, name: str = "") -> Picture:
+        """A path, bytes, PIL image or uint8 array (H, W[, C]) as a Picture."""
+        return open_picture(source, self, name)
+
+    def batch(self, pictures: Iterable[Any]) -> torch.Tensor:
+        """Pictures, or anything that becomes one, stacked: (B, C, H, W)."""
+        return torch.stack([(item if isinstance(item, Picture) else self(item)).tensor for item in pictures])
+
+    def pixels(self, raster: Raster, box: Box | None = None) -> np.ndarray:
+        """(C, H, W) uint8 as the model will see them, before normalisation; `box`: this part, not the usual crop."""
+        target = self.image_size[1], self.image_size[0]
+        converted = _with_channels(raster, self.channels)
+        if box is not None:
+            return _resize(converted, target, self.interpolation, (box.left, box.top, box.right, box.bottom))
+        width, height = _size(raster)
+        if (width, height) == target and (self.resize == "squash" or self.crop == 1):
+            return _planes(converted)
+        if self.resize == "squash":
+            return _resize(converted, target, self.interpolation)
+        plan = self.plan(width, height)
+        if plan.width * plan.height > LARGEST_RESIZED:
+            seen = plan.box(width, height)
+            return _resize(converted, target, self.interpolation, (seen.left, seen.top, seen.right, seen.bottom))
+        resized = _resize(converted, (plan.width, plan.height), self.interpolation)
+        return np.ascontiguousarray(resized[:, plan.top : plan.top + target[1], plan.left : plan.left + target[0]])
+
+    def plan(self, width: int, height: int) -> Plan:
+        """How a picture of this size is resized and where it is cut."""
+        if self.resize == "squash":
+            return Plan(self.image_size[1], self.image_size[0], 0, 0, *self.image_size)
+        wanted_height, wanted_width = (int(side / self.crop + 1e-9) for side in self.image_size)
+        if wanted_height * width >= wanted_width * height:  # the height decides
+            resized_width, resized_height = max(wanted_width, wanted_height * width // height), wanted_height
+        else:
+            resized_width, resized_height = wanted_width, max(wanted_height, wanted_width * height // width)
+        top, left = (round((have - want) / 2) for have, want in zip((resized_height, resized_width), self.image_size, strict=True))
+        return Plan(resized_width, resized_height, left, top, *self.image_size)
+
+    def box(self, width: int, height: int) -> Box:
+        """The part that is seen of an original of this size, in its pixels."""
+        return self.plan(width, height).box(width, height)
+
+    def normalise(self, pixels: torch.Tensor) -> torch.Tensor:
+        """uint8 (…, C, H, W) → float, mean and std applied."""
+        mean = torch.tensor(self.mean, device=pixels.device).view(-1, 1, 1)
+        std = torch.tensor(self.std, device=pixels.device).view(-1, 1, 1)
+        return (pixels.float() / 255 - mean) / std
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Resize to width × height, then cut out `cut_height` × `cut_width` at (left, top)."""
+
+    width: int
+    height: int
+    left: int
+    top: int
+    cut_height: int
+    cut_width: int
+
+    def box(self, width: int, height: int) -> Box:
+        across, down = width / self.width, height / self.height
+        return Box(self.left * across, self.top * down, (self.left + self.cut_width) * across, (self.top + self.cut_height) * down)
+
+
+def open_picture(source: Any, model: Any, name: str = "") -> Picture:
+    """A path, bytes, PIL image or uint8 array, preprocessed as `model` (or a Preprocess) wants it, its crop remembered."""
+    from vitral.base.files import sha256_bytes
+
+    preprocess = model if isinstance(model, Preprocess) else Preprocess.of(model)
+    if isinstance(source, str | Path):
+        name = name or str(source)
+        raster = decode(source, name)
+        digest = sha256_bytes(Path(source).read_bytes())
+    else:
+        raster = decode(source, name)
+        digest = sha256_bytes(source if isinstance(source, bytes) else np.ascontiguousarray(np.asarray(raster)).tobytes())
+    tensor = preprocess.normalise(torch.from_numpy(preprocess.pixels(raster)))
+    return Picture(tensor, viewable(raster), preprocess.box(*_size(raster)), name or type(source).__name__, digest)
+
+
+def viewable(raster: Raster) -> Image.Image:
+    """A raster as something to look at: other than 1 or 3 channels show their first three, or the mean of two."""
+    if isinstance(raster, Image.Image):
+        return raster
+    if raster.shape[2] >= 3:
+        return Image.fromarray(np.ascontiguousarray(raster[:, :, :3]))
+    return Image.fromarray(np.ascontiguousarray(raster.mean(axis=2).round().astype(np.uint8)))
+
+
+def _size(raster: Raster) -> tuple[int, int]:
+    """Width, height."""
+    return raster.size if isinstance(raster, Image.Image) else (raster.shape[1], raster.shape[0])
+
+
+def _with_channels(raster: Raster, channels: int) -> Raster:
+    if isinstance(raster, Image.Image):
+        if channels in (1, 3):
+            return raster.convert("L" if channels == 1 else "RGB")
+        have = len(raster.getbands())
+    else:
+        have = raster.shape[2]
+        if channels == have:
+            return raster
+        if channels in (1, 3) and have == 4:  # red, green, blue and something else
+            return Image.fromarray(np.ascontiguousarray(raster[:, :, :3])).convert("L" if channels == 1 else "RGB")
+    raise DataError(f"the picture has {have} channels, the model wants {channels}", "use a model with as many channels, or convert the pictures")
+
+
+def _resize(raster: Raster, size: tuple[int, int], interpolation: str, box: tuple[float, float, float, float] | None = None) -> np.ndarray:
+    how = INTERPOLATIONS[interpolation]
+    if isinstance(raster, Image.Image):
+        return _planes(raster.resize(size, how, box=box))
+    return np.stack([np.asarray(Image.fromarray(np.ascontiguousarray(raster[:, :, c])).resize(size, how, box=box)) for c in range(raster.shape[2])])
+
+
+def _planes(raster: Raster) -> np.ndarray:
+    """(C, H, W), writable."""
+    values = np.array(raster)
+    return values[None] if values.ndim == 2 else np.ascontiguousarray(values.transpose(2, 0, 1))
+
+
+def _per_channel(values: Sequence[float], channels: int, name: str) -> tuple[float, ...]:
+    """One value per channel: one value is repeated, three become one by their mean; anything else must fit."""
+    values = tuple(float(value) for value in values)
+    if len(values) == channels:
+        return values
+    if len(values) == 1 or len(set(values)) == 1:
+        return values[:1] * channels
+    if channels == 1:
+        return (sum(values) / len(values),)
+    if len(values) == 3 and channels > 3:
+        return values + (sum(values) / 3,) * (channels - 3)
+    raise ConfigError(f"{name} has {len(values)} values for {channels} channels", "give one value per channel")

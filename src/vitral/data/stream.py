@@ -1,0 +1,101 @@
+"""Workers that decode: batches of bytes in a fixed order, whatever the number of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from vitral.base.errors import DataError
+from vitral.base.picture import Box
+from vitral.data.augment import Policy, sample_transform
+from vitral.data.keys import generator, key
+from vitral.data.preprocess import _size
+from vitral.data.split import Split
+
+Address = tuple[int, int, int]
+"""Position in the split, epoch, place in the epoch."""
+Sample = tuple[torch.Tensor | None, int, str, str]
+"""Pixels (None: unreadable), position, and the error's message and hint."""
+
+
+class Stream:
+    """One pool of workers for all epochs of a loader."""
+
+    def __init__(self, split: Split, policy: Policy, seed: int, workers: int, pin: bool) -> None:
+        self.plan = _Plan()
+        self.loader = DataLoader(
+            _Samples(split, policy, seed),
+            batch_sampler=self.plan,
+            collate_fn=list,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            prefetch_factor=4 if workers else None,
+        )
+        self.split, self.pin = split, pin
+
+    def batches(self, plan: list[list[Address]], keep_size: bool) -> Iterator[tuple[torch.Tensor, torch.Tensor, list[tuple[int, str, str]]]]:
+        """(pixels (B, C, H, W) uint8, positions (B,), unreadable ones) for each entry of the plan.
+
+        An unreadable picture is left out or, with `keep_size`, replaced by the readable one before it in the batch.
+        """
+        self.plan.batches = plan
+        for samples in self.loader:
+            bad = [(position, message, hint) for pixels, position, message, hint in samples if pixels is None]
+            good = [number for number, sample in enumerate(samples) if sample[0] is not None]
+            if not good:
+                raise DataError(f"no picture of a batch can be read, such as {bad[0][1]}", "check the files")
+            chosen = [_stand_in(number, good) for number in range(len(samples))] if keep_size else good
+            pixels = torch.stack([samples[number][0] for number in chosen])
+            positions = torch.tensor([samples[number][1] for number in chosen])
+            if self.pin:
+                pixels, positions = pixels.pin_memory(), positions.pin_memory()
+            yield pixels, positions, bad
+
+
+def _stand_in(number: int, good: list[int]) -> int:
+    before = [other for other in good if other <= number]
+    return before[-1] if before else good[0]
+
+
+class _Plan:
+    """A batch sampler that the parent fills anew for each epoch; workers only ever see addresses."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Address]] = []
+
+    def __iter__(self) -> Iterator[list[Address]]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+class _Samples(Dataset[Any]):
+    """Decode, cut (photographs: at random), resize; a function of the address."""
+
+    def __init__(self, split: Split, policy: Policy, seed: int) -> None:
+        self.split, self.policy, self.seed = split, policy, seed
+        self.transform = None
+
+    def __getitem__(self, address: Address) -> Sample:
+        position, epoch, place = address
+        try:
+            raster = self.split.raster(position)
+            box = None
+            if self.policy.crop is not None:
+                u = generator(self.seed, "crop", epoch, place).random((1, self.policy.crop.columns), np.float32)
+                width, height = _size(raster)
+                left, top, wide, tall = (float(value) for value in self.policy.crop.boxes(torch.from_numpy(u), height, width))
+                box = Box(left, top, left + wide, top + tall)
+            pixels = torch.from_numpy(self.split.preprocess.pixels(raster, box))
+        except DataError as error:
+            return None, position, error.message, error.hint
+        if self.policy.sample is not None:
+            if self.transform is None:  # made in the worker: torchvision is imported only where it is used
+                self.transform = sample_transform(self.policy.sample)
+            pixels = self.transform(pixels, key(self.seed, "sample", epoch, place))
+        return pixels, position, "", ""
