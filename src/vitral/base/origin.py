@@ -55,6 +55,8 @@ class Origin:
     """Class names in the order of the logits; empty: unnamed."""
     activation: Fact[str] = field(default_factory=lambda: known("gelu"))
     norm_epsilon: Fact[float] = field(default_factory=lambda: known(1e-6))
+    heads: Fact[int] = field(default_factory=lambda: known(0))
+    """Attention heads, which no key of a weights file tells; 0: as the config says."""
     parity: dict[str, float] = field(default_factory=dict)
     """Largest relative difference from the source per layer, where the import was proved."""
     changes: tuple[str, ...] = ()
@@ -63,7 +65,7 @@ class Origin:
     def assumptions(self) -> list[str]:
         """One line for each assumed field that matters when the model is used."""
         return [
-            f"{f.name} = {fact.value if fact.value != () else 'unnamed'} (assumed{': ' + fact.note if fact.note else ''})"
+            f"{f.name} = {_brief(fact.value)} (assumed{': ' + fact.note if fact.note else ''})"
             for f in fields(self)
             if isinstance(fact := getattr(self, f.name), Fact) and not fact.known
         ]
@@ -100,3 +102,10 @@ class Origin:
                 value = tuple(value)
             values[f.name] = value
         return cls(**values)
+
+
+def _brief(value: Any) -> str:
+    """A value in a line: of many class names the first and how many."""
+    if isinstance(value, tuple) and (not value or isinstance(value[0], str)):
+        return f"{', '.join(value[:2])}, … ({len(value)} names)" if value else "unnamed"
+    return str(value)

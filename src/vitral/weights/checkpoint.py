@@ -48,7 +48,8 @@ def load_checkpoint(folder: str | Path) -> Classifier:
         raise WeightsError(f"{folder / CONFIG} describes no model", "name a folder that vitral.save or vitral train wrote")
     config = from_dict(ModelConfig, described["model"], f"{folder / CONFIG}: model")
     try:
-        tensors = load_file(folder / WEIGHTS)
+        # Cloned: tensors mapped from a file are aligned to 8 bytes, and matrix products then differ in the last bit.
+        tensors = {name: tensor.clone() for name, tensor in load_file(folder / WEIGHTS).items()}
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{folder / WEIGHTS} cannot be read ({error})", "copy or train it again") from None
     with torch.device("meta"):

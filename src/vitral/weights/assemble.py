@@ -1,0 +1,97 @@
+"""Foreign tensors → our model with its origin: detect, map, infer, check, fill."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitral.base.errors import UsageError, WeightsError
+from vitral.base.origin import Origin, assumed, known
+from vitral.build import build
+from vitral.config import ModelConfig
+from vitral.model.classifier import Classifier
+from vitral.weights.detect import Detected, detect
+from vitral.weights.family import PREPROCESS
+from vitral.weights.infer import Known, infer_config, says
+from vitral.weights.keymap import Mapped, check, convert
+
+
+def assemble(tensors: Mapping[str, Tensor], source: str, said: Known | None = None, notes: tuple[str, ...] = ()) -> Classifier:
+    """The model that the tensors make up, in eval mode on the CPU, every parameter filled exactly once."""
+    said = said or Known()
+    detected = detect(tensors, source)
+    said = said.over(file_says(detected))
+    mapped = convert(detected.family.table, detected.tensors, source)
+    config, facts = infer_config(mapped.tensors, detected.family, said, source)
+    model = fill(config, mapped, source)
+    changes = (*notes, *detected.notes, *([detected.family.note] if detected.family.note else []))
+    model.origin = make_origin(f"{detected.family.label}: {source}", detected, config, facts, said, changes)
+    return model
+
+
+def file_says(detected: Detected) -> Known:
+    """What the shapes of a family tell that our own, joined ones no longer do: Google's kernels keep the heads apart."""
+    if detected.family.name != "google":
+        return Known()
+    query = next((tensor for name, tensor in detected.tensors.items() if name.endswith("query/kernel")), None)
+    if query is None or query.ndim != 3:
+        return Known()
+    return says("the file's own shapes", {"heads": query.shape[1]})
+
+
+def fill(config: ModelConfig, mapped: Mapped, source: str) -> Classifier:
+    """The model with the mapped tensors as its parameters, copied, in fp32."""
+    if config.depth > len(mapped.tensors):
+        raise WeightsError(f"{source} cannot hold {config.depth} blocks in {len(mapped.tensors)} tensors", "the file is damaged")
+    with torch.device("meta"):
+        model = build(config)
+    check(mapped, model.state_dict(), source)
+    wide = {name: tensor.detach().to("cpu", _kind(tensor), copy=True).contiguous() for name, tensor in mapped.tensors.items()}
+    model.load_state_dict(wide, assign=True)
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    return model.eval()
+
+
+def _kind(tensor: Tensor) -> torch.dtype:
+    return torch.float32 if tensor.is_floating_point() else tensor.dtype
+
+
+def make_origin(
+    source: str, detected: Detected, config: ModelConfig, facts: dict[str, Any], said: Known, changes: tuple[str, ...] = ()
+) -> Origin:
+    """Known where the source or the user says so; else the family's convention, marked assumed."""
+    usual = PREPROCESS[detected.family.preprocess]
+    values: dict[str, Any] = {
+        name: said.origin.get(name) or assumed(value, f"usual for {detected.family.label}") for name, value in usual.items()
+    }
+    for name in ("mean", "std"):
+        values[name] = type(values[name])(per_channel(values[name].value, config.channels), values[name].known, values[name].note)
+    if "classes" in said.origin:
+        names = said.origin["classes"]
+        values["classes"] = known(_named(tuple(names.value), config.classes), names.note)
+    elif config.classes == 1000:
+        values["classes"] = assumed(imagenet_names(), "1000 outputs: ImageNet-1k's names")
+    values |= facts
+    return Origin(source=known(source), changes=changes, **values)
+
+
+def per_channel(value: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    """Three channels' mean or deviation for another number of channels: their average, repeated."""
+    return value if len(value) == channels else (sum(value) / len(value),) * channels
+
+
+def _named(names: tuple[str, ...], classes: int) -> tuple[str, ...]:
+    if len(names) != classes:
+        raise UsageError(f"{len(names)} class names for {classes} outputs", "give as many names as the head has outputs")
+    return names
+
+
+def imagenet_names() -> tuple[str, ...]:
+    """ImageNet-1k's class names, from torchvision."""
+    from torchvision.models._meta import _IMAGENET_CATEGORIES
+
+    return tuple(_IMAGENET_CATEGORIES)

@@ -1,0 +1,114 @@
+"""Which family is it? Found from the keys, after taking off the prefixes that wrappers leave; others are refused by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from vitral.base.errors import WeightsError
+from vitral.weights import from_clip, from_dino, from_google, from_huggingface, from_timm, from_torchvision
+from vitral.weights.family import Family
+from vitral.weights.keymap import listed, pattern
+
+OURS = Family("vitral", "Vitral", ("patches.projection.weight", "blocks.{i}.attention.qkv.weight"), {"{rest}": "{rest}"}, "half")
+
+# The first family whose markers are all there is the one: the more particular stand before the more general.
+FAMILIES: tuple[Family, ...] = (
+    OURS,
+    *from_dino.FAMILIES,
+    *from_timm.FAMILIES,
+    *from_torchvision.FAMILIES,
+    *from_huggingface.FAMILIES,
+    *from_clip.FAMILIES,
+    *from_google.FAMILIES,
+)
+
+# What torch.compile, DDP, training scripts and transformers' own classes put before names.
+PREFIXES = (
+    "module.",
+    "_orig_mod.",
+    "model.",
+    "backbone.",
+    "vit.",
+    "deit.",
+    "dinov2.",
+    "dinov2_with_registers.",
+    "vision_model.",
+    "vision_tower.",
+    "opt/target/",
+    "params/",
+    "trunk.",
+)
+
+# A name that gives another kind of model away (a regular expression) → what it is.
+REFUSED: dict[str, str] = {
+    r"relative_position|(^|\.)rel_pos": "a model with relative positions (Swin, BEiT, ViTDet, SAM), which Vitral's ViT does not have",
+    r"downsample\.(reduction|norm)\.": "a Swin or another staged model: windows and merged patches are not part of a ViT",
+    r"patch_embed\.backbone\.|(^|/)conv_root/": "a hybrid of another library (ResNetV2 stem)",
+    r"(^|\.)attn_pool\.|vision_model\.head\.attention|MAPHead_0|(^|\.)head\.probe$": "a ViT with an attention pooling (SigLIP) that Vitral's does not hold exactly",
+    r"(^|[._])rope[._]|rotary|(^|\.)rope_embed": "a ViT with rotary positions of another library (EVA-02, DINOv3)",
+    r"\.attns\.\d|\.ffns\.\d": "a ViT with parallel branches in its blocks",
+    r"^stages\.\d|^features\.\d": "a staged or convolutional model",
+    r"\.attn\.(q_bias|v_bias)$|\.attn\.inner_attn_ln": "BEiT or EVA: its attention has parts that Vitral's does not",
+    r"visual\.layer1\.": "CLIP with a ResNet as its vision tower",
+    r"Transformer/encoderblock/": "a Google checkpoint whose blocks are stacked into one array",
+}
+
+
+@dataclass(frozen=True)
+class Detected:
+    """The family, the tensors under the family's names, and what was taken off them."""
+
+    family: Family
+    tensors: dict[str, Tensor]
+    notes: tuple[str, ...] = ()
+
+
+def detect(tensors: Mapping[str, Tensor], source: str = "the file") -> Detected:
+    """The family of a state dict; raises with what it seems to be instead, when it is none of ours."""
+    named, chunked = _unchunk(tensors)
+    notes: list[str] = ["chunks of blocks joined"] if chunked else []
+    for _ in range(4):
+        refuse(named, source)
+        family = next((family for family in FAMILIES if _fits(family, named)), None)
+        if family is not None:
+            return Detected(family, named, tuple(notes))
+        prefix = next((prefix for prefix in PREFIXES if any(key.startswith(prefix) for key in named)), None)
+        if prefix is None:
+            break
+        named = _strip(named, prefix, source)
+        notes.append(f"prefix {prefix!r} taken off the names")
+    raise WeightsError(
+        f"{source} is of no family that Vitral knows ({len(tensors)} tensors: {listed(sorted(tensors), 4)})",
+        "known are timm, DeiT, DINO, DINOv2, MAE, CLIP, torchvision, Hugging Face and Google ViTs",
+    )
+
+
+def refuse(keys: Iterable[str], source: str) -> None:
+    keys = list(keys)
+    for expression, what in REFUSED.items():
+        if key := next((key for key in keys if re.search(expression, key)), None):
+            raise WeightsError(f"{source} is {what}", f"the key {key} tells; load a plain ViT instead")
+
+
+def _unchunk(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], bool]:
+    """DINOv2's training files keep blocks in chunks, `blocks.0.11.…`; the second number alone counts."""
+    renamed = {re.sub(r"(^|\.)blocks\.\d+\.(\d+)\.", r"\1blocks.\2.", key): tensor for key, tensor in tensors.items()}
+    return (renamed, True) if len(renamed) == len(tensors) and set(renamed) != set(tensors) else (dict(tensors), False)
+
+
+def _fits(family: Family, keys: Mapping[str, Tensor]) -> bool:
+    return all(any(regex.fullmatch(key) for key in keys) for regex in map(pattern, family.markers))
+
+
+def _strip(tensors: Mapping[str, Tensor], prefix: str, source: str) -> dict[str, Tensor]:
+    out: dict[str, Tensor] = {}
+    for key, tensor in tensors.items():
+        name = key.removeprefix(prefix)
+        if name in out:
+            raise WeightsError(f"{source} has {name} both with and without {prefix!r}", "it holds two models: save the one you want")
+        out[name] = tensor
+    return out

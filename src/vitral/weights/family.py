@@ -1,0 +1,66 @@
+"""A family of weights: how to know it, its rule table, and what its files do not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from vitral.base.errors import UsageError, one_of
+from vitral.base.origin import HALF, IMAGENET_MEAN, IMAGENET_STD
+from vitral.weights.keymap import Table
+
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Everything particular to one layout of keys."""
+
+    name: str
+    label: str
+    markers: tuple[str, ...]
+    """Names that must each be there; `{i}`, `{p}`, `{rest}` as in a rule table."""
+    table: Table
+    preprocess: str
+    """The family's convention, a key of PREPROCESS: assumed unless something says more."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """Fields of ModelConfig that no key tells and the family fixes."""
+    norm_epsilon: float = 1e-6
+    activation: str = "gelu"
+    note: str = ""
+    """Said in the origin's changes when this family was read."""
+
+
+PREPROCESS: dict[str, dict[str, Any]] = {
+    "half": {"mean": HALF, "std": HALF, "resize": "short", "crop": 0.9, "interpolation": "bicubic"},
+    "squash": {"mean": HALF, "std": HALF, "resize": "squash", "crop": 1.0, "interpolation": "bilinear"},
+    "imagenet": {"mean": IMAGENET_MEAN, "std": IMAGENET_STD, "resize": "short", "crop": 0.875, "interpolation": "bicubic"},
+    "deit": {"mean": IMAGENET_MEAN, "std": IMAGENET_STD, "resize": "short", "crop": 0.9, "interpolation": "bicubic"},
+    "torchvision": {"mean": IMAGENET_MEAN, "std": IMAGENET_STD, "resize": "short", "crop": 0.875, "interpolation": "bilinear"},
+    "clip": {"mean": CLIP_MEAN, "std": CLIP_STD, "resize": "short", "crop": 1.0, "interpolation": "bicubic"},
+}
+
+
+def preprocess_facts(preprocess: str | dict[str, Any] | None) -> dict[str, Any]:
+    """The user's word on preprocessing as origin fields: a name of PREPROCESS, or any of its fields."""
+    if preprocess is None:
+        return {}
+    if isinstance(preprocess, str):
+        if preprocess not in PREPROCESS:
+            raise one_of("preprocessing", preprocess, PREPROCESS)
+        return dict(PREPROCESS[preprocess])
+    facts = dict(preprocess)
+    if unknown := next((key for key in facts if key not in PREPROCESS["half"]), None):
+        raise one_of("preprocessing field", unknown, PREPROCESS["half"])
+    for key in ("mean", "std"):
+        if key in facts:
+            value = facts[key]
+            facts[key] = (float(value),) * 3 if isinstance(value, int | float) else tuple(float(v) for v in value)
+            if key == "std" and min(facts[key]) <= 0:
+                raise UsageError(f"std {facts[key]} is not positive", "use something like 0.5")
+    if facts.get("resize", "short") not in ("short", "squash"):
+        raise one_of("resize", facts["resize"], ("short", "squash"))
+    if "crop" in facts and not 0 < float(facts["crop"]) <= 1:
+        raise UsageError(f"crop {facts['crop']} is not a share", "use a number above 0 and at most 1")
+    return facts

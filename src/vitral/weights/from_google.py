@@ -1,0 +1,37 @@
+"""Google's `.npz` files (the ViT paper's and AugReg's): JAX kernels, heads kept apart, so their number is known."""
+
+from __future__ import annotations
+
+from vitral.weights.family import Family
+
+LAYER = "Transformer/encoderblock_{i}/"
+ATTENTION = LAYER + "MultiHeadDotProductAttention_1/"
+
+TABLE = {
+    "embedding/kernel": ("patches.projection.weight", "channels last"),
+    "embedding/bias": "patches.projection.bias",
+    "cls": "tokens.class_token",
+    "Transformer/posembed_input/pos_embedding": "positions.table",
+    LAYER + "LayerNorm_0/scale": "blocks.{i}.norm1.weight",
+    LAYER + "LayerNorm_0/bias": "blocks.{i}.norm1.bias",
+    (ATTENTION + "query/kernel", ATTENTION + "key/kernel", ATTENTION + "value/kernel"): ("blocks.{i}.attention.qkv.weight", "heads in"),
+    (ATTENTION + "query/bias", ATTENTION + "key/bias", ATTENTION + "value/bias"): ("blocks.{i}.attention.qkv.bias", "heads bias"),
+    ATTENTION + "out/kernel": ("blocks.{i}.attention.projection.weight", "heads out"),
+    ATTENTION + "out/bias": "blocks.{i}.attention.projection.bias",
+    LAYER + "LayerNorm_2/scale": "blocks.{i}.norm2.weight",
+    LAYER + "LayerNorm_2/bias": "blocks.{i}.norm2.bias",
+    LAYER + "MlpBlock_3/Dense_0/kernel": ("blocks.{i}.mlp.expand.weight", "transposed"),
+    LAYER + "MlpBlock_3/Dense_0/bias": "blocks.{i}.mlp.expand.bias",
+    LAYER + "MlpBlock_3/Dense_1/kernel": ("blocks.{i}.mlp.contract.weight", "transposed"),
+    LAYER + "MlpBlock_3/Dense_1/bias": "blocks.{i}.mlp.contract.bias",
+    "Transformer/encoder_norm/scale": "norm.weight",
+    "Transformer/encoder_norm/bias": "norm.bias",
+    "pre_logits/kernel": ("head.hidden.weight", "transposed"),
+    "pre_logits/bias": "head.hidden.bias",
+    "head/kernel": ("head.linear.weight", "transposed"),
+    "head/bias": "head.linear.bias",
+}
+
+QUERY = ATTENTION + "query/kernel"
+
+FAMILIES = (Family("google", "ViT, Google layout", ("embedding/kernel", QUERY), TABLE, "squash"),)

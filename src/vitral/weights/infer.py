@@ -1,0 +1,169 @@
+"""From the shapes of our own parameters to the config: whatever the family, sizes are read in one place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from vitral.base.errors import ConfigError, UsageError, WeightsError
+from vitral.base.origin import Fact, assumed, known
+from vitral.config import ModelConfig
+from vitral.weights.family import Family
+from vitral.weights.keymap import Row
+
+# Width → heads where the 64-per-head rule does not hold (ViT-H, g, G, so400m).
+WIDE = {1280: 16, 1408: 16, 1664: 16, 1152: 16}
+PER_HEAD = 64
+
+RESNETS = {(2, False): "resnet18", (6, True): "resnet50", (36, True): "resnet152"}
+"""(blocks in the third stage, bottlenecks?) → name."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the source itself or the user says beyond the tensors; each value with where it comes from."""
+
+    config: dict[str, Fact[Any]] = field(default_factory=dict)
+    """ModelConfig fields: heads, activation, norm_epsilon, image_size, pool, …"""
+    origin: dict[str, Fact[Any]] = field(default_factory=dict)
+    """Origin fields: mean, std, resize, crop, interpolation, classes."""
+
+    def over(self, other: Known) -> Known:
+        """Both, this one's word counting more."""
+        return Known({**other.config, **self.config}, {**other.origin, **self.origin})
+
+
+def says(note: str, config: Mapping[str, Any] | None = None, origin: Mapping[str, Any] | None = None) -> Known:
+    """Known values with their source; None means nothing was said."""
+    return Known(
+        {name: known(value, note) for name, value in (config or {}).items() if value is not None},
+        {name: known(value, note) for name, value in (origin or {}).items() if value is not None},
+    )
+
+
+def infer_config(tensors: Mapping[str, Tensor], family: Family, said: Known, source: str) -> tuple[ModelConfig, dict[str, Fact[Any]]]:
+    """The config of the tensors (under our names), and the facts of it that no shape tells."""
+    if family.name == "torchvision-resnet":
+        return _resnet(tensors, said, source), {}
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    try:
+        return _transformer(shapes, family, said, source)
+    except (KeyError, IndexError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise WeightsError(f"{source}: {error.message}", error.hint) from None
+        raise WeightsError(f"{source} lacks a part that its size is read from ({error})", "the file is damaged or incomplete") from None
+
+
+def _transformer(shapes: dict[str, tuple[int, ...]], family: Family, said: Known, source: str) -> tuple[ModelConfig, dict[str, Fact[Any]]]:
+    width, channels, *patch = shapes["patches.projection.weight"]
+    blocks = {int(name.split(".")[1]) for name in shapes if name.startswith("blocks.")}
+    if blocks != set(range(len(blocks))):
+        raise WeightsError(f"{source} lacks blocks: it has {sorted(blocks)}", "the file is damaged or incomplete")
+    hidden = shapes["blocks.0.mlp.contract.weight"][1]
+    swiglu = shapes["blocks.0.mlp.expand.weight"][0] == 2 * hidden
+    pool_norm = "pool_norm.weight" in shapes
+    class_token = "tokens.class_token" in shapes
+    fields: dict[str, Any] = {
+        "channels": channels,
+        "patch_size": tuple(patch),
+        "classes": shapes["head.linear.weight"][0] if "head.linear.weight" in shapes else 0,
+        "width": width,
+        "depth": len(blocks),
+        "mlp_width": hidden,
+        "pool": "mean" if pool_norm or not class_token else "class",
+        "class_token": class_token,
+        "distillation_token": "tokens.distillation_token" in shapes,
+        "registers": shapes["tokens.registers"][1] if "tokens.registers" in shapes else 0,
+        "positions": "learned" if "positions.table" in shapes else "none",
+        "norm": "layer" if "blocks.0.norm1.bias" in shapes else "rms",
+        "embedding_norm": "embedding_norm.weight" in shapes,
+        "final_norm": "norm.weight" in shapes,
+        "pool_norm": pool_norm,
+        "qk_norm": "blocks.0.attention.query_norm.weight" in shapes,
+        "layer_scale": 1e-5 if "blocks.0.scale1" in shapes else None,
+        "qkv_bias": "blocks.0.attention.qkv.bias" in shapes,
+        "bias": "blocks.0.mlp.expand.bias" in shapes,
+        "patch_bias": "patches.projection.bias" in shapes,
+        "head_bias": "head.linear.bias" in shapes or "head.linear.weight" not in shapes,
+        "head_hidden": shapes["head.hidden.weight"][0] if "head.hidden.weight" in shapes else 0,
+    }
+    if fields["classes"] and shapes["head.linear.weight"][1] == 2 * width and not fields["head_hidden"]:
+        fields["pool"] = "class+mean"  # DINOv2's linear head reads both
+    facts: dict[str, Fact[Any]] = {
+        "activation": known("swiglu") if swiglu else _fact(said, "activation", family.activation, f"usual for {family.label}"),
+        "norm_epsilon": _fact(said, "norm_epsilon", family.norm_epsilon, f"usual for {family.label}"),
+        "heads": known(width // shapes["blocks.0.attention.query_norm.weight"][0])
+        if fields["qk_norm"]
+        else said.config.get("heads") or assumed(*_heads(width)),
+    }
+    fields |= family.config
+    fields |= {name: fact.value for name, fact in said.config.items() if name != "image_size"}
+    fields |= {name: fact.value for name, fact in facts.items()}
+    fields["image_size"] = _image_size(shapes, fields, said.config["image_size"].value if "image_size" in said.config else None, source)
+    return ModelConfig(**fields), facts
+
+
+def _fact(said: Known, name: str, usual: Any, why: str) -> Fact[Any]:
+    return said.config.get(name) or assumed(usual, why)
+
+
+def _heads(width: int) -> tuple[int, str]:
+    if width in WIDE:
+        return WIDE[width], f"usual for width {width}"
+    if width % PER_HEAD == 0:
+        return width // PER_HEAD, "64 numbers per head"
+    raise UsageError(
+        f"the number of heads cannot be read from the file, and width {width} is not a usual one", "set it: load(…, heads=…) or --heads"
+    )
+
+
+def _image_size(shapes: dict[str, tuple[int, ...]], fields: dict[str, Any], said: Any, source: str) -> tuple[int, int]:
+    """From the number of positions: their grid times the patch; and which prefix tokens have a position."""
+    patch = fields["patch_size"]
+    wanted = (said, said) if isinstance(said, int) else tuple(said) if said else None
+    if "positions.table" not in shapes:
+        if wanted is None:
+            raise WeightsError(
+                f"{source} has no learned positions, so its picture size is not in it", "load the folder it was saved in, or set image_size"
+            )
+        return wanted
+    total = shapes["positions.table"][1]
+    classes = int(fields["class_token"]) + int(fields["distillation_token"])
+    options = {"class": classes, "all": classes + fields["registers"], "none": 0}
+    if "prefix_positions" in fields:
+        options = {fields["prefix_positions"]: options[fields["prefix_positions"]]}
+    for name, prefix in options.items():
+        side = math.isqrt(max(0, total - prefix))
+        grid = (wanted[0] // patch[0], wanted[1] // patch[1]) if wanted else None
+        if grid and grid[0] * grid[1] == total - prefix and (grid[0] == grid[1] or side * side != total - prefix):
+            fields["prefix_positions"] = name
+            return grid[0] * patch[0], grid[1] * patch[1]
+        if side and side * side == total - prefix:
+            fields["prefix_positions"] = name
+            return side * patch[0], side * patch[1]
+    raise WeightsError(
+        f"{source} has {total} positions, which make no square grid",
+        "set the picture's size it was made for: load(…, image_size=(height, width))",
+    )
+
+
+def _resnet(tensors: Mapping[str, Tensor], said: Known, source: str) -> ModelConfig:
+    stage = {name.split(".")[2] for name in tensors if name.startswith("network.layer3.")}
+    kind = (len(stage), "network.layer1.0.conv3.weight" in tensors)
+    if kind not in RESNETS or "network.conv1.weight" not in tensors:
+        raise WeightsError(f"{source} is a ResNet with {kind[0]} blocks in its third stage", f"known are {', '.join(RESNETS.values())}")
+    kernel = tensors["network.conv1.weight"]
+    size = said.config["image_size"].value if "image_size" in said.config else 224 if kernel.shape[-1] == 7 else 32
+    size = (size, size) if isinstance(size, int) else tuple(size)
+    classes = tensors["network.fc.weight"].shape[0] if "network.fc.weight" in tensors else 0
+    return ModelConfig(family=RESNETS[kind], image_size=size, channels=kernel.shape[1], classes=classes)  # type: ignore[arg-type]
+
+
+def mapped_rows(rows: list[Row], expected: Mapping[str, Tensor]) -> list[Row]:
+    """The rows, and one more for each parameter of ours that nothing fills."""
+    filled = {row.ours for row in rows}
+    return rows + [Row((), name, "missing", tuple(tensor.shape)) for name, tensor in expected.items() if name not in filled]

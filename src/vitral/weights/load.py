@@ -1,0 +1,133 @@
+"""One door for all weights: a run folder, a folder or file of another library, or a name that a library owns.
+
+load("runs/digits")                              what Vitral trained or saved
+load("vit_tiny.safetensors", heads=3)            a file of any known family
+load("timm:vit_base_patch16_224")                fetched by the library that owns it, then proved
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from vitral.base.errors import UsageError, WeightsError
+from vitral.base.files import read_json
+from vitral.base.origin import known
+from vitral.base.progress import say
+from vitral.config import ModelConfig
+from vitral.model.classifier import Classifier
+from vitral.weights.assemble import assemble, per_channel
+from vitral.weights.checkpoint import CONFIG, WEIGHTS, load_checkpoint
+from vitral.weights.facts import of_preprocessor, of_timm_settings, of_transformers
+from vitral.weights.family import preprocess_facts
+from vitral.weights.infer import Known, says
+from vitral.weights.read import READERS, read_weights
+from vitral.weights.resize import adapt
+
+CALLER = "set by the caller"
+PREPROCESSOR = "preprocessor_config.json"
+INDEX = "model.safetensors.index.json"
+
+
+def load(
+    x: str | Path,
+    *,
+    preprocess: str | dict[str, Any] | None = None,
+    classes: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    channels: int | None = None,
+    heads: int | None = None,
+    activation: str | None = None,
+    patch_size: int | tuple[int, int] | None = None,
+) -> Classifier:
+    """The model of `x` (see the top of this file), in eval mode.
+
+    preprocess          how its pictures were prepared: "half", "imagenet", "clip", …, or a dict of mean, std, resize, crop, interpolation
+    heads, activation   what a weights file cannot say
+    classes, image_size, channels, patch_size   another number or size than the weights have: adapted, and stated in `origin.changes`
+    """
+    facts = preprocess_facts(preprocess)
+    said = says(CALLER, {"heads": heads, "activation": activation}, facts)
+    model = _open(x, said, says(CALLER, {"image_size": image_size}))
+    model.origin = dataclasses.replace(model.origin, **_fitting(facts, model.config))
+    _check_said(model, heads, activation)
+    model = adapt(model, image_size=image_size, patch_size=patch_size, channels=channels, classes=classes)
+    return model
+
+
+def _open(x: str | Path, said: Known, hint: Known) -> Classifier:
+    """`hint` is the picture size the caller wants: it counts for the file only where nothing else says it."""
+    library, _, name = str(x).partition(":")
+    if library in ("timm", "torchvision", "hf") and name and not Path(x).exists():
+        from vitral.weights.hub import fetch
+
+        return fetch(library, name, said)
+    path = Path(x)
+    if path.is_dir():
+        return _open_folder(path, said, hint)
+    if not path.exists():
+        raise WeightsError(
+            f"{path} does not exist",
+            f"name a run folder, a file ({', '.join(READERS)}), or timm:NAME, torchvision:NAME, hf:NAME",
+        )
+    if path.name == WEIGHTS and (path.parent / CONFIG).is_file():
+        return _open_folder(path.parent, said, hint)
+    contents = read_weights(path)
+    return announced(assemble(contents.tensors, path.name, said.over(hint), tuple(contents.notes)))
+
+
+def _open_folder(folder: Path, said: Known, hint: Known) -> Classifier:
+    """A folder of ours, of transformers, or of timm: told apart by its config.json."""
+    described = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    if not isinstance(described, dict):
+        raise WeightsError(f"{folder / CONFIG} is not an object", "name a folder of Vitral, transformers or timm")
+    if "model" in described or not described:
+        return load_checkpoint(folder)
+    tensors, notes = _folder_tensors(folder)
+    return announced(assemble(tensors, folder.name, said.over(folder_says(folder, described)).over(hint), notes))
+
+
+def announced(model: Classifier) -> Classifier:
+    """Says, once and in a line, what was taken for granted about weights from elsewhere."""
+    taken = [line.partition(" (assumed")[0] for line in model.origin.assumptions()]
+    if taken:
+        say(f"{model.origin.source.value}; assumed: {', '.join(taken)} (to set: preprocess, heads, activation)")
+    return model
+
+
+def folder_says(folder: Path, described: dict[str, Any]) -> Known:
+    """What a transformers or timm folder says beside its weights."""
+    if "pretrained_cfg" in described or "architecture" in described:
+        return of_timm_settings(described.get("pretrained_cfg") or described, CONFIG)
+    spoken = of_transformers(described)
+    if (folder / PREPROCESSOR).is_file():
+        spoken = spoken.over(of_preprocessor(read_json(folder / PREPROCESSOR)))
+    return spoken
+
+
+def _folder_tensors(folder: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    if (folder / INDEX).is_file():
+        pieces = sorted(set(read_json(folder / INDEX).get("weight_map", {}).values()))
+        if any(Path(piece).name != piece for piece in pieces):
+            raise WeightsError(f"{folder / INDEX} names files outside its folder", "fetch the folder again")
+        return {key: tensor for piece in pieces for key, tensor in read_weights(folder / piece).tensors.items()}, ()
+    for name in (WEIGHTS, "pytorch_model.bin"):
+        if (folder / name).is_file():
+            contents = read_weights(folder / name)
+            return contents.tensors, tuple(contents.notes)
+    raise WeightsError(f"{folder} holds no weights", f"it should have {WEIGHTS} or pytorch_model.bin")
+
+
+def _fitting(facts: dict[str, Any], config: ModelConfig) -> dict[str, Any]:
+    """The caller's word on preprocessing for this model's channels."""
+    return {name: known(per_channel(value, config.channels) if name in ("mean", "std") else value, CALLER) for name, value in facts.items()}
+
+
+def _check_said(model: Classifier, heads: int | None, activation: str | None) -> None:
+    """A folder of ours knows its heads and activation: a contradiction is the caller's mistake."""
+    for name, value in (("heads", heads), ("activation", activation)):
+        if value is not None and model.config.family in ("vit", "hybrid") and getattr(model.config, name) != value:
+            raise UsageError(f"{name} = {value}, but these weights have {getattr(model.config, name)}", f"leave {name} out")

@@ -1,0 +1,235 @@
+"""Weights files → tensors by name, safely: no code is run, and sizes are checked before memory is asked for.
+
+`.safetensors` holds no code; `.pth`, `.pt`, `.bin` are pickles and are read with `weights_only=True`; `.npz` without pickle.
+Anything damaged or malicious ends in one WeightsError.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import pickletools
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitral.base.errors import WeightsError
+
+DAMAGED = "the file is damaged or not what its name says: fetch it again"
+MALICIOUS = "it was not read; use a .safetensors file from a source you trust"
+HEADER_LIMIT = 100 * 2**20
+ARCHIVE_LIMIT = 20
+"""A compressed archive may unpack to at most this many times its size (weights hardly compress)."""
+SMALL = 64 * 2**20
+
+# Dictionaries that training scripts put around the weights, the averaged and the teacher's first.
+WRAPPERS = (
+    "state_dict_ema",
+    "model_ema",
+    "ema_state_dict",
+    "ema",
+    "teacher",
+    "state_dict",
+    "model_state_dict",
+    "model",
+    "module",
+    "params",
+    "student",
+)
+
+
+@dataclass
+class Contents:
+    """What a file holds."""
+
+    tensors: dict[str, Tensor]
+    notes: list[str] = field(default_factory=list)
+    """What was unwrapped on the way."""
+
+
+def read_weights(path: str | Path) -> Contents:
+    """All tensors of a weights file."""
+    path = Path(path)
+    if not path.is_file():
+        raise WeightsError(f"{path} does not exist" if not path.exists() else f"{path} is not a file", "check the path")
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise WeightsError(
+            f"{path.name}: files ending in {path.suffix or 'nothing'!r} are not read", f"known endings: {', '.join(READERS)}"
+        )
+    if path.stat().st_size == 0:
+        raise WeightsError(f"{path} is empty", "fetch it again")
+    try:
+        contents = reader(path)
+    except (OSError, MemoryError) as error:
+        raise WeightsError(f"{path} cannot be read ({_short(error)})", DAMAGED) from None
+    if not contents.tensors:
+        raise WeightsError(f"{path} holds no tensors", DAMAGED)
+    return contents
+
+
+def _read_safetensors(path: Path) -> Contents:
+    from safetensors import SafetensorError, safe_open
+
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(HEADER_LIMIT, size - 8):
+            raise WeightsError(f"{path} declares a header of {length:,} bytes in a file of {size:,}", DAMAGED)
+        _check_header(path, file.read(length), size - 8 - length)
+    try:
+        with safe_open(path, framework="pt") as archive:
+            return Contents({key: archive.get_tensor(key) for key in archive.keys()})
+    except (SafetensorError, ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise WeightsError(f"{path} is not a sound safetensors file ({_short(error)})", DAMAGED) from None
+
+
+def _check_header(path: Path, header: bytes, room: int) -> None:
+    try:
+        entries = json.loads(header)
+        ends = [entry["data_offsets"][1] for key, entry in entries.items() if key != "__metadata__"]
+        sound = all(isinstance(end, int) and 0 <= end <= room for end in ends)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
+        raise WeightsError(f"{path} has a header that does not describe its contents", DAMAGED)
+
+
+def _read_pickle(path: Path) -> Contents:
+    size = path.stat().st_size
+    zipped = zipfile.is_zipfile(path)
+    if zipped:
+        _check_archive(path)
+    else:
+        _check_legacy_pickle(path, size)
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+    except (pickle.UnpicklingError, AttributeError) as error:
+        unsafe = "weights only" in str(error).lower() or "unsupported" in str(error).lower()
+        problem = "contains code or objects other than tensors" if unsafe else f"is not a sound PyTorch file ({_short(error)})"
+        raise WeightsError(f"{path} {problem}", MALICIOUS if unsafe else DAMAGED) from None
+    except Exception as error:  # the unpickler of a hostile file can raise anything at all
+        if "torchscript" in str(error).lower():
+            raise WeightsError(
+                f"{path} is a TorchScript program, not a file of weights", "save its state_dict() as .safetensors and load that"
+            ) from None
+        raise WeightsError(f"{path} is not a sound PyTorch file ({_short(error)})", DAMAGED) from None
+    contents = _unwrap(path, loaded)
+    _check_tensors(path, contents.tensors, size)
+    return contents
+
+
+def _check_archive(path: Path) -> None:
+    """The unpacked size that a zip archive declares stays near its real size."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            declared = sum(entry.file_size for entry in archive.infolist())
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, OverflowError) as error:
+        raise WeightsError(f"{path} is not a sound archive ({_short(error)})", DAMAGED) from None
+    size = path.stat().st_size
+    if declared > max(SMALL, ARCHIVE_LIMIT * size):
+        raise WeightsError(f"{path} has {size:,} bytes and would unpack to {declared:,}", MALICIOUS)
+
+
+def _check_legacy_pickle(path: Path, size: int) -> None:
+    """Old PyTorch files allocate what they declare before reading it: compare each declared length with the file's."""
+    try:
+        with open(path, "rb") as file:
+            for _ in range(5):  # magic number, protocol, system, the object, the storages' keys
+                last = 0
+                for opcode, argument, _ in pickletools.genops(file):
+                    if opcode.name in ("BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1", "LONG4") and isinstance(argument, int):
+                        last = argument
+                    elif opcode.name in ("BINPERSID", "PERSID") and not 0 <= last <= size:
+                        raise WeightsError(f"{path} has {size:,} bytes and declares {last:,} numbers", MALICIOUS)
+    except WeightsError:
+        raise
+    except Exception as error:  # pickletools raises ValueError, IndexError, struct.error, … on damaged streams
+        raise WeightsError(f"{path} is not a sound PyTorch file ({_short(error)})", DAMAGED) from None
+
+
+def _unwrap(path: Path, loaded: Any) -> Contents:
+    """The dictionary of tensors inside the training script's dictionaries."""
+    notes: list[str] = []
+    for _ in range(4):
+        if not isinstance(loaded, dict):
+            raise WeightsError(f"{path} holds a {type(loaded).__name__}, not a dictionary of tensors", "save the model's state_dict()")
+        inner = next((name for name in WRAPPERS if isinstance(loaded.get(name), dict) and loaded[name]), None)
+        if inner is None or any(isinstance(value, Tensor) and value.ndim > 0 for value in loaded.values()):
+            break
+        notes.append(f"weights taken from {inner!r} of the file")
+        loaded = loaded[inner]
+    tensors = {str(key): value for key, value in loaded.items() if isinstance(value, Tensor)}
+    return Contents(tensors, notes)
+
+
+def _check_tensors(path: Path, tensors: dict[str, Tensor], size: int) -> None:
+    """No tensor that is larger than the bytes behind it (sparse, or one number repeated a million times)."""
+    total = 0
+    for key, tensor in tensors.items():
+        needed = tensor.numel() * tensor.element_size()
+        if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized or needed > tensor.untyped_storage().nbytes():
+            raise WeightsError(f"{key} in {path} is not a plain tensor", MALICIOUS)
+        total += needed
+    if total > max(SMALL, 4 * size):
+        raise WeightsError(f"{path} has {size:,} bytes and declares tensors of {total:,}", MALICIOUS)
+
+
+def _read_npz(path: Path) -> Contents:
+    import numpy as np
+
+    _check_archive(path)
+    tensors: dict[str, Tensor] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for entry in archive.infolist():
+                with archive.open(entry) as member:
+                    shape, kind = _npy_header(member)
+                    if kind.hasobject:
+                        raise WeightsError(f"{entry.filename} in {path} holds Python objects", MALICIOUS)
+                    if math.prod(shape) * kind.itemsize > entry.file_size:
+                        raise WeightsError(f"{entry.filename} in {path} declares more numbers than it has", DAMAGED)
+        with np.load(path, allow_pickle=False) as arrays:
+            for key in arrays.files:
+                array = arrays[key]
+                # Google keeps bfloat16 as two raw bytes a number.
+                raw = (
+                    torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+                    if array.dtype.kind == "V" and array.dtype.itemsize == 2
+                    else None
+                )
+                tensors[key] = raw if raw is not None else torch.from_numpy(np.ascontiguousarray(array))
+    except WeightsError:
+        raise
+    except Exception as error:  # zlib, zipfile and NumPy each have their own errors for damaged input
+        raise WeightsError(f"{path} is not a sound .npz file ({_short(error)})", DAMAGED) from None
+    return Contents(tensors)
+
+
+def _npy_header(member: Any) -> tuple[tuple[int, ...], Any]:
+    from numpy.lib import format as npy
+
+    version = npy.read_magic(member)
+    read: Callable[..., Any] = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, kind = read(member)
+    return shape, kind
+
+
+def _short(error: BaseException) -> str:
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if len(words) <= 120 else words[:117] + "…"
+
+
+READERS: dict[str, Callable[[Path], Contents]] = {
+    ".safetensors": _read_safetensors,
+    ".pth": _read_pickle,
+    ".pt": _read_pickle,
+    ".bin": _read_pickle,
+    ".npz": _read_npz,
+}

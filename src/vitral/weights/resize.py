@@ -1,0 +1,123 @@
+"""Another size: positions, patch kernels, channels and classes of a model, each change stated in its origin."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitral.base.errors import UsageError
+from vitral.base.origin import Fact, known
+from vitral.build import build
+from vitral.config import ModelConfig
+from vitral.model.classifier import Classifier
+from vitral.model.positions import positioned_prefix
+
+SEED = 0
+"""A replaced head starts the same way each time."""
+FIRST_LAYERS = ("patches.projection.weight", "stem.0.weight", "network.conv1.weight", "stages.0.0.weight")
+OUTPUTS = ("head.linear.", "distillation_head.linear.", "network.fc.", "head.weight", "head.bias")
+
+
+def resize_positions(table: Tensor, grid: tuple[int, int], new: tuple[int, int], prefix: int = 1) -> Tensor:
+    """(1, prefix + h·w, D) → (1, prefix + h'·w', D): a picture of vectors, resampled; the prefix tokens' stay."""
+    if grid == new:
+        return table
+    head, body = table[:, :prefix], table[:, prefix:]
+    maps = body.reshape(1, *grid, -1).permute(0, 3, 1, 2).float()  # (1, D, h, w)
+    maps = F.interpolate(maps, size=new, mode="bicubic", antialias=True, align_corners=False)
+    return torch.cat([head, maps.permute(0, 2, 3, 1).reshape(1, new[0] * new[1], -1).to(table.dtype)], dim=1)
+
+
+def resize_kernel(kernel: Tensor, new: tuple[int, int]) -> Tensor:
+    """Patch kernels (D, C, h, w) for another patch size, so that a resized patch gives the same token (FlexiViT).
+
+    Resizing a patch is a matrix B; the new kernel is the least-squares solution of B'·w' = w.
+    """
+    old = (kernel.shape[2], kernel.shape[3])
+    if old == new:
+        return kernel
+    count = old[0] * old[1]
+    basis = torch.eye(count, dtype=torch.float64).reshape(count, 1, *old)
+    resized = F.interpolate(basis, size=new, mode="bicubic", antialias=new[0] < old[0], align_corners=False).reshape(count, -1)
+    inverse = torch.linalg.pinv(resized)  # (h'·w', h·w)
+    flat = kernel.double().reshape(-1, count) @ inverse.T
+    return flat.reshape(*kernel.shape[:2], *new).to(kernel.dtype)
+
+
+def resize_channels(kernel: Tensor, channels: int) -> Tensor:
+    """First-layer kernels (D, C, h, w) for another number of channels; a grey picture gives what it gave as colour."""
+    have = kernel.shape[1]
+    if have == channels:
+        return kernel
+    if channels == 1:
+        return kernel.sum(dim=1, keepdim=True)
+    return (kernel.sum(dim=1, keepdim=True) / channels).expand(-1, channels, -1, -1).contiguous()
+
+
+def adapt(model: Classifier, **changes: Any) -> Classifier:
+    """The model with another image_size, patch_size, channels or classes; None and equal values change nothing."""
+    config = model.config
+    sizes = {name: _pair(changes[name]) for name in ("image_size", "patch_size") if changes.get(name) is not None}
+    counts = {name: changes[name] for name in ("channels", "classes") if changes.get(name) is not None}
+    wanted = {name: value for name, value in {**sizes, **counts}.items() if getattr(config, name) != value}
+    if not wanted:
+        return model
+    if "patch_size" in wanted and (config.family != "vit" or config.stride is not None):
+        raise UsageError("the patch size of a hybrid or of overlapping patches cannot be changed", "train it anew")
+    new = dataclasses.replace(config, **wanted)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        resized = build(new)
+    state = resized.state_dict()
+    for name, tensor in model.state_dict().items():
+        if name in state:
+            state[name] = _fitted(name, tensor, state[name], config, new)
+    resized.load_state_dict(state)
+    resized.origin = _told(model, new)
+    return resized.to(next(model.parameters()).device).train(model.training)
+
+
+def _fitted(name: str, tensor: Tensor, fresh: Tensor, old: ModelConfig, new: ModelConfig) -> Tensor:
+    if tensor.shape == fresh.shape and not (name == "positions.table" and old.grid != new.grid):
+        return tensor
+    if name == "positions.table":
+        return resize_positions(tensor, old.grid, new.grid, positioned_prefix(old))
+    if name in FIRST_LAYERS and (name == "patches.projection.weight" or tensor.shape[2:] == fresh.shape[2:]):
+        return resize_kernel(resize_channels(tensor, fresh.shape[1]), (fresh.shape[2], fresh.shape[3]))
+    if name.startswith(OUTPUTS):
+        return fresh
+    raise UsageError(
+        f"{name} {tuple(tensor.shape)} has no meaning in the new size {tuple(fresh.shape)}", "train the model anew in this size"
+    )
+
+
+def _told(model: Classifier, new: ModelConfig) -> Any:
+    old, origin = model.config, model.origin
+    if old.image_size != new.image_size:
+        origin = origin.with_change(f"picture size changed: {_size(old.image_size)} → {_size(new.image_size)} pixels")
+    if old.family in ("vit", "hybrid") and old.positions == "learned" and old.grid != new.grid:
+        origin = origin.with_change(f"positions resized: {_size(old.grid)} → {_size(new.grid)} patches")
+    if old.patch_size != new.patch_size:
+        origin = origin.with_change(f"patch kernels resampled: {_size(old.patch_size)} → {_size(new.patch_size)}")
+    if old.channels != new.channels:
+        origin = origin.with_change(f"channels adapted: {old.channels} → {new.channels}")
+        for name in ("mean", "std"):
+            fact: Fact[Any] = getattr(origin, name)
+            average = (sum(fact.value) / len(fact.value),) * new.channels
+            origin = dataclasses.replace(origin, **{name: Fact(average, fact.known, "average over the former channels")})
+    if old.classes != new.classes:
+        origin = origin.with_change(f"head replaced: {old.classes} → {new.classes} classes, untrained (seed {SEED})")
+        origin = dataclasses.replace(origin, classes=known((), "the head is new"))
+    return origin
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+
+
+def _size(size: tuple[int, int]) -> str:
+    return f"{size[0]}×{size[1]}"
