@@ -41,8 +41,8 @@ class ModelConfig:
     """Attention heads per block; each has width / heads numbers."""
     mlp_width: int = 768
     """Hidden numbers of the MLP in each block."""
-    pool: Literal["class", "mean", "attention"] = "class"
-    """What the head reads: the class token, the mean of the patches, or a learned query's attention over all tokens."""
+    pool: Literal["class", "mean", "class+mean", "attention"] = "class"
+    """What the head reads: the class token, the mean of the patches, both side by side (DINOv2's linear head), or a learned query's attention over all tokens."""
     class_token: bool = True
     """Prepend a learned class token. Needed for pool = class; possible with the others."""
     distillation_token: bool = False
@@ -115,8 +115,10 @@ class ModelConfig:
             near = [h for h in range(1, self.width + 1) if self.width % h == 0]
             best = min(near, key=lambda h: abs(h - self.heads))
             raise ConfigError(f"width {self.width} is not divisible by {self.heads} heads", f"use {best} heads")
-        if self.pool == "class" and not self.class_token:
-            raise ConfigError("pool = class needs a class token", "set class_token = True or pool = mean")
+        if self.pool in ("class", "class+mean") and not self.class_token:
+            raise ConfigError(f"pool = {self.pool} needs a class token", "set class_token = True or pool = mean")
+        if self.pool == "class+mean" and self.pool_norm:
+            raise ConfigError("pool = class+mean has no norm on the pooled vector", "set pool_norm = False")
         if self.distillation_token and self.pool != "class":
             raise ConfigError("a distillation token goes with pool = class", "set pool = class")
         if self.positions == "rotary" and (self.width // self.heads) % 4:
@@ -275,8 +277,8 @@ class TrainConfig:
     """Share of the run at which all patches are back."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """auto: bf16 on a GPU that has it, fp32 otherwise."""
-    compile: Literal["auto", "yes", "no"] = "auto"
-    """auto: on a GPU."""
+    compile: Literal["auto", "yes", "no", "max"] = "auto"
+    """auto: on a GPU; max: the compiler also tries out kernels, for long runs."""
     device: str = "auto"
     threads: int | None = None
     """CPU threads; None: torch's own choice. Fixed numbers make runs repeatable bit for bit."""
@@ -284,7 +286,7 @@ class TrainConfig:
     evaluate_every: float = 1.0
     """Epochs between validations."""
     checkpoint_every: float = 60.0
-    """Seconds between resumable checkpoints (0: every step); always at the end of an epoch's evaluation."""
+    """Seconds between resumable checkpoints (0: every step); one is also written when a run is interrupted and at its end."""
     snapshots: int = 0
     """Number of weight snapshots at log-spaced steps, for films."""
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"

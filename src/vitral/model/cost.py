@@ -36,7 +36,8 @@ def transformer_cost(config: ModelConfig) -> Cost:
     tokens, width = config.tokens, config.width
     patches = config.grid[0] * config.grid[1]
     gates = 3 if config.activation == "swiglu" else 2
-    heads = (width * config.head_hidden + config.head_hidden * config.classes) if config.head_hidden else width * config.classes
+    read = 2 * width if config.pool == "class+mean" else width
+    heads = (read * config.head_hidden + config.head_hidden * config.classes) if config.head_hidden else read * config.classes
     return Cost(
         embedding=2 * patches * config.channels * config.patch_size[0] * config.patch_size[1] * width,
         projections=config.depth * 2 * tokens * 4 * width * width,

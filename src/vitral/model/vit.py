@@ -91,6 +91,8 @@ class ViT(Classifier):
             return self.pool(tokens)
         if self.config.pool == "mean":
             return tokens[:, self.config.prefix :].mean(dim=1)
+        if self.config.pool == "class+mean":
+            return torch.cat([tokens[:, 0], tokens[:, self.config.prefix :].mean(dim=1)], dim=1)  # (B, 2D)
         return tokens[:, 0]
 
     def tape_names(self) -> list[str]:
@@ -110,7 +112,8 @@ class ViT(Classifier):
         return make_norm(self.config.norm, self.config.width, self.config.norm_epsilon)
 
     def _head(self) -> MLPHead:
-        return MLPHead(self.config.width, self.config.classes, self.config.head_hidden, self.config.head_bias)
+        width = self.config.width * (2 if self.config.pool == "class+mean" else 1)
+        return MLPHead(width, self.config.classes, self.config.head_hidden, self.config.head_bias)
 
 
 def drop_patches(tokens: torch.Tensor, rotation: Rotation | None, prefix: int, keep: float) -> tuple[torch.Tensor, Rotation | None]:
