@@ -1,0 +1,191 @@
+"""Bars, dots and calibration: what a model predicts, what its heads do, how sure it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image
+
+from vitral.base.errors import UsageError
+from vitral.draw import palette
+from vitral.draw.overlay import enlarge
+from vitral.draw.palette import dress, dress_picture, head_line, legend, name_axes, new_figure, series_colour, shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def prediction_chart(
+    names: Sequence[str],
+    logits: Sequence[float] | np.ndarray,
+    probabilities: Sequence[float] | np.ndarray,
+    *,
+    picture: Image.Image | None = None,
+    title: str = "",
+    truth: str | None = None,
+) -> Figure:
+    """The top classes, best first: logits and probabilities as bars that share their names, the picture beside them.
+
+    `truth`: the name of the right class, whose bar gets its own colour.
+    """
+    _same_length(names, logits, probabilities)
+    columns = 3 if picture is not None else 2
+    height = max(1.5, 0.27 * len(names) + 0.75)
+    widths = [max(1.4, min(2.6, height * 0.85)), 2.6, 2.3] if picture is not None else [2.6, 2.3]
+    figure, axes = new_figure(
+        sum(widths) + 0.065 * max(len(shorten(name)) for name in names) + 0.2,
+        height + (0.3 if title else 0),
+        1,
+        columns,
+        width_ratios=widths,
+    )
+    if picture is not None:
+        axes[0, 0].imshow(enlarge(picture))
+        dress_picture(axes[0, 0])
+    _bars(axes[0, -2], [shorten(name) for name in names], logits, "logit", "{:.2f}", truth)
+    _bars(axes[0, -1], [""] * len(names), np.asarray(probabilities) * 100, "probability (%)", "{:.1f}", None)
+    axes[0, -1].set_xlim(0, 118)
+    axes[0, -1].set_xticks([0, 25, 50, 75, 100])
+    head_line(figure, title)
+    return figure
+
+
+def bar_chart(
+    names: Sequence[str],
+    values: Sequence[float] | np.ndarray,
+    *,
+    label: str = "",
+    title: str = "",
+    low: Sequence[float] | np.ndarray | None = None,
+    high: Sequence[float] | np.ndarray | None = None,
+    form: str = "{:.3g}",
+) -> Figure:
+    """Bars from top to bottom with their values written; `low` and `high`: ends of an interval per bar."""
+    _same_length(names, values)
+    shown = [shorten(name, 40) for name in names]
+    figure, axes = new_figure(4.2 + 0.065 * max(map(len, shown)), max(1.3, 0.3 * len(names) + 0.75))
+    _bars(axes[0, 0], shown, values, label, form, None, low, high)
+    head_line(figure, title)
+    return figure
+
+
+def head_scatter(
+    values: np.ndarray,
+    *,
+    label: str,
+    title: str = "",
+    errors: np.ndarray | None = None,
+    others: dict[str, np.ndarray] | None = None,
+    largest: float | None = None,
+    largest_label: str = "",
+) -> Figure:
+    """`values` (blocks, heads): a dot per head against depth, the mean of each block as a line; `others`: more models to compare."""
+    if values.ndim != 2 or not values.size:
+        raise UsageError(f"values of shape {values.shape}", "give (blocks, heads)")
+    figure, axes = new_figure(5.2, 3.2)
+    one = dress(axes[0, 0], grid="y")
+    for index, (name, dots) in enumerate({"": values, **(others or {})}.items()):
+        colour = series_colour(index)
+        blocks, heads = dots.shape
+        spread = np.linspace(-0.22, 0.22, heads) if heads > 1 else np.zeros(1)
+        places = np.arange(blocks)[:, None] + spread
+        if errors is not None and index == 0:
+            one.errorbar(places.ravel(), dots.ravel(), errors.ravel(), fmt="none", ecolor=colour, alpha=0.35, linewidth=0.8)
+        one.scatter(
+            places.ravel(), dots.ravel(), s=18, color=colour, alpha=0.75, linewidths=0, label=f"{name}: one head" if name else "one head"
+        )
+        one.plot(
+            np.arange(blocks), dots.mean(axis=1), color=colour, linewidth=1.4, label=f"{name}: mean of heads" if name else "mean of heads"
+        )
+    if largest is not None:
+        one.axhline(largest, color=palette.SOFT, linewidth=0.9, linestyle=(0, (4, 3)), label=largest_label or None)
+    blocks = max(len(dots) for dots in [values, *(others or {}).values()])
+    one.set_xticks(range(0, blocks, 1 if blocks <= 16 else 2))
+    name_axes(one, "block", label)
+    _from_zero(one, values)
+    legend(one, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3)
+    head_line(figure, title)
+    return figure
+
+
+def reliability_figure(
+    confidence: np.ndarray, accuracy: np.ndarray, counts: np.ndarray, *, error: float | None = None, title: str = ""
+) -> Figure:
+    """Per bin of confidence: how sure, how often right, how many. Empty bins are left out. `error`: expected calibration error."""
+    _same_length(confidence, accuracy, counts)
+    figure, axes = new_figure(3.6, 4.2, 2, 1, sharex=True, height_ratios=[3, 1])
+    top, bottom = axes[0, 0], axes[1, 0]
+    full = np.asarray(counts) > 0
+    edges = np.linspace(0, 1, len(counts) + 1)
+    middles, width = (edges[:-1] + edges[1:]) / 2, 1 / len(counts)
+    dress(top, grid="both")
+    top.bar(middles[full], np.asarray(accuracy)[full], width * 0.94, color=series_colour(0), label="right")
+    top.plot([0, 1], [0, 1], color=palette.SOFT, linewidth=1, linestyle=(0, (4, 3)), label="perfectly calibrated")
+    top.plot(
+        np.asarray(confidence)[full],
+        np.asarray(accuracy)[full],
+        "o",
+        color=series_colour(1),
+        markersize=4,
+        label="mean confidence of the bin",
+    )
+    top.set_xlim(0, 1)
+    top.set_ylim(0, 1)
+    name_axes(top, y="share that is right")
+    legend(top, loc="upper left")
+    bottom.bar(
+        middles, np.asarray(counts) / max(1, np.sum(counts)) * 100, width * 0.94, color=palette.LINE, edgecolor=palette.SOFT, linewidth=0.5
+    )
+    name_axes(bottom, "confidence", "% of pictures")
+    told = "" if error is None else f"calibration error {100 * error:.1f} %"
+    head_line(figure, " – ".join(part for part in (title, told) if part))
+    return figure
+
+
+def _bars(
+    axes: Axes,
+    names: Sequence[str],
+    values: Sequence[float] | np.ndarray,
+    label: str,
+    form: str,
+    truth: str | None,
+    low: Sequence[float] | np.ndarray | None = None,
+    high: Sequence[float] | np.ndarray | None = None,
+) -> None:
+    numbers = np.asarray(values, dtype=np.float64)
+    places = np.arange(len(names))
+    right = None if truth is None else shorten(truth)
+    colours = [series_colour(2) if name == right else series_colour(0) for name in names]
+    axes.barh(places, numbers, height=0.68, color=colours)
+    ends = numbers
+    if low is not None and high is not None:
+        low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+        axes.errorbar(
+            numbers, places, xerr=np.stack([numbers - low, high - numbers]), fmt="none", ecolor=palette.INK, elinewidth=1, capsize=2.5
+        )
+        ends = np.where(numbers >= 0, high, low)
+    for place, number, end in zip(places, numbers, ends, strict=True):
+        axes.annotate(
+            form.format(number), (end, place), (3 if number >= 0 else -3, 0), textcoords="offset points",
+            va="center", ha="left" if number >= 0 else "right", fontsize=palette.TICK_SIZE, color=palette.INK,
+        )  # fmt: skip
+    axes.set_yticks(places, names)
+    axes.tick_params(axis="y", length=0, labelcolor=palette.INK)
+    axes.invert_yaxis()
+    axes.margins(x=0.22)
+    if numbers.min() >= 0:
+        axes.set_xlim(left=0)
+    name_axes(axes, label)
+
+
+def _from_zero(axes: Axes, values: np.ndarray) -> None:
+    if values.min() >= 0:
+        axes.set_ylim(bottom=0)
+
+
+def _same_length(*lists: Sequence | np.ndarray) -> None:
+    if not len(lists[0]) or len({len(one) for one in lists}) != 1:
+        raise UsageError(f"a chart of {' and '.join(str(len(one)) for one in lists)} entries", "give as many values as names, at least one")

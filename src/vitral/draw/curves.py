@@ -1,0 +1,156 @@
+"""Lines with bands: training curves of one run or many, accuracy against size or cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vitral.base.errors import UsageError
+from vitral.draw.palette import LABEL_SIZE, SOFT, TICK_SIZE, dress, head_line, legend, name_axes, new_figure, series_colour, series_marker
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Rows = Sequence[Mapping[str, Any]]
+"""The lines of a metrics.jsonl."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart; `low` and `high` are the edges of its band."""
+
+    x: Sequence[float] | np.ndarray
+    y: Sequence[float] | np.ndarray
+    label: str = ""
+    low: Sequence[float] | np.ndarray | None = None
+    high: Sequence[float] | np.ndarray | None = None
+    dashed: bool = False
+    markers: bool = True
+    colour: int | None = None
+    """Which of the series' colours; None: the next one."""
+
+
+def line_chart(
+    lines: Sequence[Line],
+    *,
+    x: str,
+    y: str,
+    title: str = "",
+    log_x: bool = False,
+    log_y: bool = False,
+    percent: bool = False,
+    note: str = "",
+) -> Figure:
+    """Lines with bands in one chart. `percent`: values are fractions, shown in per cent. `note` says what the bands are."""
+    if not lines:
+        raise UsageError(f"no lines for the chart {title!r}", "give at least one")
+    figure, axes = new_figure(5.6, 3.5 + (0.2 if note else 0))
+    one = dress(axes[0, 0], grid="both")
+    for index, line in enumerate(lines):
+        draw_line(one, line, index, 100 if percent else 1)
+    if log_x:
+        one.set_xscale("log")
+        _log_ticks(one, np.concatenate([np.asarray(line.x, dtype=float) for line in lines]))
+    if log_y:
+        one.set_yscale("log")
+    name_axes(one, x, f"{y} (%)" if percent else y)
+    legend(one, loc="best" if len(lines) <= 4 else "center left", **({} if len(lines) <= 4 else {"bbox_to_anchor": (1.01, 0.5)}))
+    if note:
+        figure.supxlabel(note, fontsize=TICK_SIZE, color=SOFT)
+    head_line(figure, title)
+    return figure
+
+
+def draw_line(axes: Axes, line: Line, index: int, scale: float = 1) -> None:
+    xs, ys = np.asarray(line.x, dtype=float), np.asarray(line.y, dtype=float) * scale
+    if len(xs) != len(ys) or not len(xs):
+        raise UsageError(f"line {line.label!r} has {len(xs)} places and {len(ys)} values", "give as many of both, at least one")
+    number = index if line.colour is None else line.colour
+    colour = series_colour(number)
+    marker = series_marker(number) if line.markers else ""
+    dashes = (0, (4, 2)) if line.dashed else "-"
+    axes.plot(xs, ys, color=colour, linewidth=1.6, linestyle=dashes, marker=marker, markersize=4, label=line.label or None)
+    if line.low is not None and line.high is not None:
+        axes.fill_between(xs, np.asarray(line.low) * scale, np.asarray(line.high) * scale, color=colour, alpha=0.18, linewidth=0)
+
+
+def training_curves(runs: Mapping[str, Rows | Sequence[Rows]], *, title: str = "") -> Figure:
+    """Accuracy and loss over epochs: validation solid, training dashed. A name with several runs (seeds) gets mean and range."""
+    groups = {name: _as_group(rows) for name, rows in runs.items()}
+    figure, axes = new_figure(7.2, 3.1, 1, 2)
+    drawn = False
+    any_band = any(len(group) > 1 for group in groups.values())
+    for panel, key, label, scale in ((axes[0, 0], "accuracy", "accuracy (%)", 100), (axes[0, 1], "loss", "loss", 1)):
+        dress(panel, grid="y")
+        for index, (name, group) in enumerate(groups.items()):
+            for split, dashed in (("train", True), ("validation", False)):
+                if line := _gather(group, split, key):
+                    text = " ".join(part for part in (name if len(groups) > 1 else "", split) if part)
+                    few = len(line[0]) <= 2
+                    draw_line(
+                        panel,
+                        Line(line[0], line[1], text, line[2], line[3], dashed, few, index if len(groups) > 1 else int(dashed)),
+                        index,
+                        scale,
+                    )
+                    drawn = True
+        name_axes(panel, "epoch", label)
+        panel.margins(x=0.02)
+    if not drawn:
+        raise UsageError("the journal holds no training or validation lines", "train at least one epoch")
+    handles, labels = axes[0, 1].get_legend_handles_labels()
+    if handles:
+        note = "band: lowest to highest of the seeds" if any_band else None
+        box = figure.legend(
+            handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=TICK_SIZE, frameon=False, title=note
+        )
+        box.get_title().set_fontsize(TICK_SIZE)
+        box.get_title().set_color(SOFT)
+    head_line(figure, title)
+    return figure
+
+
+def read_curve(rows: Rows, split: str, key: str) -> tuple[np.ndarray, np.ndarray]:
+    """(epochs, values) of one run; several lines in an epoch are averaged, missing and broken values left out."""
+    by_epoch: dict[float, list[float]] = {}
+    for row in rows:
+        value = row.get(key)
+        if row.get("split") == split and value is not None and np.isfinite(value) and row.get("epoch") is not None:
+            by_epoch.setdefault(float(row["epoch"]), []).append(float(value))
+    epochs = sorted(by_epoch)
+    return np.array(epochs), np.array([np.mean(by_epoch[epoch]) for epoch in epochs])
+
+
+def _as_group(rows: Rows | Sequence[Rows]) -> list[Rows]:
+    """One run's rows, or several runs' rows, as a list of runs."""
+    if not len(rows) or isinstance(rows[0], Mapping):
+        return [rows]  # type: ignore[list-item]
+    return list(rows)  # type: ignore[arg-type]
+
+
+def _gather(group: Iterable[Rows], split: str, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None] | None:
+    """Mean, lowest and highest over the runs, at the epochs that all of them have."""
+    curves = [curve for rows in group if len((curve := read_curve(rows, split, key))[0])]
+    if not curves:
+        return None
+    if len(curves) == 1:
+        return *curves[0], None, None
+    common = sorted(set.intersection(*(set(epochs.tolist()) for epochs, _ in curves)))
+    if not common:
+        return None
+    values = np.stack([curve[np.isin(epochs, common)] for epochs, curve in curves])
+    return np.array(common), values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+
+
+def _log_ticks(axes: Axes, places: np.ndarray) -> None:
+    """A tick at each measured place when they are few: 1,250 · 2,500 · 5,000 says more than 10³."""
+    distinct = np.unique(places)
+    if not 1 < len(distinct) <= 7 or distinct[-1] >= 1e7:
+        return
+    axes.set_xticks(distinct, [f"{place:,.0f}" if place >= 10 else f"{place:g}" for place in distinct])
+    axes.minorticks_off()
+    axes.xaxis.label.set_fontsize(LABEL_SIZE)

@@ -1,0 +1,138 @@
+"""Numbers that can draw themselves: what every method of `look` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from vitral.base.errors import UsageError
+from vitral.base.picture import Box
+from vitral.draw.overlay import enlarge, lay_over
+from vitral.draw.palette import limits_of, map_name, paint
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class Heatmap:
+    """A map of the model's grid, with what it was made by and the picture it belongs to."""
+
+    grid: np.ndarray
+    """(h, w) floats, one per patch (or per pixel)."""
+    method: str
+    block: int | None = None
+    head: int | str | None = None
+    """A head's number, or how the heads were combined."""
+    target: int | str | None = None
+    """What the map explains: a class, by name or number."""
+    item: int = 0
+    """Which picture of the batch."""
+    original: Image.Image | None = None
+    box: Box | None = None
+    """The part of the original that the model saw; None: all of it."""
+    note: str = ""
+    """What a reader must know, such as "no class token: starts from the mean of the patches"."""
+    unit: str = ""
+    """What a cell's number is: share of attention, change of the logit, …"""
+    signed: bool = False
+    """Values below zero mean something."""
+
+    def __post_init__(self) -> None:
+        grid = np.asarray(self.grid, dtype=np.float64)
+        if grid.ndim != 2 or grid.size == 0:
+            raise UsageError(f"a heat map needs an array (h, w), got {grid.shape}", "choose one picture, one block and one head")
+        if not np.isfinite(grid).all():
+            raise UsageError(f"the {self.method} map holds NaN or infinity", "is the model's output finite for this picture?")
+        object.__setattr__(self, "grid", grid)
+
+    @property
+    def title(self) -> str:
+        """`rollout → church`, `attention, block 3, head 1`."""
+        parts = [self.method.replace("_", " ")]
+        if self.block is not None:
+            parts.append(f"block {self.block}")
+        if self.head is not None:
+            parts.append(f"head {self.head}" if isinstance(self.head, int) else f"{self.head} of heads")
+        target = "" if self.target is None else f" → {f'class {self.target}' if isinstance(self.target, int) else self.target}"
+        return ", ".join(parts) + target
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        return limits_of(self.grid, self.signed)
+
+    @property
+    def peak(self) -> tuple[int, int]:
+        """(row, column) of the largest value; for a signed map of the one farthest from zero."""
+        index = int(np.argmax(np.abs(self.grid) if self.signed else self.grid))
+        return index // self.grid.shape[1], index % self.grid.shape[1]
+
+    def image(self, size: int = 256, limits: tuple[float, float] | None = None) -> Image.Image:
+        """The map alone, each cell a flat square; at least `size` pixels on the longer side."""
+        factor = max(1, -(-size // max(self.grid.shape)))
+        colours = paint(self.grid, limits or self.limits, self.signed)
+        return Image.fromarray(colours.repeat(factor, axis=0).repeat(factor, axis=1))
+
+    def overlay(
+        self, alpha: float = 0.6, size: int | None = None, mode: str = "bicubic", limits: tuple[float, float] | None = None
+    ) -> Image.Image:
+        """The map over the original picture, crop and resize undone; the map alone where there is no original.
+
+        mode: bicubic, bilinear or cells. limits: the values of the darkest and the brightest colour, to compare several maps.
+        """
+        if self.original is None:
+            return self.image(size or 256, limits)
+        options: dict[str, Any] = {"alpha": alpha, "size": size, "mode": mode, "signed": self.signed}
+        return lay_over(self.original, self.grid, self.box, limits=limits or self.limits, **options)
+
+    def figure(self, alpha: float = 0.6, mode: str = "bicubic") -> Figure:
+        """The original and the overlay side by side, titled, with a scale."""
+        from vitral.draw.palette import SOFT, TICK_SIZE, colour_bar, dress_picture, name_axes, new_figure
+
+        panels: list[tuple[Image.Image, str]] = []
+        if self.original is not None:
+            panels.append((enlarge(self.original), "picture"))
+        panels.append((self.overlay(alpha, mode=mode), self.title))
+        shape = panels[-1][0].height / panels[-1][0].width
+        note_height = 0.25 if self.note else 0.0
+        figure, axes = new_figure(3.2 * len(panels) + 0.7, 3.2 * min(max(shape, 0.3), 2.5) + 0.45 + note_height, 1, len(panels))
+        for one, (image, title) in zip(axes[0], panels, strict=True):
+            one.imshow(image)
+            name_axes(dress_picture(one), title=title)
+        from matplotlib.cm import ScalarMappable
+        from matplotlib.colors import Normalize
+
+        scale = ScalarMappable(Normalize(*self.limits), map_name(self.signed))
+        colour_bar(figure, scale, axes[0, -1], self.unit)
+        if self.note:
+            figure.supxlabel(self.note, fontsize=TICK_SIZE, color=SOFT)
+        return figure
+
+    def save(self, path: str | Path, provenance: dict[str, Any] | None = None) -> Path:
+        """The figure at `path` (its ending chooses PNG, SVG or PDF; none: PNG), with .npz and .json beside it."""
+        from vitral.draw.provenance import FORMATS, save_figure
+
+        path = Path(path)
+        ending = path.suffix.lstrip(".").lower()
+        ending, stem = (ending, path.with_suffix("")) if ending in FORMATS else ("png", path)
+        facts = {**self.facts(), **(provenance or {})}
+        return save_figure(self.figure(), stem, {"grid": self.grid}, facts, caption=self.title, formats=(ending,))[0]
+
+    def facts(self) -> dict[str, Any]:
+        """Everything but the pixels, for JSON."""
+        box = None if self.box is None else [self.box.left, self.box.top, self.box.right, self.box.bottom]
+        names = ("method", "block", "head", "target", "item", "note", "unit", "signed")
+        return {**{name: getattr(self, name) for name in names}, "grid": list(self.grid.shape), "limits": list(self.limits), "box": box}
+
+    def with_original(self, original: Image.Image, box: Box | None = None) -> Heatmap:
+        """The same map, to be drawn over another picture."""
+        return replace(self, original=original, box=box)
+
+    def _repr_png_(self) -> bytes:
+        from vitral.draw.palette import png_bytes
+
+        return png_bytes(self.figure())

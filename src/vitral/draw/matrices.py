@@ -1,0 +1,168 @@
+"""Tables of numbers as pictures: an attention matrix, a grid of grids, a confusion matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vitral.base.errors import UsageError
+from vitral.draw import palette
+from vitral.draw.palette import colour_bar, dress_picture, head_line, limits_of, map_name, name_axes, new_figure, shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_LABELS = 25
+"""More names than this cannot be read on an axis; then every second, third, … is written."""
+
+
+def matrix_figure(
+    matrices: np.ndarray,
+    *,
+    titles: Sequence[str] = (),
+    title: str = "",
+    prefix: int = 0,
+    rows: str = "token that looks",
+    columns: str = "token that is looked at",
+    label: str = "attention",
+    signed: bool = False,
+    shared: bool = False,
+    per_row: int = 4,
+) -> Figure:
+    """One matrix (n, m) or several (k, n, m), each with its own scale unless `shared`; `prefix` tokens are set apart by a line."""
+    if matrices.ndim == 2:
+        matrices = matrices[None]
+    if matrices.ndim != 3 or not matrices.size:
+        raise UsageError(f"matrices of shape {matrices.shape}", "give (n, m) or (k, n, m)")
+    count = len(matrices)
+    across, down = min(per_row, count), -(-count // per_row)
+    side = 4.2 if count == 1 else 1.75
+    figure, axes = new_figure(side * across + 0.9, side * down + (0.45 if count == 1 else 0.55), down, across)
+    whole = limits_of(matrices, signed)
+    for index, one in enumerate(axes.flat):
+        if index >= count:
+            one.set_visible(False)
+            continue
+        low, high = whole if shared or count == 1 else limits_of(matrices[index], signed)
+        image = one.imshow(matrices[index], cmap=map_name(signed), vmin=low, vmax=high, interpolation="nearest")
+        name_axes(one, title=titles[index] if index < len(titles) else "")
+        one.title.set_fontsize(palette.LABEL_SIZE)
+        for edge in (prefix - 0.5,) if prefix else ():
+            one.axhline(edge, color="white", linewidth=0.6)
+            one.axvline(edge, color="white", linewidth=0.6)
+        if index % across or index // across < down - 1:
+            one.tick_params(labelbottom=index // across == down - 1 or index + across >= count, labelleft=index % across == 0)
+        if index == count - 1 and (shared or count == 1):
+            colour_bar(figure, image, axes, label)
+    if count > 1 and not shared:
+        from matplotlib.cm import ScalarMappable
+
+        bar = ScalarMappable(cmap=map_name(signed))
+        colour_bar(
+            figure,
+            bar,
+            axes,
+            label + ", each panel from its lowest to its highest",
+            ticks=[0, 1],
+            format=lambda value, _: ["low", "high"][round(value)],
+        )
+    figure.supxlabel(columns, fontsize=palette.LABEL_SIZE, color=palette.INK)
+    figure.supylabel(rows, fontsize=palette.LABEL_SIZE, color=palette.INK)
+    head_line(figure, title)
+    return figure
+
+
+def grid_of_grids(
+    values: np.ndarray,
+    *,
+    title: str = "",
+    label: str = "cosine similarity",
+    limits: tuple[float, float] | None = None,
+    signed: bool = True,
+    rows: str = "row of the patch",
+    columns: str = "column of the patch",
+) -> Figure:
+    """`values` (H, W, h, w): for each patch of an H × W grid a small map of all h × w patches, at its own place."""
+    if values.ndim != 4 or not values.size:
+        raise UsageError(f"values of shape {values.shape} are no grid of grids", "give (H, W, h, w)")
+    height, width, inner_height, inner_width = values.shape
+    gap = max(1, round(min(inner_height, inner_width) * 0.12))
+    page = np.full((height * (inner_height + gap) - gap, width * (inner_width + gap) - gap), np.nan)
+    for row in range(height):
+        for column in range(width):
+            top, left = row * (inner_height + gap), column * (inner_width + gap)
+            page[top : top + inner_height, left : left + inner_width] = values[row, column]
+    longest = 6.0
+    shape = page.shape[0] / page.shape[1]
+    page_width, page_height = (longest, longest * shape) if shape <= 1 else (longest / shape, longest)
+    figure, axes = new_figure(page_width + 1.0, page_height + (0.75 if title else 0.45))
+    one = axes[0, 0]
+    low, high = limits or limits_of(values, signed)
+    image = one.imshow(np.ma.masked_invalid(page), cmap=map_name(signed), vmin=low, vmax=high, interpolation="nearest")
+    step = max(1, -(-max(height, width) // MOST_LABELS))
+    one.set_xticks(*_middles(width, inner_width, gap, step))
+    one.set_yticks(*_middles(height, inner_height, gap, step))
+    for spine in one.spines.values():
+        spine.set_visible(False)
+    one.tick_params(length=0)
+    name_axes(one, columns, rows)
+    colour_bar(figure, image, one, label)
+    head_line(figure, title)
+    return figure
+
+
+def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: str = "") -> Figure:
+    """`counts` (K, K), rows = true class: coloured by the share of each true class, numbers written where there is room."""
+    if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.size:
+        raise UsageError(f"a confusion matrix of shape {counts.shape}", "give (classes, classes)")
+    classes = len(counts)
+    totals = counts.sum(axis=1, keepdims=True)
+    shares = counts / np.where(totals > 0, totals, 1)
+    side = min(max(0.42 * classes, 2.6), 7.5)
+    labels = [shorten(name, 18) for name in names] or [str(index) for index in range(classes)]
+    longest = max(map(len, labels)) * 0.065
+    figure, axes = new_figure(side + 1.2 + longest, side + 0.6 + longest)
+    one = axes[0, 0]
+    image = one.imshow(shares, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
+    _class_ticks(one, labels)
+    if classes <= 16:
+        for row in range(classes):
+            for column in range(classes):
+                if counts[row, column]:
+                    ink = palette.INK if shares[row, column] > 0.55 else "white"
+                    one.text(
+                        column, row, f"{int(counts[row, column])}", ha="center", va="center", fontsize=palette.TICK_SIZE - 1, color=ink
+                    )
+    _dress_frame(one)
+    name_axes(one, "predicted class", "true class")
+    right = np.trace(counts) / counts.sum() if counts.sum() else 0.0
+    head_line(figure, title or f"{100 * right:.2f} % of {int(counts.sum()):,} right")
+    colour_bar(figure, image, one, "share of the true class")
+    return figure
+
+
+def _middles(count: int, length: int, gap: int, step: int) -> tuple[list[float], list[str]]:
+    numbers = range(0, count, step)
+    return [number * (length + gap) + length / 2 - 0.5 for number in numbers], [str(number) for number in numbers]
+
+
+def _dress_frame(axes: Axes) -> None:
+    ticks, labels = (axes.get_xticks(), axes.get_yticks()), (axes.get_xticklabels(), axes.get_yticklabels())
+    dress_picture(axes)
+    axes.set_xticks(ticks[0], [text.get_text() for text in labels[0]], rotation=_rotation(labels[0]), ha="center")
+    axes.set_yticks(ticks[1], [text.get_text() for text in labels[1]])
+    axes.tick_params(length=0, labelsize=palette.TICK_SIZE, colors=palette.SOFT)
+
+
+def _rotation(labels: Sequence) -> int:
+    return 90 if max((len(text.get_text()) for text in labels), default=0) > 2 else 0
+
+
+def _class_ticks(axes: Axes, labels: Sequence[str]) -> None:
+    step = max(1, -(-len(labels) // (MOST_LABELS * 2)))
+    places = list(range(0, len(labels), step))
+    axes.set_xticks(places, [labels[place] for place in places])
+    axes.set_yticks(places, [labels[place] for place in places])

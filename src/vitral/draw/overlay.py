@@ -1,0 +1,152 @@
+"""A coarse map laid over the original picture, exactly where it belongs.
+
+The model saw a part of the original (`box`), resized. The map's cells divide that part evenly; each pixel of the result asks
+where in the map its centre lies, so resize and crop are undone without ever rounding the box to whole pixels.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from PIL import Image
+
+from vitral.base.errors import UsageError, one_of
+from vitral.base.picture import Box
+from vitral.draw.palette import limits_of, paint
+
+SMALLEST = 256
+"""Shorter side of a result, in pixels: smaller originals are enlarged by a whole factor."""
+LARGEST = 8192
+DIM = 0.4
+"""What the model did not see is shown at this share of its brightness."""
+TINY = 64
+"""Originals up to this many pixels are enlarged as squares: each pixel is information. Larger ones are photographs, enlarged smoothly."""
+
+
+def lay_over(
+    original: Image.Image,
+    grid: np.ndarray,
+    box: Box | None = None,
+    *,
+    alpha: float = 0.6,
+    size: int | None = None,
+    mode: str = "bicubic",
+    limits: tuple[float, float] | None = None,
+    signed: bool = False,
+) -> Image.Image:
+    """`grid` (h, w) as colours over `original`; outside of `box` the picture is dimmed and otherwise untouched.
+
+    mode: `bicubic` or `bilinear` (smooth), or `cells` (each patch flat, with its edges). size: pixels of the longer side of
+    the result; None: as the original, or at least 256 on the shorter side. alpha: how much the colours cover.
+    """
+    if mode not in MODES:
+        raise one_of("overlay mode", mode, MODES)
+    if not 0 <= alpha <= 1:
+        raise UsageError(f"alpha = {alpha} is not a share", "use a number from 0 to 1")
+    box = box or Box(0, 0, original.width, original.height)
+    shown = enlarge(original, size)
+    scale_x, scale_y = shown.width / original.width, shown.height / original.height
+    pixels = np.asarray(shown, dtype=np.float32)  # (H, W, 3)
+    columns = _cells(shown.width, scale_x, box.left, box.width, grid.shape[1])
+    rows = _cells(shown.height, scale_y, box.top, box.height, grid.shape[0])
+    across = np.flatnonzero((columns >= 0) & (columns <= grid.shape[1]))
+    down = np.flatnonzero((rows >= 0) & (rows <= grid.shape[0]))
+    out = pixels * DIM
+    if len(across) and len(down):
+        inside = np.ix_(down, across)
+        heat = _read(grid.astype(np.float64), rows[down], columns[across], mode)  # (h', w')
+        colours = paint(heat, limits or limits_of(grid, signed), signed).astype(np.float32)
+        out[inside] = (1 - alpha) * _quiet(pixels[inside]) + alpha * colours
+        if mode == "cells":
+            _draw_edges(out, rows, columns, down, across)
+    return Image.fromarray(np.clip(out + 0.5, 0, 255).astype(np.uint8))
+
+
+def enlarge(original: Image.Image, size: int | None = None) -> Image.Image:
+    """The original in RGB at the size that is shown: as it is, unless it is small or `size` (longer side) says otherwise."""
+    image = to_rgb(original)
+    if size is not None:
+        if not 1 <= size <= LARGEST:
+            raise UsageError(f"size = {size}", f"use 1 to {LARGEST} pixels for the longer side")
+        factor = size / max(image.size)
+    else:
+        factor = max(1, min(math.ceil(SMALLEST / min(image.size)), LARGEST // max(image.size)))
+    if factor == 1:
+        return image
+    target = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
+    nearest = factor > 1 and max(image.size) <= TINY
+    return image.resize(target, Image.Resampling.NEAREST if nearest else Image.Resampling.LANCZOS)
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Any picture as 8-bit RGB: transparency over white, more than 8 bits (or floats) stretched to their own range."""
+    if image.mode.startswith(("I", "F")):
+        values = np.asarray(image, dtype=np.float64)
+        low, high = float(values.min()), float(values.max())
+        values = (values - low) / (high - low) * 255 if high > low else np.zeros_like(values)
+        return Image.fromarray(values.round().astype(np.uint8)).convert("RGB")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        colour = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), colour).convert("RGB")
+    return image.convert("RGB")
+
+
+def _cells(pixels: int, scale: float, start: float, length: float, cells: int) -> np.ndarray:
+    """For each pixel of the shown picture, the place of its centre in the map, in cells from the map's edge."""
+    return ((np.arange(pixels) + 0.5) / scale - start) / length * cells
+
+
+def _read(grid: np.ndarray, rows: np.ndarray, columns: np.ndarray, mode: str) -> np.ndarray:
+    """The map's values at rows × columns. Smooth modes never go beyond the map's own range."""
+    down, across = MODES[mode](rows, grid.shape[0]), MODES[mode](columns, grid.shape[1])
+    return np.clip(down @ grid @ across.T, grid.min(), grid.max())
+
+
+def _flat(places: np.ndarray, cells: int) -> np.ndarray:
+    index = np.clip(places.astype(int), 0, cells - 1)
+    return np.eye(cells)[index]  # (places, cells)
+
+
+def _bilinear(places: np.ndarray, cells: int) -> np.ndarray:
+    return _normalised(np.clip(1 - _away(places, cells), 0, None))
+
+
+def _bicubic(places: np.ndarray, cells: int) -> np.ndarray:
+    """Catmull and Rom's kernel: it passes through the values of the cells."""
+    away = _away(places, cells)
+    near = 1.5 * away**3 - 2.5 * away**2 + 1
+    far = -0.5 * away**3 + 2.5 * away**2 - 4 * away + 2
+    return _normalised(np.where(away <= 1, near, np.where(away < 2, far, 0.0)))
+
+
+def _away(places: np.ndarray, cells: int) -> np.ndarray:
+    """Distance (places, cells) to each cell's centre, in cells, or in pixels where pixels are coarser: then no cell is skipped."""
+    step = float(places[1] - places[0]) if len(places) > 1 else 1.0
+    # Beyond the outermost centres the map stays as it is there: nothing is extrapolated.
+    held = np.clip(places, 0.5, cells - 0.5)
+    return np.abs(held[:, None] - 0.5 - np.arange(cells)) / max(step, 1.0)
+
+
+def _normalised(weights: np.ndarray) -> np.ndarray:
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _quiet(pixels: np.ndarray) -> np.ndarray:
+    """The picture with most of its colour taken out, so that colour in the result means heat."""
+    grey = pixels @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
+    return 0.8 * grey[..., None] + 0.2 * pixels
+
+
+def _draw_edges(out: np.ndarray, rows: np.ndarray, columns: np.ndarray, down: np.ndarray, across: np.ndarray) -> None:
+    """A thin white line where one cell ends and the next begins, unless cells are too small for it."""
+    for places, chosen, other, axis in ((rows, down, across, 0), (columns, across, down, 1)):
+        cells = np.floor(places[chosen]).astype(int)
+        if len(chosen) < 6 * (cells.max() - cells.min() + 1):
+            continue
+        edges = chosen[1:][np.diff(cells) > 0]
+        index = np.ix_(edges, other) if axis == 0 else np.ix_(other, edges)
+        out[index] = 0.6 * out[index] + 0.4 * 255
+
+
+MODES = {"bicubic": _bicubic, "bilinear": _bilinear, "cells": _flat}

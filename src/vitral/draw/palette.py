@@ -1,0 +1,142 @@
+"""Colours that everybody can tell apart, and the look of every figure.
+
+Lines use Okabe and Ito's colours, in an order that starts with the strongest contrast. Maps use perceptually uniform scales:
+`inferno` where more is more, `RdBu` (blue below zero, red above) where the sign matters; both keep their order in grey print.
+The look is set on each object, not in matplotlib's global settings, so drawing is safe in threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+SEQUENTIAL = "inferno"
+DIVERGING = "RdBu_r"
+
+PAPER = "#ffffff"
+INK = "#1f2933"
+SOFT = "#52606d"
+LINE = "#dfe3e8"
+
+TITLE_SIZE = 10
+LABEL_SIZE = 9
+TICK_SIZE = 8
+
+
+def series_colour(index: int) -> str:
+    return SERIES[index % len(SERIES)]
+
+
+def series_marker(index: int) -> str:
+    """Goes with the colour, so that a line is known by its shape too; moves on when the colours start again."""
+    return MARKERS[(index + index // len(SERIES)) % len(MARKERS)]
+
+
+def map_name(signed: bool) -> str:
+    return DIVERGING if signed else SEQUENTIAL
+
+
+def limits_of(values: np.ndarray, signed: bool = False) -> tuple[float, float]:
+    """The range that the colours span: all the values; for signed ones the same on both sides of zero."""
+    if signed:
+        reach = float(np.abs(values).max())
+        return -reach, reach
+    return float(values.min()), float(values.max())
+
+
+def paint(values: np.ndarray, limits: tuple[float, float] | None = None, signed: bool = False) -> np.ndarray:
+    """Numbers of any shape → colours (…, 3) in uint8. Equal values everywhere get one quiet colour: there is nothing to see."""
+    import matplotlib
+
+    low, high = limits or limits_of(values, signed)
+    span = high - low
+    share = np.clip((values - low) / span, 0, 1) if span > 0 else np.full(np.shape(values), 0.5 if signed else 0.0)
+    return np.asarray(matplotlib.colormaps[map_name(signed)](share, bytes=True))[..., :3]
+
+
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, np.ndarray]:
+    """A figure in inches with rows × columns axes, dressed; nothing is cut off, whatever its labels are."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor=PAPER)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False, **options)  # (rows, columns)
+    for one in axes.flat:
+        dress(one)
+    return figure, axes
+
+
+def dress(axes: Axes, grid: str = "") -> Axes:
+    """The look of a chart; `grid`: x, y or both for faint lines behind the data."""
+    axes.set_facecolor(PAPER)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(SOFT)
+        axes.spines[side].set_linewidth(0.8)
+    axes.tick_params(colors=SOFT, labelsize=TICK_SIZE, width=0.8, length=3)
+    if grid:
+        axes.grid(True, axis=grid, color=LINE, linewidth=0.7)  # type: ignore[arg-type]
+        axes.set_axisbelow(True)
+    return axes
+
+
+def dress_picture(axes: Axes) -> Axes:
+    """The look of a picture: no ticks, a thin frame."""
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(True)
+        spine.set_color(LINE)
+        spine.set_linewidth(0.6)
+    return axes
+
+
+def name_axes(axes: Axes, x: str = "", y: str = "", title: str = "") -> None:
+    if x:
+        axes.set_xlabel(x, fontsize=LABEL_SIZE, color=INK)
+    if y:
+        axes.set_ylabel(y, fontsize=LABEL_SIZE, color=INK)
+    if title:
+        axes.set_title(title, fontsize=TITLE_SIZE, color=INK, loc="left")
+
+
+def head_line(figure: Figure, title: str) -> None:
+    if title:
+        figure.suptitle(title, fontsize=TITLE_SIZE + 1, color=INK, x=0.01, ha="left")
+
+
+def legend(axes: Axes, **options: Any) -> None:
+    """A quiet legend; none where nothing has a name."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=TICK_SIZE, frameon=False, labelcolor=INK, **options)
+
+
+def colour_bar(figure: Figure, mappable: Any, axes: Any, label: str = "", **options: Any) -> None:
+    bar = figure.colorbar(mappable, ax=axes, **{"shrink": 0.85, "pad": 0.02, "aspect": 24, **options})
+    bar.outline.set_visible(False)  # type: ignore[union-attr]
+    bar.ax.tick_params(colors=SOFT, labelsize=TICK_SIZE, width=0.8, length=3)
+    if label:
+        bar.set_label(label, fontsize=LABEL_SIZE, color=INK)
+
+
+def shorten(text: str, length: int = 28) -> str:
+    """`text` on one line and at most `length` characters long."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+
+
+def png_bytes(figure: Figure, dpi: int = 120) -> bytes:
+    import io
+
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    return buffer.getvalue()
