@@ -283,6 +283,8 @@ class TrainConfig:
     threads: int | None = None
     """CPU threads; None: torch's own choice. Fixed numbers make runs repeatable bit for bit."""
     seed: int = 0
+    test: bool = True
+    """Open the test split at the end; off for runs that only choose a setting: they end with validation."""
     evaluate_every: float = 1.0
     """Epochs between validations."""
     checkpoint_every: float = 60.0

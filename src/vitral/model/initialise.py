@@ -16,23 +16,17 @@ def initialise(vit: ViT) -> None:
 
 
 def _paper(vit: ViT) -> None:
-    """Truncated normal 0.02 for matrices, tokens and positions; zero biases and a zero head."""
+    """Truncated normal 0.02 for matrices, tokens and positions; patches by their fan-in; zero biases."""
     _tokens(vit, 0.02)
-    for module in vit.blocks.modules():
+    for module in vit.modules():
         if isinstance(module, nn.Linear):
             nn.init.trunc_normal_(module.weight, std=0.02)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     projection = vit.patches.projection
-    fan_in = projection.weight[0].numel()
-    nn.init.trunc_normal_(projection.weight, std=math.sqrt(1 / fan_in))
+    nn.init.trunc_normal_(projection.weight, std=math.sqrt(1 / projection.weight[0].numel()))
     if projection.bias is not None:
         nn.init.zeros_(projection.bias)
-    for head in (vit.head, vit.distillation_head):
-        if head is not None and hasattr(head, "linear"):
-            nn.init.trunc_normal_(head.linear.weight, std=0.02)
-            if head.linear.bias is not None:
-                nn.init.zeros_(head.linear.bias)
 
 
 def _torch(vit: ViT) -> None:
@@ -43,11 +37,9 @@ def _torch(vit: ViT) -> None:
 def _zero(vit: ViT) -> None:
     """Every residual branch starts as nothing: the stream begins as the patches themselves."""
     _tokens(vit, 0.02)
-    for block in vit.blocks:
-        for layer in (block.attention.projection, block.mlp.contract):
-            nn.init.zeros_(layer.weight)
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
+    for name, parameter in vit.blocks.named_parameters():
+        if ".attention.projection." in name or ".mlp.contract." in name:
+            nn.init.zeros_(parameter)
 
 
 def _tokens(vit: ViT, std: float) -> None:

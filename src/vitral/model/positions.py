@@ -14,6 +14,8 @@ from vitral.config import ModelConfig
 class AddPositionalEmbeddings(nn.Module):
     """Adds one vector per position; tokens without a position (see `prefix_positions`) pass unchanged."""
 
+    table: torch.Tensor
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.without = config.prefix - positioned_prefix(config)  # registers stand last in the prefix
@@ -35,6 +37,9 @@ class AddPositionalEmbeddings(nn.Module):
 
 class RotaryPositions(nn.Module):
     """2-D rotary angles: half of each head turns with the row, half with the column; prefix tokens do not turn."""
+
+    cosine: torch.Tensor
+    sine: torch.Tensor
 
     def __init__(self, config: ModelConfig, base: float = 100.0) -> None:
         super().__init__()

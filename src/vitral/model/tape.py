@@ -150,6 +150,21 @@ class Tape:
         """Number of tokens before the patches."""
         return self.config.prefix if self._transformer else 0
 
+    @property
+    def kept_heads(self) -> list[int] | None:
+        """The heads whose attention weights are kept; None: all."""
+        return self._heads
+
+    @property
+    def kept_rows(self) -> list[int] | None:
+        """The tokens whose rows of attention are kept; None: all."""
+        return self._rows
+
+    @property
+    def edits(self) -> dict[str, Edit]:
+        """What was changed in this pass, by name."""
+        return self._edits
+
     def gradient(self, name: str, target: int | None = None, item: int | None = None) -> torch.Tensor:
         """Gradient of the target's logit (default: the predicted class) by a recorded value."""
         return self.gradient_of([name], target, item)[0]

@@ -16,7 +16,7 @@ class PrependClassToken(nn.Module):
         self.registers = nn.Parameter(torch.zeros(1, registers, width)) if registers else None
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
-        present = [token for token in (self.class_token, self.distillation_token, self.registers) if token is not None]
+        present: list[torch.Tensor] = [token for token in (self.class_token, self.distillation_token, self.registers) if token is not None]
         if not present:
             return patches
         prefix = torch.cat(present, dim=1).to(patches.dtype).expand(patches.shape[0], -1, -1)

@@ -1,0 +1,172 @@
+"""The tape: what is recorded, what is edited, and never a silently empty result."""
+
+import pytest
+import torch
+
+from vitral.base.errors import UsageError
+from vitral.build import create
+from vitral.look.watch import watch
+from vitral.model.tape import Tape
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return create("tiny", registers=1).eval()
+
+
+@pytest.fixture(scope="module")
+def images():
+    return torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_documented_names_are_all_recorded(model, images):
+    """docs/concepts/tape.md lists these; a name that is listed but never recorded would be an empty promise."""
+    tape = watch(model, images, keep="*")
+    assert tape.names() == model.tape_names()
+    batch, tokens, width, heads = 2, 66, 48, 3
+    shapes = {
+        "patches": (batch, 64, width),
+        "embedding": (batch, tokens, width),
+        "blocks.1.attention.query": (batch, heads, tokens, 16),
+        "blocks.1.attention.key": (batch, heads, tokens, 16),
+        "blocks.1.attention.value": (batch, heads, tokens, 16),
+        "blocks.1.attention.weights": (batch, heads, tokens, tokens),
+        "blocks.1.attention.heads": (batch, heads, tokens, 16),
+        "blocks.1.attention.output": (batch, tokens, width),
+        "blocks.1.middle": (batch, tokens, width),
+        "blocks.1.mlp.hidden": (batch, tokens, 96),
+        "blocks.1.mlp.output": (batch, tokens, width),
+        "blocks.1.output": (batch, tokens, width),
+        "tokens": (batch, tokens, width),
+        "pooled": (batch, width),
+        "logits": (batch, 10),
+    }
+    assert {name: tuple(tape[name].shape) for name in shapes} == shapes
+    assert (tape.grid, tape.prefix) == ((8, 8), 2)
+
+
+def test_recorded_values_are_the_ones_the_model_computes(model, images):
+    tape = watch(model, images, keep="*")
+    stream = tape["embedding"]
+    for index in range(2):
+        name = f"blocks.{index}"
+        weights, value = tape[f"{name}.attention.weights"], tape[f"{name}.attention.value"]
+        assert torch.allclose(weights @ value, tape[f"{name}.attention.heads"], atol=1e-6)
+        assert torch.allclose(stream + tape[f"{name}.attention.output"], tape[f"{name}.middle"], atol=1e-6)
+        stream = tape[f"{name}.middle"] + tape[f"{name}.mlp.output"]
+        assert torch.allclose(stream, tape[f"{name}.output"], atol=1e-6)
+
+
+def test_only_chosen_blocks_heads_and_rows(model, images):
+    whole = watch(model, images)
+    part = watch(model, images, blocks=[1], heads=[2, 0], rows=[5, 0])
+    assert torch.allclose(part.attention(1), whole.attention(1)[:, [2, 0]][:, :, [5, 0]])
+    assert torch.allclose(watch(model, images, rows="class").attention(0), whole.attention(0)[:, :, :1])
+    with pytest.raises(UsageError, match=r"nothing is recorded under 'blocks.0.attention.weights': it was not kept"):
+        part.attention(0)
+
+
+def test_an_unrun_tape_and_unknown_names_say_so(model):
+    tape = Tape(model)
+    with pytest.raises(UsageError, match="the model has not run yet"):
+        _ = tape.logits
+    with pytest.raises(UsageError, match=r"unknown name 'blocks.0.atention.weights': did you mean blocks.0.attention.weights"):
+        _ = tape["blocks.0.atention.weights"]
+    with pytest.raises(UsageError, match="unknown name"):
+        Tape(model, keep=["blocks.7.*"])
+    with pytest.raises(UsageError, match="blocks 0 to 1"):
+        tape.attention(2)
+    with pytest.raises(UsageError, match=r"heads \[3\] do not exist"):
+        Tape(model, heads=[3])
+    with pytest.raises(UsageError, match=r"rows \[\] do not exist"):
+        Tape(model, rows=[])
+
+
+def test_a_head_switched_off_changes_the_logits_as_zeroing_its_output_does(model, images):
+    def without_head(weights, name):
+        weights = weights.clone()
+        weights[:, 1] = 0
+        return weights
+
+    plain = watch(model, images)
+    edited = watch(model, images, edits={"blocks.0.attention.weights": without_head})
+    assert not torch.allclose(edited.logits, plain.logits)
+    assert bool((edited.attention(0)[:, 1] == 0).all())
+    mask = torch.tensor([1.0, 0.0, 1.0]).view(1, 3, 1, 1)
+    same = watch(model, images, edits={"blocks.0.attention.heads": lambda value, name: value * mask})
+    assert torch.allclose(edited.logits, same.logits, atol=1e-6)
+
+
+def test_a_replaced_map_is_used(model, images):
+    uniform = watch(model, images, edits={"blocks.1.attention.weights": lambda weights, name: torch.full_like(weights, 1 / 66)}, keep="*")
+    mean = uniform["blocks.1.attention.value"].mean(dim=2, keepdim=True).expand(-1, -1, 66, -1)
+    assert torch.allclose(uniform["blocks.1.attention.heads"], mean, atol=1e-6)
+
+
+def test_readers_see_everything_and_store_nothing(model, images):
+    seen = []
+    tape = watch(model, images, keep=[], readers={"blocks.*.attention.weights": lambda value, name: seen.append((name, value.shape))})
+    assert [name for name, _ in seen] == ["blocks.0.attention.weights", "blocks.1.attention.weights"]
+    assert tape.names() == ["tokens", "logits"]
+
+
+def test_gradients_equal_finite_differences(model, images):
+    model = create("tiny", registers=1).double().eval()
+    images = images.double()
+    tape = watch(model, images, gradients=True)
+    gradient = tape.gradient("blocks.1.attention.weights", target=3, item=1)
+    assert bool((gradient[0] == 0).all()), "the other picture has no part in this logit"
+    step = 1e-6
+
+    def nudged(sign):
+        def edit(weights, name):
+            weights = weights.clone()
+            weights[1, 2, 0, 7] += sign * step
+            return weights
+
+        return watch(model, images, edits={"blocks.1.attention.weights": edit}).logits[1, 3]
+
+    slope = (nudged(+1) - nudged(-1)) / (2 * step)
+    assert torch.allclose(slope, gradient[1, 2, 0, 7], rtol=1e-5, atol=1e-9)
+    assert all(parameter.grad is None for parameter in model.parameters()), "explaining must not train"
+
+
+def test_gradients_say_when_they_cannot_be_had(model, images):
+    with pytest.raises(UsageError, match="kept no graph"):
+        watch(model, images).gradient("logits")
+    with torch.inference_mode(), pytest.raises(UsageError, match=r"inside torch.inference_mode"):
+        watch(model, images, gradients=True)
+    with pytest.raises(UsageError, match="class 10 does not exist"):
+        watch(model, images, gradients=True).gradient("tokens", target=10)
+    with pytest.raises(UsageError, match="whole attention maps"):
+        watch(model, images, gradients=True, rows="class")
+
+
+def test_works_when_parameters_are_frozen(model, images):
+    frozen = create("tiny").eval().requires_grad_(False)
+    assert watch(frozen, images, gradients=True).gradient("blocks.0.attention.weights").abs().sum() > 0
+
+
+def test_inference_mode_and_autocast_work(model, images):
+    plain = watch(model, images)
+    with torch.inference_mode():
+        inside = watch(model, images)
+    assert torch.equal(inside.attention(1), plain.attention(1))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.allclose(watch(model, images).attention(1).float(), plain.attention(1), atol=2e-2)
+
+
+def test_watch_runs_in_eval_mode_and_restores_the_mode(images):
+    model = create("tiny", dropout=0.5, drop_path=0.5).train()
+    first, second = watch(model, images), watch(model, images)
+    assert torch.equal(first.logits, second.logits)
+    assert model.training
+
+
+def test_a_rival_says_that_it_has_no_attention(images):
+    tape = watch(create("cnn"), images)
+    assert tape.names() == ["stages.0.output", "stages.1.output", "stages.2.output", "logits"]
+    assert tape.grid == (4, 4)
+    with pytest.raises(UsageError, match="a cnn has no attention"):
+        tape.attention(0)

@@ -1,0 +1,89 @@
+"""Configs: checked when made, whole through JSON."""
+
+import dataclasses
+import json
+
+import pytest
+
+from vitral.base.errors import ConfigError
+from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
+from vitral.presets.models import MODELS
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"image_size": (30, 30), "patch_size": (4, 4)}, "image 30×30 is not divisible by patch 4: use 28 or 32"),
+        ({"image_size": (32, 30), "patch_size": (4, 4)}, "use 32×28 or 32"),
+        ({"image_size": (3, 3), "patch_size": (4, 4)}, "use 4"),
+        ({"width": 100, "heads": 3}, "width 100 is not divisible by 3 heads: use 2 heads"),
+        ({"class_token": False}, "pool = class needs a class token"),
+        ({"pool": "mean", "distillation_token": True}, "distillation token goes with pool = class"),
+        ({"positions": "rotary", "width": 18, "heads": 3}, "head width divisible by 4"),
+        ({"positions": "sincos", "width": 18, "heads": 3}, "width divisible by 4"),
+        ({"stride": (32, 32)}, "does not lie between 1 and patch 16×16"),
+        ({"activation": "tanh"}, "activation = 'tanh' is unknown"),
+        ({"depth": 0}, "depth = 0"),
+        ({"dropout": 1.0}, "dropout = 1.0 is not a share"),
+        ({"norm_epsilon": 0.0}, "not positive"),
+        ({"family": "hybrid", "image_size": (36, 36), "patch_size": (2, 2)}, "feature map 9×9 is not divisible by patch 2: use 32 or 40"),
+    ],
+)
+def test_impossible_models_are_refused_by_name(changes, words):
+    with pytest.raises(ConfigError) as caught:
+        ModelConfig(**changes)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "words"),
+    [
+        (TrainConfig, {"epochs": 0}, "epochs 0 is not positive"),
+        (TrainConfig, {"batch_size": 10, "accumulate": 3}, "cannot be split into 3 equal pieces"),
+        (TrainConfig, {"lr": 0.0}, "learning rate must be positive"),
+        (TrainConfig, {"ema": 1.0}, "ema 1.0"),
+        (TrainConfig, {"warmup": 1.5}, "warmup = 1.5"),
+        (TrainConfig, {"layer_decay": 0.0}, "layer_decay"),
+        (TrainConfig, {"evaluate_every": 0}, "evaluate_every"),
+        (DataConfig, {"validation": 1.0}, "validation 1.0 is not a share"),
+        (DataConfig, {"subset": 0}, "subset 0"),
+        (DataConfig, {"name": ""}, "no data set given"),
+        (DataConfig, {"workers": -1}, "workers = -1"),
+        (RunConfig, {"name": "a/b"}, "cannot be a folder name"),
+    ],
+)
+def test_impossible_runs_are_refused_by_name(kind, changes, words):
+    with pytest.raises(ConfigError) as caught:
+        kind(**changes)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in MODELS if name != "h/32"))
+def test_json_round_trip_is_an_identity(name):
+    run = RunConfig(model=MODELS[name], train=TrainConfig(ema=0.9, milestones=(0.1, 0.2, 0.3)), data=DataConfig(mean=(0.5,)))
+    assert from_dict(RunConfig, json.loads(json.dumps(to_dict(run)))) == run
+
+
+def test_json_says_which_field_is_wrong():
+    data = to_dict(RunConfig())
+    data["train"]["epochs"] = "many"
+    with pytest.raises(ConfigError, match=r"config\.train\.epochs is 'many': it must be float"):
+        from_dict(RunConfig, data)
+    data = to_dict(RunConfig())
+    data["model"]["colour"] = 3
+    with pytest.raises(ConfigError, match=r"config\.model has no field colour"):
+        from_dict(RunConfig, data)
+    with pytest.raises(ConfigError, match="not an object"):
+        from_dict(RunConfig, [])  # type: ignore[arg-type]
+
+
+def test_configs_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ModelConfig().width = 3  # type: ignore[misc]
+
+
+def test_grid_prefix_and_tokens():
+    config = ModelConfig(image_size=(64, 96), patch_size=(16, 16), registers=4, distillation_token=True)
+    assert (config.grid, config.prefix, config.tokens) == ((4, 6), 6, 30)
+    assert ModelConfig(image_size=(32, 32), patch_size=(4, 4), stride=(2, 2)).grid == (16, 16)
+    assert ModelConfig(family="hybrid", image_size=(32, 48), patch_size=(1, 1)).grid == (8, 12)

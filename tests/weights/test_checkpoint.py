@@ -1,0 +1,71 @@
+"""A folder rebuilds its model alone."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from vitral.base.errors import VitralError
+from vitral.base.origin import Origin, known
+from vitral.build import create
+from vitral.weights.checkpoint import load_checkpoint, save
+
+
+@pytest.mark.parametrize("name", ["tiny", "cnn", "hybrid", "resnet18"])
+def test_round_trip_is_an_identity(tmp_path, name):
+    torch.manual_seed(0)
+    model = create(name, image_size=32, classes=5).eval()
+    model.origin = Origin(source=known("test"), classes=known(("a", "b", "c", "d", "e")), mean=known((0.1, 0.2, 0.3)))
+    save(model, tmp_path)
+    again = load_checkpoint(tmp_path)
+    assert again.config == model.config
+    assert again.origin == model.origin
+    images = torch.randn(2, 3, 32, 32)
+    assert torch.equal(again(images), model(images))
+    assert all(parameter.requires_grad for parameter in again.parameters())
+
+
+@pytest.mark.parametrize("positions", ["sincos", "rotary"])
+def test_fixed_positions_are_rebuilt(tmp_path, positions):
+    model = create("tiny", positions=positions).eval()
+    save(model, tmp_path)
+    images = torch.randn(1, 3, 32, 32)
+    assert torch.equal(load_checkpoint(tmp_path)(images), model(images))
+
+
+def test_loading_imports_no_trainer(tmp_path):
+    save(create("tiny"), tmp_path)
+    code = (
+        "import sys; from vitral.weights.checkpoint import load_checkpoint; load_checkpoint(sys.argv[1]);"
+        "print([m for m in sys.modules if m.startswith(('vitral.train', 'torchvision', 'matplotlib'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_damage_is_named_in_one_line(tmp_path):
+    with pytest.raises(VitralError, match=r"holds no model\.safetensors"):
+        load_checkpoint(tmp_path)
+    save(create("tiny"), tmp_path)
+    weights = tmp_path / "model.safetensors"
+    whole = weights.read_bytes()
+    tensors = load_file(weights)
+    tensors["blocks.0.norm1.weigth"] = tensors.pop("blocks.0.norm1.weight")
+    save_file(tensors, weights)
+    with pytest.raises(VitralError, match=r"missing blocks\.0\.norm1\.weight; unknown blocks\.0\.norm1\.weigth"):
+        load_checkpoint(tmp_path)
+    weights.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(VitralError, match="cannot be read"):
+        load_checkpoint(tmp_path)
+    weights.write_bytes(whole)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["model"]["width"] = 96
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(VitralError, match="does not fit its config"):
+        load_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(VitralError, match=r"config\.json"):
+        load_checkpoint(tmp_path)
