@@ -1,0 +1,389 @@
+"""fit(): the only loop. It trains anything that has a config, and knows nothing of the model.
+
+Losses and right answers stay on the device and are read once per window; nothing else waits for it. `seconds` is time spent in
+training steps: compiling, validating and saving are not in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vitral.base.device import pick_device, set_threads
+from vitral.base.errors import ConfigError, VitralError
+from vitral.base.progress import Progress, progress, say
+from vitral.config import RunConfig
+from vitral.model.classifier import Classifier
+from vitral.train import folder as folders
+from vitral.train import triage, trouble
+from vitral.train.ema import copy_values
+from vitral.train.evaluate import Evaluation, evaluate
+from vitral.train.journal import Journal, read_metrics
+from vitral.train.parallel import World, lost_peer
+from vitral.train.schedule import kept_patches, rate, snapshot_steps
+from vitral.train.setup import Setup, load_teacher, prepare
+from vitral.train.state import Slots, optimizer_templates, seed_process
+from vitral.train.steps import Stepper
+from vitral.train.tasks import task_of
+
+WINDOW = {"cuda": 50, "cpu": 10}
+"""Steps between readings of the device."""
+GLANCE = 0.5
+"""Seconds after which one process reads earlier, so that slow steps still show."""
+LINES = 100
+"""Training lines in a journal, about; the validations' come on top."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished training."""
+
+    path: Path
+    metrics: list[dict[str, Any]]
+    model: Classifier
+
+    @property
+    def test(self) -> dict[str, Any]:
+        """The last line: accuracy and loss on the test split."""
+        return self.metrics[-1]
+
+
+def fit(config: RunConfig, out: str | Path | None = None, resume: bool = False, quiet: bool = False) -> Run:
+    """Train what `config` says into the folder `out` (runs/NAME), or go on with it."""
+    if config.train.threads is not None:
+        set_threads(config.train.threads)
+    world = World(config.train.strategy, config.train.device)
+    quiet = quiet or not world.main
+    try:
+        path = folders.choose(config, out, resume, world)
+        if resume and folders.finished(path):
+            return folders.reopen(path, quiet)
+        device = pick_device(config.train.device)
+        if device.type == "cuda" and world.many:
+            device = torch.device("cuda", torch.cuda.current_device())
+        slots = Slots(path / "state", world)
+        going_on = resume and slots.current is not None
+        if going_on:
+            config, origin = folders.settled(path, config)
+            setup = prepare(config, device, origin)
+        else:
+            setup = prepare(config, device)
+            folders.begin(path, setup, world)
+        if not quiet:
+            for line in triage.before(setup):
+                say(f"note: {line}")
+        return Engine(setup, path, slots, world, quiet).run(going_on)
+    finally:
+        world.close()
+
+
+@dataclass
+class Counts:
+    """Where the run is; all of it goes into a checkpoint."""
+
+    step: int = 0
+    seconds: float = 0.0
+    images: int = 0
+    """Since the last line of the journal, like the next three."""
+    loss: float = 0.0
+    correct: float = 0.0
+    line_step: int = 0
+    line_seconds: float = 0.0
+    best: float = -1.0
+    waited: int = 0
+    """Validations since the best one."""
+    updates: int = 0
+    """Of the weight average."""
+    accuracy: float | None = None
+    """Of the last training line, for the triage."""
+
+
+@dataclass
+class Window:
+    """Steps the device has not been asked about yet."""
+
+    losses: list[torch.Tensor] = field(default_factory=list)
+    correct: list[torch.Tensor] = field(default_factory=list)
+    indices: list[torch.Tensor] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    images: int = 0
+
+
+class Engine:
+    def __init__(self, setup: Setup, path: Path, slots: Slots, world: World, quiet: bool) -> None:
+        self.setup, self.config, self.path, self.slots, self.world, self.quiet = setup, setup.config, path, slots, world, quiet
+        train = self.config.train
+        self.train = train
+        if not len(setup.data.validation) and (train.keep == "best" or train.patience is not None):
+            raise ConfigError(
+                "keep = best and patience need validation pictures, and there are none", "set validation to a share such as 0.1"
+            )
+        teacher = load_teacher(train.teacher, setup.data.classes, setup.preprocess, setup.device) if train.teacher else None
+        weights = setup.data.train.class_weights().to(setup.device) if self.config.data.class_weights else None
+        self.stepper = Stepper(setup.model, task_of(train, weights, teacher), train, setup.device, world)
+        self.loader = setup.training_loader(world)
+        self.validation = setup.evaluation_loader(setup.data.validation, world) if len(setup.data.validation) else None
+        self.total = max(1, round(train.epochs * len(self.loader)))
+        self.evaluate_every = max(1, round(train.evaluate_every * len(self.loader)))
+        self.line_every = max(1, self.total // LINES)
+        self.snapshots = snapshot_steps(train.snapshots, self.total)
+        self.counts, self.window = Counts(), Window()
+        self.best: dict[str, torch.Tensor] | None = None
+        self.journal = Journal(None)
+        self.interrupts = trouble.Interrupts()
+        self.compile_seconds = 0.0
+        self._running_since = self._read_at = self._saved_at = time.perf_counter()
+
+    # ---- the loop --------------------------------------------------------------------------------------------------------------
+
+    def run(self, going_on: bool) -> Run:
+        seed_process(self.train.seed, self.world.rank)
+        first = next(iter(self.loader.epoch(0)))
+        mixes = self.loader.policy.mixup + self.loader.policy.cutmix > 0
+        self.compile_seconds = self.stepper.warm_up(first, mixes, self.validation)
+        position = self._restore() if going_on else 0
+        self.journal = Journal(
+            self.path / "metrics.jsonl" if self.world.main else None, position, self.train.tensorboard, self.train.wandb, self.config.name
+        )
+        folders.describe(self.path, self.setup, self.stepper, self.compile_seconds, self.world)
+        if not self.quiet:
+            say(folders.headline(self.setup, self.stepper, self.total, self.counts.step))
+        try:
+            with self.interrupts, progress("Training", total=self.total, quiet=self.quiet) as bar:
+                bar.advance(self.counts.step)
+                if self.counts.step == 0:
+                    self._snapshot()
+                self._loop(bar)
+            return self._finish()
+        except Exception as error:
+            raise self._explain(error) from error
+        finally:
+            self.journal.close()
+
+    def _loop(self, bar: Progress) -> None:
+        counts = self.counts
+        self._running_since = self._saved_at = time.perf_counter()
+        while not self._done():
+            self.loader.mixing = mixing = self._progress() < 1 - self.train.mixing_off
+            epoch, start = divmod(counts.step, len(self.loader))
+            for batch in self.loader.epoch(epoch, start):
+                self._learn(batch)
+                self._look_after(bar)
+                if self._done() or mixing != (self._progress() < 1 - self.train.mixing_off):
+                    break
+
+    def _progress(self) -> float:
+        """Share of the run that is over: by steps, or by the clock when seconds are the budget and run out first."""
+        done = self.counts.step / self.total
+        if self.train.max_seconds is not None:
+            done = max(done, self._elapsed() / self.train.max_seconds)
+        return min(1.0, done)
+
+    def _elapsed(self) -> float:
+        return self.counts.seconds + time.perf_counter() - self._running_since
+
+    def _done(self) -> bool:
+        out_of_patience = self.train.patience is not None and self.counts.waited >= self.train.patience
+        over = self.train.max_seconds is not None and self._progress() >= 1
+        if self.world.many and self.train.max_seconds is not None:
+            over = self.world.agree(over)[0]
+        return self.counts.step >= self.total or out_of_patience or over
+
+    def _learn(self, batch: Any) -> None:
+        now = self._progress()
+        share = max(1 / self.total, now / max(1, self.counts.step) if self.counts.step else 0.0)
+        factor = rate(self.train, now, share)
+        outcome = self.stepper.step(batch, factor, kept_patches(self.train, now))
+        window = self.window
+        window.losses.append(outcome.loss)
+        window.correct.append(outcome.correct)
+        window.indices.append(batch.indices)
+        window.rates.append(factor * self.train.lr)
+        window.images += len(batch.labels) * self.world.size
+        self.counts.step += 1
+
+    def _look_after(self, bar: Progress) -> None:
+        """Everything that happens between steps, in an order that a resumed run repeats."""
+        step, taken = self.counts.step, len(self.window.losses)
+        last = self._done()
+        validate = last or step % self.evaluate_every == 0
+        line = validate or step % self.line_every == 0
+        alone = not self.world.many
+        glance = alone and (self.interrupts.asked or time.perf_counter() - self._read_at > GLANCE or self.train.checkpoint_every == 0)
+        snapshot = step in self.snapshots
+        if not (line or glance or snapshot or taken >= WINDOW.get(self.setup.device.type, 10)):
+            return
+        self._pause()
+        self._read(bar)
+        if line:
+            self._write_line()
+        if validate and self.validation is not None:
+            self._validate(bar)
+        if snapshot:
+            self._snapshot()
+        due = time.perf_counter() - self._saved_at >= self.train.checkpoint_every
+        stop, save = self.world.agree(bool(self.interrupts.asked), due)
+        if stop or save or last:
+            self._save()
+        if stop and not last:
+            raise trouble.stopped(self.config, self.path, step, self.total, self.interrupts.asked)
+        self._running_since = self._read_at = time.perf_counter()
+
+    def _pause(self) -> None:
+        """Stop the training clock once the device has caught up."""
+        self.stepper.wait()
+        self.counts.seconds = self._elapsed()
+        self._running_since = time.perf_counter()
+
+    def _read(self, bar: Progress) -> None:
+        """The one place where the loop asks the device for numbers."""
+        window, counts = self.window, self.counts
+        if not window.losses:
+            return
+        losses = self.world.total(torch.stack(window.losses).float()) / self.world.size
+        numbers = losses.tolist()
+        correct = float(self.world.total(torch.stack(window.correct).sum()))
+        for place, loss in enumerate(numbers):
+            if not math.isfinite(loss):
+                step = counts.step - len(numbers) + place
+                raise trouble.not_finite(
+                    self.config, step, step / len(self.loader), loss, window.indices[place].tolist(), window.rates[place]
+                )
+        counts.loss += sum(numbers)
+        counts.correct += correct
+        counts.images += window.images
+        steps = counts.step - counts.line_step
+        speed = counts.images / max(1e-9, counts.seconds - counts.line_seconds)
+        bar.advance(len(numbers), loss=counts.loss / steps, accuracy=counts.correct / counts.images, images_per_second=round(speed))
+        self._rate = window.rates[-1]
+        self.window = Window()
+
+    # ---- journal, validation, state --------------------------------------------------------------------------------------------
+
+    def _write_line(self) -> None:
+        counts = self.counts
+        steps, seconds = counts.step - counts.line_step, counts.seconds - counts.line_seconds
+        if steps == 0:
+            return
+        counts.accuracy = counts.correct / counts.images
+        self._record("train", counts.loss / steps, counts.accuracy, counts.images / max(1e-9, seconds))
+        counts.images, counts.loss, counts.correct, counts.line_step, counts.line_seconds = 0, 0.0, 0.0, counts.step, counts.seconds
+
+    def _record(self, split: str, loss: float, accuracy: float, speed: float, **more: Any) -> None:
+        counts = self.counts
+        record = {
+            "step": counts.step,
+            "epoch": round(counts.step / len(self.loader), 4),
+            "split": split,
+            "loss": loss,
+            "accuracy": accuracy,
+        }
+        self.journal.write(
+            record | {"lr": getattr(self, "_rate", 0.0), "images_per_second": round(speed, 1), "seconds": round(counts.seconds, 3)} | more
+        )
+
+    def _measure(self, loader: Any) -> tuple[Evaluation, float]:
+        began = time.perf_counter()
+        result = evaluate(
+            self.stepper.model,
+            loader,
+            forward=self.stepper.logits,
+            precision=self.stepper.precision(),
+            gather=self.world.gather if self.world.many else None,
+        )
+        return result, len(result.labels) / (time.perf_counter() - began)
+
+    def _validate(self, bar: Progress) -> None:
+        counts = self.counts
+        with self.stepper.inside():
+            result, speed = self._measure(self.validation)
+        self._record("validation", result.loss, result.top1, speed, top5=result.top5)
+        bar.advance(0, validation=result.top1)
+        counts.waited += 1
+        if result.top1 > counts.best:
+            counts.best, counts.waited = result.top1, 0
+            if self.train.keep == "best":
+                self.best = {name: value.clone() for name, value in self.stepper.values().items()}
+        if (
+            not self.quiet
+            and (line := triage.during(self.config, counts.accuracy, result.top1, self._progress()))
+            and not hasattr(self, "_warned")
+        ):
+            self._warned = True
+            say(f"note: {line}")
+
+    def _snapshot(self) -> None:
+        if self.counts.step in self.snapshots:
+            folders.save_model(self.setup, self.path / "snapshots" / f"step-{self.counts.step:07d}", self.stepper.values(), self.world)
+
+    def _save(self) -> None:
+        counts, stepper = self.counts, self.stepper
+        counts.updates = stepper.average.updates if stepper.average is not None else 0
+        tensors = stepper.tensors()
+        if self.best is not None:
+            tensors |= {f"best/{name}": value for name, value in self.best.items()}
+        extra = {
+            "step": counts.step,
+            "counts": dataclasses.asdict(counts),
+            "journal": self.journal.position(),
+            "rate": getattr(self, "_rate", 0.0),
+        }
+        extra["scaler"] = stepper.scaler.state_dict() if stepper.scaler is not None else None
+        self.slots.write(tensors, extra)
+        self._saved_at = time.perf_counter()
+
+    def _restore(self) -> int:
+        """Put everything back as the checkpoint has it; returns the journal's position."""
+        stepper, extra, names = self.stepper, self.slots.extra(), self.slots.names()
+        if any(name.startswith("best/") for name in names):
+            self.best = {name: torch.empty_like(value) for name, value in stepper.values().items()}
+        tensors = {name: value for name, value in stepper.tensors().items() if not name.startswith("optimizer/")}
+        tensors |= optimizer_templates(names, stepper.model)
+        tensors |= {f"best/{name}": value for name, value in (self.best or {}).items()}
+        self.slots.read(tensors)
+        stepper.optimizer.load({name.removeprefix("optimizer/"): value for name, value in tensors.items() if name.startswith("optimizer/")})
+        self.counts = Counts(**extra["counts"])
+        if stepper.average is not None:
+            stepper.average.updates = self.counts.updates
+        if stepper.scaler is not None and extra["scaler"] is not None:
+            stepper.scaler.load_state_dict(extra["scaler"])
+        self._rate = extra["rate"]
+        self.slots.restore_random(self.train.seed, self.counts.step)
+        return extra["journal"]
+
+    # ---- the end ---------------------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> Run:
+        """The final weights, the test split once, and the model's files."""
+        stepper, model = self.stepper, self.setup.model
+        final = self.best if self.train.keep == "best" and self.best is not None else stepper.values()
+        copy_values(
+            {name: value.clone() for name, value in final.items()}, {name: value.detach() for name, value in model.state_dict().items()}
+        )
+        result, speed = self._measure(self.setup.evaluation_loader(self.setup.data.test(), self.world))
+        folders.save_model(self.setup, self.path, dict(model.state_dict()), self.world, whole_run=True)
+        folders.record_test(self.path, self.setup, result, self.world)
+        self._record("test", result.loss, result.top1, speed, top5=result.top5, compile_seconds=round(self.compile_seconds, 3))
+        self.journal.close()
+        self.world.barrier()
+        if not self.quiet:
+            say(f"test accuracy {result.top1:.2%}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.path}")
+        return Run(self.path, read_metrics(self.path / "metrics.jsonl"), folders.whole_model(self.setup, self.world).eval())
+
+    def _explain(self, error: Exception) -> Exception:
+        """Errors that a user can act on, in one line."""
+        if isinstance(error, VitralError):
+            return error
+        device = self.setup.device
+        if trouble.is_out_of_memory(error):
+            available = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+            return trouble.out_of_memory(self.config, available, device.type, self.world.size)
+        if self.world.many and isinstance(error, RuntimeError):
+            return lost_peer(error, self.world.rank, self.counts.step)
+        return error

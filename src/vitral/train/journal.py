@@ -1,0 +1,80 @@
+"""metrics.jsonl: one object a line, on disk as soon as it is written, cut back to the checkpoint on resume."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from vitral.base.errors import ConfigError
+
+
+class Journal:
+    """`write` appends a line and passes its numbers on to TensorBoard and W&B when asked for. Silent without a path (other ranks)."""
+
+    def __init__(self, path: Path | None, position: int = 0, tensorboard: bool = False, wandb: bool = False, name: str = "run") -> None:
+        self.path = path
+        self._file = None
+        self._board: Any = None
+        self._wandb: Any = None
+        if path is None:
+            return
+        path.touch()
+        os.truncate(path, min(position, path.stat().st_size))
+        self._file = path.open("a", encoding="utf-8")
+        if tensorboard:
+            self._board = open_tensorboard(path.parent / "tensorboard")
+        if wandb:
+            self._wandb = open_wandb(path.parent, name)
+
+    def write(self, record: dict[str, Any]) -> None:
+        if self._file is None:
+            return
+        self._file.write(json.dumps(record) + "\n")
+        self._file.flush()
+        numbers = {key: value for key, value in record.items() if isinstance(value, int | float) and key not in ("step", "epoch")}
+        if self._board is not None:
+            for key, value in numbers.items():
+                self._board.add_scalar(f"{record['split']}/{key}", value, record["step"])
+        if self._wandb is not None:
+            self._wandb.log({f"{record['split']}/{key}": value for key, value in numbers.items()}, step=record["step"])
+
+    def position(self) -> int:
+        """Bytes written so far, safely on disk."""
+        if self._file is None:
+            return 0
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        if self._board is not None:
+            self._board.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All whole lines of a metrics.jsonl; a line cut off by a crash is left out."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+
+
+def open_tensorboard(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ConfigError("tensorboard is not installed", "pip install tensorboard, or leave --tensorboard out") from error
+    return SummaryWriter(str(folder))
+
+
+def open_wandb(folder: Path, name: str) -> Any:
+    try:
+        import wandb  # type: ignore[import-not-found]
+    except ImportError as error:
+        raise ConfigError("wandb is not installed", "pip install wandb, or leave --wandb out") from error
+    return wandb.init(project="vitral", name=name, dir=str(folder), resume="allow")

@@ -1,0 +1,267 @@
+"""What learns, how fast, and by which rule.
+
+`choose` says which parameters learn, `groups` gives each its rate and decay, `Optimizer` steps them all:
+AdamW or SGD, or Muon for the matrices of the blocks and AdamW for the rest. The rate is a tensor on the device,
+so that changing it neither recompiles nor waits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitral.base.errors import ConfigError
+from vitral.config import TrainConfig
+
+HEADS = ("head.", "distillation_head.", "network.fc.")
+BLOCK = re.compile(r"^blocks\.(\d+)\.")
+STAGE = re.compile(r"^(?:network\.layer|stages\.)(\d+)")
+NO_DECAY = ("tokens.", "positions.", "pool.query")
+
+
+# ---- which parameters learn ----------------------------------------------------------------------------------------------------
+
+
+def choose(model: nn.Module, tune: str) -> dict[str, nn.Parameter]:
+    """The parameters that learn, by name; all others are frozen. A choice that matches nothing is an error."""
+    wanted = TUNE[tune]
+    chosen = {name: parameter for name, parameter in model.named_parameters() if wanted(name)}
+    beyond_head = [name for name in chosen if not is_head(name)]
+    if not chosen or (tune == "attention" and not beyond_head):
+        raise ConfigError(
+            f"tune = {tune} matches no parameter of this {type(model).__name__}", "use tune = all or head" if chosen else "use tune = all"
+        )
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in chosen)
+    return chosen
+
+
+def is_head(name: str) -> bool:
+    return name.startswith(HEADS)
+
+
+def is_attention(name: str) -> bool:
+    return ".attention." in name or name.startswith("pool.")
+
+
+TUNE: dict[str, Callable[[str], bool]] = {
+    "all": lambda name: True,
+    "attention": lambda name: is_attention(name) or is_head(name),
+    "head": is_head,
+}
+
+
+# ---- rates and decay -----------------------------------------------------------------------------------------------------------
+
+
+def depth_of(name: str, depth: int) -> int:
+    """0: embedding; 1 … depth: blocks; depth + 1: everything after them."""
+    if found := BLOCK.match(name):
+        return int(found[1]) + 1
+    if found := STAGE.match(name):
+        return min(depth, int(found[1]))
+    if name.startswith(("patches.", "tokens.", "positions.", "embedding_norm.", "stem.", "network.conv1", "network.bn1")):
+        return 0
+    return depth + 1
+
+
+def decays(name: str, parameter: Tensor) -> bool:
+    """Weight decay is for matrices and filters: not for biases, norms, tokens and positions."""
+    return parameter.ndim >= 2 and not name.startswith(NO_DECAY)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters that share a rule, a rate and a decay."""
+
+    rule: str
+    lr: float
+    weight_decay: float
+    names: tuple[str, ...]
+
+
+def groups(parameters: dict[str, nn.Parameter], config: TrainConfig, depth: int) -> list[Group]:
+    """Every learning parameter in exactly one group."""
+    found: dict[tuple[str, float, float], list[str]] = {}
+    for name, parameter in parameters.items():
+        muon = config.optimizer == "muon" and bool(BLOCK.match(name)) and parameter.ndim == 2
+        rule = "muon" if muon else "sgd" if config.optimizer == "sgd" else "adamw"
+        peak = config.adam_lr if config.optimizer == "muon" and not muon else config.lr
+        scale = config.layer_decay ** (depth + 1 - depth_of(name, depth))
+        decay = config.weight_decay if decays(name, parameter) else 0.0
+        found.setdefault((rule, peak * scale, decay), []).append(name)
+    return [Group(rule, lr, decay, tuple(names)) for (rule, lr, decay), names in found.items()]
+
+
+# ---- Muon ----------------------------------------------------------------------------------------------------------------------
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """The nearest (half-)orthogonal matrices, roughly, by five Newton–Schulz steps on all of them at once. (N, rows, columns)"""
+    flipped = matrices.size(-2) > matrices.size(-1)
+    x = matrices.mT if flipped else matrices
+    x = x.bfloat16() if matrices.is_cuda else x
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(5):
+        a = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+    return (x.mT if flipped else x).to(matrices.dtype)
+
+
+def parts_of(name: str, swiglu: bool) -> int:
+    """How many matrices a stored matrix really is: queries, keys and values are stacked, and so are swiglu's gate and value."""
+    if name.endswith("attention.qkv.weight"):
+        return 3
+    return 2 if swiglu and name.endswith("mlp.expand.weight") else 1
+
+
+def muon_update(gradients: list[Tensor], momenta: list[Tensor], parts: int, momentum: float) -> list[Tensor]:
+    """Nesterov momentum, then orthogonalisation, of matrices of one shape; the momenta move on in place."""
+    torch._foreach_lerp_(momenta, gradients, 1 - momentum)
+    ahead = torch.stack(torch._foreach_lerp(gradients, momenta, momentum))  # (N, rows, columns)
+    number, rows, columns = ahead.shape
+    update = orthogonal(ahead.reshape(number * parts, rows // parts, columns))
+    update = update * max(1.0, rows / parts / columns) ** 0.5
+    return list(update.reshape(number, rows, columns).unbind(0))
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon over batches of equal shapes.
+
+    torch.optim.Muon goes through its matrices one by one: a ViT of depth 8 has 32 of them, and five Newton–Schulz steps of three
+    small products each are then launches, not arithmetic. It also takes the fused qkv matrix for one matrix. Here all matrices of
+    a shape are stacked, and the stacked ones inside them (q, k, v; swiglu's gate and value) are orthogonalised each on its own.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], momentum: float, compile: bool = False) -> None:
+        super().__init__(groups, {"lr": 0.0, "weight_decay": 0.0})
+        self.momentum = momentum
+        self._update = torch.compile(muon_update, dynamic=False) if compile else muon_update
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            shapes: dict[tuple[torch.Size, int], list[nn.Parameter]] = {}
+            for parameter, parts in zip(group["params"], group["parts"], strict=True):
+                if parameter.grad is not None:
+                    shapes.setdefault((parameter.shape, parts), []).append(parameter)
+            for (_, parts), parameters in shapes.items():
+                self._step_shape(parameters, parts, group["lr"], group["weight_decay"])
+
+    def _step_shape(self, parameters: list[nn.Parameter], parts: int, lr: Tensor | float, decay: float) -> None:
+        for parameter in parameters:
+            if "momentum" not in self.state[parameter]:
+                self.state[parameter]["momentum"] = torch.zeros_like(whole(parameter), memory_format=torch.contiguous_format)
+        momenta = [self.state[parameter]["momentum"] for parameter in parameters]
+        gradients = [whole(parameter.grad) for parameter in parameters]  # type: ignore[arg-type]
+        updates = self._update(gradients, momenta, parts, self.momentum)
+        shards = [shard_like(update, parameter) for update, parameter in zip(updates, parameters, strict=True)]
+        targets = [shard(parameter) for parameter in parameters]
+        if decay:
+            torch._foreach_mul_(targets, 1 - lr * decay)  # type: ignore[arg-type]
+        torch._foreach_mul_(shards, -lr)  # type: ignore[arg-type, operator]
+        torch._foreach_add_(targets, shards)
+
+
+def whole(value: Tensor) -> Tensor:
+    """A sharded matrix, gathered: orthogonality is a property of the whole matrix."""
+    value = value.detach()
+    return value.full_tensor() if hasattr(value, "full_tensor") else value  # type: ignore[operator]
+
+
+def shard(value: Tensor) -> Tensor:
+    value = value.detach()
+    return value.to_local() if hasattr(value, "to_local") else value  # type: ignore[operator]
+
+
+def shard_like(update: Tensor, parameter: Tensor) -> Tensor:
+    """This process's part of a whole update."""
+    if not hasattr(parameter, "device_mesh"):
+        return update
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh, placements = parameter.device_mesh, parameter.placements  # type: ignore[attr-defined]
+    copies = DTensor.from_local(update, mesh, [Replicate()] * mesh.ndim)
+    return copies.redistribute(mesh, placements).to_local().clone()
+
+
+# ---- all of it together --------------------------------------------------------------------------------------------------------
+
+
+class Optimizer:
+    """All rules of a run behind `rate`, `step` and `state`."""
+
+    def __init__(self, model: nn.Module, config: TrainConfig, depth: int, device: torch.device, compile: bool = False) -> None:
+        named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        self.groups = groups(named, config, depth)
+        self.names = {parameter: name for name, parameter in named.items()}
+        swiglu = getattr(getattr(model, "config", None), "activation", "") == "swiglu"
+
+        def rows(rule: str) -> list[dict[str, Any]]:
+            made = []
+            for group in self.groups:
+                if group.rule == rule:
+                    row: dict[str, Any] = {"params": [named[name] for name in group.names], "weight_decay": group.weight_decay}
+                    row["lr"] = torch.tensor(group.lr, device=device)
+                    if rule == "muon":
+                        row["parts"] = [parts_of(name, swiglu) for name in group.names]
+                    made.append(row)
+            return made
+
+        self.rules: list[torch.optim.Optimizer] = []
+        if found := rows("adamw"):
+            self.rules.append(torch.optim.AdamW(found, betas=config.betas, fused=True))
+        if found := rows("sgd"):
+            self.rules.append(torch.optim.SGD(found, momentum=config.momentum, nesterov=config.momentum > 0, fused=True))
+        if found := rows("muon"):
+            self.rules.append(Muon(found, config.momentum, compile=compile))
+        self._rows = [(row, float(row["lr"])) for rule in self.rules for row in rule.param_groups]
+
+    def rate(self, factor: float) -> None:
+        """Set every group's rate to factor × its peak, in place: no recompilation, no wait for the device."""
+        for row, peak in self._rows:
+            row["lr"].fill_(peak * factor)
+
+    def step(self) -> None:
+        for rule in self.rules:
+            rule.step()
+
+    def clear(self) -> None:
+        for rule in self.rules:
+            rule.zero_grad(set_to_none=True)
+
+    def forget(self) -> None:
+        """Drop all moments, as before the first step."""
+        for rule in self.rules:
+            rule.state.clear()
+
+    def state(self) -> dict[str, Tensor]:
+        """Moments by `parameter name/moment`."""
+        return {
+            f"{self.names[parameter]}/{key}": value  # type: ignore[index]
+            for rule in self.rules
+            for parameter, moments in rule.state.items()
+            for key, value in moments.items()
+            if isinstance(value, Tensor)
+        }
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take over moments written by `state`, exactly."""
+        owner = {
+            self.names[parameter]: (rule, parameter) for rule in self.rules for row in rule.param_groups for parameter in row["params"]
+        }
+        for key, value in state.items():
+            name, moment = key.rsplit("/", 1)
+            rule, parameter = owner[name]
+            rule.state[parameter][moment] = value
+
+
+def clip(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
+    """Scale the gradients down to `limit`; returns their norm before, on the device (whole, also when sharded)."""
+    norm = torch.nn.utils.clip_grad_norm_(parameters, limit)
+    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # type: ignore[operator]

@@ -1,0 +1,208 @@
+"""Before the first step: data opened, the model fitted to it, built or loaded, and everything the loop needs put together."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vitral.base.errors import ConfigError
+from vitral.base.origin import Origin, known
+from vitral.build import build
+from vitral.config import ModelConfig, RunConfig
+from vitral.data.datasets import Data, open_data
+from vitral.data.loader import Loader
+from vitral.data.preprocess import Preprocess
+from vitral.data.split import Split
+from vitral.model.classifier import Classifier
+from vitral.presets.models import PATCHES
+from vitral.presets.runs import RUNS
+from vitral.train.parallel import World
+
+EVALUATION_BATCH = 1000
+MOST_PATCHES = 256
+"""A model whose picture grows with its data gets larger patches beyond this many."""
+
+
+@dataclass
+class Setup:
+    config: RunConfig
+    """With the model as it is: fitted to the data, or as the weights have it."""
+    data: Data
+    model: Classifier
+    preprocess: Preprocess
+    device: torch.device
+
+    def training_loader(self, world: World) -> Loader:
+        settings = self.config.data
+        return Loader(
+            self.data.train,
+            batch_size=self.config.train.batch_size,
+            preprocess=self.preprocess,
+            policy=self.data.policy,
+            device=self.device,
+            seed=self.config.train.seed,
+            train=True,
+            workers=settings.workers,
+            placement=settings.placement,
+            rank=world.rank,
+            world=world.size,
+        )
+
+    def evaluation_loader(self, split: Split, world: World) -> Loader:
+        return evaluation_loader(split, self.preprocess, self.device, self.config.train.batch_size, self.config.data.workers, world)
+
+
+def evaluation_loader(
+    split: Split, preprocess: Preprocess, device: torch.device, batch_size: int, workers: int = 0, world: World | None = None
+) -> Loader:
+    """Every picture once, in order, not augmented."""
+    return Loader(
+        split,
+        batch_size=max(batch_size, EVALUATION_BATCH // batch_size * batch_size),
+        preprocess=preprocess,
+        device=device,
+        workers=workers,
+        rank=world.rank if world else 0,
+        world=world.size if world else 1,
+    )
+
+
+def prepare(config: RunConfig, device: torch.device, origin: Origin | None = None) -> Setup:
+    """Open the data and make the model. `origin`: a resumed run, whose config is settled and whose weights come from its state."""
+    torch.manual_seed(config.train.seed)
+    if config.weights is not None and origin is None:
+        return _from_weights(config, device)
+    if origin is not None:
+        preprocess = Preprocess.of(origin, config.model)
+        data = open_data(config.data, preprocess=preprocess)
+        model = build(config.model)
+        model.origin = origin
+        return Setup(config, data, model.to(device), preprocess, device)
+    replaced = data_replaced(config)
+    data = open_data(
+        config.data, image_size=None if replaced else config.model.image_size, channels=None if replaced else config.model.channels
+    )
+    fitted = fit_to_data(config.model, len(data.classes), data.channels, data.image_size)
+    if fitted.image_size != data.image_size:
+        data = open_data(config.data, image_size=fitted.image_size, channels=fitted.channels)
+    preprocess = data.preprocess
+    model = build(fitted)
+    model.origin = preprocess.write_to(dataclasses.replace(model.origin, source=known(f"trained as {config.name}")), data.classes)
+    return Setup(dataclasses.replace(config, model=fitted), data, model.to(device), preprocess, device)
+
+
+def _from_weights(config: RunConfig, device: torch.device) -> Setup:
+    """Fine-tuning: the weights say what the model is and how its pictures are normalised; the run says how large and how many classes."""
+    from vitral.weights.load import load
+
+    assert config.weights is not None
+    source = load(config.weights)
+    size = config.model.image_size if fits(source.config, config.model.image_size) else source.config.image_size
+    fitted = dataclasses.replace(source.config, image_size=size)
+    preprocess = Preprocess.of(source.origin, fitted)
+    changes = {name: value for name in ("mean", "std", "resize") if (value := getattr(config.data, name)) is not None}
+    preprocess = dataclasses.replace(preprocess, **changes)
+    data = open_data(config.data, preprocess=preprocess)
+    model = load(config.weights, classes=len(data.classes), image_size=size)
+    settled = dataclasses.replace(model.config, dropout=config.model.dropout, drop_path=config.model.drop_path)
+    if settled != model.config:
+        values = model.state_dict()
+        origin, model = model.origin, build(settled)
+        model.load_state_dict(values)
+        model.origin = origin
+    model.origin = preprocess.write_to(model.origin, data.classes)
+    return Setup(dataclasses.replace(config, model=settled), data, model.to(device), preprocess, device)
+
+
+def data_replaced(config: RunConfig) -> bool:
+    """Whether a preset's data was exchanged while its model was not: the model then follows the new data in everything."""
+    preset = RUNS.get(config.name)
+    return preset is not None and preset.data.name != config.data.name and preset.model == config.model
+
+
+def fits(config: ModelConfig, size: tuple[int, int]) -> bool:
+    """Whether weights of this model can take pictures of `size`: a whole grid of at least two by two patches."""
+    if config.family not in ("vit", "hybrid"):
+        return True
+    try:
+        grid = dataclasses.replace(config, image_size=size).grid
+    except ConfigError:
+        return False
+    return min(grid) >= 2
+
+
+def fit_to_data(config: ModelConfig, classes: int, channels: int, size: tuple[int, int]) -> ModelConfig:
+    """Classes, channels and size of the data; the size is rounded up to whole patches, which grow when they would be too many."""
+    if config.family not in ("vit", "hybrid"):
+        return dataclasses.replace(config, classes=classes, channels=channels, image_size=size)
+    if config.image_size == size:
+        return dataclasses.replace(config, classes=classes, channels=channels)
+    patch, stride = config.patch_size, config.stride
+    if config.family == "vit" and _patches(size, config.step) > MOST_PATCHES:
+        side = next((p for p in PATCHES if p >= max(patch) and _patches(size, (p, p)) <= MOST_PATCHES), PATCHES[-1])
+        patch, stride = (side, side), None
+    step = stride or patch
+    unit = tuple(s * (1 if config.family == "vit" else 4) for s in step)
+    rounded = (-(-size[0] // unit[0]) * unit[0], -(-size[1] // unit[1]) * unit[1])
+    return dataclasses.replace(config, classes=classes, channels=channels, image_size=rounded, patch_size=patch, stride=stride)
+
+
+def _patches(size: tuple[int, int], step: tuple[int, int]) -> int:
+    return -(-size[0] // step[0]) * -(-size[1] // step[1])
+
+
+# ---- precision -----------------------------------------------------------------------------------------------------------------
+
+
+def number_type(precision: str, device: torch.device) -> torch.dtype:
+    if precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    if precision == "fp16" and device.type != "cuda":
+        raise ConfigError(f"fp16 training needs a CUDA GPU, this is {device.type}", "use --precision bf16 or fp32")
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+
+
+def autocast(dtype: torch.dtype, device: torch.device) -> AbstractContextManager[Any]:
+    return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
+
+
+# ---- teacher -------------------------------------------------------------------------------------------------------------------
+
+
+class Teacher(nn.Module):
+    """A model to learn from, shown the student's pictures as it knows them: its own normalisation and size."""
+
+    def __init__(self, model: Classifier, student: Preprocess) -> None:
+        super().__init__()
+        own = Preprocess.of(model)
+        self.model, self.size = model, own.image_size
+        if own.channels != student.channels:
+            raise ConfigError(f"the teacher wants {own.channels} channels, the student {student.channels}", "choose a teacher with as many")
+        scale = torch.tensor(student.std) / torch.tensor(own.std)
+        shift = (torch.tensor(student.mean) - torch.tensor(own.mean)) / torch.tensor(own.std)
+        self.register_buffer("scale", scale.view(1, -1, 1, 1), persistent=False)
+        self.register_buffer("shift", shift.view(1, -1, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        images = images * self.scale + self.shift  # type: ignore[operator]
+        if images.shape[-2:] != self.size:
+            images = F.interpolate(images, self.size, mode="bilinear", antialias=True)
+        return self.model(images)
+
+
+def load_teacher(name: str, classes: tuple[str, ...], student: Preprocess, device: torch.device) -> Teacher:
+    from vitral.weights.load import load
+
+    model = load(name)
+    if model.config.classes != len(classes):
+        raise ConfigError(
+            f"teacher {name} has {model.config.classes} classes, the data {len(classes)}",
+            "train or fine-tune the teacher on the same data first",
+        )
+    return Teacher(model, student).to(device)

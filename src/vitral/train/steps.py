@@ -1,0 +1,164 @@
+"""One optimizer step: forward, backward, clip, optimizer, average. Nothing in it waits for the device."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitral.base.errors import ConfigError
+from vitral.config import TrainConfig
+from vitral.model.classifier import Classifier
+from vitral.train.ema import Average, copy_values
+from vitral.train.optim import Optimizer, choose, clip
+from vitral.train.parallel import World
+from vitral.train.schedule import token_levels
+from vitral.train.setup import autocast, number_type
+from vitral.train.state import random_states, set_random_states
+from vitral.train.tasks import Learner, Outcome, Task
+
+COMPILED_SHAPES = 64
+"""Each share of kept patches, with and without mixed labels, is a graph of its own; PyTorch's limit of 8 is for accidents."""
+
+
+class Stepper:
+    """A model that learns: weights, average, optimizer and scaler, and how a batch moves them."""
+
+    def __init__(self, model: Classifier, task: Task, config: TrainConfig, device: torch.device, world: World) -> None:
+        self.model, self.config, self.device, self.world = model, config, device, world
+        self.dtype = number_type(config.precision, device)
+        self.compiled = config.compile in ("yes", "max") or (config.compile == "auto" and device.type == "cuda")
+        if config.token_drop and not hasattr(model, "blocks"):
+            raise ConfigError(f"token_drop needs a model with tokens, not a {model.config.family}", "set token_drop = 0")
+        if config.batch_size % (world.size * config.accumulate):
+            raise ConfigError(
+                f"batch_size {config.batch_size} cannot be split into {config.accumulate} equal pieces on each of {world.size} processes",
+                "choose a multiple",
+            )
+        self.trained = list(choose(model, config.tune))
+        self.wrapped = world.wrap(Learner(model, task), list(getattr(model, "blocks", [])), device)
+        self.optimizer = Optimizer(model, config, model.config.depth, device, compile=self.compiled)
+        self.average = Average(model, config.ema) if config.ema is not None else None
+        self.scaler = torch.amp.GradScaler(device.type) if self.dtype == torch.float16 else None  # type: ignore[attr-defined]
+        self.learner: Callable[..., Any] = self._compile(self.wrapped)
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
+
+    def _compile(self, module: nn.Module) -> Callable[..., Any]:
+        if not self.compiled:
+            return module
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, COMPILED_SHAPES)
+        return torch.compile(module, dynamic=False, mode="max-autotune-no-cudagraphs" if self.config.compile == "max" else None)
+
+    # ---- learning --------------------------------------------------------------------------------------------------------------
+
+    def step(self, batch: Any, factor: float, keep: float | None) -> Outcome:
+        """Learn from a batch at `factor` × the peak rates. The outcome stays on the device."""
+        self.model.train()
+        self.optimizer.rate(factor)
+        pieces = self.config.accumulate
+        loss = correct = torch.zeros((), device=self.device)
+        parts = [part if part is None else part.chunk(pieces) for part in (batch.images, batch.labels, batch.second, batch.share)]
+        for index in range(pieces):
+            images, labels, second, share = (None if part is None else part[index] for part in parts)
+            with self._held_back(index < pieces - 1), autocast(self.dtype, self.device):
+                outcome = self.learner(images, labels, second, share, keep)
+            part = outcome.loss / pieces
+            with self._held_back(index < pieces - 1):
+                (part if self.scaler is None else self.scaler.scale(part)).backward()
+            loss, correct = loss + part.detach(), correct + outcome.correct
+        self._apply()
+        if self.average is not None:
+            self.average.update(self.model)
+        return Outcome(loss, correct)
+
+    def _apply(self) -> None:
+        learning = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        if self.scaler is None:
+            if self.config.clip is not None:
+                clip(learning, self.config.clip)
+            self.optimizer.step()
+        else:
+            if self.config.clip is not None:
+                for rule in self.optimizer.rules:
+                    self.scaler.unscale_(rule)
+                clip(learning, self.config.clip)
+            for rule in self.optimizer.rules:
+                self.scaler.step(rule)
+            self.scaler.update()
+        self.optimizer.clear()
+
+    def _held_back(self, more: bool) -> AbstractContextManager[Any]:
+        """Between the pieces of an accumulated batch DDP need not exchange gradients."""
+        return self.wrapped.no_sync() if more and hasattr(self.wrapped, "no_sync") else nullcontext()  # type: ignore[operator]
+
+    # ---- evaluating ------------------------------------------------------------------------------------------------------------
+
+    def inside(self) -> AbstractContextManager[None]:
+        """The weights that count: the average, where there is one."""
+        return self.average.inside(self.model) if self.average is not None else nullcontext()
+
+    def logits(self, images: Tensor) -> Tensor:
+        return self.learner(images)
+
+    def precision(self) -> AbstractContextManager[Any]:
+        return autocast(self.dtype, self.device)
+
+    def values(self) -> dict[str, Tensor]:
+        """The weights that count, by name, not copied."""
+        return (
+            self.average.values if self.average is not None else {name: value.detach() for name, value in self.model.state_dict().items()}
+        )
+
+    # ---- compiling -------------------------------------------------------------------------------------------------------------
+
+    def warm_up(self, batch: Any, mixed: bool, evaluation: Any) -> float:
+        """Compile everything on throw-away state, then put everything back exactly; returns the seconds it took."""
+        if not self.compiled:
+            return 0.0
+        began = time.perf_counter()
+        own = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        random = random_states()
+        variants = [dataclasses.replace(batch, second=None, share=None)]
+        if mixed:
+            variants.append(dataclasses.replace(batch, second=batch.labels, share=torch.full(batch.labels.shape, 0.5, device=self.device)))
+        for keep in token_levels(self.config):
+            for variant in variants:
+                for _ in range(2):
+                    self.step(variant, 1.0, keep)
+        if evaluation is not None:
+            self.model.eval()
+            with torch.no_grad(), self.precision():
+                for shown in evaluation.epoch(0):
+                    self.logits(shown.images)
+            self.model.train()
+        copy_values(own, {name: value.detach() for name, value in self.model.state_dict().items()})
+        self.optimizer.forget()
+        if self.average is not None:
+            self.average.restart(self.model)
+        if self.scaler is not None:
+            self.scaler = torch.amp.GradScaler(self.device.type)  # type: ignore[attr-defined]
+        set_random_states(random)
+        self.wait()
+        return time.perf_counter() - began
+
+    def wait(self) -> None:
+        """Until the device has done all it was told to."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        elif self.device.type == "mps":
+            torch.mps.synchronize()
+
+    # ---- state -----------------------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that a checkpoint must hold, by name."""
+        state = {f"model/{name}": value.detach() for name, value in self.model.state_dict().items()}
+        if self.average is not None:
+            state |= {f"average/{name}": value for name, value in self.average.values.items()}
+        return state | {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}

@@ -1,0 +1,95 @@
+"""What can stop a run, and what to tell its user: a signal, a loss that is no number, too little memory."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from vitral.base.errors import VitralError
+from vitral.base.progress import say
+from vitral.config import RunConfig
+
+
+class Interrupts:
+    """Ctrl-C and SIGTERM ask the loop to stop after the step; a second one stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = ""
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self.asked = signal.Signals(number).name
+        say(f"{self.asked}: saving after this step (once more to stop at once)")
+        for other, handler in self._before.items():
+            signal.signal(other, handler)
+
+
+def go_on(name: str, path: Path) -> str:
+    return f"go on with: vitral train {name} --out {path} --resume"
+
+
+def stopped(config: RunConfig, path: Path, step: int, total: int, signal_name: str) -> VitralError:
+    return VitralError(
+        f"stopped by {signal_name or 'a signal to another process'} at step {step} of {total}, everything is saved",
+        go_on(config.name, path),
+    )
+
+
+def not_finite(config: RunConfig, step: int, epoch: float, loss: float, indices: list[int], rate: float) -> VitralError:
+    """The loss is NaN or infinite: where, on which pictures, and what to try."""
+    train = config.train
+    advice = [f"lower the rate (--lr {train.lr / 3:.2g})"]
+    if train.warmup < 0.01:
+        advice.append("warm up (--warmup 0.05)")
+    if train.clip is None:
+        advice.append("clip gradients (--clip 1)")
+    if train.precision in ("fp16", "bf16"):
+        advice.append("use --precision fp32")
+    if not config.model.qk_norm and config.model.family in ("vit", "hybrid"):
+        advice.append("or normalise queries and keys (qk_norm)")
+    shown = ", ".join(map(str, indices[:8])) + (", …" if len(indices) > 8 else "")
+    return VitralError(
+        f"the loss is {loss} at step {step} (epoch {epoch:.2f}, rate {rate:.2g}), batch of training pictures {shown}", "; ".join(advice)
+    )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and bool(re.search(r"out of memory|can't allocate memory|not enough memory", str(error)))
+
+
+def out_of_memory(config: RunConfig, available: int | None, device: str, processes: int = 1) -> VitralError:
+    """Which piece of the batch would fit, by the memory model of `plan`."""
+    from vitral.train.memory import fitting_batch
+
+    train = config.train
+    now = train.batch_size // train.accumulate // processes
+    fit = fitting_batch(config, available, device, below=now)
+    if fit == 0:
+        hint = "not even one picture fits: use a smaller model, a smaller picture, larger patches or model.gradient_checkpointing"
+    else:
+        accumulate = next(
+            k
+            for k in range(train.accumulate + 1, train.batch_size + 1)
+            if train.batch_size % (k * processes) == 0 and train.batch_size // k // processes <= fit
+        )
+        hint = f"about {fit} pictures at a time would fit: --accumulate {accumulate} keeps the result the same, or --batch-size {fit * processes * train.accumulate}"
+    return VitralError(
+        f"out of memory on {device} with {now} pictures of {config.model.image_size[0]}×{config.model.image_size[1]} at a time", hint
+    )
