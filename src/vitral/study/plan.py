@@ -196,7 +196,9 @@ def final_cells(study: Study, rates: dict[str, float]) -> list[Cell]:
 def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], rate: float, seed: int, size: int, share: float) -> Cell:
     budget = study.budget.times(share)
     samples = budget.samples(contender.flops)
-    epochs = ENDLESS if samples is None else samples / size
+    epochs = ENDLESS if samples is None else samples / per_epoch(size, study.train.batch_size)
+    # By the clock an epoch of a small subset may be a few steps: validate after as many pictures as in the whole set.
+    often = study.pictures / size if samples is None else epochs / EVALUATIONS
     train = dataclasses.replace(
         study.train,
         epochs=epochs,
@@ -204,13 +206,20 @@ def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], ra
         lr=rate,
         seed=seed,
         keep="last",
-        evaluate_every=1.0 if samples is None else epochs / EVALUATIONS,
+        test=role == "final",
+        evaluate_every=often,
     )
     data = study.data if size == study.pictures else dataclasses.replace(study.data, subset=float(size))
     parts = [role, contender.name, f"n{size}", f"b{share:g}", f"lr{rate:g}", f"s{seed}"]
     name = re.sub(r"[^A-Za-z0-9.+-]+", "-", "_".join(parts).replace("/", "-").replace("_", "--"))
     run = RunConfig(name=name, model=contender.model, data=data, train=train, weights=contender.weights)
     return Cell(name, contender.name, role, run, size, share, contender.flops)
+
+
+def per_epoch(size: int, batch: int) -> int:
+    """Pictures that an epoch shows: whole batches, so a last incomplete one is left out."""
+    batch = min(batch, size)
+    return size // batch * batch
 
 
 def fingerprint(data: DataConfig) -> str:

@@ -1,0 +1,90 @@
+"""One honest paragraph: what a comparison shows, what it leaves open, and what it cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from vitral.study.statistics import holm, paired_bootstrap
+from vitral.study.table import Row
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two models on the same test pictures."""
+
+    a: str
+    b: str
+    difference: float
+    """Accuracy of a minus accuracy of b."""
+    interval: tuple[float, float]
+    p: float
+    """Paired bootstrap over test pictures, with the seeds' spread."""
+    adjusted: float
+    """After Holm, for the number of pairs."""
+    pictures: int
+    seeds: tuple[int, int]
+
+    @property
+    def different(self) -> bool:
+        return self.adjusted < LEVEL
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "interval": list(self.interval), "seeds": list(self.seeds), "different": self.different, "test": "paired bootstrap, Holm"}
+
+
+def compare_pairs(correct: dict[str, np.ndarray]) -> list[Pair]:
+    """All pairs of models; `correct` holds (S, N) booleans over the same test pictures."""
+    tested = [(a, b, paired_bootstrap(correct[a], correct[b])) for a, b in combinations(correct, 2)]
+    adjusted = holm([result.p for _, _, result in tested])
+    return [
+        Pair(a, b, result.difference, (result.low, result.high), result.p, p, result.pictures, result.seeds)
+        for (a, b, result), p in zip(tested, adjusted, strict=True)
+    ]
+
+
+def conclude(rows: Sequence[Row], pairs: Sequence[Pair], *, data: str, budget: str, at_edge: Sequence[str] = (), failed: int = 0, shared: int = 1) -> str:
+    """What can and what cannot be concluded."""
+    best = max(rows, key=lambda row: row.mean)
+    sentences = []
+    if not pairs:
+        why = "there is one model" if len(rows) == 1 else "each model has one seed"
+        sentences.append(f"{best.model} has the highest accuracy on {data} at {budget} ({best.mean:.2%}), but {why}: nothing can be concluded about a difference between models.")
+    else:
+        seeds = min(row.seeds for row in rows)
+        tests = f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''}, {pairs[0].pictures:,} test pictures, {seeds} seeds each"
+        for found in (_different(pairs), _alike(pairs)):
+            sentences += found
+        sentences.append(f"(Paired bootstrap over test pictures with the seeds' spread, Holm over {tests}.)")
+    if at_edge:
+        sentences.append(f"The best rate of {', '.join(at_edge)} lies at the edge of the grid: a wider grid could help {'it' if len(at_edge) == 1 else 'them'}.")
+    if failed:
+        sentences.append(f"{failed} cell{'s' if failed > 1 else ''} failed and {'are' if failed > 1 else 'is'} missing.")
+    if shared > 1 and budget.startswith("seconds"):
+        sentences.append(f"Up to {shared} cells shared the device, so a second here is less than a second alone; it is so for every model.")
+    sentences.append(f"This holds for {data}, {budget} and this recipe; it says nothing about more data, longer training, other recipes or pretrained weights.")
+    return " ".join(sentences)
+
+
+def _different(pairs: Sequence[Pair]) -> list[str]:
+    out = []
+    for pair in pairs:
+        if pair.different:
+            better, worse = (pair.a, pair.b) if pair.difference > 0 else (pair.b, pair.a)
+            low, high = sorted(abs(v) for v in pair.interval)
+            out.append(f"{better} is better than {worse} by {abs(pair.difference) * 100:.2f} points ({low * 100:.2f} to {high * 100:.2f}, p = {pair.adjusted:.2g}).")
+    return out
+
+
+def _alike(pairs: Sequence[Pair]) -> list[str]:
+    alike = [pair for pair in pairs if not pair.different]
+    if not alike:
+        return []
+    listed = ", ".join(f"{pair.a} and {pair.b} ({pair.difference * 100:+.2f} points, p = {pair.adjusted:.2g})" for pair in alike)
+    return [f"Not told apart: {listed}; that is no proof that they are equal."]

@@ -1,0 +1,95 @@
+"""Names → contenders: models made to fit the data, with the learning rates each may choose from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from vitral.base.errors import UsageError, one_of
+from vitral.build import forward_flops
+from vitral.config import ModelConfig
+from vitral.presets.models import MODELS, model
+from vitral.study.plan import Contender
+
+RATES = (3e-4, 1e-3, 3e-3)
+"""AdamW from scratch: half a decade apart, the same for every family."""
+TUNING_RATES = {"all": (3e-5, 1e-4, 3e-4), "attention": (1e-4, 3e-4, 1e-3), "head": (1e-3, 3e-3, 1e-2)}
+"""AdamW from weights, by what learns."""
+
+#                  width depth heads mlp   by the picture's larger side: up to 16, up to 96, above
+VIT_SIZES = {
+    "vit-small": ((32, 2, 2, 64), (128, 4, 2, 256), (96, 12, 3, 384)),
+    "vit": ((64, 4, 4, 128), (256, 6, 4, 512), (192, 12, 3, 768)),
+    "vit-large": ((128, 6, 4, 256), (384, 8, 6, 768), (384, 12, 6, 1536)),
+}
+HYBRID_SIZES = {"hybrid-small": (96, 3, 3, 192), "hybrid": (192, 6, 3, 384), "hybrid-large": (384, 8, 6, 768)}
+TOKENS = (16, 64, 196)
+"""Patches aimed at, for the same three ranges of sizes."""
+
+
+def fitting_vit(name: str, size: tuple[int, int], channels: int, classes: int) -> ModelConfig:
+    """A plain ViT for pictures of this size: for 32×32, patch 4 and report R2's widths; for 224×224, ViT-Ti/16."""
+    side = max(size)
+    group = 0 if side <= 16 else 1 if side <= 96 else 2
+    width, depth, heads, mlp = VIT_SIZES[name][group]
+    common = math.gcd(*size)
+    patches = [p for p in range(1, common + 1) if common % p == 0]
+    # On a log scale; of two equally near, the larger patch: it is the cheaper one.
+    patch = min(reversed(patches), key=lambda p: abs(math.log(size[0] * size[1] / p**2 / TOKENS[group])))
+    return ModelConfig(image_size=size, patch_size=(patch, patch), channels=channels, classes=classes, width=width, depth=depth, heads=heads, mlp_width=mlp)
+
+
+def fit_model(name: str, size: tuple[int, int], channels: int, classes: int) -> ModelConfig:
+    """The config of a named model on pictures of this kind."""
+    if name in VIT_SIZES:
+        return fitting_vit(name, size, channels, classes)
+    if name in HYBRID_SIZES:
+        width, depth, heads, mlp = HYBRID_SIZES[name]
+        small = {} if max(size) > 16 else {"width": 64, "depth": 3, "heads": 4, "mlp_width": 128}
+        return model("hybrid", image_size=size, channels=channels, classes=classes, **{"width": width, "depth": depth, "heads": heads, "mlp_width": mlp, **small})
+    if name not in MODELS:
+        raise one_of("model", name, [*VIT_SIZES, *HYBRID_SIZES, *MODELS])
+    return model(name, image_size=size, channels=channels, classes=classes)
+
+
+def describe(config: ModelConfig) -> str:
+    """What stands in the table for a name that depends on the data."""
+    if config.family in ("vit", "hybrid"):
+        kind = "ViT" if config.family == "vit" else "hybrid: ResNet stem, then a ViT"
+        patch = "×".join(map(str, config.patch_size))
+        return f"{kind} (patch {patch}, {config.tokens} tokens, width {config.width}, depth {config.depth}, heads {config.heads}, MLP {config.mlp_width})"
+    return {"cnn": "the small CNN of report R2"}.get(config.family, f"torchvision's {config.family}")
+
+
+def make_contenders(
+    names: Sequence[str],
+    size: tuple[int, int],
+    channels: int,
+    classes: int,
+    *,
+    rates: Sequence[float] | None = None,
+    weights: dict[str, str] | None = None,
+    tune: str = "all",
+) -> tuple[Contender, ...]:
+    """One contender per name; `weights` maps names to what they start from (anything `vitral.load` takes)."""
+    weights = weights or {}
+    if unknown := next((name for name in weights if name not in names), None):
+        raise UsageError(f"--from gives weights for {unknown}, which is not among the models", f"add it to --models, now {','.join(names)}")
+    made = []
+    for name in names:
+        source = weights.get(name)
+        if source is None:
+            config, grid = fit_model(name, size, channels, classes), tuple(rates or RATES)
+        else:
+            config, grid = _config_of(source, classes), tuple(rates or TUNING_RATES[tune])
+        note = describe(config) + (f", from {source}" if source else "")
+        made.append(Contender(name, config, forward_flops(config), source, grid, config.family, note))
+    return tuple(made)
+
+
+def _config_of(source: str, classes: int) -> ModelConfig:
+    """Fine-tuning keeps the size its weights were trained at."""
+    from vitral.weights.load import load
+
+    return dataclasses.replace(load(source).config, classes=classes)

@@ -1,0 +1,110 @@
+"""From a study to its outcomes: tune the rates on validation, run the final cells, leave everything in one folder.
+
+OUT/study.json, OUT/cells/NAME/ (run folders), OUT/tuning.json; `compare` and `scale` add result.json, table.md and figures/.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vitral.base.errors import UsageError
+from vitral.base.files import read_json, write_json
+from vitral.base.progress import say
+from vitral.study.cell import run_cell
+from vitral.study.plan import Study, check_same, final_cells, tuning_cells
+from vitral.study.runner import Work, run_cells
+from vitral.study.table import Outcome
+
+PLAN, TUNING, RESULT = "study.json", "tuning.json", "result.json"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Where cells run: so many at a time, here or on a Ray cluster."""
+
+    parallel: int = 1
+    ray: str | None = None
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Executed:
+    study: Study
+    folder: Path
+    rates: dict[str, float]
+    """Contender → chosen rate."""
+    tuning: dict[str, dict[str, Any]]
+    """Contender → validation accuracy and loss of each rate, and whether the best one lies at the edge of the grid."""
+    outcomes: tuple[Outcome, ...]
+    """Of the final cells."""
+    retried: dict[str, str]
+    failed: dict[str, str]
+
+    def of(self, contender: str) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.model == contender]
+
+
+def execute(study: Study, out: str | Path, pool: Pool | None = None, work: Work = run_cell) -> Executed:
+    """Run what is not yet done of a study. Killed at any moment, the same call goes on where it was."""
+    pool, folder = pool or Pool(), Path(out)
+    if (folder / PLAN).exists():
+        check_same(study, read_json(folder / PLAN), str(folder))
+    elif folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty and holds no study", "choose another --out")
+    else:
+        write_json(folder / PLAN, study.to_dict())
+    cells = folder / "cells"
+    options: dict[str, Any] = {"parallel": pool.parallel, "ray": pool.ray, "quiet": pool.quiet, "threads": study.train.threads}
+    trials = run_cells(tuning_cells(study), cells, work, description="Tuning", **options)
+    trials.raise_failures()
+    tuning = choose_rates(study, [Outcome(**result) for result in trials.results.values()])
+    write_json(folder / TUNING, tuning)
+    rates = {name: entry["chosen"] for name, entry in tuning.items()}
+    if trials.results and not pool.quiet:
+        say("rates chosen on validation: " + ", ".join(f"{name} {rate:g}" for name, rate in rates.items()))
+    finals = run_cells(final_cells(study, rates), cells, work, description="Final runs", **options)
+    outcomes = tuple(Outcome(**result) for result in finals.results.values())
+    return Executed(study, folder, rates, tuning, outcomes, {**trials.retried, **finals.retried}, finals.failed)
+
+
+def choose_rates(study: Study, trials: list[Outcome]) -> dict[str, dict[str, Any]]:
+    """For each contender the rate with the best validation accuracy; equal ones are decided by the lower validation loss."""
+    out: dict[str, dict[str, Any]] = {}
+    for contender in study.contenders:
+        if len(contender.rates) == 1:
+            out[contender.name] = {"chosen": contender.rates[0], "trials": [], "at_edge": False}
+            continue
+        own = [trial for trial in trials if trial.model == contender.name]
+        if wrong := next((trial.cell for trial in own if trial.role != "tune"), None):
+            raise UsageError(f"{wrong} is a final cell: its test accuracy may not choose anything", "select on validation")
+        best = max(own, key=lambda trial: (trial.validation, -trial.loss, -trial.lr))
+        out[contender.name] = {
+            "chosen": best.lr,
+            "trials": [{"lr": trial.lr, "validation": trial.validation, "loss": trial.loss} for trial in own],
+            "at_edge": len(contender.rates) > 2 and best.lr in (min(contender.rates), max(contender.rates)),
+        }
+    return out
+
+
+def common_result(done: Executed) -> dict[str, Any]:
+    """What every result.json says, whatever was studied."""
+    from vitral.base.device import describe_machine
+
+    study = done.study
+    return {
+        "kind": study.kind,
+        "data": study.data.name,
+        "budget": str(study.budget),
+        "seeds": list(study.seeds),
+        "recipe": {"batch_size": study.train.batch_size, "optimizer": study.train.optimizer, "augment": study.data.augment, "schedule": study.train.schedule},
+        "models": {contender.name: contender.note for contender in study.contenders},
+        "tuning": done.tuning,
+        "tuning_share": study.tuning_share,
+        "retried": done.retried,
+        "failed": done.failed,
+        "cells": [dataclasses.asdict(outcome) for outcome in done.outcomes],
+        "machine": describe_machine(),
+    }
