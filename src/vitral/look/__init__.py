@@ -1,1 +1,59 @@
-"""Looking inside: a tape → a heat map or numbers, one method per file, one signature."""
+"""Looking inside: a tape → a heat map or numbers, one method per file, one signature.
+
+    heat = method(tape, item=0, target=None, start="class", …)
+
+Methods carry the names of their files, so the functions are bound here after their files are loaded: `vitral.look.rollout`
+is the function, `from vitral.look.rollout import RunningRollout` reaches into its file.
+"""
+
+from __future__ import annotations
+
+from vitral.look.ablate import ablate
+from vitral.look.attention import attention, attention_matrix
+from vitral.look.distance import distance, entropy, watch_heads
+from vitral.look.filters import filters
+from vitral.look.gradcam import gradcam
+from vitral.look.gradients import integrated_gradients
+from vitral.look.health import health, norms
+from vitral.look.occlusion import occlusion
+from vitral.look.predict import predict
+from vitral.look.relevance import gradient_rollout, relevance
+from vitral.look.rollout import rollout, watch_rollout
+from vitral.look.similarity import position_similarity, similarity, token_colours
+from vitral.look.watch import watch
+
+METHODS = {
+    "attention": attention,
+    "rollout": rollout,
+    "gradient_rollout": gradient_rollout,
+    "relevance": relevance,
+    "gradcam": gradcam,
+    "integrated_gradients": integrated_gradients,
+    "occlusion": occlusion,
+    "similarity": similarity,
+    "norms": norms,
+}
+"""Methods that make a heat map of one picture."""
+
+MEASURES = {
+    "attention_matrix": attention_matrix,
+    "distance": distance,
+    "entropy": entropy,
+    "ablate": ablate,
+    "health": health,
+    "token_colours": token_colours,
+    "position_similarity": position_similarity,
+    "filters": filters,
+}
+"""Methods that make other numbers, with `.numbers()` and `.draw()`."""
+
+__all__ = [
+    "MEASURES",
+    "METHODS",
+    *METHODS,
+    *MEASURES,
+    "predict",
+    "watch",
+    "watch_heads",
+    "watch_rollout",
+]

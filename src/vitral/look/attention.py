@@ -1,0 +1,112 @@
+"""Attention as it is: one token's row over the picture, and the whole matrix.
+
+B pictures, T tokens, weights (B, heads, T, T): row = who asks, column = who is looked at, rows sum to 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from vitral.base.errors import UsageError
+from vitral.draw.heatmap import Heatmap
+from vitral.look.common import Start, check_index, check_item, heat, need_transformer, start_index, to_grid, with_values
+from vitral.model.tape import Tape
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def attention(
+    tape: Tape, item: int = 0, target: int | None = None, start: Start = "class", *, block: int = -1, head: int | None = None
+) -> Heatmap:
+    """Where a token looks in one block: one head, or the mean of all. Attention alone knows no class: `target` is not used."""
+    need_transformer(tape, "attention")
+    block = check_index("block", block, tape.config.depth)
+    if head is not None:
+        head = check_index("head", head, tape.config.heads)
+    used, at, row = _row(tape, check_item(tape, item), start, block, head)
+    _, note = start_index(tape, start)
+    return heat(
+        used,
+        item,
+        to_grid(used, row),
+        "attention",
+        at=at,
+        block=block,
+        head="mean" if head is None else head,
+        note=note,
+        unit="share of attention",
+    )
+
+
+def _row(tape: Tape, item: int, start: Start, block: int, head: int | None) -> tuple[Tape, int, torch.Tensor]:
+    """(T,) from a tape that may hold only some rows and heads; the picture is watched again where they are missing."""
+    index, _ = start_index(tape, start)
+    name = f"blocks.{block}.attention.weights"
+    rows, heads = tape.kept_rows, tape.kept_heads
+    enough = (
+        name in tape and (rows is None or (index is not None and index in rows)) and (heads is None or (head is not None and head in heads))
+    )
+    used, at = (tape, item) if enough else with_values(tape, item, [name])
+    weights = used[name][at]  # (heads, rows, T)
+    weights = weights.mean(dim=0) if head is None else weights[head if used.kept_heads is None else used.kept_heads.index(head)]
+    if index is None:
+        return used, at, weights[used.prefix :].mean(dim=0)
+    return used, at, weights[index if used.kept_rows is None else used.kept_rows.index(index)]
+
+
+@dataclass(frozen=True)
+class AttentionMatrix:
+    """All of one block's attention for one picture: (T, T) of one head or of the mean."""
+
+    values: np.ndarray
+    block: int
+    head: int | str
+    prefix: int
+    normalised: bool = False
+    """Each row with mean 0 and variance 1: report R1's view, in which faint structure shows."""
+
+    @property
+    def title(self) -> str:
+        who = f"head {self.head}" if isinstance(self.head, int) else f"{self.head} of heads"
+        return f"attention matrix, block {self.block}, {who}" + (", rows normalised" if self.normalised else "")
+
+    def numbers(self) -> dict[str, Any]:
+        return {"matrix": self.values}
+
+    def draw(self) -> Figure:
+        from vitral.draw.matrix import matrix_figure
+
+        return matrix_figure([(self.values, self.title, self.normalised)], self.prefix)
+
+
+def attention_matrix(
+    tape: Tape,
+    item: int = 0,
+    target: int | None = None,
+    start: Start = "class",
+    *,
+    block: int = -1,
+    head: int | None = None,
+    normalised: bool = False,
+) -> AttentionMatrix:
+    """The whole matrix; `start` and `target` choose nothing here."""
+    need_transformer(tape, "the attention matrix")
+    block = check_index("block", block, tape.config.depth)
+    tape, item = with_values(tape, item, [f"blocks.{block}.attention.weights"])
+    weights = tape.attention(block)[item].double()  # (heads, T, T)
+    matrix = weights.mean(dim=0) if head is None else weights[check_index("head", head, tape.config.heads)]
+    if normalised:
+        matrix = layer_normalised(matrix)
+    return AttentionMatrix(matrix.cpu().numpy(), block, "mean" if head is None else head % tape.config.heads, tape.prefix, normalised)
+
+
+def layer_normalised(matrix: torch.Tensor, epsilon: float = 1e-12) -> torch.Tensor:
+    """Report R1's A_visual: layer norm of each row. Epsilon is far below LayerNorm's usual 1e-5, which would swamp weights near 1/T."""
+    if matrix.shape[-1] < 2:
+        raise UsageError("a matrix of one token cannot be normalised", "use a picture with more patches")
+    return torch.nn.functional.layer_norm(matrix, matrix.shape[-1:], eps=epsilon)

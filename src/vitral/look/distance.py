@@ -1,0 +1,135 @@
+"""How far heads look, and how widely: mean attention distance and entropy, per head and depth, over a set of pictures.
+
+Distance: for each patch that asks, the distance in pixels to every patch, weighted by its attention to them; the mean over
+all patches. Tokens before the patches have no place, so their columns are left out and the rest of each row is scaled to 1.
+Entropy: of each whole row, in bits; log2(T) when a token looks everywhere alike, 0 when it looks at one place.
+Each picture's numbers are kept (heads are few), its attention is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from vitral.base.errors import UsageError
+from vitral.base.progress import track
+from vitral.config import ModelConfig
+from vitral.look.common import Start, check_item, need_transformer, precise, with_values
+from vitral.look.watch import watch
+from vitral.model.classifier import Classifier
+from vitral.model.tape import ATTENTION, Tape
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class HeadNumbers:
+    """One number per picture, block and head."""
+
+    name: str
+    unit: str
+    each: np.ndarray
+    """(pictures, L, heads)"""
+    limits: tuple[float, float]
+    """The least and the most that is possible."""
+    reference: float
+    """What attention spread evenly over the picture would give."""
+
+    @property
+    def values(self) -> np.ndarray:
+        """(L, heads), the mean over the pictures."""
+        return self.each.mean(axis=0)
+
+    def numbers(self) -> dict[str, Any]:
+        return {"each": self.each, "mean": self.values, "uniform": self.reference}
+
+    def draw(self) -> Figure:
+        from vitral.draw.depth import depth_figure
+
+        return depth_figure(self.values, f"{self.name} ({self.unit})", self.reference, len(self.each), self.name)
+
+
+def distance(tape: Tape, item: int | None = None, target: int | None = None, start: Start = "class") -> HeadNumbers:
+    """Mean attention distance in pixels of one picture, or of all on the tape. `target` and `start` are not used."""
+    return _from_tape(tape, item, "distance")
+
+
+def entropy(tape: Tape, item: int | None = None, target: int | None = None, start: Start = "class") -> HeadNumbers:
+    """Entropy of attention in bits, of one picture or of all on the tape. `target` and `start` are not used."""
+    return _from_tape(tape, item, "entropy")
+
+
+def watch_heads(model: Classifier, x: Any, batch: int = BATCH) -> dict[str, HeadNumbers]:
+    """Distance and entropy over any number of pictures, a few at a time; no attention is stored."""
+    if model.config.family not in ("vit", "hybrid"):
+        raise UsageError(f"attention distance needs attention, and a {model.config.family} has none", "use a ViT or a hybrid")
+    items = x if isinstance(x, list | tuple | torch.Tensor) else [x]
+    if isinstance(items, torch.Tensor) and items.ndim == 3:
+        items = items[None]
+    if not len(items):
+        raise UsageError("no pictures given", "name at least one picture")
+    found: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
+    for begin in track(range(0, len(items), batch), "Measuring heads"):
+        passing: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
+
+        def read(weights: torch.Tensor, _: str, passing: dict[str, list[np.ndarray]] = passing) -> None:
+            for name, measure in MEASURES.items():
+                passing[name].append(measure(weights, model.config))
+
+        watch(model, items[begin : begin + batch], keep=["logits"], readers={ATTENTION: read})
+        for name in MEASURES:
+            found[name].append(np.stack(passing[name], axis=1))  # (B, L, heads)
+    return {name: _named(name, np.concatenate(parts), model.config) for name, parts in found.items()}
+
+
+def _from_tape(tape: Tape, item: int | None, name: str) -> HeadNumbers:
+    need_transformer(tape, f"attention {name}")
+    names = [f"blocks.{block}.attention.weights" for block in range(tape.config.depth)]
+    items = range(tape.logits.shape[0]) if item is None else [check_item(tape, item)]
+    each = []
+    for index in items:
+        used, at = with_values(tape, index, names)
+        each.append(np.stack([MEASURES[name](used[block][at : at + 1], tape.config)[0] for block in names]))
+    return _named(name, np.stack(each), tape.config)
+
+
+def distances(config: ModelConfig) -> np.ndarray:
+    """(N, N): how far apart the centres of patches are, in pixels of the model's picture."""
+    (rows, columns), (height, width) = config.grid, config.image_size
+    down = np.repeat(np.arange(rows), columns) * (height / rows)
+    across = np.tile(np.arange(columns), rows) * (width / columns)
+    return np.hypot(down[:, None] - down, across[:, None] - across)
+
+
+def mean_distance(weights: torch.Tensor, config: ModelConfig) -> np.ndarray:
+    """(B, heads) from weights (B, heads, T, T)."""
+    between = torch.tensor(distances(config), dtype=precise(weights[:0]).dtype, device=weights.device)
+    total = torch.zeros(weights.shape[:2], dtype=between.dtype, device=weights.device)
+    for head in range(weights.shape[1]):  # one head at a time: doubles of all heads at once would need much memory
+        patches = precise(weights[:, head, config.prefix :, config.prefix :].detach())  # (B, N, N)
+        weighted = (patches * between).sum(dim=-1) / patches.sum(dim=-1).clamp(min=1e-30)
+        total[:, head] = weighted.mean(dim=-1)
+    return total.cpu().numpy()
+
+
+def mean_entropy(weights: torch.Tensor, config: ModelConfig) -> np.ndarray:
+    """(B, heads) from weights (B, heads, T, T)."""
+    parts = [torch.special.entr(precise(weights[:, head].detach())).sum(dim=-1).mean(dim=-1) for head in range(weights.shape[1])]
+    return (torch.stack(parts, dim=1) / np.log(2)).cpu().numpy()
+
+
+def _named(name: str, each: np.ndarray, config: ModelConfig) -> HeadNumbers:
+    if name == "entropy":
+        most = float(np.log2(config.tokens))
+        return HeadNumbers("attention entropy", "bits", each, (0.0, most), most)
+    between = distances(config)
+    return HeadNumbers("mean attention distance", "pixels", each, (0.0, float(between.max())), float(between.mean()))
+
+
+MEASURES = {"distance": mean_distance, "entropy": mean_entropy}

@@ -1,0 +1,62 @@
+"""What the first layer looks for: principal components of a ViT's patch embedding, a CNN's first filters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import nn
+
+from vitral.base.errors import UsageError
+from vitral.look.common import Start
+from vitral.look.similarity import principal
+from vitral.model.classifier import Classifier
+from vitral.model.tape import Tape
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Small pictures of what a first layer answers to."""
+
+    tiles: np.ndarray
+    """(n, ph, pw, C), as they are: unscaled, signed."""
+    explained: np.ndarray | None
+    """(n,): share of the variance of all filters that each component holds; None where the tiles are the filters themselves."""
+    title: str
+
+    @property
+    def pictures(self) -> np.ndarray:
+        """(n, ph, pw, 1 or 3) in [0, 1]: each tile scaled by its own largest value, grey = 0. Other channels than 1 or 3: the first three."""
+        channels = self.tiles.shape[-1]
+        shown = self.tiles if channels in (1, 3) else self.tiles[..., :3] if channels > 3 else self.tiles.mean(axis=-1, keepdims=True)
+        reach = np.abs(shown).max(axis=(1, 2, 3), keepdims=True)
+        return 0.5 + 0.5 * shown / np.maximum(reach, 1e-30)
+
+    def numbers(self) -> dict[str, Any]:
+        return {"tiles": self.tiles, **({} if self.explained is None else {"explained": self.explained})}
+
+    def draw(self) -> Figure:
+        from vitral.draw.tiles import tiles_figure
+
+        return tiles_figure([(self.pictures, self.explained, self.title)])
+
+
+def filters(model: Classifier | Tape, item: int = 0, target: int | None = None, start: Start = "class", *, count: int = 28) -> Filters:
+    """Of a model (or the model of a tape); nothing depends on a picture."""
+    model = model.model if isinstance(model, Tape) else getattr(model, "_orig_mod", model)
+    if count < 1:
+        raise UsageError(f"count = {count}", "ask for at least one filter")
+    if model.config.family == "vit":
+        weight = model.patches.projection.weight.detach().double().cpu().numpy()  # type: ignore[union-attr]  (D, C, ph, pw)
+        _, components, explained = principal(weight.reshape(len(weight), -1), count)
+        tiles = components.reshape(-1, *weight.shape[1:]).transpose(0, 2, 3, 1)
+        return Filters(tiles, explained, f"patch embedding: first {len(tiles)} principal components")
+    first = next(module for module in model.modules() if isinstance(module, nn.Conv2d))
+    weight = first.weight.detach().double().cpu().numpy()  # (filters, C, ph, pw)
+    strongest = np.argsort(-np.linalg.norm(weight.reshape(len(weight), -1), axis=1), kind="stable")[:count]
+    name = "stem of the hybrid" if model.config.family == "hybrid" else model.config.family
+    return Filters(weight[strongest].transpose(0, 2, 3, 1), None, f"{name}: the {len(strongest)} strongest of {len(weight)} first filters")

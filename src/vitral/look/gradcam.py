@@ -1,0 +1,37 @@
+"""Grad-CAM (Selvaraju and others, 2017): feature maps weighted by how much each channel moves one class.
+
+cam = (Σ_channels mean over places(∂score/∂map) · map)⁺, on the tokens of a ViT after a block or on a CNN's stage.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from vitral.base.errors import UsageError
+from vitral.draw.heatmap import Heatmap
+from vitral.look.common import Start, check_index, check_item, find_target, heat, is_transformer, with_values
+from vitral.model.tape import Tape
+
+
+def gradcam(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, block: int | None = None) -> Heatmap:
+    """`block`: after which block or stage (default: the last one whose patches still reach the head). `start` is not used."""
+    target = find_target(tape, check_item(tape, item), target)
+    names = tape.model.map_names()
+    blind = is_transformer(tape) and tape.config.pool == "class"
+    if block is None:
+        block = len(names) - (2 if blind else 1)
+    elif check_index("block", block, len(names)) == len(names) - 1 and blind:
+        raise UsageError(
+            "after the last block the head reads only the class token, so patches have no gradient there",
+            f"use a block from 0 to {len(names) - 2}" if len(names) > 1 else "use integrated_gradients or occlusion",
+        )
+    name = names[block % len(names)] if block >= 0 or not blind else "embedding"
+    used, at = with_values(tape, item, [name], gradients=True)
+    gradient = used.gradient(name, target, at)
+    with torch.no_grad():
+        maps, slopes = used.model.as_map(used[name])[at], used.model.as_map(gradient)[at]  # (C, h, w)
+        cam = (slopes.mean(dim=(1, 2), keepdim=True) * maps).sum(dim=0).clamp(min=0)  # (h, w)
+    shown = None if name == "embedding" else block % len(names)
+    grid = cam.double().cpu().numpy()
+    note = "" if grid.any() else "nothing here raises this class: the map is zero everywhere"
+    return heat(used, item, grid, "gradcam", at=at, block=shown, target=target, note=note, unit="weighted activation")

@@ -1,0 +1,88 @@
+"""Is a model well inside? Token norms through the depth, and artefact tokens: patches that a model uses as scratch space.
+
+Such patches lie on empty background and have a norm far above the others (Darcet and others, "Vision Transformers Need
+Registers", 2024). Found here without a fixed threshold: a norm that stands out from the patches' median by many
+median absolute deviations, and is also clearly larger than it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vitral.draw.heatmap import Heatmap
+from vitral.look.common import Start, check_index, check_item, heat, need_transformer, with_values
+from vitral.model.tape import Tape
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OUTLYING = 8.0
+"""Deviations (scaled to a normal distribution) above the median."""
+LARGER = 1.5
+"""Times the median."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """Norms of one picture's tokens after every block."""
+
+    patches: np.ndarray
+    """(L, h, w)"""
+    prefix: np.ndarray
+    """(L, prefix)"""
+    thresholds: np.ndarray
+    """(L,): patches above are artefacts."""
+
+    @property
+    def artefacts(self) -> list[tuple[int, int, int]]:
+        """(block, row, column) of every artefact token."""
+        found = np.argwhere(self.patches > self.thresholds[:, None, None])
+        return [(int(block), int(row), int(column)) for block, row, column in found]
+
+    @property
+    def finding(self) -> str:
+        last = [place for place in self.artefacts if place[0] == len(self.patches) - 1]
+        any_block = len({place[0] for place in self.artefacts})
+        if not self.artefacts:
+            return "no artefact tokens: no patch's norm stands out in any block"
+        return f"{len(last)} artefact tokens after the last block, in {any_block} of {len(self.patches)} blocks at all"
+
+    def numbers(self) -> dict[str, Any]:
+        artefacts = np.array(self.artefacts, dtype=np.int64).reshape(-1, 3)
+        return {"patches": self.patches, "prefix": self.prefix, "thresholds": self.thresholds, "artefacts": artefacts}
+
+    def draw(self) -> Figure:
+        from vitral.draw.depth import norms_figure
+
+        return norms_figure(self.patches.reshape(len(self.patches), -1), self.prefix, self.thresholds, self.finding)
+
+
+def health(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class") -> Health:
+    """Norms after every block and the artefact tokens among them. `target` and `start` are not used."""
+    need_transformer(tape, "the norm of tokens")
+    names = tape.model.map_names()
+    used, at = with_values(tape, item, names)
+    norms = np.stack([used[name][at].detach().double().norm(dim=-1).cpu().numpy() for name in names])  # (L, T)
+    patches = norms[:, used.prefix :]
+    return Health(patches.reshape(-1, *used.grid), norms[:, : used.prefix], threshold(patches))
+
+
+def norms(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class", *, block: int = -1) -> Heatmap:
+    """The norm of each patch's token after a block. `target` and `start` are not used."""
+    need_transformer(tape, "the norm of tokens")
+    block = check_index("block", block, tape.config.depth)
+    used, at = with_values(tape, item, [tape.model.map_names()[block]])
+    values = used[used.model.map_names()[block]][at].detach().double().norm(dim=-1).cpu().numpy()[used.prefix :]
+    outliers = int((values > threshold(values[None])[0]).sum())
+    note = f"{outliers} artefact tokens" if outliers else "no artefact tokens"
+    return heat(used, check_item(tape, item), values.reshape(used.grid), "norms", at=at, block=block, note=note, unit="norm of the token")
+
+
+def threshold(norms: np.ndarray) -> np.ndarray:
+    """The norm above which a patch is an artefact, per row of (L, N)."""
+    middle = np.median(norms, axis=1)
+    spread = 1.4826 * np.median(np.abs(norms - middle[:, None]), axis=1)
+    return np.maximum(middle + OUTLYING * spread, LARGER * middle)

@@ -1,0 +1,54 @@
+"""Occlusion (Zeiler and Fergus, 2014): cover a part of the picture and see what the model loses."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from vitral.base.errors import UsageError
+from vitral.base.progress import track
+from vitral.draw.heatmap import Heatmap
+from vitral.look.common import Start, check_item, find_target, heat, is_transformer, pictures_of, run, score, score_unit
+from vitral.model.tape import Tape
+
+BATCH = 32
+RIVAL_CELLS = 14
+
+
+def occlusion(
+    tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, size: int | None = None, fill: float = 0.0
+) -> Heatmap:
+    """How much the target's probability falls when a square around each cell is covered; signed. `start` is not used.
+
+    size: cells per side of the square (default: about a fifth of the grid). fill: its value after preprocessing (0: the mean colour).
+    A rival's picture is divided into at most 14 × 14 cells.
+    """
+    item = check_item(tape, item)
+    target = find_target(tape, item, target)
+    image = pictures_of(tape)[item].detach()
+    height, width = image.shape[-2:]
+    rows, columns = tape.grid if is_transformer(tape) else (min(RIVAL_CELLS, height), min(RIVAL_CELLS, width))
+    size = max(1, round(min(rows, columns) / 5)) if size is None else size
+    if not 1 <= size <= max(rows, columns):
+        raise UsageError(f"size = {size} cells", f"use 1 to {max(rows, columns)}")
+    before, after = (size - 1) // 2, size - (size - 1) // 2
+    edges_down, edges_across = _edges(height, rows), _edges(width, columns)
+    places = [(row, column) for row in range(rows) for column in range(columns)]
+    drops: list[float] = []
+    with torch.no_grad():
+        whole = float(score(run(tape, image[None]), target))
+        for begin in track(range(0, len(places), BATCH), "Covering the picture"):
+            covered = image.repeat(min(BATCH, len(places) - begin), 1, 1, 1)
+            for index, (row, column) in enumerate(places[begin : begin + BATCH]):
+                top, bottom = edges_down[max(0, row - before)], edges_down[min(rows, row + after)]
+                left, right = edges_across[max(0, column - before)], edges_across[min(columns, column + after)]
+                covered[index, :, top:bottom, left:right] = fill
+            drops += (whole - score(run(tape, covered), target).double()).tolist()
+    unit = score_unit(tape)
+    note = f"{unit} {whole:.3f} uncovered; squares of {size} × {size} cells"
+    grid = np.array(drops).reshape(rows, columns)
+    return heat(tape, item, grid, "occlusion", target=target, note=note, unit=f"fall of the {unit}", signed=True)
+
+
+def _edges(pixels: int, cells: int) -> list[int]:
+    return [round(index * pixels / cells) for index in range(cells + 1)]

@@ -1,0 +1,78 @@
+"""What a model says a picture shows: the most probable classes, ranked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from vitral.base.errors import UsageError
+from vitral.look.watch import as_images
+from vitral.model.classifier import Classifier
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from vitral.model.tape import Tape
+
+BATCH = 64
+
+
+class Ranking(list[tuple[str, float]]):
+    """A list of (class, probability), most probable first; `logits` and `indices` in the same order."""
+
+    def __init__(self, names: list[str], probabilities: np.ndarray, logits: np.ndarray, indices: list[int], source: str = "") -> None:
+        super().__init__(zip(names, (float(p) for p in probabilities), strict=True))
+        self.logits = [float(value) for value in logits]
+        self.indices = indices
+        self.source = source
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = zip(self, self.logits, self.indices, strict=True)
+        classes = [{"class": name, "index": index, "probability": share, "logit": logit} for (name, share), logit, index in rows]
+        return {"picture": self.source, "classes": classes}
+
+    def draw(self, title: str = "") -> Figure:
+        from vitral.draw.prediction import prediction_figure
+
+        return prediction_figure([name for name, _ in self], [share for _, share in self], self.logits, title)
+
+
+def predict(model: Classifier, pictures: Any, top: int = 5) -> list[Ranking]:
+    """Ranked (class, probability) for each picture; pictures as `vitral.watch` takes them."""
+    check_classes(model)
+    if not isinstance(top, int) or top < 1:
+        raise UsageError(f"top = {top}", "ask for at least one class")
+    items = pictures if isinstance(pictures, list | tuple | torch.Tensor) else [pictures]
+    if isinstance(items, torch.Tensor) and items.ndim == 3:
+        items = items[None]
+    if not len(items):
+        raise UsageError("no pictures given", "name at least one picture")
+    place = next(model.parameters())
+    rankings: list[Ranking] = []
+    was_training = model.training
+    model.eval()
+    try:
+        for begin in range(0, len(items), BATCH):
+            images, known = as_images(model, items[begin : begin + BATCH])
+            with torch.inference_mode():
+                logits = model(images.to(place.device, place.dtype)).double().cpu()
+            sources = [picture.source for picture in known] if known else [f"picture {begin + k}" for k in range(len(logits))]
+            rankings += [rank(model, row, source, top) for row, source in zip(logits, sources, strict=True)]
+    finally:
+        model.train(was_training)
+    return rankings
+
+
+def rank(model_or_tape: Classifier | Tape, logits: torch.Tensor, source: str = "", top: int = 5) -> Ranking:
+    """One picture's logits (K,) as a ranking."""
+    logits = logits.detach().double().cpu()
+    order = logits.argsort(descending=True, stable=True)[:top].tolist()
+    names = [model_or_tape.origin.class_name(index) for index in order]
+    return Ranking(names, logits.softmax(dim=0)[order].numpy(), logits[order].numpy(), order, source)
+
+
+def check_classes(model: Classifier) -> None:
+    if not model.config.classes:
+        raise UsageError("this model has no head: it gives features, not classes", "load it with classes=…, or train a probe on it")

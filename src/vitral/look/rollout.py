@@ -1,0 +1,101 @@
+"""Attention rollout (Abnar and Zuidema, 2020): how much of each patch reaches a token through all blocks.
+
+Per block: heads joined to one matrix A (T, T), weakest weights dropped where asked for, the residual path added as the
+identity, rows normalised to sum to 1; then R = Â(L) … Â(2) Â(1). Each row of R says what share of a token's answer comes
+from where. Only the running product (B, T, T) is kept, so memory does not grow with depth.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from vitral.base.errors import UsageError, one_of
+from vitral.draw.heatmap import Heatmap
+from vitral.look.common import Start, check_item, heat, need_transformer, precise, start_row, to_grid, with_values
+from vitral.look.watch import watch
+from vitral.model.classifier import Classifier
+from vitral.model.tape import ATTENTION, Tape
+
+
+class RunningRollout:
+    """A reader for a tape: takes each block's attention weights as they pass and keeps only the product so far."""
+
+    def __init__(self, heads: str = "mean", discard: float = 0.0) -> None:
+        if heads not in JOIN:
+            raise one_of("way to join heads", heads, JOIN)
+        if not 0 <= discard < 1:
+            raise UsageError(f"discard = {discard} is not a share", "use a number from 0 to below 1, such as 0.9")
+        self.heads, self.discard = heads, discard
+        self.product: torch.Tensor | None = None
+
+    def __call__(self, weights: torch.Tensor, name: str = "") -> None:
+        joined = drop_weakest(precise(JOIN[self.heads](weights.detach())), self.discard)  # (B, T, T)
+        step = with_residual(joined)
+        self.product = step if self.product is None else step @ self.product
+
+
+def rollout(
+    tape: Tape, item: int = 0, target: int | None = None, start: Start = "class", *, heads: str = "mean", discard: float = 0.0
+) -> Heatmap:
+    """Rollout of one picture from the attention that a tape kept. It knows no class: `target` is not used.
+
+    heads: mean, min or max. discard: share of each block's weights, the weakest, that is set to zero.
+    """
+    need_transformer(tape, "rollout")
+    used, at = with_values(tape, item, [f"blocks.{block}.attention.weights" for block in range(tape.config.depth)])
+    running = RunningRollout(heads, discard)
+    for block in range(tape.config.depth):
+        running(used.attention(block)[at : at + 1])
+    return _finish(used, item, at, running, start)
+
+
+def watch_rollout(model: Classifier, x: Any, start: Start = "class", *, heads: str = "mean", discard: float = 0.0) -> list[Heatmap]:
+    """Rollout of every picture in one pass that stores no attention: for large models and pictures."""
+    running = RunningRollout(heads, discard)
+    if model.config.family not in ("vit", "hybrid"):
+        raise UsageError(f"rollout needs attention, and a {model.config.family} has none", "use gradcam or occlusion for this model")
+    tape = watch(model, x, keep=["logits"], readers={ATTENTION: running})
+    return [_finish(tape, item, item, running, start) for item in range(tape.logits.shape[0])]
+
+
+def _finish(tape: Tape, item: int, at: int, running: RunningRollout, start: Start) -> Heatmap:
+    assert running.product is not None
+    product = running.product[at if running.product.shape[0] > 1 else 0]
+    row, note = start_row(tape, product, start)
+    if running.discard:
+        note = f"weakest {running.discard:.0%} of weights dropped" + (f"; {note}" if note else "")
+    item = item if item >= 0 else check_item(tape, item)
+    return heat(tape, item, to_grid(tape, row), "rollout", at=at, head=running.heads, note=note, unit="share of the answer")
+
+
+def with_residual(joined: torch.Tensor) -> torch.Tensor:
+    """Add the identity for the residual path, then make each row sum to 1."""
+    paths = joined + torch.eye(joined.shape[-1], dtype=joined.dtype, device=joined.device)
+    return paths / paths.sum(dim=-1, keepdim=True)
+
+
+def drop_weakest(joined: torch.Tensor, share: float) -> torch.Tensor:
+    """Set the weakest `share` of each picture's matrix (B, T, T) to zero."""
+    count = int(share * joined[0].numel())
+    if not count:
+        return joined
+    flat = joined.flatten(1)
+    weakest = flat.topk(count, dim=1, largest=False).indices
+    return flat.scatter(1, weakest, 0.0).view_as(joined)
+
+
+def _mean(weights: torch.Tensor) -> torch.Tensor:
+    return weights.mean(dim=1)
+
+
+def _lowest(weights: torch.Tensor) -> torch.Tensor:
+    return weights.amin(dim=1)
+
+
+def _highest(weights: torch.Tensor) -> torch.Tensor:
+    return weights.amax(dim=1)
+
+
+JOIN = {"mean": _mean, "min": _lowest, "max": _highest}

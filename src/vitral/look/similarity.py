@@ -1,0 +1,178 @@
+"""What resembles what: positions with positions, patches with patches, and tokens as colours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from vitral.base.errors import UsageError
+from vitral.draw.heatmap import Heatmap
+from vitral.look.common import Start, check_index, check_item, heat, is_transformer, start_index, with_values
+from vitral.model.classifier import Classifier
+from vitral.model.positions import positioned_prefix
+from vitral.model.tape import Tape
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from PIL import Image
+
+    from vitral.base.picture import Picture
+
+
+@dataclass(frozen=True)
+class PositionSimilarity:
+    """Cosine similarity of each position's vector with all others."""
+
+    values: np.ndarray
+    """(h, w, h, w)"""
+    class_token: np.ndarray | None
+    """(h, w): the class token's position with the patches'; None where it has none."""
+    same_row: float
+    """Mean similarity of two positions in one row, over the distances that rows and columns share."""
+    same_column: float
+    elsewhere: float
+    """Mean similarity of positions in different rows and columns."""
+    by_distance: np.ndarray
+    """(2, n): the mean similarity in one row and in one column, at 1 to n cells."""
+
+    @property
+    def finding(self) -> str:
+        rows, columns = self.same_row, self.same_column
+        if abs(rows - columns) < 0.005:
+            return f"positions in one row are as alike as in one column ({rows:.3f}, {columns:.3f})"
+        more = "more" if rows > columns else "less"
+        return f"positions in one row are {more} alike ({rows:.3f}) than in one column ({columns:.3f}); elsewhere {self.elsewhere:.3f}"
+
+    def numbers(self) -> dict[str, Any]:
+        base = {"similarity": self.values, "same_row": self.same_row, "same_column": self.same_column, "elsewhere": self.elsewhere}
+        return {**base, "by_distance": self.by_distance, **({} if self.class_token is None else {"class_token": self.class_token})}
+
+    def draw(self) -> Figure:
+        from vitral.draw.positions import positions_figure
+
+        return positions_figure(self.values, self.class_token, self.by_distance, self.finding)
+
+
+def position_similarity(model: Classifier | Tape, item: int = 0, target: int | None = None, start: Start = "class") -> PositionSimilarity:
+    """Of a model (or the model of a tape); nothing depends on a picture."""
+    model = model.model if isinstance(model, Tape) else getattr(model, "_orig_mod", model)
+    config = model.config
+    if config.family not in ("vit", "hybrid") or config.positions not in ("learned", "sincos"):
+        has = f"{config.positions} positions" if config.family in ("vit", "hybrid") else "no tokens"
+        raise UsageError(
+            f"this {config.family} has {has}, so there are no position vectors to compare",
+            "use a model with learned or sine/cosine positions",
+        )
+    table = model.positions.table[0].detach().double().cpu().numpy()  # type: ignore[union-attr,index]  (P + N, D)
+    prefix = positioned_prefix(config)
+    unit = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-30)
+    cosine = unit[prefix:] @ unit[prefix:].T  # (N, N)
+    rows, columns = config.grid
+    values = cosine.reshape(rows, columns, rows, columns)
+    own = config.class_token and prefix > 0 and config.positions == "learned"
+    shared = min(rows, columns) - 1
+    in_row = [float(np.mean([values[:, c, :, c + k].diagonal().mean() for c in range(columns - k)])) for k in range(1, shared + 1)]
+    in_column = [float(np.mean([values[r, :, r + k, :].diagonal().mean() for r in range(rows - k)])) for k in range(1, shared + 1)]
+    different = (np.arange(rows)[:, None, None, None] != np.arange(rows)[None, None, :, None]) & (
+        np.arange(columns)[None, :, None, None] != np.arange(columns)[None, None, None, :]
+    )
+    return PositionSimilarity(
+        values,
+        (unit[prefix:] @ unit[0]).reshape(rows, columns) if own else None,
+        float(np.mean(in_row)) if in_row else float("nan"),
+        float(np.mean(in_column)) if in_column else float("nan"),
+        float(values[different].mean()) if different.any() else float("nan"),
+        np.array([in_row, in_column]),
+    )
+
+
+def similarity(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class", *, block: int = -1) -> Heatmap:
+    """Cosine similarity of one token with every patch after a block: `start=(row, column)` asks what resembles that patch."""
+    name = tape.model.map_names()[check_index("block", block, len(tape.model.map_names()))]
+    block = check_index("block", block, len(tape.model.map_names()))
+    used, at = with_values(tape, item, [name])
+    patches = _patches(used, used[name], at)  # (h, w, D)
+    if is_transformer(tape):
+        index, note = start_index(used, start)
+        own = patches.mean(axis=(0, 1)) if index is None else used[name][at, index].detach().double().cpu().numpy()
+    elif isinstance(start, tuple):
+        rows, columns = patches.shape[:2]
+        if not (0 <= start[0] < rows and 0 <= start[1] < columns):
+            raise UsageError(f"cell {start} does not exist", f"this map has rows 0 to {rows - 1} and columns 0 to {columns - 1}")
+        own, note = patches[start], f"starts from the cell in row {start[0]}, column {start[1]}"
+    else:
+        own, note = patches.mean(axis=(0, 1)), f"a {tape.config.family} has no class token: starts from the mean of the map"
+    lengths = np.linalg.norm(patches, axis=2) * np.linalg.norm(own)
+    grid = patches @ own / np.maximum(lengths, 1e-30)
+    item = check_item(tape, item)
+    return heat(used, item, grid, "similarity", at=at, block=block, note=note, unit="cosine similarity", signed=True)
+
+
+@dataclass(frozen=True)
+class TokenColours:
+    """The first three principal components of the patches' tokens as red, green and blue."""
+
+    colours: np.ndarray
+    """(h, w, 3) in [0, 1]"""
+    explained: np.ndarray
+    """(3,): share of the variance that each component holds."""
+    block: int
+    picture: Picture | None = None
+
+    def numbers(self) -> dict[str, Any]:
+        return {"colours": self.colours, "explained": self.explained}
+
+    def image(self, size: int = 256) -> Image.Image:
+        from PIL import Image
+
+        factor = max(1, -(-size // max(self.colours.shape[:2])))
+        pixels = (self.colours * 255).round().astype(np.uint8)
+        return Image.fromarray(pixels.repeat(factor, axis=0).repeat(factor, axis=1))
+
+    def draw(self) -> Figure:
+        from vitral.draw.panels import panel_figure
+
+        panels = [(self.image(), f"block {self.block}, {self.explained.sum():.0%} of variance")]
+        if self.picture is not None:
+            box = self.picture.box
+            panels.insert(
+                0, (self.picture.original.crop((round(box.left), round(box.top), round(box.right), round(box.bottom))), "picture")
+            )
+        return panel_figure(panels, columns=2, title="Tokens as colours: their first three principal components")
+
+
+def token_colours(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class", *, block: int = -1) -> TokenColours:
+    """Patches of like colour have like tokens. `target` and `start` are not used."""
+    names = tape.model.map_names()
+    block = check_index("block", block, len(names))
+    picture = tape.pictures[check_item(tape, item)] if tape.pictures else None
+    used, at = with_values(tape, item, [names[block]])
+    patches = _patches(used, used[names[block]], at)  # (h, w, D)
+    scores, _, explained = principal(patches.reshape(-1, patches.shape[-1]), 3)
+    low, high = np.percentile(scores, 1, axis=0), np.percentile(scores, 99, axis=0)
+    colours = np.clip((scores - low) / np.maximum(high - low, 1e-30), 0, 1)
+    full = np.full((len(colours), 3), 0.5)
+    full[:, : colours.shape[1]] = colours
+    return TokenColours(full.reshape(*patches.shape[:2], 3), explained, block, picture)
+
+
+def principal(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """PCA of (n, features): scores (n, count), components (count, features), explained variance as shares.
+
+    A component's sign means nothing; it is fixed so that its largest entry is positive, hence every run draws the same.
+    """
+    centred = rows - rows.mean(axis=0)
+    _, sizes, components = np.linalg.svd(centred, full_matrices=False)
+    components = components[:count]
+    flip = np.sign(components[np.arange(len(components)), np.abs(components).argmax(axis=1)])
+    components = components * np.where(flip == 0, 1, flip)[:, None]
+    explained = sizes**2 / max(float((sizes**2).sum()), 1e-30)
+    return centred @ components.T, components, explained[:count]
+
+
+def _patches(tape: Tape, value: torch.Tensor, at: int) -> np.ndarray:
+    maps = tape.model.as_map(value)[at].detach().double().cpu().numpy()  # (D, h, w)
+    return maps.transpose(1, 2, 0)
