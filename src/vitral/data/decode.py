@@ -53,10 +53,23 @@ def decode(source: str | Path | bytes | Image.Image | np.ndarray, name: str = ""
     except DataError:
         raise
     except UnidentifiedImageError as error:
-        raise DataError(f"{name or 'picture'} is not a picture that Pillow can read", "remove it, convert it, or use --on-bad-image skip") from error
+        raise DataError(
+            f"{name or 'picture'} is not a picture that Pillow can read", "remove it, convert it, or use --on-bad-image skip"
+        ) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{name or 'picture'} is enormous ({error})", f"shrink it below {LARGEST:,} pixels") from error
-    except (OSError, SyntaxError, ValueError, EOFError, MemoryError, IndexError, KeyError, TypeError, ZeroDivisionError, AttributeError) as error:
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        EOFError,
+        MemoryError,
+        IndexError,
+        KeyError,
+        TypeError,
+        ZeroDivisionError,
+        AttributeError,
+    ) as error:
         # Pillow's decoders raise all of these on damaged files.
         raise DataError(f"{name or 'picture'} is damaged ({error})", "replace it or use --on-bad-image skip") from error
 
@@ -124,7 +137,9 @@ def _array(values: np.ndarray, name: str) -> Raster:
     if values.ndim == 2:
         values = values[:, :, None]
     if values.ndim != 3 or values.dtype != np.uint8 or 0 in values.shape:
-        raise DataError(f"{name} has shape {values.shape} and type {values.dtype}", "use uint8 of (height, width) or (height, width, channels)")
+        raise DataError(
+            f"{name} has shape {values.shape} and type {values.dtype}", "use uint8 of (height, width) or (height, width, channels)"
+        )
     if values.shape[0] * values.shape[1] > LARGEST:
         raise DataError(f"{name} is enormous ({values.shape[1]} × {values.shape[0]} pixels)", f"shrink it below {LARGEST:,} pixels")
     if values.shape[2] == 1:

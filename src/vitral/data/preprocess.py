@@ -190,14 +190,18 @@ def _with_channels(raster: Raster, channels: int) -> Raster:
             return raster
         if channels in (1, 3) and have == 4:  # red, green, blue and something else
             return Image.fromarray(np.ascontiguousarray(raster[:, :, :3])).convert("L" if channels == 1 else "RGB")
-    raise DataError(f"the picture has {have} channels, the model wants {channels}", "use a model with as many channels, or convert the pictures")
+    raise DataError(
+        f"the picture has {have} channels, the model wants {channels}", "use a model with as many channels, or convert the pictures"
+    )
 
 
 def _resize(raster: Raster, size: tuple[int, int], interpolation: str, box: tuple[float, float, float, float] | None = None) -> np.ndarray:
     how = INTERPOLATIONS[interpolation]
     if isinstance(raster, Image.Image):
         return _planes(raster.resize(size, how, box=box))
-    return np.stack([np.asarray(Image.fromarray(np.ascontiguousarray(raster[:, :, c])).resize(size, how, box=box)) for c in range(raster.shape[2])])
+    return np.stack(
+        [np.asarray(Image.fromarray(np.ascontiguousarray(raster[:, :, c])).resize(size, how, box=box)) for c in range(raster.shape[2])]
+    )
 
 
 def _planes(raster: Raster) -> np.ndarray:

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vitral.base.errors import DataError
 from vitral.data.readers import Reader
+
+SMALL = 64
+"""Sets whose pictures all have one size of at most this many pixels a side are small pictures, others photographs."""
 
 
 @dataclass(frozen=True)
@@ -48,3 +52,21 @@ class Raw:
     std: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()
     """What a user should know: files ignored, classes without pictures."""
+
+
+def measure(part: Part, sample: int = 32) -> tuple[tuple[int, int] | None, int]:
+    """(height and width if all of a spread-out sample are small and alike, else None; channels: colour when any has it)."""
+    sizes: set[tuple[int, int]] = set()
+    channels: set[int] = set()
+    places = np.unique(np.linspace(0, len(part.labels) - 1, sample).astype(int)) if len(part.labels) else ()
+    for seen, number in enumerate(places):
+        try:
+            shape = np.asarray(part.reader.raster(int(part.indices[number]))).shape
+        except DataError:
+            continue  # named when it is its turn
+        sizes.add((shape[0], shape[1]))
+        channels.add(shape[2] if len(shape) == 3 else 1)
+        if seen >= sample // 4 and (len(sizes) > 1 or max(max(sizes)) > SMALL):
+            break  # photographs: no need to decode more of them
+    small = len(sizes) == 1 and max(next(iter(sizes))) <= SMALL
+    return sizes.pop() if small else None, max(channels, default=3)

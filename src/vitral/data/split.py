@@ -154,12 +154,13 @@ def carve(labels: np.ndarray, share: float, seed: int, purpose: str) -> tuple[np
     if share <= 0:
         return np.arange(len(labels)), np.arange(0)
     draw = generator(seed, purpose)
-    carved: list[np.ndarray] = []
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        # At least one of each class when it has two, so that no class goes unchecked.
-        count = min(len(members) - 1, max(1, round(len(members) * share)))
-        carved.append(draw.permutation(members)[:count])
+    present, counts = np.unique(labels, return_counts=True)
+    # Largest remainders: the whole comes out at its share, not only each class. At least one of each class that has two.
+    exact = counts * share
+    wanted = np.floor(exact).astype(int)
+    wanted[np.argsort(wanted - exact, kind="stable")[: max(0, round(len(labels) * share) - wanted.sum())]] += 1
+    wanted = np.minimum(np.maximum(wanted, 1), counts - 1)
+    carved = [draw.permutation(np.flatnonzero(labels == label))[:count] for label, count in zip(present, wanted, strict=True)]
     out = np.sort(np.concatenate(carved)) if carved else np.arange(0)
     return np.setdiff1d(np.arange(len(labels)), out), out
 
@@ -171,7 +172,9 @@ def check(labels: np.ndarray, classes: tuple[str, ...], name: str, whole: bool =
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= len(classes):
         wrong = low if low < 0 else high
-        raise DataError(f"{name} has label {wrong}, but its {len(classes)} classes are 0 to {len(classes) - 1}", "repair the labels or name all classes")
+        raise DataError(
+            f"{name} has label {wrong}, but its {len(classes)} classes are 0 to {len(classes) - 1}", "repair the labels or name all classes"
+        )
     if not whole:
         return
     if len(labels) == 1:

@@ -37,7 +37,9 @@ class Stream:
         )
         self.split, self.pin = split, pin
 
-    def batches(self, plan: list[list[Address]], keep_size: bool) -> Iterator[tuple[torch.Tensor, torch.Tensor, list[tuple[int, str, str]]]]:
+    def batches(
+        self, plan: list[list[Address]], keep_size: bool
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, list[tuple[int, str, str]]]]:
         """(pixels (B, C, H, W) uint8, positions (B,), unreadable ones) for each entry of the plan.
 
         An unreadable picture is left out or, with `keep_size`, replaced by the readable one before it in the batch.

@@ -1,0 +1,127 @@
+"""Published formats of small data sets → arrays: idx files, CIFAR's batches, and CIFAR-10 as PNG rows. Nothing here runs code from a file."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from vitral.base.errors import DataError
+
+Arrays = tuple[np.ndarray, np.ndarray]
+"""Pixels (N, C, H, W) uint8 and labels (N,) int64."""
+IDX_LIMIT = 1 << 30
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """An idx file of bytes, plain or gzipped."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            content = file.read(IDX_LIMIT + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read ({error})", "fetch it again") from error
+    dimensions = content[3] if len(content) > 4 and content[:3] == b"\0\0\x08" else 0
+    start = 4 + 4 * dimensions
+    shape = tuple(int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(dimensions))
+    if not dimensions or len(content) - start != int(np.prod(shape, dtype=np.int64)):
+        raise DataError(f"{path} is not an idx file of bytes, or it is cut off", "fetch it again")
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def idx_folder(folder: Path) -> dict[str, Arrays]:
+    """MNIST's four files."""
+    out: dict[str, Arrays] = {}
+    for split, prefix in (("train", "train"), ("test", "t10k")):
+        images, labels = (read_idx(_first(folder, f"{prefix}-{part}-ubyte")) for part in ("images-idx3", "labels-idx1"))
+        if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
+            raise DataError(f"{folder} holds {images.shape} pictures and {labels.shape} labels ({split})", "fetch it again")
+        out[split] = images[:, None], labels.astype(np.int64)
+    return out
+
+
+def _first(folder: Path, stem: str) -> Path:
+    for name in (stem, stem + ".gz"):
+        if (folder / name).is_file():
+            return folder / name
+    raise DataError(f"{folder} has no {stem}", "fetch the data set again")
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Arrays, numbers, strings and their containers; anything else that a pickle may name is refused before it is run."""
+
+    allowed = {
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "dtype"): np.dtype,
+        ("_codecs", "encode"): None,
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name in ("_reconstruct", "scalar"):
+            from numpy._core import multiarray
+
+            return getattr(multiarray, name)
+        if (module, name) in self.allowed:
+            if module == "_codecs":
+                import _codecs
+
+                return _codecs.encode
+            return self.allowed[module, name]
+        raise DataError(f"a CIFAR batch names {module}.{name}, which no honest one does", "fetch the data set again")
+
+
+def read_batch(path: Path) -> dict[str, Any]:
+    """One of CIFAR's pickled batches, keys as text."""
+    try:
+        content = _PlainUnpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist", "fetch the data set again") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error.message}", error.hint) from error
+    except Exception as error:
+        # Pickle's machine raises whatever a damaged stream leads it to.
+        raise DataError(f"{path} is damaged ({type(error).__name__})", "fetch the data set again") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} does not hold a table", "fetch the data set again")
+    return content
+
+
+def cifar_folder(folder: Path, hundred: bool) -> tuple[dict[str, Arrays], tuple[str, ...]]:
+    """CIFAR-10's or CIFAR-100's Python version, and its class names."""
+    files = (
+        {"train": ["train"], "test": ["test"]} if hundred else {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
+    )
+    key, names = (
+        ("fine_labels", read_batch(folder / "meta")["fine_label_names"])
+        if hundred
+        else ("labels", read_batch(folder / "batches.meta")["label_names"])
+    )
+    out: dict[str, Arrays] = {}
+    for split, parts in files.items():
+        batches = [read_batch(folder / part) for part in parts]
+        pixels = np.concatenate([np.asarray(batch["data"], np.uint8).reshape(-1, 3, 32, 32) for batch in batches])
+        out[split] = pixels, np.concatenate([np.asarray(batch[key], np.int64) for batch in batches])
+    return out, tuple(str(name) for name in names)
+
+
+def png_rows(folder: Path) -> dict[str, Arrays]:
+    """CIFAR-10 as PNG files of one row of 1024 pixels per picture, labels as JSON lists."""
+    out: dict[str, Arrays] = {}
+    for split, files in (("train", [f"data_batch_{i}.png" for i in range(1, 6)]), ("test", ["test_batch.png"])):
+        pieces: list[np.ndarray] = []
+        for name in files:
+            with Image.open(folder / name) as image:
+                if image.width != 1024 or image.height > 100_000:
+                    raise DataError(f"{folder / name} is {image.width} × {image.height} pixels, not 1024 × 10000", "fetch it again")
+                rows = np.asarray(image.convert("RGB"))
+            pieces.append(rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
+        # The package spells it so.
+        labels = json.loads((folder / f"{split}_lables.json").read_text())
+        out[split] = np.ascontiguousarray(np.concatenate(pieces)), np.asarray(labels, np.int64)
+    return out

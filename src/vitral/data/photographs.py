@@ -1,0 +1,86 @@
+"""Named sets of photographs in the layout their publishers (and torchvision) use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from vitral.base.errors import DataError
+from vitral.data.catalogue import Entry
+from vitral.data.folder import open_folder
+from vitral.data.raw import Part, Raw
+from vitral.data.readers import FileReader
+
+LAYOUTS = {"flowers102": "flowers-102", "pets": "oxford-iiit-pet", "imagenet": "imagenet"}
+
+
+def find_photographs(entry: Entry, root: Path) -> Path | None:
+    """Where a copy lies: the published layout, or class folders under ROOT/NAME/train."""
+    published = {"flowers102": "setid.mat", "pets": "annotations/trainval.txt"}
+    for base in (root, Path("data")):
+        folder = base / LAYOUTS[entry.name]
+        if entry.name in published and (folder / published[entry.name]).is_file():
+            return folder
+        if (base / entry.name / "train").is_dir():
+            return base / entry.name
+    return None
+
+
+def open_photographs(entry: Entry, folder: Path, on_bad_image: str) -> Raw:
+    """The set in a folder that `find_photographs` found."""
+    if (folder / "train").is_dir():
+        opened = open_folder(folder, on_bad_image, name=entry.name, validation_is_test=entry.name == "imagenet")
+        return _with_statistics(opened, entry)
+    return _flowers(entry, folder) if entry.name == "flowers102" else _pets(entry, folder)
+
+
+def _with_statistics(raw: Raw, entry: Entry) -> Raw:
+    import dataclasses
+
+    return dataclasses.replace(raw, mean=entry.mean, std=entry.std, native_size=None)
+
+
+def _flowers(entry: Entry, folder: Path) -> Raw:
+    """The official split: 1,020 pictures to train, 1,020 to validate, 6,149 to test."""
+    from scipy.io import loadmat
+
+    try:
+        sets = loadmat(folder / "setid.mat", squeeze_me=True)
+        labels = np.asarray(loadmat(folder / "imagelabels.mat", squeeze_me=True)["labels"], np.int64) - 1
+    except (OSError, ValueError, KeyError, NotImplementedError) as error:
+        raise DataError(f"the tables of {folder} cannot be read ({error})", "fetch the data set again") from error
+    reader = FileReader([folder / "jpg" / f"image_{number:05d}.jpg" for number in range(1, len(labels) + 1)])
+    whole = Part.all_of(reader, labels)
+    parts = {
+        name: whole.some(np.atleast_1d(sets[key]).astype(int) - 1)
+        for name, key in (("train", "trnid"), ("validation", "valid"), ("test", "tstid"))
+    }
+    classes = _flower_names() if labels.max() < 102 else ()
+    return Raw(entry.name, classes, parts["train"], str(folder), parts["validation"], lambda: parts["test"])
+
+
+def _flower_names() -> tuple[str, ...]:
+    from torchvision.datasets import Flowers102
+
+    names = getattr(Flowers102, "classes", None)
+    return tuple(names) if names else tuple(f"flower {number}" for number in range(1, 103))
+
+
+def _pets(entry: Entry, folder: Path) -> Raw:
+    """Lists of `name class species breed`; a class is a breed, named as the file without its number."""
+    names: dict[int, str] = {}
+    parts: dict[str, Part] = {}
+    for split in ("trainval", "test"):
+        rows = [
+            line.split()
+            for line in (folder / "annotations" / f"{split}.txt").read_text().splitlines()
+            if line.strip() and not line.startswith("#")
+        ]
+        if not all(len(row) == 4 and row[1].isdigit() for row in rows):
+            raise DataError(f"{folder / 'annotations' / split}.txt is damaged", "fetch the data set again")
+        names |= {int(row[1]) - 1: row[0].rpartition("_")[0].replace("_", " ") for row in rows}
+        labels = np.asarray([int(row[1]) - 1 for row in rows], np.int64)
+        parts[split] = Part.all_of(FileReader([folder / "images" / f"{row[0]}.jpg" for row in rows]), labels)
+    classes = tuple(names.get(label, f"breed {label + 1}") for label in range(max(names) + 1))
+    return Raw(entry.name, classes, parts["trainval"], str(folder), None, lambda: parts["test"])
