@@ -366,14 +366,15 @@ class Engine:
         copy_values(
             {name: value.clone() for name, value in final.items()}, {name: value.detach() for name, value in model.state_dict().items()}
         )
-        result, speed = self._measure(self.setup.evaluation_loader(self.setup.data.test(), self.world))
         folders.save_model(self.setup, self.path, dict(model.state_dict()), self.world, whole_run=True)
-        folders.record_test(self.path, self.setup, result, self.world)
-        self._record("test", result.loss, result.top1, speed, top5=result.top5, compile_seconds=round(self.compile_seconds, 3))
+        if self.train.test:
+            result, speed = self._measure(self.setup.evaluation_loader(self.setup.data.test(), self.world))
+            folders.record_test(self.path, self.setup, result, self.world)
+            self._record("test", result.loss, result.top1, speed, top5=result.top5, compile_seconds=round(self.compile_seconds, 3))
+            if not self.quiet:
+                say(f"test accuracy {result.top1:.2%}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.path}")
         self.journal.close()
         self.world.barrier()
-        if not self.quiet:
-            say(f"test accuracy {result.top1:.2%}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.path}")
         return Run(self.path, read_metrics(self.path / "metrics.jsonl"), folders.whole_model(self.setup, self.world).eval())
 
     def _explain(self, error: Exception) -> Exception:
