@@ -122,9 +122,9 @@ ENTRIES = (
     ),
     Entry(
         name="flowers102",
-        title="Oxford flowers (official split: 10 + 10 pictures a class to train and validate)",
+        title="Oxford flowers (10 pictures a class to train, 10 to validate)",
         kind="flowers102",
-        train=2_040,
+        train=1_020,
         test=6_149,
         classes=102,
         size="photographs",

@@ -26,7 +26,9 @@ from vitral.base.errors import DataError
 Raster: TypeAlias = "Image.Image | np.ndarray"
 """A decoded picture: PIL in mode L or RGB, or a uint8 array (H, W, C) for other numbers of channels."""
 
-EXTENSIONS = frozenset(".png .jpg .jpeg .jpe .jfif .bmp .gif .webp .tif .tiff .ppm .pgm .pbm .pnm .npy .jp2 .avif .ico .tga".split())
+EXTENSIONS = frozenset(
+    ".png .jpg .jpeg .jpe .jfif .bmp .gif .webp .tif .tiff .ppm .pgm .pbm .pnm .npy .jp2 .avif .ico .tga".split()  # noqa: SIM905
+)
 LARGEST = 178_956_970
 """Pixels; where Pillow itself refuses by default."""
 

@@ -110,7 +110,7 @@ class ResizedCrop:
 
 @dataclass(frozen=True)
 class Affine:
-    """One of ten, alike in chance: rotate (±30°), shear across or down (±0.3), shift across or down (±20 % of the side), or five times nothing."""
+    """One of ten, alike in chance: rotate (±30°), shear across or down (±0.3), shift across or down (±20 %), or five times nothing."""
 
     columns = 2
 

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from vitral.base.errors import DataError
-from vitral.data.augment import Augment, Policy, policy as named_policy, sample_transform
+from vitral.data.augment import Augment, Policy, sample_transform
+from vitral.data.augment import policy as named_policy
 from vitral.data.keys import generator, key, uniforms
 from vitral.data.mixing import draw_mix, mix_images, partners, whole_groups
 from vitral.data.preprocess import Preprocess

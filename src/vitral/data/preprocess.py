@@ -98,7 +98,7 @@ class Preprocess:
         converted = _with_channels(raster, self.channels)
         if box is not None:
             return _resize(converted, target, self.interpolation, (box.left, box.top, box.right, box.bottom))
-        width, height = _size(raster)
+        width, height = size_of(raster)
         if (width, height) == target and (self.resize == "squash" or self.crop == 1):
             return _planes(converted)
         if self.resize == "squash":
@@ -162,7 +162,7 @@ def open_picture(source: Any, model: Any, name: str = "") -> Picture:
         raster = decode(source, name)
         digest = sha256_bytes(source if isinstance(source, bytes) else np.ascontiguousarray(np.asarray(raster)).tobytes())
     tensor = preprocess.normalise(torch.from_numpy(preprocess.pixels(raster)))
-    return Picture(tensor, viewable(raster), preprocess.box(*_size(raster)), name or type(source).__name__, digest)
+    return Picture(tensor, viewable(raster), preprocess.box(*size_of(raster)), name or type(source).__name__, digest)
 
 
 def viewable(raster: Raster) -> Image.Image:
@@ -174,7 +174,7 @@ def viewable(raster: Raster) -> Image.Image:
     return Image.fromarray(np.ascontiguousarray(raster.mean(axis=2).round().astype(np.uint8)))
 
 
-def _size(raster: Raster) -> tuple[int, int]:
+def size_of(raster: Raster) -> tuple[int, int]:
     """Width, height."""
     return raster.size if isinstance(raster, Image.Image) else (raster.shape[1], raster.shape[0])
 

@@ -6,8 +6,10 @@ and resuming work as with any other set, and nothing has to fit into memory.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
+import io
 import json
 import re
 import tarfile
@@ -16,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, VitralError
 from vitral.base.files import write_atomic
 from vitral.base.progress import track
 from vitral.data.decode import EXTENSIONS
@@ -92,8 +94,7 @@ def _class_names(folder: Path, count: int) -> tuple[str, ...]:
     listed = folder / "classes.txt"
     if not listed.is_file():
         return tuple(str(number) for number in range(count))
-    names = tuple(line.strip() for line in listed.read_text(encoding="utf-8").splitlines() if line.strip())
-    return names
+    return tuple(line.strip() for line in listed.read_text(encoding="utf-8").splitlines() if line.strip())
 
 
 def _index(shards: list[Path]) -> tuple[ShardReader, np.ndarray]:
@@ -113,19 +114,13 @@ def _index_one(path: Path) -> np.ndarray:
     mark = hashlib.sha256(f"{status.st_size} {status.st_mtime_ns}".encode()).hexdigest()[:16]
     kept = path.with_name(f".{path.name}.{mark}.index.npy")
     if kept.is_file():
-        try:
+        with contextlib.suppress(OSError, ValueError, EOFError):  # damaged: made anew
             return np.load(kept, allow_pickle=False)
-        except (OSError, ValueError):
-            pass  # damaged: made anew
     table = _scan(path)
-    import io
-
     buffer = io.BytesIO()
     np.save(buffer, table)
-    try:
+    with contextlib.suppress(VitralError):  # shards on a read-only disk are indexed each time
         write_atomic(kept, buffer.getvalue())
-    except DataError:
-        pass  # shards on a read-only disk are indexed each time
     return table
 
 

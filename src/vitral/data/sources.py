@@ -142,7 +142,8 @@ def _local(entry: Entry, root: Path) -> None:
     for base in _bases(root):
         folder = base / FOLDERS[entry.name]
         if folder.is_dir() and entry.kind == "small":
-            return _convert_torchvision(entry, root, folder)
+            _convert_torchvision(entry, root, folder)
+            return
     raise DataError(f"no copy in {root / FOLDERS[entry.name]}", "")
 
 
@@ -216,7 +217,8 @@ def _npm(entry: Entry, root: Path) -> None:
 def _debian(entry: Entry, root: Path) -> None:
     """The installed package, or its files without installing it."""
     if DEBIAN_FOLDER.is_dir():
-        return _keep(entry, root, idx_folder(DEBIAN_FOLDER), str(DEBIAN_FOLDER))
+        _keep(entry, root, idx_folder(DEBIAN_FOLDER), str(DEBIAN_FOLDER))
+        return
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise DataError("this is not a Debian system", "")
     root.mkdir(parents=True, exist_ok=True)

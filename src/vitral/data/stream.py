@@ -13,7 +13,7 @@ from vitral.base.errors import DataError
 from vitral.base.picture import Box
 from vitral.data.augment import Policy, sample_transform
 from vitral.data.keys import generator, key
-from vitral.data.preprocess import _size
+from vitral.data.preprocess import size_of
 from vitral.data.split import Split
 
 Address = tuple[int, int, int]
@@ -90,7 +90,7 @@ class _Samples(Dataset[Any]):
             box = None
             if self.policy.crop is not None:
                 u = generator(self.seed, "crop", epoch, place).random((1, self.policy.crop.columns), np.float32)
-                width, height = _size(raster)
+                width, height = size_of(raster)
                 left, top, wide, tall = (float(value) for value in self.policy.crop.boxes(torch.from_numpy(u), height, width))
                 box = Box(left, top, left + wide, top + tall)
             pixels = torch.from_numpy(self.split.preprocess.pixels(raster, box))
