@@ -178,6 +178,8 @@ def _bars(
     axes.margins(x=0.22)
     if numbers.min() >= 0:
         axes.set_xlim(left=0)
+    else:
+        axes.axvline(0, color=palette.SOFT, linewidth=0.8)
     name_axes(axes, label)
 
 

@@ -78,18 +78,19 @@ class Heatmap:
         return Image.fromarray(colours.repeat(factor, axis=0).repeat(factor, axis=1))
 
     def overlay(
-        self, alpha: float = 0.6, size: int | None = None, mode: str = "bicubic", limits: tuple[float, float] | None = None
+        self, alpha: float = 0.75, size: int | None = None, mode: str = "bicubic", limits: tuple[float, float] | None = None
     ) -> Image.Image:
         """The map over the original picture, crop and resize undone; the map alone where there is no original.
 
-        mode: bicubic, bilinear or cells. limits: the values of the darkest and the brightest colour, to compare several maps.
+        mode: bicubic, bilinear or cells. alpha: how much the strongest colour covers. limits: the values of the darkest and
+        the brightest colour, to compare several maps.
         """
         if self.original is None:
             return self.image(size or 256, limits)
         options: dict[str, Any] = {"alpha": alpha, "size": size, "mode": mode, "signed": self.signed}
         return lay_over(self.original, self.grid, self.box, limits=limits or self.limits, **options)
 
-    def figure(self, alpha: float = 0.6, mode: str = "bicubic") -> Figure:
+    def figure(self, alpha: float = 0.75, mode: str = "bicubic") -> Figure:
         """The original and the overlay side by side, titled, with a scale."""
         from vitral.draw.palette import SOFT, TICK_SIZE, colour_bar, dress_picture, name_axes, new_figure
 
@@ -99,7 +100,7 @@ class Heatmap:
         panels.append((self.overlay(alpha, mode=mode), self.title))
         shape = panels[-1][0].height / panels[-1][0].width
         note_height = 0.25 if self.note else 0.0
-        figure, axes = new_figure(3.2 * len(panels) + 0.7, 3.2 * min(max(shape, 0.3), 2.5) + 0.45 + note_height, 1, len(panels))
+        figure, axes = new_figure(3.2 * len(panels) + 0.7, 3.05 * min(max(shape, 0.3), 2.5) + 0.4 + note_height, 1, len(panels))
         for one, (image, title) in zip(axes[0], panels, strict=True):
             one.imshow(image)
             name_axes(dress_picture(one), title=title)

@@ -98,7 +98,7 @@ def grid_of_grids(
     longest = 6.0
     shape = page.shape[0] / page.shape[1]
     page_width, page_height = (longest, longest * shape) if shape <= 1 else (longest / shape, longest)
-    figure, axes = new_figure(page_width + 1.0, page_height + (0.75 if title else 0.45))
+    figure, axes = new_figure(page_width + 1.3, max(1.9, page_height + 0.5) + (0.25 if title else 0))
     one = axes[0, 0]
     low, high = limits or limits_of(values, signed)
     image = one.imshow(np.ma.masked_invalid(page), cmap=map_name(signed), vmin=low, vmax=high, interpolation="nearest")
@@ -162,7 +162,7 @@ def _rotation(labels: Sequence) -> int:
 
 
 def _class_ticks(axes: Axes, labels: Sequence[str]) -> None:
-    step = max(1, -(-len(labels) // (MOST_LABELS * 2)))
+    step = max(1, -(-len(labels) // MOST_LABELS))
     places = list(range(0, len(labels), step))
     axes.set_xticks(places, [labels[place] for place in places])
     axes.set_yticks(places, [labels[place] for place in places])

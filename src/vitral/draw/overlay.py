@@ -29,7 +29,7 @@ def lay_over(
     grid: np.ndarray,
     box: Box | None = None,
     *,
-    alpha: float = 0.6,
+    alpha: float = 0.75,
     size: int | None = None,
     mode: str = "bicubic",
     limits: tuple[float, float] | None = None,
@@ -38,7 +38,7 @@ def lay_over(
     """`grid` (h, w) as colours over `original`; outside of `box` the picture is dimmed and otherwise untouched.
 
     mode: `bicubic` or `bilinear` (smooth), or `cells` (each patch flat, with its edges). size: pixels of the longer side of
-    the result; None: as the original, or at least 256 on the shorter side. alpha: how much the colours cover.
+    the result; None: as the original, or at least 256 on the shorter side. alpha: how much the strongest colour covers.
     """
     if mode not in MODES:
         raise one_of("overlay mode", mode, MODES)
@@ -56,10 +56,15 @@ def lay_over(
     if len(across) and len(down):
         inside = np.ix_(down, across)
         heat = _read(grid.astype(np.float64), rows[down], columns[across], mode)  # (h', w')
-        colours = paint(heat, limits or limits_of(grid, signed), signed).astype(np.float32)
-        out[inside] = (1 - alpha) * _quiet(pixels[inside]) + alpha * colours
+        low, high = limits or limits_of(grid, signed)
+        colours = paint(heat, (low, high), signed).astype(np.float32)
+        # Where little is to be seen the picture shows through; where much is, the colour covers it by `alpha`.
+        strength = np.abs(heat) / (max(abs(low), abs(high)) or 1) if signed else (heat - low) / ((high - low) or 1)
+        cover = alpha * (0.35 + 0.65 * np.clip(strength, 0, 1).astype(np.float32))[..., None]
+        out[inside] = (1 - cover) * _quiet(pixels[inside]) + cover * colours
         if mode == "cells":
             _draw_edges(out, rows, columns, down, across)
+        _draw_frame(out, down, across)
     return Image.fromarray(np.clip(out + 0.5, 0, 255).astype(np.uint8))
 
 
@@ -147,6 +152,20 @@ def _draw_edges(out: np.ndarray, rows: np.ndarray, columns: np.ndarray, down: np
         edges = chosen[1:][np.diff(cells) > 0]
         index = np.ix_(edges, other) if axis == 0 else np.ix_(other, edges)
         out[index] = 0.6 * out[index] + 0.4 * 255
+
+
+def _draw_frame(out: np.ndarray, down: np.ndarray, across: np.ndarray) -> None:
+    """A white line along the inner edge of the part that the model saw, on the sides where there is more picture outside."""
+    width = max(1, round(min(out.shape[:2]) / 256))
+    top, bottom, left, right = down[0], down[-1] + 1, across[0], across[-1] + 1
+    if top > 0:
+        out[top : top + width, left:right] = 255
+    if bottom < out.shape[0]:
+        out[bottom - width : bottom, left:right] = 255
+    if left > 0:
+        out[top:bottom, left : left + width] = 255
+    if right < out.shape[1]:
+        out[top:bottom, right - width : right] = 255
 
 
 MODES = {"bicubic": _bicubic, "bilinear": _bilinear, "cells": _flat}

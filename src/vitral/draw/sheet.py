@@ -35,12 +35,12 @@ def picture_sheet(
     """Pictures in reading order with a caption above each; `cell`: width of one in inches."""
     if not pictures:
         raise UsageError(f"no pictures for the sheet {title!r}".replace(" ''", ""), "give at least one")
-    columns = min(len(pictures), columns or max(1, min(6, round(len(pictures) ** 0.5 * 1.3))))
+    columns = min(len(pictures), columns or (len(pictures) if len(pictures) <= 5 else min(8, round(len(pictures) ** 0.5 * 1.3))))
     rows = -(-len(pictures) // columns)
     texts = [_wrap(caption, cell) for caption in captions] + [""] * (len(pictures) - len(captions))
     lines = max((text.count("\n") + 1 for text in texts if text), default=0)
     shape = float(np.median([picture.height / picture.width for picture in pictures]))
-    height = cell * min(max(shape, 0.3), 3.0) + 0.15 * lines + 0.06
+    height = cell * min(max(shape, 0.3), 3.0) + 0.13 * lines + 0.03
     label_width = 0.4 if row_labels else 0.0
     figure, axes = new_figure(cell * columns + label_width, height * rows + (0.4 if title else 0.05), rows, columns)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
@@ -65,7 +65,7 @@ def heat_sheet(
     title: str = "",
     captions: Sequence[str] = (),
     mode: str = "bicubic",
-    alpha: float = 0.6,
+    alpha: float = 0.75,
     shared: bool = False,
     row_labels: Sequence[str] = (),
     with_original: bool = True,
@@ -92,9 +92,9 @@ def class_sheet(pictures: Mapping[str, Sequence[Image.Image]], *, title: str = "
         raise UsageError("no pictures for the class sheet", "give at least one picture of one class")
     columns, rows = max(map(len, pictures.values())), len(pictures)
     names = [_short(name) for name in pictures]
-    label_width = 0.25 + 0.075 * max(map(len, names))
+    label_width = 0.3 + 0.08 * max(map(len, names))
     figure, axes = new_figure(cell * columns + label_width, cell * rows + (0.4 if title else 0.05), rows, columns)
-    figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.01, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
     for row, (name, images) in enumerate(zip(names, pictures.values(), strict=True)):
         for column, one in enumerate(axes[row]):
             dress_picture(one)
@@ -110,7 +110,7 @@ def class_sheet(pictures: Mapping[str, Sequence[Image.Image]], *, title: str = "
 def patch_figure(original: Image.Image, grid: tuple[int, int], box: Box | None = None, title: str = "", gap: float = 0.12) -> Figure:
     """The picture beside itself cut into its grid of patches; `gap`: white between patches, as a share of a patch."""
     box = box or Box(0, 0, original.width, original.height)
-    side = max(512 // max(grid), 4)
+    side = max(4, int(TILE_SIDE / (max(grid) * (1 + gap))))
     seen = to_rgb(original).resize(
         (grid[1] * side, grid[0] * side),
         Image.Resampling.NEAREST if max(original.size) <= 64 else Image.Resampling.LANCZOS,

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from vitral.base.errors import UsageError
+from vitral.draw.curves import Line, line_chart, read_curve, training_curves
+
+
+def journal(offset: float, epochs: int = 4) -> list[dict]:
+    rows = [
+        {
+            "step": epoch,
+            "epoch": epoch,
+            "split": split,
+            "accuracy": offset + epoch / 10 + (0.05 if split == "train" else 0),
+            "loss": 1 / epoch,
+        }
+        for epoch in range(1, epochs + 1)
+        for split in ("train", "validation")
+    ]
+    return [*rows, {"step": 9, "epoch": epochs, "split": "test", "accuracy": 0.1, "loss": 9.0}]
+
+
+def labelled(axes) -> dict[str, np.ndarray]:
+    return {line.get_label(): line.get_ydata() for line in axes.lines}
+
+
+def test_one_run(whole: Callable) -> None:
+    figure = training_curves({"digits": journal(0.5)}, title="digits")
+    whole(figure)
+    accuracy, loss = figure.axes
+    assert set(labelled(accuracy)) == {"train", "validation"}
+    assert np.allclose(labelled(accuracy)["validation"], [60, 70, 80, 90])
+    assert np.allclose(labelled(loss)["train"], [1, 1 / 2, 1 / 3, 1 / 4])
+    assert accuracy.lines[0].get_linestyle() != accuracy.lines[1].get_linestyle()
+
+
+def test_several_seeds_get_mean_and_range(whole: Callable) -> None:
+    figure = training_curves({"ViT": [journal(0.1), journal(0.3), journal(0.2, epochs=3)], "CNN": journal(0.5)})
+    whole(figure)
+    accuracy = figure.axes[0]
+    lines = labelled(accuracy)
+    assert np.allclose(lines["ViT validation"], [30, 40, 50]), "at the epochs that all seeds have"
+    assert len(lines["CNN validation"]) == 4
+    band = accuracy.collections[1].get_paths()[0].vertices
+    assert band[:, 1].min() == pytest.approx(20)
+    assert band[:, 1].max() == pytest.approx(60)
+    assert {line.get_color() for line in accuracy.lines if line.get_label().startswith("ViT")} != {
+        line.get_color() for line in accuracy.lines if line.get_label().startswith("CNN")
+    }
+
+
+def test_broken_and_repeated_values() -> None:
+    rows = [
+        {"epoch": 1, "split": "train", "loss": 2.0},
+        {"epoch": 1, "split": "train", "loss": 4.0},
+        {"epoch": 2, "split": "train", "loss": float("nan")},
+        {"epoch": 3, "split": "train", "loss": None},
+        {"epoch": 4, "split": "train", "loss": 1.0, "accuracy": 0.5},
+    ]
+    epochs, values = read_curve(rows, "train", "loss")
+    assert epochs.tolist() == [1, 4]
+    assert values.tolist() == [3, 1]
+
+
+def test_nothing_to_draw() -> None:
+    with pytest.raises(UsageError, match="no training or validation lines"):
+        training_curves({"x": [{"split": "test", "epoch": 1, "accuracy": 1.0}]})
+    with pytest.raises(UsageError, match="no lines"):
+        line_chart([], x="a", y="b")
+    with pytest.raises(UsageError, match="2 places and 1 values"):
+        line_chart([Line([1, 2], [1], "a")], x="a", y="b")
+
+
+def test_lines_with_bands_on_log_axes(whole: Callable) -> None:
+    sizes = [1250, 5000, 45000]
+    lines = [Line(sizes, [0.5, 0.6, 0.7], "ViT", [0.4, 0.5, 0.6], [0.6, 0.7, 0.8]), Line(sizes, [0.6, 0.7, 0.8], "CNN", dashed=True)]
+    figure = line_chart(lines, x="training pictures", y="accuracy", log_x=True, log_y=True, percent=True, title="Data", note="band: 95 %")
+    whole(figure)
+    axes = figure.axes[0]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1,250", "5,000", "45,000"]
+    assert np.allclose(labelled(axes)["ViT"], [50, 60, 70])
+    assert axes.collections[0].get_paths()[0].vertices[:, 1].max() == pytest.approx(80)
+    assert axes.get_ylabel() == "accuracy (%)"
+
+
+def test_many_lines_keep_their_names_outside(whole: Callable) -> None:
+    figure = line_chart([Line([1, 2], [n, n + 1], f"model number {n}") for n in range(9)], x="x", y="y")
+    whole(figure)
+    assert len(figure.axes[0].get_legend().get_texts()) == 9

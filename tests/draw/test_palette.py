@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+
+from vitral.draw import palette
+
+
+def luminance(colours: np.ndarray) -> np.ndarray:
+    return colours.astype(float) @ np.array([0.2126, 0.7152, 0.0722])
+
+
+def test_more_is_brighter_also_in_grey_print() -> None:
+    tones = luminance(palette.paint(np.linspace(0, 1, 64)))
+    assert (np.diff(tones) > 0).all()
+    assert tones[-1] - tones[0] > 200
+
+
+def test_signed_colours_are_light_at_zero_and_mirror_each_other() -> None:
+    tones = luminance(palette.paint(np.linspace(-1, 1, 65), signed=True))
+    assert tones.argmax() in (31, 32, 33)
+    assert abs(tones[0] - tones[-1]) < 25
+
+
+def test_limits_are_kept_and_nothing_wraps() -> None:
+    values = np.array([-5.0, 0.0, 1.0, 7.0])
+    colours = palette.paint(values, limits=(0, 1))
+    assert (colours[0] == colours[1]).all()
+    assert (colours[2] == colours[3]).all()
+    assert len(np.unique(palette.paint(np.full((3, 3), 0.7)).reshape(-1, 3), axis=0)) == 1
+
+
+def test_lines_differ_by_colour_and_by_marker() -> None:
+    pairs = [(palette.series_colour(index), palette.series_marker(index)) for index in range(14)]
+    assert len(set(pairs)) == 14
+    assert len({colour for colour, _ in pairs[:7]}) == len({marker for _, marker in pairs[:7]}) == 7
+
+
+def test_shorten() -> None:
+    assert palette.shorten("bell cote,\n bell cot") == "bell cote, bell cot"
+    assert palette.shorten("a" * 50, 10) == "a" * 9 + "…"
+
+
+def test_no_global_state_and_no_pyplot() -> None:
+    code = """
+import sys, numpy as np
+from vitral.draw.heatmap import Heatmap
+assert "matplotlib" not in sys.modules, "numbers alone need no matplotlib"
+import matplotlib
+settings = lambda: {name: matplotlib.rcParams[name] for name in matplotlib.rcParams if name != "backend"}  # asking for it loads pyplot
+before = settings()
+from vitral.draw import charts, curves, matrices, sheet
+Heatmap(np.eye(3), "a")._repr_png_(), charts.bar_chart(["a"], [1.0])
+assert settings() == before
+assert not {"matplotlib.pyplot", "torch"} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
