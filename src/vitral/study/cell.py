@@ -59,6 +59,7 @@ def describe(cell: Cell, metrics: list[dict[str, Any]], parameters: int, memory:
         split=fingerprint(cell.run.data),
         role=cell.role,
         size=cell.size,
+        share=cell.share,
     )
 
 

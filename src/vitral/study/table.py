@@ -35,6 +35,8 @@ class Outcome:
     role: str = "final"
     size: int = 0
     """Training pictures."""
+    share: float = 1.0
+    """Part of the budget."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,162 @@
+"""vitral compare DATA: several models under one budget, a fair fight."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from vitral.base.errors import UsageError
+from vitral.config import DataConfig, TrainConfig
+
+EXAMPLES = """Several models under one budget: same splits, augmentation and tuning effort, several seeds, intervals, the test set opened once per run.
+
+Examples:
+  vitral compare digits --models vit,cnn,hybrid --budget samples=50000 --out runs/fight
+  vitral compare cifar10 --models vit,cnn,resnet18,hybrid --budget seconds=20 --batch-size 512 --parallel 4
+  vitral compare folder:photos --models vit,resnet152 --budget samples=20000 --from vit=timm:vit_base_patch16_224,resnet152=torchvision:resnet152 --tune attention
+  vitral compare digits --models vit,cnn --ray local --json
+
+The same command again goes on where it was stopped.
+"""
+
+
+@dataclass(frozen=True)
+class StudyFlags:
+    """What compare and scale share."""
+
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    """A name from `vitral data list` or folder:PATH."""
+    models: str | None = None
+    """Names with commas: vit, vit-small, vit-large, hybrid, cnn, resnet18, s/4 …; vit is a ViT made for the data's size, named in the table."""
+    budget: str = "samples=50000"
+    """What one final run may spend: samples=50000, seconds=20 or flops=1e15."""
+    seeds: int = 3
+    """Final runs per model (and size)."""
+    rates: str | None = None
+    """Learning rates to choose from on validation, with commas; one rate: no tuning. Default: 3e-4,1e-3,3e-3."""
+    tuning_share: float = 0.25
+    """Part of the budget that each tuning run may spend."""
+    out: str | None = None
+    """The study's folder; default runs/VERB-DATA. A study in it goes on."""
+    root: str | None = None
+    """Where data sets are kept."""
+    validation: float = 0.1
+    """Share of the training pictures to choose on."""
+    split_seed: int = 0
+    augment: str = "standard"
+    """The same for every model: none, light, standard, strong …"""
+    image_size: int | None = None
+    """Side of the picture; default: the data's own."""
+    batch_size: int = 128
+    weight_decay: float = 0.05
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    compile: Literal["auto", "yes", "no"] = "no"
+    """Worth it for runs of minutes; short cells are over before it pays."""
+    device: str = "auto"
+    threads: int = 1
+    """CPU threads of one cell; results do not depend on --parallel then."""
+    parallel: int | None = None
+    """Cells at a time; default: as many as there are cores, one on a GPU."""
+    ray: str | None = None
+    """Address of a Ray cluster, or local for one of its own."""
+    json: bool = False
+    """Print the result as JSON."""
+    quiet: bool = False
+
+    def data_config(self) -> DataConfig:
+        return DataConfig(name=self.data, root=self.root, validation=self.validation, split_seed=self.split_seed, augment=self.augment)
+
+    def recipe(self, tune: str = "all") -> TrainConfig:
+        from dataclasses import replace
+
+        from vitral.study.compare import default_recipe
+
+        return replace(
+            default_recipe(),
+            batch_size=self.batch_size,
+            weight_decay=self.weight_decay,
+            precision=self.precision,
+            compile=self.compile,
+            device=self.device,
+            threads=self.threads,
+            tune=tune,  # type: ignore[arg-type]
+        )
+
+    def names(self) -> list[str] | None:
+        return None if self.models is None else [name for part in self.models.split(",") if (name := part.strip())]
+
+    def grid(self) -> list[float] | None:
+        return None if self.rates is None else numbers(self.rates, "--rates")
+
+    def folder(self, verb: str) -> str:
+        return self.out or f"runs/{verb}-{re.sub(r'[^A-Za-z0-9.-]+', '-', self.data).strip('-')}"
+
+    def at_a_time(self) -> int:
+        if self.parallel is not None:
+            return self.parallel
+        from vitral.base.device import pick_device
+
+        if pick_device(self.device).type != "cpu":
+            return 1
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, cores // self.threads)
+
+
+@dataclass(frozen=True)
+class Flags(StudyFlags):
+    weights: Annotated[str | None, tyro.conf.arg(name="from")] = None
+    """Weights to start from: MODEL=WEIGHTS with commas; WEIGHTS is anything `vitral eval` takes."""
+    tune: Literal["all", "attention", "head"] = "all"
+    """Which parameters learn."""
+    claim: Literal["auto", "significance", "none"] = "auto"
+    """significance needs two seeds or more; none: a description without intervals and tests."""
+
+    def sources(self) -> dict[str, str]:
+        pairs = [part.partition("=") for part in (self.weights or "").split(",") if part.strip()]
+        if wrong := next((name for name, _, source in pairs if not source), None):
+            raise UsageError(f"--from {wrong!r} names no model", "use MODEL=WEIGHTS, for example vit=timm:vit_tiny_patch16_224")
+        return {name.strip(): source.strip() for name, _, source in pairs}
+
+
+def run(arguments: list[str]) -> int:
+    from vitral.cli.parsing import parse
+
+    flags = parse(Flags, arguments, "vitral compare", EXAMPLES)
+    from vitral.base.files import plain
+    from vitral.study.compare import compare, plan_compare
+    from vitral.study.execute import Pool
+    from vitral.study.plan import Budget
+
+    study = plan_compare(
+        flags.data_config(),
+        flags.names() or ["vit", "cnn", "resnet18", "hybrid"],
+        Budget.parse(flags.budget),
+        seeds=flags.seeds,
+        train=flags.recipe(flags.tune),
+        rates=flags.grid(),
+        tuning_share=flags.tuning_share,
+        weights=flags.sources(),
+        image_size=flags.image_size,
+        claim=flags.claim,
+    )
+    result = compare(study, flags.folder("compare"), Pool(flags.at_a_time(), flags.ray, flags.quiet))
+    if flags.json:
+        print(json.dumps(plain(result.result)))
+    else:
+        print(result.table.text())
+        for row in result.table.rows:
+            print(f"{row.model}: {row.note}")
+        print(f"\n{result.conclusion}\n\n{result.folder}")
+    return 1 if result.result["failed"] else 0
+
+
+def numbers(text: str, flag: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise UsageError(f"{flag} {text!r} is not a list of numbers", "write them with commas, for example 1e-3,3e-3") from error

@@ -1,0 +1,70 @@
+"""vitral probe MODEL DATA: how good frozen features are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from vitral.base.errors import UsageError
+
+EXAMPLES = """Linear probe and nearest neighbours on frozen features, k pictures a class, with intervals.
+
+Examples:
+  vitral probe runs/digits digits
+  vitral probe timm:vit_tiny_patch16_224 folder:flowers --shots 1,5,10,all --json
+"""
+
+
+@dataclass(frozen=True)
+class Flags:
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    """A name from `vitral data list` or folder:PATH."""
+    shots: str = "1,5,10,all"
+    """Pictures a class, with commas; all: every training picture."""
+    draws: int = 5
+    """Times that k pictures a class are drawn; the interval is over them."""
+    root: str | None = None
+    """Where data sets are kept."""
+    validation: float = 0.1
+    """Share of the training pictures to choose settings on."""
+    split_seed: int = 0
+    batch_size: int = 128
+    device: str = "auto"
+    json: bool = False
+    """Print the result as JSON."""
+    quiet: bool = False
+
+
+def run(arguments: list[str]) -> int:
+    from vitral.cli.parsing import parse
+
+    flags = parse(Flags, arguments, "vitral probe", EXAMPLES)
+    from vitral.base.device import pick_device
+    from vitral.base.files import plain
+    from vitral.config import DataConfig
+    from vitral.data.datasets import open_data
+    from vitral.data.preprocess import Preprocess
+    from vitral.study.probe import probe
+    from vitral.weights.load import load
+
+    shots = [_shots(part.strip()) for part in flags.shots.split(",") if part.strip()]
+    model = load(flags.model)
+    config = DataConfig(name=flags.data, root=flags.root, validation=flags.validation, split_seed=flags.split_seed)
+    data = open_data(config, preprocess=Preprocess.of(model))
+    device = pick_device(flags.device)
+    result = probe(model, data, shots=shots, draws=flags.draws, device=device, batch_size=flags.batch_size, quiet=flags.quiet, name=flags.model)
+    print(json.dumps(plain(result.to_dict())) if flags.json else result.text())
+    return 0
+
+
+def _shots(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"--shots {text!r} is neither a number of pictures nor all", "use --shots 1,5,10,all")
+    return int(text)

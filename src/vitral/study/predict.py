@@ -1,0 +1,62 @@
+"""What a study will take, before it is spent: a few steps of each contender, multiplied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vitral.base.device import pick_device, set_threads
+from vitral.base.errors import UsageError
+from vitral.base.progress import track
+from vitral.study.measure import measure
+from vitral.study.plan import EVALUATIONS, Cell, Study, final_cells, tuning_cells
+
+CELL_START = 1.5
+"""Seconds to open data, build a model and write its folder."""
+EVALUATED = 0.3
+"""Pictures validated and tested per training picture, about."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    cells: int
+    seconds: float
+    """Wall-clock, with `parallel` cells at a time."""
+    per_model: dict[str, float]
+    """Seconds of one after the other."""
+
+    @property
+    def hours(self) -> float:
+        return self.seconds / 3600
+
+    def __str__(self) -> str:
+        slowest = max(self.per_model, key=lambda name: self.per_model[name])
+        return f"{self.cells} cells, about {duration(self.seconds)} (most of it {slowest}: {duration(self.per_model[slowest])} one after the other)"
+
+
+def predict(study: Study, parallel: int = 1, quiet: bool = False) -> Prediction:
+    """Time a few training steps of each contender on this machine."""
+    device = pick_device(study.train.device)
+    if study.train.threads:
+        set_threads(study.train.threads)
+    cells = tuning_cells(study) + final_cells(study, {contender.name: contender.rates[0] for contender in study.contenders})
+    per_model: dict[str, float] = {}
+    for contender in track(study.contenders, "Predicting", quiet=quiet):
+        own = [cell for cell in cells if cell.contender == contender.name]
+        speed = measure(contender.model, min(32, study.train.batch_size), device, repeats=2, train=study.train)
+        evaluation = EVALUATIONS * EVALUATED / 3 * study.pictures * speed.forward_seconds
+        per_model[contender.name] = sum(CELL_START + evaluation + _training(study, cell, speed.training_seconds) for cell in own)
+    return Prediction(len(cells), sum(per_model.values()) / max(1, min(parallel, len(cells))), per_model)
+
+
+def _training(study: Study, cell: Cell, seconds: float) -> float:
+    samples = study.budget.times(cell.share).samples(cell.flops)
+    return study.budget.amount * cell.share if samples is None else samples * seconds
+
+
+def check_hours(prediction: Prediction, most: float | None) -> None:
+    if most is not None and prediction.hours > most:
+        raise UsageError(f"the study would take about {duration(prediction.seconds)}, more than --max-hours {most:g}", "use a smaller budget, fewer sizes or fewer seeds")
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,205 @@
+"""The scaling lab: accuracy against data, accuracy against compute. (Cost against tokens is in `tokens.py`.)
+
+Data: nested class-balanced subsets × models × seeds, each run with the same number of samples and the same recipe (no extra
+regularisation on small subsets), a power law for each model, and where the lines cross. Compute: several sizes of each family,
+trained from the start at several parts of the budget, against training FLOPs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitral.base.errors import UsageError, VitralError
+from vitral.base.files import write_atomic, write_json
+from vitral.config import DataConfig, TrainConfig
+from vitral.study import figures
+from vitral.study.cell import read_answers, run_cell
+from vitral.study.compare import data_facts, default_recipe
+from vitral.study.conclude import Pair, compare_pairs
+from vitral.study.contenders import make_contenders
+from vitral.study.execute import RESULT, Executed, Pool, common_result, execute
+from vitral.study.plan import Budget, Study
+from vitral.study.runner import Work
+from vitral.study.statistics import Crossing, PowerLaw, crossing, power_law_fit
+from vitral.study.table import Outcome, Table, row
+
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
+DATA_MODELS = ("vit-small", "vit", "cnn")
+COMPUTE_MODELS = ("vit-small", "vit", "vit-large", "hybrid-small", "hybrid", "resnet18", "resnet50")
+COMPUTE_SHARES = (0.25, 1.0)
+BENT = 0.3
+"""Largest |log2| between points and line up to which we call it a power law: a quarter off."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A finished scaling study."""
+
+    folder: Path
+    tables: tuple[Table, ...]
+    conclusion: str
+    result: dict[str, Any]
+
+
+def plan_scale(
+    kind: str,
+    data: DataConfig,
+    budget: Budget,
+    *,
+    models: Sequence[str] | None = None,
+    sizes: Sequence[float] | None = None,
+    seeds: int = 3,
+    train: TrainConfig | None = None,
+    rates: Sequence[float] | None = None,
+    tuning_share: float = 0.25,
+    image_size: int | tuple[int, int] | None = None,
+) -> Study:
+    """The study that `vitral scale` runs; `sizes` are shares (< 1, or 1 for all) or numbers of pictures."""
+    facts = data_facts(data, image_size)
+    train = train or default_recipe()
+    names = tuple(models or (DATA_MODELS if kind == "data" else COMPUTE_MODELS))
+    contenders = make_contenders(names, facts.size, facts.channels, facts.classes, rates=rates)
+    if not facts.validation and any(len(contender.rates) > 1 for contender in contenders):
+        raise UsageError(f"{data.name} has no validation pictures to choose rates on", "set --validation 0.1, or give one rate with --rates")
+    counts: tuple[int, ...] = ()
+    if kind == "data":
+        wanted = [round(size * facts.pictures) if size <= 1 else round(size) for size in (sizes or SHARES)]
+        # Fewer pictures than classes cannot teach all of them.
+        counts = tuple(sorted({min(facts.pictures, max(facts.classes, count)) for count in wanted}))
+    return Study(
+        kind=kind,  # type: ignore[arg-type]
+        data=data,
+        contenders=contenders,
+        budget=budget,
+        pictures=facts.pictures,
+        seeds=tuple(range(seeds)),
+        sizes=counts,
+        shares=COMPUTE_SHARES if kind == "compute" else (1.0,),
+        train=train,
+        tuning_share=tuning_share,
+        claim="significance" if seeds > 1 else "none",
+    )
+
+
+def scale(study: Study, out: str | Path, pool: Pool | None = None, work: Work = run_cell) -> Scaling:
+    """Run a scaling study, or go on with it."""
+    done = execute(study, out, pool, work)
+    if not done.outcomes:
+        raise VitralError("every cell failed", next(iter(done.failed.values()), ""))
+    return _data(done) if study.kind == "data" else _compute(done)
+
+
+# ---- data ----------------------------------------------------------------------------------------------------------------------
+
+
+def _data(done: Executed) -> Scaling:
+    study = done.study
+    by_model = {contender.name: done.of(contender.name) for contender in study.contenders if done.of(contender.name)}
+    fits = {name: fit for name, cells in by_model.items() if (fit := fit_cells(cells, lambda cell: cell.size)) is not None}
+    crossings = {f"{a} and {b}": crossing(fits[a], fits[b]) for a, b in combinations(fits, 2)}
+    tables = tuple(
+        Table(tuple(row([cell for cell in cells if cell.size == size]) for cells in by_model.values() if any(cell.size == size for cell in cells)), f"{size:,} pictures")
+        for size in study.sizes
+    )
+    ends = {size: _pairs_at(done, size) for size in (study.sizes[0], study.sizes[-1])}
+    conclusion = conclude_data(study, fits, crossings, ends)
+    result = {
+        **common_result(done),
+        "rows": [entry for table in tables for entry in table.to_dict()],
+        "fits": {name: fit.to_dict() for name, fit in fits.items()},
+        "crossings": {name: found.to_dict() for name, found in crossings.items()},
+        "pairs": [{**pair.to_dict(), "size": size} for size, pairs in ends.items() for pair in pairs],
+        "conclusion": conclusion,
+        "figures": figures.draw_data(done.folder, by_model, fits, crossings, f"{study.data.name}, {study.budget} for each size"),
+    }
+    return _write(done, tables, conclusion, result)
+
+
+def fit_cells(cells: Sequence[Outcome], place: Any) -> PowerLaw | None:
+    """A power law over the places that have every seed; None with fewer than two of them."""
+    seeds = sorted({cell.seed for cell in cells})
+    errors: dict[float, dict[int, float]] = {}
+    for cell in cells:
+        errors.setdefault(place(cell), {})[cell.seed] = 1 - cell.accuracy
+    whole = sorted(at for at, found in errors.items() if len(found) == len(seeds))
+    if len(whole) < 2:
+        return None
+    return power_law_fit(whole, np.array([[errors[at][seed] for at in whole] for seed in seeds]), floor=1e-4)
+
+
+def _pairs_at(done: Executed, size: int) -> list[Pair]:
+    """Tests between all models at one size."""
+    correct: dict[str, list[np.ndarray]] = {}
+    for outcome in done.outcomes:
+        if outcome.size == size:
+            predictions, labels = read_answers(done.folder / "cells" / outcome.cell)
+            correct.setdefault(outcome.model, []).append(predictions == labels)
+    stacked = {name: np.stack(seeds) for name, seeds in correct.items() if len(seeds) > 1}
+    return compare_pairs(stacked) if len(stacked) > 1 and done.study.claim == "significance" else []
+
+
+def conclude_data(study: Study, fits: dict[str, PowerLaw], crossings: dict[str, Crossing], ends: dict[int, list[Pair]]) -> str:
+    sentences = []
+    for size, pairs in ends.items():
+        told = [f"{pair.a if pair.difference > 0 else pair.b} beats {pair.b if pair.difference > 0 else pair.a} by {abs(pair.difference) * 100:.1f} points" for pair in pairs if pair.different]
+        open_pairs = [f"{pair.a} and {pair.b}" for pair in pairs if not pair.different]
+        parts = ([", ".join(told)] if told else []) + ([f"not told apart: {', '.join(open_pairs)}"] if open_pairs else [])
+        sentences.append(f"With {size:,} training pictures: {'; '.join(parts) or 'no test was made (one seed)'}.")
+    sentences += [f"{pair}: {found}." for pair, found in crossings.items()]
+    sentences += [f"Error of {name} falls as n^-{fit.b:.2f} ({fit.b_interval[0]:.2f} to {fit.b_interval[1]:.2f})." for name, fit in fits.items()]
+    if bent := [name for name, fit in fits.items() if fit.residual > BENT]:
+        sentences.append(f"The points of {', '.join(bent)} do not lie on a power law (up to a factor of {2 ** max(fits[name].residual for name in bent):.1f} off): take their crossings with care.")
+    sentences.append(f"This holds for {study.data.name}, the same {study.budget} at every size, and no extra regularisation on small subsets; beyond {study.sizes[-1]:,} pictures it is extrapolation.")
+    return " ".join(sentences)
+
+
+# ---- compute -------------------------------------------------------------------------------------------------------------------
+
+
+def _compute(done: Executed) -> Scaling:
+    study = done.study
+    families: dict[str, list[Outcome]] = {}
+    for contender in study.contenders:
+        family = "resnet" if contender.family.startswith("resnet") else contender.family
+        families.setdefault(family, []).extend(done.of(contender.name))
+    families = {name: cells for name, cells in families.items() if cells}
+    fits = {name: fit for name, cells in families.items() if (fit := fit_cells(cells, lambda cell: cell.training_flops)) is not None}
+    crossings = {f"{a} and {b}": crossing(fits[a], fits[b]) for a, b in combinations(fits, 2) if _overlap(fits[a], fits[b])}
+    tables = tuple(
+        Table(
+            tuple(row(cells) for contender in study.contenders if (cells := [cell for cell in done.of(contender.name) if cell.share == share])),
+            f"{share:g} of {study.budget}",
+        )
+        for share in study.shares
+    )
+    lines = [f"Error of {name} falls as FLOPs^-{fit.b:.2f} ({fit.b_interval[0]:.2f} to {fit.b_interval[1]:.2f})." for name, fit in fits.items()]
+    lines += [f"{pair}: {found} training FLOPs." for pair, found in crossings.items()]
+    if bent := [name for name, fit in fits.items() if fit.residual > BENT]:
+        lines.append(f"The points of {', '.join(bent)} do not lie on one power law: size and length of training do not trade evenly there.")
+    lines.append(f"This holds for {study.data.name} and runs of up to {study.budget}; training FLOPs are counted as three forward passes.")
+    result = {
+        **common_result(done),
+        "rows": [entry for table in tables for entry in table.to_dict()],
+        "fits": {name: fit.to_dict() for name, fit in fits.items()},
+        "crossings": {name: found.to_dict() for name, found in crossings.items()},
+        "pairs": [],
+        "conclusion": " ".join(lines),
+        "figures": figures.draw_compute(done.folder, families, f"{study.data.name}, up to {study.budget}"),
+    }
+    return _write(done, tables, " ".join(lines), result)
+
+
+def _overlap(first: PowerLaw, second: PowerLaw) -> bool:
+    return max(min(first.sizes), min(second.sizes)) < min(max(first.sizes), max(second.sizes))
+
+
+def _write(done: Executed, tables: tuple[Table, ...], conclusion: str, result: dict[str, Any]) -> Scaling:
+    write_atomic(done.folder / "table.md", "\n".join(table.markdown() for table in tables) + f"\n{conclusion}\n")
+    write_json(done.folder / RESULT, result)
+    return Scaling(done.folder, tables, conclusion, result)
