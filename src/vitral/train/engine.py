@@ -102,6 +102,9 @@ class Counts:
     """Of the weight average."""
     accuracy: float | None = None
     """Of the last training line, for the triage."""
+    lr: float = 0.0
+    """Of the last step."""
+    warned: bool = False
 
 
 @dataclass
@@ -121,9 +124,7 @@ class Engine:
         train = self.config.train
         self.train = train
         if not len(setup.data.validation) and (train.keep == "best" or train.patience is not None):
-            raise ConfigError(
-                "keep = best and patience need validation pictures, and there are none", "set validation to a share such as 0.1"
-            )
+            raise ConfigError("keep = best and patience need validation pictures, there are none", "set validation to 0.1 or so")
         teacher = load_teacher(train.teacher, setup.data.classes, setup.preprocess, setup.device) if train.teacher else None
         weights = setup.data.train.class_weights().to(setup.device) if self.config.data.class_weights else None
         self.stepper = Stepper(setup.model, task_of(train, weights, teacher), train, setup.device, world)
@@ -148,9 +149,8 @@ class Engine:
         mixes = self.loader.policy.mixup + self.loader.policy.cutmix > 0
         self.compile_seconds = self.stepper.warm_up(first, mixes, self.validation)
         position = self._restore() if going_on else 0
-        self.journal = Journal(
-            self.path / "metrics.jsonl" if self.world.main else None, position, self.train.tensorboard, self.train.wandb, self.config.name
-        )
+        metrics = self.path / "metrics.jsonl" if self.world.main else None
+        self.journal = Journal(metrics, position, self.train.tensorboard, self.train.wandb, self.config.name)
         folders.describe(self.path, self.setup, self.stepper, self.compile_seconds, self.world)
         if not self.quiet:
             say(folders.headline(self.setup, self.stepper, self.total, self.counts.step))
@@ -252,16 +252,15 @@ class Engine:
         for place, loss in enumerate(numbers):
             if not math.isfinite(loss):
                 step = counts.step - len(numbers) + place
-                raise trouble.not_finite(
-                    self.config, step, step / len(self.loader), loss, window.indices[place].tolist(), window.rates[place]
-                )
+                pictures = window.indices[place].tolist()
+                raise trouble.not_finite(self.config, step, step / len(self.loader), loss, pictures, window.rates[place])
         counts.loss += sum(numbers)
         counts.correct += correct
         counts.images += window.images
         steps = counts.step - counts.line_step
         speed = counts.images / max(1e-9, counts.seconds - counts.line_seconds)
         bar.advance(len(numbers), loss=counts.loss / steps, accuracy=counts.correct / counts.images, images_per_second=round(speed))
-        self._rate = window.rates[-1]
+        counts.lr = window.rates[-1]
         self.window = Window()
 
     # ---- journal, validation, state --------------------------------------------------------------------------------------------
@@ -277,26 +276,14 @@ class Engine:
 
     def _record(self, split: str, loss: float, accuracy: float, speed: float, **more: Any) -> None:
         counts = self.counts
-        record = {
-            "step": counts.step,
-            "epoch": round(counts.step / len(self.loader), 4),
-            "split": split,
-            "loss": loss,
-            "accuracy": accuracy,
-        }
-        self.journal.write(
-            record | {"lr": getattr(self, "_rate", 0.0), "images_per_second": round(speed, 1), "seconds": round(counts.seconds, 3)} | more
-        )
+        where = {"step": counts.step, "epoch": round(counts.step / len(self.loader), 4), "split": split}
+        speeds = {"lr": counts.lr, "images_per_second": round(speed, 1), "seconds": round(counts.seconds, 3)}
+        self.journal.write({**where, "loss": loss, "accuracy": accuracy, **speeds, **more})
 
     def _measure(self, loader: Any) -> tuple[Evaluation, float]:
         began = time.perf_counter()
-        result = evaluate(
-            self.stepper.model,
-            loader,
-            forward=self.stepper.logits,
-            precision=self.stepper.precision(),
-            gather=self.world.gather if self.world.many else None,
-        )
+        gather = self.world.gather if self.world.many else None
+        result = evaluate(self.stepper.model, loader, forward=self.stepper.logits, precision=self.stepper.precision(), gather=gather)
         return result, len(result.labels) / (time.perf_counter() - began)
 
     def _validate(self, bar: Progress) -> None:
@@ -310,13 +297,11 @@ class Engine:
             counts.best, counts.waited = result.top1, 0
             if self.train.keep == "best":
                 self.best = {name: value.clone() for name, value in self.stepper.values().items()}
-        if (
-            not self.quiet
-            and (line := triage.during(self.config, counts.accuracy, result.top1, self._progress()))
-            and not hasattr(self, "_warned")
-        ):
-            self._warned = True
-            say(f"note: {line}")
+        note = triage.during(self.config, counts.accuracy, result.top1, self._progress())
+        if note and not counts.warned:
+            counts.warned = True
+            if not self.quiet:
+                say(f"note: {note}")
 
     def _snapshot(self) -> None:
         if self.counts.step in self.snapshots:
@@ -328,14 +313,9 @@ class Engine:
         tensors = stepper.tensors()
         if self.best is not None:
             tensors |= {f"best/{name}": value for name, value in self.best.items()}
-        extra = {
-            "step": counts.step,
-            "counts": dataclasses.asdict(counts),
-            "journal": self.journal.position(),
-            "rate": getattr(self, "_rate", 0.0),
-        }
-        extra["scaler"] = stepper.scaler.state_dict() if stepper.scaler is not None else None
-        self.slots.write(tensors, extra)
+        scaler = stepper.scaler.state_dict() if stepper.scaler is not None else None
+        journal = self.journal.position()
+        self.slots.write(tensors, {"step": counts.step, "counts": dataclasses.asdict(counts), "journal": journal, "scaler": scaler})
         self._saved_at = time.perf_counter()
 
     def _restore(self) -> int:
@@ -353,7 +333,6 @@ class Engine:
             stepper.average.updates = self.counts.updates
         if stepper.scaler is not None and extra["scaler"] is not None:
             stepper.scaler.load_state_dict(extra["scaler"])
-        self._rate = extra["rate"]
         self.slots.restore_random(self.train.seed, self.counts.step)
         return extra["journal"]
 
@@ -363,9 +342,8 @@ class Engine:
         """The final weights, the test split once, and the model's files."""
         stepper, model = self.stepper, self.setup.model
         final = self.best if self.train.keep == "best" and self.best is not None else stepper.values()
-        copy_values(
-            {name: value.clone() for name, value in final.items()}, {name: value.detach() for name, value in model.state_dict().items()}
-        )
+        live = {name: value.detach() for name, value in model.state_dict().items()}
+        copy_values({name: value.clone() for name, value in final.items()}, live)
         folders.save_model(self.setup, self.path, dict(model.state_dict()), self.world, whole_run=True)
         if self.train.test:
             result, speed = self._measure(self.setup.evaluation_loader(self.setup.data.test(), self.world))

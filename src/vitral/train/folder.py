@@ -57,8 +57,11 @@ def choose(config: RunConfig, out: str | Path | None, resume: bool, world: World
 
 
 def finished(path: Path) -> bool:
+    """Whether the last thing a run does is done: the model written, and the test line where one is wanted."""
+    if not (path / "model.safetensors").exists():
+        return False
     metrics = read_metrics(path / "metrics.jsonl")
-    return bool(metrics) and metrics[-1]["split"] == "test" and (path / "model.safetensors").exists()
+    return bool(metrics) and (metrics[-1]["split"] == "test" or not read_config(path)[0].train.test)
 
 
 def reopen(path: Path, quiet: bool = False) -> Run:

@@ -58,7 +58,9 @@ class World:
             mesh = init_device_mesh(device.type, (self.size,))
             for block in blocks:
                 fully_shard(block, mesh=mesh)
-            return fully_shard(learner, mesh=mesh)
+            # The root too is put away after each forward: an evaluation must not leave it whole.
+            fully_shard(learner, mesh=mesh, reshard_after_forward=True)
+            return learner
         from torch.nn.parallel import DistributedDataParallel
 
         return DistributedDataParallel(learner, device_ids=[device.index] if device.type == "cuda" else None)

@@ -11,7 +11,7 @@ TOKEN_LEVELS = 4
 
 
 def rate(config: TrainConfig, progress: float, step_share: float = 0.0) -> float:
-    """The factor on the peak learning rate. `step_share` is the share of the run that one step takes: the first step then learns already."""
+    """The factor on the peak learning rate. `step_share`: what share of the run one step is, so that the first step learns already."""
     warm = min(1.0, (progress + step_share) / config.warmup) if config.warmup > 0 else 1.0
     rest = min(1.0, max(0.0, (progress - config.warmup) / (1 - config.warmup)))
     if config.schedule == "cosine":

@@ -100,6 +100,7 @@ def prepare(config: RunConfig, device: torch.device, origin: Origin | None = Non
 def _from_weights(config: RunConfig, device: torch.device) -> Setup:
     """Fine-tuning: the weights say what the model is and how its pictures are normalised; the run says how large and how many classes."""
     from vitral.weights.load import load
+    from vitral.weights.resize import adapt
 
     assert config.weights is not None
     source = load(config.weights)
@@ -109,7 +110,7 @@ def _from_weights(config: RunConfig, device: torch.device) -> Setup:
     changes = {name: value for name in ("mean", "std", "resize") if (value := getattr(config.data, name)) is not None}
     preprocess = dataclasses.replace(preprocess, **changes)
     data = open_data(config.data, preprocess=preprocess)
-    model = load(config.weights, classes=len(data.classes), image_size=size)
+    model = adapt(source, image_size=size, classes=len(data.classes))
     settled = dataclasses.replace(model.config, dropout=config.model.dropout, drop_path=config.model.drop_path)
     if settled != model.config:
         values = model.state_dict()

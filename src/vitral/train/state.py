@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
@@ -90,28 +88,18 @@ def seed_process(seed: int, rank: int = 0, step: int = 0) -> None:
     """Dropout and the like differ between processes; what must be equal (initial weights, data) is seeded apart."""
     number = (seed * 1_000_003 + rank * 7_919 + step) % 2**32
     torch.manual_seed(number)
-    random.seed(number)
-    np.random.seed(number)
 
 
 def random_states() -> dict[str, Any]:
-    kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
-    states: dict[str, Any] = {
-        "torch": torch.get_rng_state(),
-        "python": random.getstate(),
-        "numpy": (str(kind), torch.from_numpy(np.asarray(keys).astype(np.int64)), int(position), int(has_gauss), float(cached)),
-    }
+    """PyTorch's generators: nothing else draws while a run lasts (data is drawn by address, see vitral.data.keys)."""
+    states: dict[str, Any] = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
     return states
 
 
 def set_random_states(states: dict[str, Any]) -> None:
-    torch.set_rng_state(states["torch"])
-    version, keys, gauss = states["python"]
-    random.setstate((version, tuple(keys), gauss))
-    kind, numbers, position, has_gauss, cached = states["numpy"]
-    np.random.set_state((kind, numbers.numpy().astype(np.uint32), position, has_gauss, cached))
+    torch.set_rng_state(states["cpu"])
     if "cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state(states["cuda"])
 

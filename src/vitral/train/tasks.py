@@ -61,7 +61,7 @@ def classification(smoothing: float = 0.0, weights: Tensor | None = None) -> Tas
 def distillation(
     teacher: nn.Module, share_of_teacher: float, temperature: float, smoothing: float = 0.0, weights: Tensor | None = None
 ) -> Task:
-    """Name the class and answer like the teacher: the teacher's softened probabilities, read off the distillation token where there is one."""
+    """Name the class and answer like the teacher: its softened probabilities, read off the distillation token where there is one."""
     teacher.requires_grad_(False).eval()
 
     def task(model: nn.Module, images: Tensor, labels: Tensor, second: Tensor | None, share: Tensor | None, keep: float | None) -> Outcome:

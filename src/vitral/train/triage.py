@@ -55,4 +55,5 @@ def during(config: RunConfig, training: float | None, validation: float, progres
     if training is None or progress < 0.2 or training - validation < GAP:
         return ""
     advice = "stronger augmentation (--augment strong)" if config.data.augment != "strong" else "more weight decay or drop_path"
-    return f"training accuracy {training:.0%} is far above validation {validation:.0%}: the model learns by heart; try {advice}, or stop earlier (--patience)"
+    far = f"training accuracy {training:.0%} is far above validation {validation:.0%}: the model learns by heart"
+    return f"{far}; try {advice}, or stop earlier (--patience)"

@@ -84,12 +84,10 @@ def out_of_memory(config: RunConfig, available: int | None, device: str, process
     if fit == 0:
         hint = "not even one picture fits: use a smaller model, a smaller picture, larger patches or model.gradient_checkpointing"
     else:
-        accumulate = next(
-            k
-            for k in range(train.accumulate + 1, train.batch_size + 1)
-            if train.batch_size % (k * processes) == 0 and train.batch_size // k // processes <= fit
-        )
-        hint = f"about {fit} pictures at a time would fit: --accumulate {accumulate} keeps the result the same, or --batch-size {fit * processes * train.accumulate}"
+        larger = range(train.accumulate + 1, train.batch_size + 1)
+        pieces = [k for k in larger if train.batch_size % (k * processes) == 0 and train.batch_size // k // processes <= fit]
+        same = f"--accumulate {pieces[0]} keeps the result the same, or " if pieces else ""
+        hint = f"about {fit} pictures at a time would fit: {same}--batch-size {fit * processes * train.accumulate}"
     return VitralError(
         f"out of memory on {device} with {now} pictures of {config.model.image_size[0]}×{config.model.image_size[1]} at a time", hint
     )

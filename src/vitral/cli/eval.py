@@ -1,0 +1,82 @@
+"""vitral eval MODEL DATA: how good a model is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from vitral.base.errors import UsageError
+
+EXAMPLES = """Loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
+
+Examples:
+  vitral eval runs/digits digits
+  vitral eval runs/flowers folder:photos --split validation --json
+  vitral eval timm:vit_tiny_patch16_224 folder:imagenet/val
+"""
+
+
+@dataclass(frozen=True)
+class Flags:
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    """A name from `vitral data list` or folder:PATH."""
+    split: Literal["test", "validation", "train"] = "test"
+    """Which pictures."""
+    root: str | None = None
+    """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
+    batch_size: int = 128
+    device: str = "auto"
+    workers: int = 0
+    """Processes that decode pictures."""
+    json: bool = False
+    """Print everything as JSON, the confusion matrix too."""
+
+
+def run(arguments: list[str]) -> int:
+    from vitral.cli.parsing import parse
+
+    flags = parse(Flags, arguments, "vitral eval", EXAMPLES)
+    from vitral.base.device import pick_device
+    from vitral.config import DataConfig
+    from vitral.data.datasets import open_data
+    from vitral.data.preprocess import Preprocess
+    from vitral.train.evaluate import evaluate
+    from vitral.train.setup import autocast, evaluation_loader, number_type
+    from vitral.weights.load import load
+
+    model = load(flags.model)
+    data = open_data(DataConfig(name=flags.data, root=flags.root, workers=flags.workers), preprocess=Preprocess.of(model))
+    if model.config.classes != len(data.classes):
+        raise UsageError(
+            f"the model has {model.config.classes} classes, {flags.data} has {len(data.classes)}",
+            "use the data it was trained on, or fine-tune it",
+        )
+    device = pick_device(flags.device)
+    split = data.test() if flags.split == "test" else getattr(data, flags.split)
+    if not len(split):
+        raise UsageError(f"{flags.data} has no {flags.split} pictures", "choose another --split")
+    loader = evaluation_loader(split, Preprocess.of(model), device, flags.batch_size, flags.workers)
+    result = evaluate(model.to(device), loader, precision=autocast(number_type("auto", device), device))
+    values = {"model": flags.model, "data": flags.data, "split": flags.split, **result.to_dict(data.classes)}
+    print(json.dumps(values) if flags.json else text(values))
+    return 0
+
+
+def text(values: dict[str, Any]) -> str:
+    lines = [f"{values['model']} on {values['data']} ({values['split']}, {values['pictures']:,} pictures)"]
+    scores = f"top-1 {values['top1']:.2%}   top-5 {values['top5']:.2%}   loss {values['loss']:.4f}"
+    lines.append(f"  {scores}   calibration error {values['calibration']['error']:.3f}")
+    ranked = sorted(((share, name) for name, share in values["per_class"].items() if share is not None))
+    width = max(len(name) for _, name in ranked)
+    lines += [f"  {name:<{width}}  {share:.1%}" for share, name in ranked[:20]]
+    if len(ranked) > 20:
+        lines.append(f"  … and {len(ranked) - 20} better classes (--json has all)")
+    names, confusion = list(values["per_class"]), values["confusion"]
+    pairs = sorted(((count, i, j) for i, row in enumerate(confusion) for j, count in enumerate(row) if i != j and count), reverse=True)
+    lines += [f"  {names[i]} taken for {names[j]}: {count}" for count, i, j in pairs[:5]]
+    return "\n".join(lines)

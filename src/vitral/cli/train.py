@@ -1,0 +1,185 @@
+"""vitral train RUN: choose a named run, then override what you like."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import inspect
+import itertools
+import json
+import textwrap
+import typing
+from pathlib import Path
+from typing import Annotated, Any
+
+from vitral.base.errors import ConfigError, UsageError, one_of
+from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+
+EXAMPLES = """Train or fine-tune a model.
+
+Examples:
+  vitral train digits
+  vitral train cifar10 --epochs 30 --seed 1 --out runs/short
+  vitral train finetune --data folder:photos --from timm:vit_tiny_patch16_224 --tune attention
+  vitral train digits --set width=96 betas=0.9,0.95
+  vitral train digits --out runs/digits --resume
+  torchrun --nproc-per-node 4 -m vitral train cifar10 --strategy fsdp
+
+Named runs: {runs}
+"""
+
+DATA_FLAGS = ("validation", "subset", "augment", "workers", "class_weights")
+TRAIN_FLAGS = (
+    *("tune", "epochs", "max_seconds", "batch_size", "accumulate", "optimizer", "lr", "weight_decay", "schedule", "warmup", "layer_decay"),
+    *("clip", "label_smoothing", "ema", "keep", "patience", "teacher", "token_drop", "precision", "compile", "device", "threads", "seed"),
+    *("evaluate_every", "checkpoint_every", "snapshots", "strategy", "tensorboard", "wandb"),
+)
+
+
+def run(arguments: list[str]) -> int:
+    flags = parse(arguments)
+    config = flags.config()
+    from vitral.train.engine import fit
+
+    result = fit(config, out=flags.out, resume=flags.resume, quiet=flags.quiet)
+    if flags.json:
+        print(json.dumps({"path": str(result.path), **result.test}))
+    else:
+        print(result.path)
+    return 0
+
+
+def parse(arguments: list[str], verb: str = "train") -> Any:
+    """The flags of a named run: its own values are the defaults, and `--help` shows them."""
+    from vitral.presets.runs import RUNS
+
+    asked_help = any(argument in ("-h", "--help") for argument in arguments)
+    name = arguments[0] if arguments and not arguments[0].startswith("-") else ""
+    if not name and not asked_help:
+        raise UsageError(f"{verb} needs the name of a run first", f"use one of {', '.join(RUNS)}")
+    if name and name not in RUNS and not asked_help:
+        raise one_of("run", name, RUNS)
+    base = RUNS.get(name, RUNS["digits"])
+    out = _value_of(arguments, "--out")
+    if "--resume" in arguments and out is not None and (Path(out) / "config.json").exists():
+        from vitral.train.folder import read_config
+
+        base = read_config(Path(out))[0]
+    from vitral.cli.parsing import parse as parse_flags
+
+    return parse_flags(flags_of(base, verb), arguments, f"vitral {verb}", EXAMPLES.format(runs=", ".join(RUNS)) if verb == "train" else "")
+
+
+def _value_of(arguments: list[str], flag: str) -> str | None:
+    for index, argument in enumerate(arguments):
+        if argument == flag and index + 1 < len(arguments):
+            return arguments[index + 1]
+        if argument.startswith(flag + "="):
+            return argument.partition("=")[2]
+    return None
+
+
+def flags_of(base: RunConfig, verb: str = "train") -> type[Any]:
+    """A dataclass with one field per flag, whose defaults are those of `base`."""
+    import tyro
+
+    rows: list[Any] = [("run", Annotated[str, tyro.conf.Positional, tyro.conf.arg(help="Name of the run to start from.", metavar="RUN")])]
+
+    def add(name: str, kind: Any, default: Any, text: str, flag: str | None = None) -> None:
+        about = tyro.conf.arg(help=text, name=flag) if flag else tyro.conf.arg(help=text)
+        rows.append((name, Annotated[kind, about], dataclasses.field(default=default)))
+
+    add("data", str, base.data.name, documents(DataConfig)["name"])
+    for name in DATA_FLAGS:
+        add(name, typing.get_type_hints(DataConfig)[name], getattr(base.data, name), documents(DataConfig).get(name, ""))
+    add("model", str | None, None, "A named model (`vitral.models()`); None: the run's own.")
+    for name in ("image_size", "patch_size"):
+        add(name, tuple[int, ...] | None, None, f"{documents(ModelConfig)[name]} One number: square. None: the run's own, or the data's.")
+    add("weights", str | None, base.weights, documents(RunConfig)["weights"], "from")
+    for name in TRAIN_FLAGS:
+        add(name, typing.get_type_hints(TrainConfig)[name], getattr(base.train, name), documents(TrainConfig).get(name, ""))
+    add("set", tuple[str, ...], (), "Any other setting of the model, data or training as name=value: qk_norm=true betas=0.9,0.95")
+    if verb == "train":
+        add("name", str | None, None, "Name of the run; its folder is runs/NAME. None: as the preset.")
+        add("out", str | None, None, "Folder of the run; None: runs/NAME.")
+        add("resume", bool, False, "Go on with the training in the folder, exactly where it stopped.")
+        add("quiet", bool, False, "No progress.")
+    else:
+        add("gpu", str | None, None, "Plan for this GPU instead of this machine: h200, h100, a100, l40s, 4090, 3090, v100, t4 …")
+    add("json", bool, False, "Print the result as JSON.")
+
+    def config(flags: Any) -> RunConfig:
+        return apply(base, flags)
+
+    return dataclasses.make_dataclass("Flags", rows, namespace={"config": config}, frozen=True)
+
+
+def apply(base: RunConfig, flags: Any) -> RunConfig:
+    """`base` with everything that the flags change."""
+    from vitral.presets.models import model as named_model
+
+    data = dataclasses.replace(base.data, name=flags.data, **{name: getattr(flags, name) for name in DATA_FLAGS})
+    train = dataclasses.replace(base.train, **{name: getattr(flags, name) for name in TRAIN_FLAGS})
+    model = base.model
+    if flags.model is not None:
+        model = named_model(flags.model)
+        with contextlib.suppress(ConfigError):  # the run's picture may not be cut into this model's patches: the model's own size then
+            model = dataclasses.replace(model, image_size=base.model.image_size)
+    sizes: dict[str, Any] = {name: _pair(value) for name in ("image_size", "patch_size") if (value := getattr(flags, name)) is not None}
+    if "patch_size" in sizes and model.stride is not None:
+        sizes["stride"] = None
+    model = dataclasses.replace(model, **sizes)
+    parts: dict[str, Any] = {"model": model, "data": data, "train": train}
+    for setting in flags.set:
+        part, name, value = _setting(setting)
+        parts[part] = dataclasses.replace(parts[part], **{name: value})
+    return dataclasses.replace(base, name=getattr(flags, "name", None) or base.name, weights=flags.weights, **parts)
+
+
+def _setting(text: str) -> tuple[str, str, Any]:
+    """(part, field, value) of `name=value`; the value is read as the field's type."""
+    from vitral.config import _fit, _say
+
+    name, sign, value = text.partition("=")
+    kinds = {"model": ModelConfig, "train": TrainConfig, "data": DataConfig}
+    hints = {part: typing.get_type_hints(kind) for part, kind in kinds.items()}
+    part = next((part for part in kinds if name in hints[part]), None)
+    if not sign:
+        raise UsageError(f"--set {text} has no value", "write it as name=value")
+    if part is None:
+        raise one_of("setting", name, sorted(set().union(*hints.values())))
+    for guess in _readings(value):
+        if fitted := _fit(hints[part][name], guess):
+            return part, name, fitted[0]
+    raise UsageError(f"--set {name}={value}", f"it must be {_say(hints[part][name])}")
+
+
+def _readings(value: str) -> list[Any]:
+    """What a word on the command line can mean, likeliest first."""
+    words = {"true": True, "false": False, "none": None, "yes": True, "no": False}
+    readings: list[Any] = [words[value.lower()]] if value.lower() in words else []
+    with contextlib.suppress(json.JSONDecodeError):
+        readings.append([json.loads(part) for part in value.split(",")] if "," in value else json.loads(value))
+    if readings and isinstance(readings[-1], int | float) and not isinstance(readings[-1], bool):
+        readings += [[readings[-1]], [readings[-1], readings[-1]]]
+    return [*readings, value]
+
+
+def _pair(values: tuple[int, ...]) -> tuple[int, int]:
+    if len(values) not in (1, 2):
+        raise UsageError(f"a size of {len(values)} numbers", "give one (square) or two (height width)")
+    return values[0], values[-1]
+
+
+@functools.cache
+def documents(kind: type[Any]) -> dict[str, str]:
+    """The docstring under each field of a config."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0].body  # type: ignore[attr-defined]
+    found: dict[str, str] = {}
+    for field, after in itertools.pairwise(body):
+        text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, str):
+            found[field.target.id] = " ".join(text.split())
+    return found
