@@ -1,0 +1,1 @@
+"""A run folder or a study as one HTML page that opens anywhere, without a network."""
