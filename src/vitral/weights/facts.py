@@ -14,6 +14,7 @@ ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_tanh": "gelu_tanh",
     "quick_gelu": "quick_gelu",
     "relu": "relu",
     "GELU": "gelu",
@@ -96,6 +97,21 @@ def of_timm_settings(settings: dict[str, Any], where: str = "timm's pretrained_c
             "classes": tuple(names) if names else None,
         },
     )
+
+
+def of_timm_folder(described: dict[str, Any]) -> Known:
+    """The config.json of a timm folder: what its weights were trained with, and how the module is made."""
+    arguments = described.get("model_args") or {}
+    architecture = says(
+        "config.json",
+        {
+            "heads": arguments.get("num_heads"),
+            "activation": activation(arguments["act_layer"], "config.json") if arguments.get("act_layer") else None,
+            "image_size": pair(arguments["img_size"]) if arguments.get("img_size") else None,
+            "pool": {"token": "class", "avg": "mean"}.get(arguments.get("global_pool", "")),
+        },
+    )
+    return architecture.over(of_timm_settings(described.get("pretrained_cfg") or described, "config.json"))
 
 
 def of_timm(module: nn.Module) -> Known:

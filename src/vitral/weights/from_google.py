@@ -34,4 +34,7 @@ TABLE = {
 
 QUERY = ATTENTION + "query/kernel"
 
-FAMILIES = (Family("google", "ViT, Google layout", ("embedding/kernel", QUERY), TABLE, "squash"),)
+FAMILIES = (
+    # Google's own code computes the tanh form of GELU; the exact one is how timm and transformers read these files.
+    Family("google", "ViT, Google layout", ("embedding/kernel", QUERY), TABLE, "squash"),
+)

@@ -13,7 +13,6 @@ from vitral.base.errors import ConfigError, UsageError, WeightsError
 from vitral.base.origin import Fact, assumed, known
 from vitral.config import ModelConfig
 from vitral.weights.family import Family
-from vitral.weights.keymap import Row
 
 # Width → heads where the 64-per-head rule does not hold (ViT-H, g, G, so400m).
 WIDE = {1280: 16, 1408: 16, 1664: 16, 1152: 16}
@@ -161,9 +160,3 @@ def _resnet(tensors: Mapping[str, Tensor], said: Known, source: str) -> ModelCon
     size = (size, size) if isinstance(size, int) else tuple(size)
     classes = tensors["network.fc.weight"].shape[0] if "network.fc.weight" in tensors else 0
     return ModelConfig(family=RESNETS[kind], image_size=size, channels=kernel.shape[1], classes=classes)  # type: ignore[arg-type]
-
-
-def mapped_rows(rows: list[Row], expected: Mapping[str, Tensor]) -> list[Row]:
-    """The rows, and one more for each parameter of ours that nothing fills."""
-    filled = {row.ours for row in rows}
-    return rows + [Row((), name, "missing", tuple(tensor.shape)) for name, tensor in expected.items() if name not in filled]

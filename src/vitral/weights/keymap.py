@@ -156,7 +156,9 @@ def convert(table: Table, tensors: Mapping[str, Tensor], source: str = "the file
 
 def _apply(rule: _Rule, keys: tuple[str, ...], tensors: Mapping[str, Tensor], source: str) -> Tensor:
     parts = [tensors[key] for key in keys]
-    if bad := next((key for key, part in zip(keys, parts, strict=True) if not part.is_floating_point()), None):
+    if bad := next(
+        (key for key, part in zip(keys, parts, strict=True) if not (part.is_floating_point() or key.endswith("num_batches_tracked"))), None
+    ):
         raise WeightsError(
             f"{bad} in {source} holds {tensors[bad].dtype}, not floating-point numbers",
             "quantised weights are not read; use the original ones",

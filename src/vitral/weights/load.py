@@ -21,7 +21,7 @@ from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights.assemble import assemble, per_channel
 from vitral.weights.checkpoint import CONFIG, WEIGHTS, load_checkpoint
-from vitral.weights.facts import of_preprocessor, of_timm_settings, of_transformers
+from vitral.weights.facts import of_preprocessor, of_timm_folder, of_transformers
 from vitral.weights.family import preprocess_facts
 from vitral.weights.infer import Known, says
 from vitral.weights.read import READERS, read_weights
@@ -54,8 +54,7 @@ def load(
     model = _open(x, said, says(CALLER, {"image_size": image_size}))
     model.origin = dataclasses.replace(model.origin, **_fitting(facts, model.config))
     _check_said(model, heads, activation)
-    model = adapt(model, image_size=image_size, patch_size=patch_size, channels=channels, classes=classes)
-    return model
+    return adapt(model, image_size=image_size, patch_size=patch_size, channels=channels, classes=classes)
 
 
 def _open(x: str | Path, said: Known, hint: Known) -> Classifier:
@@ -86,7 +85,7 @@ def _open_folder(folder: Path, said: Known, hint: Known) -> Classifier:
         raise WeightsError(f"{folder / CONFIG} is not an object", "name a folder of Vitral, transformers or timm")
     if "model" in described or not described:
         return load_checkpoint(folder)
-    tensors, notes = _folder_tensors(folder)
+    tensors, notes = folder_tensors(folder)
     return announced(assemble(tensors, folder.name, said.over(folder_says(folder, described)).over(hint), notes))
 
 
@@ -101,14 +100,14 @@ def announced(model: Classifier) -> Classifier:
 def folder_says(folder: Path, described: dict[str, Any]) -> Known:
     """What a transformers or timm folder says beside its weights."""
     if "pretrained_cfg" in described or "architecture" in described:
-        return of_timm_settings(described.get("pretrained_cfg") or described, CONFIG)
+        return of_timm_folder(described)
     spoken = of_transformers(described)
     if (folder / PREPROCESSOR).is_file():
         spoken = spoken.over(of_preprocessor(read_json(folder / PREPROCESSOR)))
     return spoken
 
 
-def _folder_tensors(folder: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+def folder_tensors(folder: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     if (folder / INDEX).is_file():
         pieces = sorted(set(read_json(folder / INDEX).get("weight_map", {}).values()))
         if any(Path(piece).name != piece for piece in pieces):

@@ -85,7 +85,7 @@ def _read_safetensors(path: Path) -> Contents:
         _check_header(path, file.read(length), size - 8 - length)
     try:
         with safe_open(path, framework="pt") as archive:
-            return Contents({key: archive.get_tensor(key) for key in archive.keys()})
+            return Contents({key: archive.get_tensor(key) for key in list(archive.keys())})
     except (SafetensorError, ValueError, TypeError, KeyError, RuntimeError) as error:
         raise WeightsError(f"{path} is not a sound safetensors file ({_short(error)})", DAMAGED) from None
 

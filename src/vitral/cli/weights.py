@@ -1,0 +1,160 @@
+"""vitral weights inspect|convert|list: weights of any origin."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from vitral.base.errors import one_of
+
+EXAMPLES = """Look into weights files, carry weights from one library to another, list what can be read and written.
+
+Examples:
+  vitral weights inspect vit_tiny.safetensors
+  vitral weights convert timm:vit_base_patch16_224 out --format hf
+  vitral weights list
+"""
+
+INSPECT = """What a weights file is, what becomes of each key, the config, what is known and what assumed.
+
+Examples:
+  vitral weights inspect vit_tiny.safetensors
+  vitral weights inspect checkpoint.pth --heads 3 --json
+"""
+
+CONVERT = """Write weights in another library's format; what the format cannot hold is refused with the reason.
+
+Examples:
+  vitral weights convert vit_tiny.safetensors out --format hf
+  vitral weights convert runs/digits out --format onnx --attention
+  vitral weights convert B_16.npz out --format timm --image-size 384 384
+"""
+
+LIST = """The families that are read, the formats that are written, and the pretrained names of torchvision and timm.
+
+Examples:
+  vitral weights list
+  vitral weights list --json
+"""
+
+
+@dataclass(frozen=True)
+class Inspect:
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """A weights file, or a folder of Vitral, transformers or timm."""
+    heads: int | None = None
+    """Attention heads, where the file cannot say."""
+    keys: bool = True
+    """Show the table of keys."""
+    json: bool = False
+    """Print everything as JSON."""
+
+
+@dataclass(frozen=True)
+class Convert:
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
+    """Anything that `vitral.load` takes."""
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+    """Where to write."""
+    format: Literal["vitral", "timm", "torchvision", "hf", "npz", "onnx"] = "vitral"
+    """vitral: Vitral's own folder."""
+    attention: bool = False
+    """For onnx: the attention maps of every block as further outputs."""
+    preprocess: str | None = None
+    """How pictures were prepared: half, squash, imagenet, deit, torchvision, clip."""
+    classes: int | None = None
+    image_size: tuple[int, int] | None = None
+    patch_size: tuple[int, int] | None = None
+    channels: int | None = None
+    heads: int | None = None
+    activation: str | None = None
+    json: bool = False
+    """Print the result as JSON."""
+
+
+@dataclass(frozen=True)
+class Names:
+    json: bool = False
+    """Print everything as JSON."""
+
+
+def run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"usage: vitral weights {{{','.join(COMMANDS)}}} …\n\n{EXAMPLES}")
+        return 0 if arguments else 2
+    if arguments[0] not in COMMANDS:
+        raise one_of("command of weights", arguments[0], COMMANDS)
+    return COMMANDS[arguments[0]](arguments[1:])
+
+
+def _inspect(arguments: list[str]) -> int:
+    from vitral.cli.parsing import parse
+
+    flags = parse(Inspect, arguments, "vitral weights inspect", INSPECT)
+    from vitral.weights.inspect import inspect
+
+    found = inspect(flags.file, heads=flags.heads)
+    print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if flags.json else found.table(flags.keys))
+    return 1 if found.problem else 0
+
+
+def _convert(arguments: list[str]) -> int:
+    from vitral.cli.parsing import parse
+
+    flags = parse(Convert, arguments, "vitral weights convert", CONVERT)
+    from vitral.weights.checkpoint import save
+    from vitral.weights.export import export
+    from vitral.weights.load import load
+
+    model = load(
+        flags.source,
+        preprocess=flags.preprocess,
+        classes=flags.classes,
+        image_size=flags.image_size,
+        channels=flags.channels,
+        heads=flags.heads,
+        activation=flags.activation,
+        patch_size=flags.patch_size,
+    )
+    if flags.format == "vitral":
+        path = save(model, flags.folder)
+    else:
+        path = export(model, flags.folder, flags.format, attention=flags.attention)
+    result = {"path": str(path), "format": flags.format, "source": model.origin.source.value, "changes": list(model.origin.changes)}
+    result["assumed"] = model.origin.assumptions()
+    print(
+        json.dumps(result, indent=2, ensure_ascii=False)
+        if flags.json
+        else "\n".join([str(path), *(f"  {change}" for change in model.origin.changes)])
+    )
+    return 0
+
+
+def _list(arguments: list[str]) -> int:
+    from vitral.cli.parsing import parse
+
+    flags = parse(Names, arguments, "vitral weights list", LIST)
+    from vitral.weights.detect import FAMILIES
+    from vitral.weights.export import FORMATS
+    from vitral.weights.hub import names
+
+    families = list(dict.fromkeys(family.label for family in FAMILIES))
+    pretrained = names()
+    if flags.json:
+        print(json.dumps({"read": families, "write": ["vitral", *FORMATS], "pretrained": pretrained}, indent=2, ensure_ascii=False))
+        return 0
+    print("read:")
+    print("\n".join(f"  {label}" for label in families))
+    print("write:\n  " + ", ".join(["vitral", *FORMATS]))
+    for library, found in pretrained.items():
+        print(
+            f"{library} ({len(found)}): "
+            + (", ".join(f"{library}:{name}" for name in found[:12]) + (", …" if len(found) > 12 else "") or "not installed")
+        )
+    return 0
+
+
+COMMANDS = {"inspect": _inspect, "convert": _convert, "list": _list}

@@ -1,0 +1,143 @@
+"""What is in a weights file: its family, what becomes of each key, the config, and what is known or assumed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitral.base.errors import WeightsError
+from vitral.base.files import read_json
+from vitral.base.origin import Fact, Origin
+from vitral.build import build
+from vitral.config import ModelConfig, to_dict
+from vitral.weights.assemble import file_says, make_origin
+from vitral.weights.checkpoint import CONFIG
+from vitral.weights.detect import Detected, detect
+from vitral.weights.infer import Known, infer_config, says
+from vitral.weights.keymap import Mapped, Row, convert, pattern
+from vitral.weights.load import CALLER, folder_says, folder_tensors
+from vitral.weights.read import read_weights
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Rows for every key; config and origin where the file makes a whole model, else `problem` says why not."""
+
+    path: str
+    family: str
+    rows: tuple[Row, ...]
+    config: ModelConfig | None
+    origin: Origin | None
+    parameters: int
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "family": self.family,
+            "parameters": self.parameters,
+            "counts": self.counts,
+            "notes": list(self.notes),
+            "problem": self.problem,
+            "config": to_dict(self.config) if self.config else None,
+            "origin": self.origin.to_dict() if self.origin else None,
+            "keys": [{"foreign": list(row.foreign), "ours": row.ours, "action": row.action, "shape": list(row.shape)} for row in self.rows],
+        }
+
+    def table(self, keys: bool = True) -> str:
+        """Everything as text, for a terminal."""
+        lines = [f"{self.path}: {self.family}, {self.parameters:,} parameters", *self.notes]
+        lines.append("keys: " + ", ".join(f"{count} {action}" for action, count in self.counts.items()))
+        if self.problem:
+            lines.append(f"problem: {self.problem}")
+        if self.config:
+            lines.append("config: " + ", ".join(f"{name} {value}" for name, value in _telling(self.config).items()))
+        if self.origin:
+            lines += [
+                f"  {name:<13} {_shown(fact.value):<40} {fact.mark}{': ' + fact.note if fact.note else ''}"
+                for name, fact in _facts(self.origin).items()
+            ]
+        if keys:
+            lines += [f"  {row.action:<8} {_joined(row.foreign):<60} → {row.ours or '(not used)'} {_by(row.shape)}" for row in self.rows]
+        return "\n".join(lines)
+
+
+def inspect(path: str | Path, heads: int | None = None) -> Inspection:
+    """Look into a file or folder without building the model; raises only where there is nothing to show."""
+    path = Path(path)
+    said = says(CALLER, {"heads": heads})
+    if path.is_dir():
+        described = read_json(path / CONFIG) if (path / CONFIG).is_file() else {}
+        tensors, notes = folder_tensors(path)
+        if isinstance(described, dict) and "model" not in described:
+            said = said.over(folder_says(path, described))
+    else:
+        contents = read_weights(path)
+        tensors, notes = contents.tensors, tuple(contents.notes)
+    detected = detect(tensors, path.name)
+    return _inspected(path, detected, said.over(file_says(detected)), notes)
+
+
+def _inspected(path: Path, detected: Detected, said: Known, notes: tuple[str, ...]) -> Inspection:
+    config, origin, problem = None, None, ""
+    mapped = Mapped()
+    unknown = _unknown(detected)
+    known = {name: tensor for name, tensor in detected.tensors.items() if name not in unknown}
+    try:
+        mapped = convert(detected.family.table, known, path.name)
+        config, facts = infer_config(mapped.tensors, detected.family, said, path.name)
+        origin = make_origin(f"{detected.family.label}: {path.name}", detected, config, facts, said)
+    except WeightsError as error:
+        problem = str(error)
+    rows = mapped.rows + [Row((name,), None, "unknown", tuple(detected.tensors[name].shape)) for name in unknown]
+    if config is not None and config.depth <= len(mapped.tensors):
+        rows += _missing(config, mapped.tensors)
+    counts = Counter(row.action for row in rows)
+    problem = problem or "; ".join(f"{counts[action]} keys {action}" for action in ("unknown", "missing") if counts[action])
+    parameters = sum(tensor.numel() for tensor in mapped.tensors.values())
+    return Inspection(
+        str(path), detected.family.label, tuple(rows), config, origin, parameters, (*notes, *detected.notes), problem, dict(counts)
+    )
+
+
+def _unknown(detected: Detected) -> list[str]:
+    patterns = [pattern(part) for foreign in detected.family.table for part in ([foreign] if isinstance(foreign, str) else foreign)]
+    return [name for name in detected.tensors if not any(regex.fullmatch(name) for regex in patterns)]
+
+
+def _missing(config: ModelConfig, tensors: dict[str, Tensor]) -> list[Row]:
+    with torch.device("meta"):
+        expected = build(config).state_dict()
+    return [Row((), name, "missing", tuple(tensor.shape)) for name, tensor in expected.items() if name not in tensors]
+
+
+def _facts(origin: Origin) -> dict[str, Fact[Any]]:
+    return {name: fact for name, fact in vars(origin).items() if isinstance(fact, Fact) and name != "source"}
+
+
+def _telling(config: ModelConfig) -> dict[str, Any]:
+    """The config's fields that differ from the defaults, and the sizes always."""
+    sizes = ("image_size", "patch_size", "width", "depth", "heads", "mlp_width", "classes")
+    default, values = to_dict(ModelConfig()), to_dict(config)
+    return {name: value for name, value in values.items() if name in sizes or value != default[name]}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple) and len(value) > 3:
+        return f"{value[0]}, {value[1]}, … ({len(value)})"
+    return str(value) if value != () else "unnamed"
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return " + ".join(names) if names else "(nothing)"
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape))
