@@ -66,6 +66,18 @@ def test_broken_and_repeated_values() -> None:
     assert values.tolist() == [3, 1]
 
 
+def test_training_lines_are_averaged_by_epoch_and_validation_is_not() -> None:
+    places = [0.5, 1.0001, 1.5, 2.0, 2.5, 3.0]
+    rows = [
+        {"epoch": place, "split": split, "loss": float(index)} for index, place in enumerate(places) for split in ("train", "validation")
+    ]
+    epochs, values = read_curve(rows, "train", "loss")
+    assert epochs.tolist() == [1, 2, 3]
+    assert values.tolist() == [0.5, 2.5, 4.5]
+    assert read_curve(rows, "validation", "loss")[0].tolist() == places
+    assert len(read_curve(rows[:8], "train", "loss")[0]) == 4, "a short run shows every line"
+
+
 def test_nothing_to_draw() -> None:
     with pytest.raises(UsageError, match="no training or validation lines"):
         training_curves({"x": [{"split": "test", "epoch": 1, "accuracy": 1.0}]})

@@ -115,14 +115,26 @@ def training_curves(runs: Mapping[str, Rows | Sequence[Rows]], *, title: str = "
 
 
 def read_curve(rows: Rows, split: str, key: str) -> tuple[np.ndarray, np.ndarray]:
-    """(epochs, values) of one run; several lines in an epoch are averaged, missing and broken values left out."""
-    by_epoch: dict[float, list[float]] = {}
-    for row in rows:
-        value = row.get(key)
-        if row.get("split") == split and value is not None and np.isfinite(value) and row.get("epoch") is not None:
-            by_epoch.setdefault(float(row["epoch"]), []).append(float(value))
-    epochs = sorted(by_epoch)
-    return np.array(epochs), np.array([np.mean(by_epoch[epoch]) for epoch in epochs])
+    """(epochs, values) of one run; lines at the same place are averaged, missing and broken values left out.
+
+    Training lines come several an epoch and jump with each batch: in a run of three epochs or more they are averaged by epoch.
+    """
+    values = [
+        (float(row["epoch"]), float(row[key]))
+        for row in rows
+        if row.get("split") == split and _finite(row.get(key)) and _finite(row.get("epoch"))
+    ]
+    by_epoch = split == "train" and max((epoch for epoch, _ in values), default=0) >= 3
+    places: dict[float, list[float]] = {}
+    for epoch, value in values:
+        # Rounded first: the last line of epoch 2 may stand at 2.0001.
+        places.setdefault(float(np.ceil(round(epoch, 3))) if by_epoch else epoch, []).append(value)
+    epochs = sorted(places)
+    return np.array(epochs), np.array([np.mean(places[epoch]) for epoch in epochs])
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and bool(np.isfinite(value))
 
 
 def _as_group(rows: Rows | Sequence[Rows]) -> list[Rows]:

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import dataclasses
+import shlex
+
+import pytest
+
+from vitral.cli.train import parse
+from vitral.config import RunConfig
+from vitral.presets.models import model
+from vitral.presets.runs import RUNS, change
+from vitral.report.command import training_command
+
+DIGITS = RUNS["digits"]
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (DIGITS, "vitral train digits"),
+        (change(DIGITS, epochs=3, seed=7), "vitral train digits --set epochs=3 seed=7"),
+        (change(DIGITS, name="mine", lr=1e-3, compile="no", ema=None), None),
+        (dataclasses.replace(DIGITS, weights="runs/my run"), "vitral train digits --from 'runs/my run'"),
+        (
+            dataclasses.replace(DIGITS, model=dataclasses.replace(DIGITS.model, width=96, qk_norm=True, layer_scale=1e-5, stride=(1, 1))),
+            None,
+        ),
+        (dataclasses.replace(DIGITS, model=model("tiny", image_size=8, channels=1)), None),
+        (dataclasses.replace(DIGITS, data=dataclasses.replace(DIGITS.data, name="folder:photos", augment="none", subset=100)), None),
+    ],
+)
+def test_the_command_gives_the_same_settings(config: RunConfig, expected: str | None) -> None:
+    command = training_command(config)
+    if expected:
+        assert command == expected
+    program, verb, *arguments = shlex.split(command)
+    assert (program, verb) == ("vitral", "train")
+    assert parse(arguments).config() == config
+
+
+def test_every_named_run_is_its_own_command() -> None:
+    for name, config in RUNS.items():
+        assert training_command(config) == f"vitral train {name}"

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vitral.base.errors import DataError
+from vitral.base.origin import Origin, assumed, known
+from vitral.config import to_dict
+from vitral.presets.runs import run
+from vitral.report.run import headline, write_run_report
+
+
+def metrics_lines(epochs: int = 4) -> list[dict]:
+    rows = [
+        {
+            "step": epoch,
+            "epoch": epoch,
+            "split": split,
+            "loss": 2 / epoch,
+            "accuracy": 0.5 + 0.1 * min(epoch, 3),
+            "lr": 1e-3,
+            "seconds": epoch,
+        }
+        for epoch in range(1, epochs + 1)
+        for split in ("train", "validation")
+    ]
+    return [
+        *rows,
+        {"step": epochs, "epoch": epochs, "split": "test", "loss": 0.1234, "accuracy": 0.9876, "images_per_second": 500.0, "seconds": 71},
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, figures: Callable) -> Path:
+    path = tmp_path / "digits-run"
+    path.mkdir()
+    origin = Origin(
+        source=known("trained on digits"), mean=assumed((0.5,), "a convention"), changes=("head replaced",), parity={"blocks.0": 2e-7}
+    )
+    (path / "config.json").write_text(json.dumps({**to_dict(run("digits", seed=3)), "origin": origin.to_dict()}))
+    (path / "env.json").write_text(json.dumps({"torch": "2.15", "gpu": None, "data": {"where": "scikit-learn"}}))
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in metrics_lines()))
+    test = {
+        "pictures": 10, "loss": 0.1, "top1": 0.9, "top5": 1.0, "per_class": {"a": 0.8, "b": 1.0}, "confusion": [[4, 1], [0, 5]],
+        "calibration": {"error": 0.05, "confidence": [0.1, 0.9], "accuracy": [0.0, 0.95], "count": [0, 10]},
+    }  # fmt: skip
+    (path / "test.json").write_text(json.dumps(test))
+    figures(path, "rollout", caption="Rollout of a five", command="vitral look runs/digits five.png")
+    return path
+
+
+def test_a_whole_run(folder: Path, read: Callable) -> None:
+    path = write_run_report(folder)
+    assert path == folder / "report.html"
+    page = read(path)
+    for text in (
+        "98.76 % right on test, after 4 epochs and 1 min 11 s",
+        "Rollout of a five",
+        "vitral look runs/digits five.png",
+        "trained on digits",
+        "a convention",
+        "head replaced",
+        "largest relative difference is 2e-07 (blocks.0)",
+        "2.15",
+        "scikit-learn",
+        "vitral train digits --set seed=3",
+        "Confusion matrix",
+        "Calibration",
+        "0.1234",
+    ):
+        assert text in page.text
+    assert len([tag for tag, _ in page.tags if tag == "img"]) == 4
+    assert "missing" not in page.text
+    assert sum(attributes.get("class") == "assumed" for _, attributes in page.tags) >= 1
+
+
+def test_out_is_respected_and_nothing_else_is_written(folder: Path, tmp_path: Path, read: Callable) -> None:
+    before = sorted(path.name for path in folder.iterdir())
+    read(write_run_report(folder, tmp_path / "elsewhere" / "page.html"))
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_names_from_a_folder_are_only_text(folder: Path, read: Callable, figures: Callable, nasty: str) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["name"] = nasty
+    config["data"]["name"] = nasty
+    config["origin"]["source"]["value"] = nasty
+    config["origin"]["classes"] = {"value": [nasty], "known": True, "note": nasty}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "env.json").write_text(json.dumps({nasty: nasty}))
+    figures(folder, "nasty", caption=nasty, command=nasty, note=nasty)
+    assert read(write_run_report(folder)).text.count(nasty) >= 9
+
+
+def test_missing_pieces_are_said(folder: Path, read: Callable) -> None:
+    for name in ("metrics.jsonl", "env.json", "test.json", "figures/rollout.png", "figures/rollout.json"):
+        (folder / name).unlink()
+    config = json.loads((folder / "config.json").read_text())
+    del config["origin"], config["model"]
+    config["train"]["a_setting_of_tomorrow"] = 1
+    (folder / "config.json").write_text(json.dumps(config))
+    text = read(write_run_report(folder)).text
+    assert "not trained to the end" in text
+    assert "metrics.jsonl is missing" in text
+    assert "env.json is missing" in text
+    assert "there are no figures yet: make some with `vitral figures" in text
+    assert "records no origin" in text
+    assert "says nothing about the model" in text
+    assert "no command: these settings do not fit this version" in text
+
+
+def test_damaged_pieces_are_said(folder: Path, read: Callable) -> None:
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('[1]\n{"step": 5, "epo')
+    (folder / "test.json").write_text('{"confusion": [[1, 2]], "top1": "x"}')
+    (folder / "env.json").write_text("{")
+    text = read(write_run_report(folder)).text
+    assert "2 line(s) of metrics.jsonl could not be read" in text
+    assert "test.json could not be drawn" in text
+    assert "env.json is not JSON" in text
+    assert "98.76 % right on test" in text
+
+
+def test_no_run_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"is no run folder: it has no config\.json: name a folder"):
+        write_run_report(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(DataError, match="is not JSON"):
+        write_run_report(tmp_path)
+
+
+def test_headlines() -> None:
+    rows = metrics_lines(2)
+    assert headline(rows[:-1]).startswith("70.00 % right on validation; the test split has not been opened")
+    assert headline([]) == "not trained to the end"

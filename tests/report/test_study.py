@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vitral.base.errors import DataError
+from vitral.report.study import PLAN, RESULT, write_study_report
+
+ROW = {"seeds": 3, "parameters": 3_195_146, "flops": 412_000_000, "seconds": 75.2, "memory": 3 * 2**30}
+
+
+def result() -> dict:
+    return {
+        "kind": "compare",
+        "data": "cifar10",
+        "budget": "10 epochs",
+        "seeds": [0, 1, 2],
+        "rows": [
+            {"model": "ViT", "mean": 0.7712, "interval": [0.765, 0.7774], "accuracies": [0.77, 0.771, 0.7726], **ROW},
+            {"model": "CNN", "mean": 0.89, "interval": None, **ROW, "seeds": 1},
+        ],
+        "pairs": [
+            {"a": "ViT", "b": "CNN", "difference": -0.1188, "interval": [-0.13, -0.11], "p": 0.0001, "adjusted": 0.0002, "different": True,
+             "test": "paired bootstrap, Holm"},
+        ],
+        "conclusion": "CNN is better than ViT on cifar10 at 10 epochs.",
+        "tuning": {"ViT": {"chosen": 3e-4, "trials": [{"lr": 3e-4, "validation": 0.7}], "at_edge": True}},
+        "failed": {"vit-seed-2": "out of memory"},
+        "machine": {"torch": "2.15", "cpu_count": 2},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, figures: Callable) -> Path:
+    path = tmp_path / "my-study"
+    path.mkdir()
+    (path / PLAN).write_text(json.dumps({"kind": "compare", "claim": "significance"}))
+    (path / RESULT).write_text(json.dumps(result()))
+    figures(path, "accuracy", caption="Accuracy of each model")
+    return path
+
+
+def test_a_whole_study(folder: Path, read: Callable) -> None:
+    page = read(write_study_report(folder))
+    for text in (
+        "my-study",
+        "CNN is better than ViT on cifar10 at 10 epochs.",
+        "77.12 %",
+        "76.50 to 77.74 %",
+        "3.2 M",
+        "412 M",
+        "1 min 15 s",
+        "3 GiB",
+        "-11.88 points",
+        "-13.00 to -11.00 points",
+        "< 0.001",
+        "different",
+        "paired bootstrap, Holm",
+        "at the edge of what was tried",
+        "vit-seed-2: out of memory",
+        "77.00 %, 77.10 %, 77.26 %",
+        "Accuracy of each model",
+        "significance",
+        "2.15",
+    ):
+        assert text in page.text
+    assert len([tag for tag, _ in page.tags if tag == "img"]) == 1
+
+
+def test_an_unfinished_study(folder: Path, read: Callable) -> None:
+    (folder / RESULT).unlink()
+    text = read(write_study_report(folder)).text
+    assert "result.json is missing: the study is not finished, run the same command again" in text
+    assert "significance" in text
+
+
+def test_rows_of_another_kind_and_sizes(folder: Path, read: Callable) -> None:
+    (folder / PLAN).unlink()
+    (folder / RESULT).write_text(json.dumps({"kind": "cost", "rows": [{"patch_size": 4, "seconds": 0.12, "inner": {"x": 1}}]}))
+    text = read(write_study_report(folder)).text
+    assert "patch size" in text
+    assert "0.12" in text
+    assert "inner" not in text
+    rows = [{"model": "ViT", "mean": 0.5, "size": size, **ROW} for size in (1250, 2500)]
+    (folder / RESULT).write_text(json.dumps({"rows": rows}))
+    text = read(write_study_report(folder)).text
+    assert "training pictures" in text
+    assert "1,250" in text
+
+
+def test_names_are_only_text(folder: Path, read: Callable, nasty: str) -> None:
+    data = result()
+    data["conclusion"] = data["rows"][0]["model"] = data["pairs"][0]["a"] = data["pairs"][0]["test"] = nasty
+    data["tuning"] = {nasty: data["tuning"]["ViT"]}
+    data["failed"] = {nasty: nasty}
+    (folder / RESULT).write_text(json.dumps(data))
+    assert read(write_study_report(folder)).text.count(nasty) >= 7
+
+
+def test_no_study(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"is no study: it has neither study\.json nor result\.json"):
+        write_study_report(tmp_path)
+
+
+def test_the_file_names_are_those_that_studies_write() -> None:
+    from vitral.study import execute
+
+    assert (PLAN, RESULT) == (execute.PLAN, execute.RESULT)
