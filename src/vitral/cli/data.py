@@ -105,9 +105,8 @@ def show_set(
     if json_output:
         print(json.dumps({**facts, "files": [str(path) for path in paths]}, indent=2, ensure_ascii=False))
         return 0
-    print(
-        f"{data.name}: {facts['train']:,} pictures to train, {facts['validation']:,} to validate, {len(data.classes)} classes, in {data.where}"
-    )
+    counts = f"{facts['train']:,} pictures to train, {facts['validation']:,} to validate"
+    print(f"{data.name}: {counts}, {len(data.classes)} classes, in {data.where}")
     if facts["unbalanced"]:
         print(f"The largest class has {facts['imbalance']:.1f} times as many pictures as the smallest: consider --class-weights.")
     for note in facts["notes"]:

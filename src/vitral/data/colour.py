@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from vitral.data.geometry import unit
+from vitral.data.geometry import on_some, unit
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,44 @@ class Colour:
 
     def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
         images = unit(images)
-        choice = (u[:, 0] * 10).long().view(-1, 1, 1, 1)
-        level = u[:, 1].view(-1, 1, 1, 1)
-        factor = 0.1 + 1.8 * level
-        grey = images.mean(1, keepdim=True)  # (B, 1, H, W)
-        low, high = images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True)  # (B, C, 1, 1)
-        # Brightness, contrast, saturation and the stretch are all: anchor + (picture - anchor) × factor, then an offset.
-        anchor = torch.where(choice == 1, grey.mean((2, 3), keepdim=True), torch.where(choice == 2, grey, 0.0))
-        out = torch.where(choice <= 2, anchor + (images - anchor) * factor, images)
-        out = torch.where((choice == 3) & (images > level), 1 - images, out)
-        out = torch.where(choice == 4, (images * 8).floor() / 8, out)
-        out = torch.where(choice == 5, (images - low) / (high - low + 1e-6), out)
-        return out.clamp(0, 1)
+        choice, level = (u[:, 0] * 10).long(), u[:, 1].view(-1, 1, 1, 1)
+        for number, change in enumerate((brightness, contrast, saturation, solarise, posterise, stretch)):
+            images = on_some(choice == number, images, change, level)
+        return images
+
+
+def brightness(images: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
+    return (images * _factor(level)).clamp(0, 1)
+
+
+def contrast(images: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
+    """Away from, or towards, the mean of all pixels."""
+    return _from(images.mean((1, 2, 3), keepdim=True), images, level)
+
+
+def saturation(images: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
+    """Away from, or towards, each pixel's own grey; nothing happens to grey pictures."""
+    return _from(images.mean(1, keepdim=True), images, level)
+
+
+def solarise(images: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
+    return torch.where(images > level, 1 - images, images)
+
+
+def posterise(images: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
+    return (images * 8).floor() / 8
+
+
+def stretch(images: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
+    """Each channel to its full range."""
+    low, high = images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True)  # (B, C, 1, 1)
+    return (images - low) / (high - low + 1e-6)
+
+
+def _from(anchor: torch.Tensor, images: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
+    return (anchor + (images - anchor) * _factor(level)).clamp(0, 1)
+
+
+def _factor(level: torch.Tensor) -> torch.Tensor:
+    """0.1 to 1.9."""
+    return 0.1 + 1.8 * level

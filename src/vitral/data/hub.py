@@ -66,7 +66,7 @@ def _tables(name: str) -> dict[str, Any]:
         raise DataError(
             f"hf:{name} cannot be opened ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})", advice
         ) from error
-    return dict(loaded) if isinstance(loaded, dict) else {"train": loaded}
+    return {str(split): table for split, table in loaded.items()} if isinstance(loaded, dict) else {"train": loaded}
 
 
 def _columns(name: str, table: Any) -> tuple[str, str]:

@@ -150,7 +150,11 @@ class Loader:
         u = uniforms((total, self.augment.columns), self.device, self.seed, "augment", epoch, step)
         offset = first - step * self.batch_size
         images = self.augment(images, u[offset : offset + last - first])
-        mix = draw_mix(self.policy.mixup, self.policy.cutmix, tuple(images.shape[-2:]), self.seed, epoch, step) if self.mixing else None
+        mix = (
+            draw_mix(self.policy.mixup, self.policy.cutmix, (images.shape[-2], images.shape[-1]), self.seed, epoch, step)
+            if self.mixing
+            else None
+        )
         if mix is None:
             return Batch(images[low:high], labels[low:high], None, None, indices[low:high])
         partner = torch.tensor(partners(offset, offset + last - first, total, mix.shift))

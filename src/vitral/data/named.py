@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def open_raw(config: DataConfig) -> Raw:
 def _digits(entry: Entry) -> Raw:
     from sklearn.datasets import load_digits
 
-    bunch = load_digits()
+    bunch: Any = load_digits()
     pixels = np.round(bunch.images * (255 / 16)).astype(np.uint8)[:, None]  # (1797, 1, 8, 8)
     whole = Part.all_of(ArrayReader(pixels, entry.name), bunch.target)
     order = balanced_order(whole.labels, DIGITS_TEST_SEED)

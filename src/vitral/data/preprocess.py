@@ -64,12 +64,11 @@ class Preprocess:
     @classmethod
     def of(cls, model: Any, config: ModelConfig | None = None) -> Preprocess:
         """From a model (its `config` and `origin`), or from an Origin and a ModelConfig."""
-        origin: Origin = model if isinstance(model, Origin) else model.origin
-        config = config or model.config
-        assert config is not None
+        origin: Origin = getattr(model, "origin", model)
+        wanted: ModelConfig = config or model.config
         return cls(
-            image_size=config.image_size,
-            channels=config.channels,
+            image_size=wanted.image_size,
+            channels=wanted.channels,
             mean=origin.mean.value,
             std=origin.std.value,
             resize=origin.resize.value,

@@ -48,15 +48,12 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
     from vitral.draw.sheet import picture_sheet
 
     loader = Loader(data.train, batch_size=min(count, len(data.train)), policy=data.policy, seed=seed, train=True)
-    # Policies that mix do so in some batches only: show one of each kind, half and half.
+    # Policies that mix do so in some batches only: show a plain one and the most mixed of several, half and half.
     batches = [next(loader.epoch(epoch)) for epoch in range(16)] if loader.policy.mixup + loader.policy.cutmix else [next(loader.epoch(0))]
     plain = next((batch for batch in batches if batch.second is None), batches[0])
-    mixed = next((batch for batch in batches if batch.second is not None), None)
-    shown = (
-        [(plain, range(len(plain.labels)))]
-        if mixed is None
-        else [(plain, range(0, len(plain.labels), 2)), (mixed, range(1, len(mixed.labels), 2))]
-    )
+    mixed = min((batch for batch in batches if batch.share is not None), key=lambda batch: abs(float(batch.share[0]) - 0.5), default=None)
+    half = len(plain.labels) // 2
+    shown = [(plain, range(len(plain.labels)))] if mixed is None else [(plain, range(half)), (mixed, range(half))]
     pictures = [undo(batch.images[i], data.preprocess) for batch, places in shown for i in places]
     captions = [_caption(batch, i, data.classes) for batch, places in shown for i in places]
     title = f"{data.name}: what the model sees ({data.policy.name})"
