@@ -36,7 +36,7 @@ class Ablation:
         return {"heads": self.heads, "parts": self.parts, "whole": self.whole}
 
     def draw(self) -> Figure:
-        from vitral.draw.matrix import ablation_figure
+        from vitral.draw.ablation import ablation_figure
 
         return ablation_figure(self.heads, self.parts, PARTS, f"{self.name}: {self.unit} {self.whole:.3f} with everything on", self.unit)
 

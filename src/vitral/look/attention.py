@@ -79,9 +79,10 @@ class AttentionMatrix:
         return {"matrix": self.values}
 
     def draw(self) -> Figure:
-        from vitral.draw.matrix import matrix_figure
+        from vitral.draw.matrices import matrix_figure
 
-        return matrix_figure([(self.values, self.title, self.normalised)], self.prefix)
+        label = "attention, rows normalised" if self.normalised else "attention"
+        return matrix_figure(self.values, title=self.title, prefix=self.prefix, signed=self.normalised, label=label)
 
 
 def attention_matrix(

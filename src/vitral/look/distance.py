@@ -50,9 +50,12 @@ class HeadNumbers:
         return {"each": self.each, "mean": self.values, "uniform": self.reference}
 
     def draw(self) -> Figure:
-        from vitral.draw.depth import depth_figure
+        from vitral.draw.charts import head_scatter
 
-        return depth_figure(self.values, f"{self.name} ({self.unit})", self.reference, len(self.each), self.name)
+        count = len(self.each)
+        title = f"{self.name.capitalize()} per head, {f'mean of {count} pictures' if count > 1 else 'one picture'}"
+        label, even = f"{self.name} ({self.unit})", "attention spread evenly"
+        return head_scatter(self.values, label=label, title=title, largest=self.reference, largest_label=even)
 
 
 def distance(tape: Tape, item: int | None = None, target: int | None = None, start: Start = "class") -> HeadNumbers:

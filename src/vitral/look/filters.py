@@ -29,20 +29,22 @@ class Filters:
     title: str
 
     @property
-    def pictures(self) -> np.ndarray:
-        """(n, ph, pw, 1 or 3) in [0, 1]: each tile scaled by its own largest value, grey = 0. Other channels than 1 or 3: the first three."""
+    def shown(self) -> np.ndarray:
+        """(n, ph, pw) or (n, ph, pw, 3): one channel in grey, three in colour, of more the first three, of two their mean."""
         channels = self.tiles.shape[-1]
-        shown = self.tiles if channels in (1, 3) else self.tiles[..., :3] if channels > 3 else self.tiles.mean(axis=-1, keepdims=True)
-        reach = np.abs(shown).max(axis=(1, 2, 3), keepdims=True)
-        return 0.5 + 0.5 * shown / np.maximum(reach, 1e-30)
+        return self.tiles[..., :3] if channels >= 3 else self.tiles.mean(axis=-1)
+
+    @property
+    def captions(self) -> list[str]:
+        return [] if self.explained is None else [f"{share:.1%}" for share in self.explained]
 
     def numbers(self) -> dict[str, Any]:
         return {"tiles": self.tiles, **({} if self.explained is None else {"explained": self.explained})}
 
     def draw(self) -> Figure:
-        from vitral.draw.tiles import tiles_figure
+        from vitral.draw.sheet import filter_tiles
 
-        return tiles_figure([(self.pictures, self.explained, self.title)])
+        return filter_tiles(self.shown, captions=self.captions, title=self.title[0].upper() + self.title[1:])
 
 
 def filters(model: Classifier | Tape, item: int = 0, target: int | None = None, start: Start = "class", *, count: int = 28) -> Filters:

@@ -61,7 +61,7 @@ def integrated_gradients(
     pixels = found.values.sum(dim=0).double().cpu().numpy()  # (H, W)
     per = per or ("patch" if is_transformer(tape) else "pixel")
     grid = to_cells(pixels, tape.grid) if per == "patch" else pixels
-    note = f"sums to {found.total:+.3f}; the score changed by {found.change:+.3f} from a {baseline} picture (gap {found.gap:.1%}, {found.steps} steps)"
+    note = f"sums to {found.total:+.2f} of {found.change:+.2f} from a {baseline} picture (gap {found.gap:.1%}, {found.steps} steps)"
     return heat(tape, item, grid, "integrated_gradients", target=target, note=note, unit="change of the logit", signed=True)
 
 

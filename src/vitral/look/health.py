@@ -35,6 +35,8 @@ class Health:
     """(L, prefix)"""
     thresholds: np.ndarray
     """(L,): patches above are artefacts."""
+    first: str = "class token"
+    """What the first token before the patches is."""
 
     @property
     def artefacts(self) -> list[tuple[int, int, int]]:
@@ -55,9 +57,14 @@ class Health:
         return {"patches": self.patches, "prefix": self.prefix, "thresholds": self.thresholds, "artefacts": artefacts}
 
     def draw(self) -> Figure:
-        from vitral.draw.depth import norms_figure
+        from vitral.draw.curves import Line, line_chart
 
-        return norms_figure(self.patches.reshape(len(self.patches), -1), self.prefix, self.thresholds, self.finding)
+        blocks, flat = np.arange(len(self.patches)), self.patches.reshape(len(self.patches), -1)
+        low, high = np.percentile(flat, 5, axis=1), np.percentile(flat, 95, axis=1)
+        lines = [Line(blocks, np.median(flat, axis=1), "patches: median, 5 to 95 %", low, high)]
+        lines.append(Line(blocks, flat.max(axis=1), "largest patch", dashed=True))
+        lines += [Line(blocks, self.prefix[:, 0], self.first)] if self.prefix.shape[1] else []
+        return line_chart(lines, x="block", y="norm of the token", title=self.finding[0].upper() + self.finding[1:])
 
 
 def health(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class") -> Health:
@@ -67,7 +74,12 @@ def health(tape: Tape, item: int = 0, target: int | None = None, start: Start = 
     used, at = with_values(tape, item, names)
     norms = np.stack([used[name][at].detach().double().norm(dim=-1).cpu().numpy() for name in names])  # (L, T)
     patches = norms[:, used.prefix :]
-    return Health(patches.reshape(-1, *used.grid), norms[:, : used.prefix], threshold(patches))
+    return Health(
+        patches.reshape(-1, *used.grid),
+        norms[:, : used.prefix],
+        threshold(patches),
+        "class token" if used.config.class_token else "first register",
+    )
 
 
 def norms(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class", *, block: int = -1) -> Heatmap:

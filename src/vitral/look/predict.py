@@ -13,6 +13,7 @@ from vitral.model.classifier import Classifier
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from PIL import Image
 
     from vitral.model.tape import Tape
 
@@ -33,10 +34,10 @@ class Ranking(list[tuple[str, float]]):
         classes = [{"class": name, "index": index, "probability": share, "logit": logit} for (name, share), logit, index in rows]
         return {"picture": self.source, "classes": classes}
 
-    def draw(self, title: str = "") -> Figure:
-        from vitral.draw.prediction import prediction_figure
+    def draw(self, title: str = "", picture: Image.Image | None = None) -> Figure:
+        from vitral.draw.charts import prediction_chart
 
-        return prediction_figure([name for name, _ in self], [share for _, share in self], self.logits, title)
+        return prediction_chart([name for name, _ in self], self.logits, [share for _, share in self], picture=picture, title=title)
 
 
 def predict(model: Classifier, pictures: Any, top: int = 5) -> list[Ranking]:

@@ -51,9 +51,18 @@ class PositionSimilarity:
         return {**base, "by_distance": self.by_distance, **({} if self.class_token is None else {"class_token": self.class_token})}
 
     def draw(self) -> Figure:
-        from vitral.draw.positions import positions_figure
+        from vitral.draw.matrices import grid_of_grids
 
-        return positions_figure(self.values, self.class_token, self.by_distance, self.finding)
+        return grid_of_grids(self.values, title="Position embeddings: similarity of each with all others")
+
+    def draw_distances(self) -> Figure:
+        """Rows against columns."""
+        from vitral.draw.curves import Line, line_chart
+
+        cells = np.arange(1, self.by_distance.shape[1] + 1)
+        lines = [Line(cells, values, label) for values, label in zip(self.by_distance, ("in one row", "in one column"), strict=True)]
+        title = self.finding[0].upper() + self.finding[1:]
+        return line_chart(lines, x="distance in patches", y="mean cosine similarity", title=title)
 
 
 def position_similarity(model: Classifier | Tape, item: int = 0, target: int | None = None, start: Start = "class") -> PositionSimilarity:
@@ -133,7 +142,7 @@ class TokenColours:
         return Image.fromarray(pixels.repeat(factor, axis=0).repeat(factor, axis=1))
 
     def draw(self) -> Figure:
-        from vitral.draw.panels import panel_figure
+        from vitral.draw.sheet import picture_sheet
 
         panels = [(self.image(), f"block {self.block}, {self.explained.sum():.0%} of variance")]
         if self.picture is not None:
@@ -141,7 +150,7 @@ class TokenColours:
             panels.insert(
                 0, (self.picture.original.crop((round(box.left), round(box.top), round(box.right), round(box.bottom))), "picture")
             )
-        return panel_figure(panels, columns=2, title="Tokens as colours: their first three principal components")
+        return picture_sheet([image for image, _ in panels], [text for _, text in panels], columns=2, title="Tokens as colours", cell=2.4)
 
 
 def token_colours(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class", *, block: int = -1) -> TokenColours:

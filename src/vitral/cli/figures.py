@@ -1,0 +1,49 @@
+"""vitral figures: every figure of the ViT literature, from any model."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from vitral.cli.look import read_target, show
+from vitral.cli.opening import open_model, parse, picture_paths
+
+EXAMPLE = "example: vitral figures runs/digits photo.png --out figures"
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """Every figure of the ViT literature, from any model: patches, positions, filters, attention, rollout, distance, prediction.
+
+    Beside each picture stand its numbers (.npz) and where it came from (.json).
+    """
+
+    model: Annotated[str, tyro.conf.Positional]
+    """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
+    images: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Pictures, or folders of pictures; none: scikit-learn's two photographs."""
+    out: Path = Path("figures")
+    """Folder for the figures."""
+    rival: str | None = None
+    """A CNN or ResNet whose first filters are drawn beside the model's."""
+    target: str | None = None
+    """The class to explain, by number or name; empty: the predicted one."""
+    format: tuple[Literal["png", "svg", "pdf"], ...] = ("png", "svg")
+    """File formats."""
+    json: bool = False
+    """Print JSON instead of lines."""
+
+
+def run(arguments: list[str]) -> int:
+    asked = parse(Figures, arguments, "figures", EXAMPLE)
+    paths = picture_paths(asked.images) if asked.images else None
+    model = open_model(asked.model)
+    rival = open_model(asked.rival) if asked.rival else None
+    from vitral.look.figures import figure_set, sample_pictures
+
+    written = figure_set(model, paths or sample_pictures(), asked.out, rival=rival, target=read_target(asked.target), formats=asked.format)
+    show(written, asked.json)
+    return 0

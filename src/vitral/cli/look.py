@@ -1,0 +1,89 @@
+"""vitral look: heat maps of what a model attends to, one sheet per picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from vitral.base.errors import UsageError
+from vitral.cli.opening import open_model, parse, picture_paths
+
+EXAMPLE = "example: vitral look runs/digits photo.png --out sheets --method rollout,relevance"
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """Heat maps of what a model attends to, one sheet per picture, with the classes it sees."""
+
+    model: Annotated[str, tyro.conf.Positional]
+    """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
+    images: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Pictures, or folders of pictures."""
+    out: Path = Path("look")
+    """Folder for the sheets."""
+    method: str = ""
+    """Methods, joined by commas: attention, rollout, gradient_rollout, relevance, gradcam, integrated_gradients, occlusion,
+    similarity, norms. Empty: all that suit the model."""
+    block: int | None = None
+    """For attention, gradcam, similarity and norms: which block (negative: from the end)."""
+    head: int | None = None
+    """For attention: which head; empty: the mean of all."""
+    target: str | None = None
+    """The class to explain, by number or name; empty: the predicted one."""
+    start: str = "class"
+    """The token a map starts from: class, distillation, mean, a token's number, or ROW,COLUMN of a patch."""
+    top: int = 5
+    """How many classes to show."""
+    format: tuple[Literal["png", "svg", "pdf"], ...] = ("png",)
+    """File formats of the sheets."""
+    json: bool = False
+    """Print JSON instead of lines."""
+
+
+def run(arguments: list[str]) -> int:
+    asked = parse(Look, arguments, "look", EXAMPLE)
+    paths = picture_paths(asked.images)
+    model = open_model(asked.model)
+    from vitral.look.sheets import look_at
+
+    written = look_at(
+        model,
+        paths,
+        asked.out,
+        methods=asked.method.split(","),
+        target=read_target(asked.target),
+        start=read_start(asked.start),
+        block=asked.block,
+        head=asked.head,
+        top=asked.top,
+        formats=asked.format,
+    )
+    show(written, asked.json)
+    return 0
+
+
+def read_target(text: str | None) -> int | str | None:
+    return int(text) if text is not None and text.lstrip("-").isdigit() else text
+
+
+def read_start(text: str) -> str | int | tuple[int, int]:
+    parts = [part.strip() for part in text.split(",")]
+    if all(part.lstrip("-").isdigit() for part in parts):
+        if len(parts) == 2:
+            return int(parts[0]), int(parts[1])
+        if len(parts) == 1:
+            return int(parts[0])
+        raise UsageError(f"start {text!r} is no patch", "use ROW,COLUMN, such as 3,7")
+    return text
+
+
+def show(written: list[Path], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"files": [path.as_posix() for path in written]}, indent=2))
+    else:
+        for path in written:
+            print(path)

@@ -1,0 +1,46 @@
+"""vitral predict: the most probable classes of pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated
+
+import tyro
+
+from vitral.cli.opening import open_model, parse, picture_paths
+
+EXAMPLE = "example: vitral predict runs/digits photo.png --top 3"
+
+
+@dataclasses.dataclass(frozen=True)
+class Predict:
+    """The most probable classes of pictures."""
+
+    model: Annotated[str, tyro.conf.Positional]
+    """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
+    images: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Pictures, or folders of pictures."""
+    top: int = 5
+    """How many classes to show."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+def run(arguments: list[str]) -> int:
+    asked = parse(Predict, arguments, "predict", EXAMPLE)
+    paths = picture_paths(asked.images)
+    model = open_model(asked.model)
+    from vitral.look.predict import predict
+
+    rankings = predict(model, paths, top=asked.top)
+    if asked.json:
+        about = {"source": model.origin.source.value, "assumed": model.origin.assumptions()}
+        print(json.dumps({"model": about, "pictures": [ranking.to_dict() for ranking in rankings]}, indent=2, ensure_ascii=False))
+        return 0
+    for ranking in rankings:
+        print(ranking.source)
+        width = max(len(name) for name, _ in ranking)
+        for (name, share), logit in zip(ranking, ranking.logits, strict=True):
+            print(f"  {name:<{width}}  {share:7.2%}  logit {logit:7.3f}")
+    return 0

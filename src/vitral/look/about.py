@@ -1,0 +1,93 @@
+"""What a figure says beside its picture: which model, which pictures, made by what; and the figure before it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vitral.base.errors import UsageError
+from vitral.base.files import sha256_bytes
+from vitral.base.picture import Picture
+from vitral.config import to_dict
+from vitral.model.classifier import Classifier
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from PIL import Image
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure before it is written: what it is called, its numbers, what it shows."""
+
+    name: str
+    figure: Figure
+    numbers: dict[str, Any]
+    caption: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def open_pictures(model: Classifier, pictures: Sequence[Any]) -> list[Picture]:
+    """Whatever shows a picture, opened as the model wants it."""
+    from vitral.data.preprocess import open_picture
+
+    if not len(pictures):
+        raise UsageError("no pictures given", "name at least one picture")
+    return [one if isinstance(one, Picture) else open_picture(one, model) for one in pictures]
+
+
+def stems(pictures: Sequence[Picture]) -> list[str]:
+    """A file name for each picture: its own without the ending, numbered where names meet."""
+    names: list[str] = []
+    for index, picture in enumerate(pictures):
+        base = re.sub(r"[^\w.-]+", "-", Path(picture.source).stem).strip("-.") or "picture"
+        clash = base in names or sum(Path(other.source).stem == Path(picture.source).stem for other in pictures) > 1
+        names.append(f"{base}-{index}" if clash else base)
+    return names
+
+
+def seen(picture: Picture) -> Image.Image:
+    """The part of the original that the model saw."""
+    from vitral.draw.overlay import to_rgb
+
+    box = picture.box
+    return to_rgb(picture.original).crop((round(box.left), round(box.top), round(box.right), round(box.bottom)))
+
+
+def about_model(model: Classifier, command: str = "") -> dict[str, Any]:
+    """What a figure must say of its model."""
+    import torch
+
+    from vitral.draw.provenance import command_line
+
+    origin = model.origin
+    return {
+        "command": command or command_line(),
+        "model": {
+            "source": origin.source.value,
+            "sha256": digest(model),
+            "assumed": origin.assumptions(),
+            "changes": list(origin.changes),
+            "config": to_dict(model.config),
+        },
+        "torch": torch.__version__,
+    }
+
+
+def about_picture(picture: Picture) -> dict[str, Any]:
+    box = picture.box
+    return {"source": Path(picture.source).name, "sha256": picture.digest, "box": [box.left, box.top, box.right, box.bottom]}
+
+
+def digest(model: Classifier) -> str:
+    """SHA-256 over the names and numbers of all parameters: the same weights give the same, whatever file they came from."""
+    import torch
+
+    parts = []
+    for name, tensor in model.state_dict().items():
+        values = tensor.detach().cpu().contiguous()
+        parts.append(f"{name} {tuple(values.shape)} {sha256_bytes(values.reshape(-1).view(torch.uint8).numpy().tobytes())}")
+    return sha256_bytes("\n".join(parts).encode())

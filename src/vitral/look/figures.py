@@ -1,0 +1,209 @@
+"""Every figure of the ViT literature from one model: the numbers here, the pixels in `draw`, the provenance beside each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitral.base.picture import Picture
+from vitral.base.progress import progress
+from vitral.look.ablate import ablate
+from vitral.look.about import Drawn, about_model, about_picture, open_pictures, seen, stems
+from vitral.look.attention import attention, attention_matrix
+from vitral.look.distance import watch_heads
+from vitral.look.filters import Filters, filters
+from vitral.look.health import health
+from vitral.look.predict import rank
+from vitral.look.relevance import relevance
+from vitral.look.rollout import rollout
+from vitral.look.sheets import TOP, call, check_methods, sheet
+from vitral.look.similarity import position_similarity, token_colours
+from vitral.look.watch import watch
+from vitral.model.classifier import Classifier
+from vitral.model.tape import Tape
+
+FORMATS = ("png", "svg")
+
+
+def sample_pictures() -> list[Path]:
+    """scikit-learn's two photographs, which come with it."""
+    from importlib.resources import files
+
+    folder = Path(str(files("sklearn.datasets") / "images"))
+    return [folder / name for name in ("china.jpg", "flower.jpg")]
+
+
+def figure_set(
+    model: Classifier,
+    pictures: Sequence[Any],
+    out: str | Path,
+    *,
+    rival: Classifier | None = None,
+    target: int | str | None = None,
+    formats: Sequence[str] = FORMATS,
+    command: str = "",
+    quiet: bool = False,
+) -> list[Path]:
+    """All figures that apply to the model, for each picture and over all, into `out`; the paths of the pictures written.
+
+    rival: a CNN or ResNet whose first filters are drawn beside the ViT's.
+    """
+    from vitral.draw.provenance import save_figure
+
+    opened = open_pictures(model, pictures)
+    names = stems(opened)
+    about = about_model(model, command)
+    written: list[Path] = []
+    steps = _whole_count(model) + len(opened) * _picture_count(model)
+    with progress("Drawing", total=steps, quiet=quiet) as bar:
+        for drawn in whole_model(model, opened, rival):
+            written += save_figure(drawn.figure, Path(out) / drawn.name, drawn.numbers, {**about, **drawn.facts}, drawn.caption, formats)
+            bar.advance()
+        for picture, name in zip(opened, names, strict=True):
+            tape = watch(model, [picture])
+            for drawn in one_picture(tape, name, target):
+                facts = {**about, "picture": about_picture(picture), **drawn.facts}
+                written += save_figure(drawn.figure, Path(out) / f"{name}-{drawn.name}", drawn.numbers, facts, drawn.caption, formats)
+                bar.advance()
+    return [path for path in written if path.suffix.lstrip(".") in formats]
+
+
+def whole_model(model: Classifier, pictures: Sequence[Picture], rival: Classifier | None = None) -> Iterator[Drawn]:
+    """Figures that belong to the model, not to one picture."""
+    own = filters(model)
+    yield _filters_drawn(own, filters(rival) if rival is not None else None)
+    if not _is_transformer(model):
+        return
+    if model.config.positions in ("learned", "sincos"):
+        positions = position_similarity(model)
+        yield Drawn("positions", positions.draw(), positions.numbers(), positions.finding)
+        yield Drawn("positions-rows-columns", positions.draw_distances(), positions.numbers(), positions.finding)
+        if positions.class_token is not None:
+            from vitral.draw.matrices import matrix_figure
+
+            named = {"rows": "row of the patch", "columns": "column of the patch", "label": "cosine similarity", "signed": True}
+            figure = matrix_figure(positions.class_token, title="The class token's position against the patches'", **named)
+            yield Drawn(
+                "positions-class-token", figure, {"similarity": positions.class_token}, "class token's position against the patches'"
+            )
+    heads = watch_heads(model, list(pictures))
+    sources = {"pictures": [about_picture(picture) for picture in pictures]}
+    for name, measured in heads.items():
+        yield Drawn(name, measured.draw(), measured.numbers(), f"{measured.name} per head and depth", sources)
+
+
+def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Iterator[Drawn]:
+    """Figures of the first picture on a tape."""
+    from vitral.draw.sheet import heat_sheet, patch_figure, picture_sheet
+
+    assert tape.pictures is not None
+    picture = tape.pictures[0]
+    transformer = _is_transformer(tape.model)
+    if transformer:
+        title = f"{name} in patches of {' × '.join(map(str, tape.config.patch_size))}"
+        yield Drawn("patches", patch_figure(picture.original, tape.grid, picture.box, title), {"grid": np.array(tape.grid)}, title)
+    if tape.config.classes:
+        ranking = rank(tape, tape.logits[0], picture.source, TOP)
+        numbers = {"logits": tape.logits[0].detach().cpu().numpy(), "indices": np.array(ranking.indices)}
+        title = f"{name}: the {len(ranking)} most probable classes"
+        yield Drawn("prediction", ranking.draw(title, picture.original), numbers, title, {"prediction": ranking.to_dict()["classes"]})
+    heats = [call(method, tape, target=target) for method in check_methods(tape.model, ())]
+    yield sheet(tape, heats, name)
+    if transformer:
+        yield from _attention(tape, name)
+        variants = [rollout(tape, heads=heads, discard=discard) for heads in ("mean", "max", "min") for discard in (0.0, 0.9)]
+        captions = [f"{heat.head} of heads" + (", weakest 90 % dropped" if "weakest" in heat.note else "") for heat in variants]
+        figure = heat_sheet(variants, captions=captions, title=f"{name}: attention rollout", columns=4)
+        grids = {
+            caption.replace(" ", "_").replace(",", "").replace("%", ""): heat.grid for caption, heat in zip(captions, variants, strict=True)
+        }
+        yield Drawn("rollout", figure, grids, f"{name}: attention rollout", {"maps": [heat.facts() for heat in variants]})
+    if transformer and tape.config.classes > 1:
+        classes = rank(tape, tape.logits[0], top=3)
+        heats = [relevance(tape, target=index) for index in classes.indices]
+        captions = [f"{label} ({share:.1%})" for label, share in classes]
+        figure = heat_sheet(heats, captions=captions, title=f"{name}: what speaks for each class (relevance)", columns=4, shared=True)
+        yield Drawn(
+            "classes", figure, {f"class_{heat.target}": heat.grid for heat in heats}, f"{name}: relevance of the most probable classes"
+        )
+    if transformer and tape.config.classes:
+        ablation = ablate(tape, target=target)
+        yield Drawn("ablation", ablation.draw(), ablation.numbers(), f"{name}: heads and blocks switched off")
+    if transformer:
+        found = health(tape)
+        yield Drawn("norms", found.draw(), found.numbers(), found.finding)
+    layers = sorted({*np.linspace(0, len(tape.model.map_names()) - 1, 5).round().astype(int).tolist()})
+    colours = [token_colours(tape, block=block) for block in layers]
+    what = "block" if transformer else "stage"
+    captions = ["picture as the model sees it", *(f"{what} {one.block}: {one.explained.sum():.0%} of variance" for one in colours)]
+    figure = picture_sheet(
+        [seen(picture), *(one.image() for one in colours)], captions, columns=3, title=f"{name}: tokens as colours", cell=2.0
+    )
+    yield Drawn("colours", figure, {f"{what}_{one.block}": one.colours for one in colours}, f"{name}: first three components of the tokens")
+
+
+def _attention(tape: Tape, name: str) -> Iterator[Drawn]:
+    """Class-token maps of every block and head; whole matrices, plain and normalised; one patch's rows."""
+    from vitral.draw.matrices import grid_of_grids, matrix_figure
+    from vitral.draw.sheet import heat_sheet
+
+    depth, count = tape.config.depth, tape.config.heads
+    maps = np.stack([[attention(tape, block=block, head=head).grid for head in range(count)] for block in range(depth)])  # (L, heads, h, w)
+    scaled = maps / np.maximum(maps.max(axis=(2, 3), keepdims=True), 1e-30)
+    who = "class token" if tape.config.pool == "class" else "mean of the patches"
+    title = f"{name}: where the {who} looks"
+    label = "attention, as a share of each map's largest"
+    figure = grid_of_grids(scaled, title=title, label=label, signed=False, limits=(0.0, 1.0), rows="block", columns="head")
+    yield Drawn("attention", figure, {"maps": maps}, title)
+    blocks = sorted({0, depth // 2, depth - 1})
+    heads = list(range(min(count, 4)))
+    for normalised in (False, True):
+        chosen = [attention_matrix(tape, block=block, head=head, normalised=normalised) for block in blocks for head in heads]
+        titles = [f"block {one.block}, head {one.head}" for one in chosen]
+        title = f"{name}: attention matrices" + (", each row normalised" if normalised else "")
+        values = np.stack([one.values for one in chosen])
+        shown = np.clip(values, -3, 3) if normalised else values / values.max(axis=(1, 2), keepdims=True)
+        label = "deviations from the row's mean, cut at 3" if normalised else "attention"
+        figure = matrix_figure(
+            shown if normalised else np.sqrt(shown),
+            titles=titles, title=title, prefix=tape.prefix, per_row=len(heads), signed=normalised, shared=normalised,
+            label=label if normalised else "square root of attention",
+        )  # fmt: skip
+        stem = "attention-matrix-normalised" if normalised else "attention-matrix"
+        yield Drawn(stem, figure, {"matrices": values, "blocks": np.array(blocks), "heads": np.array(heads)}, title)
+    middle = tape.grid[0] // 2, tape.grid[1] // 2
+    shown_heads = list(range(min(count, 8)))
+    rows = [attention(tape, start=middle, block=block, head=head) for block in blocks for head in shown_heads]
+    title = f"{name}: where the patch in row {middle[0]}, column {middle[1]} looks"
+    labels = [f"block {block}" for block in blocks]
+    captions = [f"head {heat.head}" for heat in rows]
+    figure = heat_sheet(rows, captions=captions, title=title, columns=len(shown_heads), row_labels=labels, cell=1.5)
+    grids = np.stack([heat.grid for heat in rows]).reshape(len(blocks), len(shown_heads), *tape.grid)
+    yield Drawn("attention-patch", figure, {"maps": grids, "blocks": np.array(blocks), "patch": np.array(middle)}, title)
+
+
+def _filters_drawn(own: Filters, rival: Filters | None) -> Drawn:
+    if rival is None:
+        return Drawn("filters", own.draw(), own.numbers(), own.title)
+    from vitral.draw.filters import filters_beside
+
+    figure = filters_beside([(own.shown, own.captions, own.title), (rival.shown, rival.captions, rival.title)])
+    return Drawn("filters", figure, {**own.numbers(), "rival_tiles": rival.tiles}, f"{own.title}; beside: {rival.title}")
+
+
+def _is_transformer(model: Classifier) -> bool:
+    return model.config.family in ("vit", "hybrid")
+
+
+def _whole_count(model: Classifier) -> int:
+    if not _is_transformer(model):
+        return 1
+    positions = model.config.positions
+    return 3 + (2 if positions in ("learned", "sincos") else 0)
+
+
+def _picture_count(model: Classifier) -> int:
+    return 12 if _is_transformer(model) else 3
