@@ -76,10 +76,13 @@ def _timm(model: Classifier, folder: Path, attention: bool) -> Path:
         foreign["patch_embed.proj.bias"] = torch.zeros(config.width)
     write_json(folder / "config.json", _timm_config(model))
     if config.norm_epsilon != (usual := 1e-5 if config.embedding_norm else 1e-6):
-        say(
-            f"timm's norms have epsilon {usual:g}: create the model with norm_layer=partial(torch.nn.LayerNorm, eps={config.norm_epsilon:g})"
-        )
+        _say_epsilon("timm", usual, config.norm_epsilon)
     return _write_safetensors(folder, foreign)
+
+
+def _say_epsilon(library: str, usual: float, epsilon: float) -> None:
+    """The epsilon of a norm is no weight: it is set where the module is made."""
+    say(f"{library}'s norms have epsilon {usual:g}, this model's {epsilon:g}: create it with norm_layer=partial(torch.nn.LayerNorm, eps={epsilon:g})")
 
 
 def _fold_positions(tensors: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
@@ -184,9 +187,7 @@ def _torchvision(model: Classifier, folder: Path, attention: bool) -> Path:
     }
     foreign |= {name: torch.zeros(size) for name, (there, size) in missing.items() if not there}
     if config.norm_epsilon != TORCHVISION_EPSILON:
-        say(
-            f"torchvision's norms have epsilon 1e-06: create the model with norm_layer=partial(torch.nn.LayerNorm, eps={config.norm_epsilon:g})"
-        )
+        _say_epsilon("torchvision", TORCHVISION_EPSILON, config.norm_epsilon)
     return _write_pickle(folder, foreign)
 
 

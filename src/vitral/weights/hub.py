@@ -42,9 +42,8 @@ def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
         words = " ".join(str(error).split())[:160]
         raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {words})", OFFLINE) from None
     model = adopt(module, said=(said or Known()).over(spoken))
-    say(
-        f"{spec}: {sum(p.numel() for p in model.parameters()):,} parameters; largest difference from the source {max(model.origin.parity.values()):.0e}"
-    )
+    worst = max(model.origin.parity.values())
+    say(f"{spec}: {sum(p.numel() for p in model.parameters()):,} parameters; largest difference from the source {worst:.0e}")
     return model
 
 

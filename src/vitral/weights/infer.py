@@ -51,7 +51,7 @@ def infer_config(tensors: Mapping[str, Tensor], family: Family, said: Known, sou
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     try:
         return _transformer(shapes, family, said, source)
-    except (KeyError, IndexError, ValueError) as error:
+    except (KeyError, IndexError, ValueError, TypeError) as error:
         if isinstance(error, ConfigError):
             raise WeightsError(f"{source}: {error.message}", error.hint) from None
         raise WeightsError(f"{source} lacks a part that its size is read from ({error})", "the file is damaged or incomplete") from None

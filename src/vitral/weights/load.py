@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vitral.base.errors import UsageError, WeightsError
+from vitral.base.errors import UsageError, VitralError, WeightsError
 from vitral.base.files import read_json
 from vitral.base.origin import known
 from vitral.base.progress import say
@@ -99,6 +99,15 @@ def announced(model: Classifier) -> Classifier:
 
 def folder_says(folder: Path, described: dict[str, Any]) -> Known:
     """What a transformers or timm folder says beside its weights."""
+    try:
+        return _folder_says(folder, described)
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+        if isinstance(error, VitralError):
+            raise
+        raise WeightsError(f"the settings in {folder} are not as transformers or timm write them ({error})", "fetch the folder again") from None
+
+
+def _folder_says(folder: Path, described: dict[str, Any]) -> Known:
     if "pretrained_cfg" in described or "architecture" in described:
         return of_timm_folder(described)
     spoken = of_transformers(described)

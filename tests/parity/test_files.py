@@ -1,0 +1,74 @@
+"""The same weights as files: what the libraries write is read back into a model that computes the same."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from vitral.weights.infer import Known
+from vitral.weights.load import load
+from vitral.weights.proof import prove
+
+# What no key tells and the family's convention does not either: these tiny models have unusual widths.
+TOLD = {"hf-deit": {}, "timm-non-square": {"image_size": (32, 48)}, "timm-clip": {"activation": "quick_gelu"}}
+
+
+def test_a_file_of_the_state_dict_computes_the_same(family, tiny, tmp_path) -> None:
+    source = tiny(family)
+    path = tmp_path / "weights.safetensors"
+    save_file({name: tensor.clone() for name, tensor in source.state_dict().items()}, path)
+    heads = {} if family.startswith("resnet") else {"heads": 3}
+    model = load(path, **{**heads, **TOLD.get(family, {})})
+    inner = source.vit if family == "hf-mae" else source
+    proof = prove(model, inner)
+    assert proof.worst <= 1e-5, proof.table()
+    assert not model.origin.mean.known
+
+
+@pytest.mark.parametrize(
+    "name", ["hf-vit", "hf-deit-teacher", "hf-dinov2", "hf-dinov2-giant", "hf-dinov2-registers", "hf-clip", "hf-clip-projected", "hf-mae"]
+)
+def test_a_transformers_folder_needs_no_help(name, tiny, tmp_path) -> None:
+    source = tiny(name)
+    source.save_pretrained(tmp_path)
+    model = load(tmp_path)
+    proof = prove(model, source.vit if name == "hf-mae" else source)
+    assert proof.worst <= 1e-5, proof.table()
+    assert model.origin.heads.known and model.origin.norm_epsilon.known
+    assert model.config.image_size == (32, 32)
+
+
+def test_a_preprocessor_beside_the_weights_is_known(tiny, tmp_path) -> None:
+    import transformers
+
+    tiny("hf-dinov2").save_pretrained(tmp_path)
+    transformers.BitImageProcessor(size={"shortest_edge": 36}, crop_size={"height": 32, "width": 32}, image_mean=[0.1, 0.2, 0.3]).save_pretrained(tmp_path)
+    origin = load(tmp_path).origin
+    assert origin.mean.known and origin.mean.value == (0.1, 0.2, 0.3)
+    assert origin.resize.value == "short" and origin.crop.value == pytest.approx(32 / 36) and origin.interpolation.value == "bicubic"
+
+
+def test_pickled_files_and_their_wrappers(tiny, tmp_path) -> None:
+    source = tiny("timm")
+    state = {f"module._orig_mod.{name}": tensor for name, tensor in source.state_dict().items()}
+    noise = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
+    path = tmp_path / "checkpoint.pth"
+    torch.save({"epoch": 3, "state_dict": noise, "state_dict_ema": state, "optimizer": {"lr": 0.1}}, path)
+    model = load(path, heads=3)
+    assert prove(model, source).worst <= 1e-5
+    changes = " ".join(model.origin.changes)
+    assert "state_dict_ema" in changes and "'module.'" in changes and "'_orig_mod.'" in changes
+
+
+def test_old_pickles_are_read_too(tiny, tmp_path) -> None:
+    source = tiny("torchvision")
+    torch.save(source.state_dict(), tmp_path / "old.pth", _use_new_zipfile_serialization=False)
+    assert prove(load(tmp_path / "old.pth", heads=3), source).worst <= 1e-5
+
+
+def test_known_is_kept_when_both_speak() -> None:
+    from vitral.weights.infer import says
+
+    merged = says("user", {"heads": 4}).over(says("file", {"heads": 3, "activation": "relu"})).over(Known())
+    assert merged.config["heads"].value == 4 and merged.config["heads"].note == "user" and merged.config["activation"].note == "file"
