@@ -1,0 +1,67 @@
+"""vitral explore [MODEL] [IMAGE…]: a page in the browser that shows a model at work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+EXAMPLES = """Hover a patch to see what it attends to; walk the wall of heads; switch parts off; compare two models.
+
+Without a model the demo's run is taken; without pictures, some of the run's own or two photographs.
+
+Examples:
+  vitral explore
+  vitral explore runs/flowers rose.jpg
+  vitral explore timm:vit_base_patch16_224 cat.jpg --compare runs/resnet
+  vitral explore vit_tiny.safetensors cat.jpg --export page.html
+"""
+
+
+@dataclass(frozen=True)
+class Flags:
+    targets: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL] [IMAGE…]")] = ()
+    """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME; then pictures."""
+    compare: str | None = None
+    """A second model, shown beside the first on the same picture."""
+    export: str | None = None
+    """Write one offline page to this file and stop, instead of starting a server."""
+    preprocess: str | None = None
+    """How the first model's pictures were prepared, where its file cannot say: half, imagenet, clip, …"""
+    host: str = "127.0.0.1"
+    """Where to listen. Any other than this machine's own address asks visitors for a token."""
+    port: int | None = None
+    """Default: 8642, or the next that is free."""
+    no_open: bool = False
+    """Only print the address."""
+    device: str = "auto"
+
+
+def run(arguments: list[str]) -> int:
+    from vitral.cli.parsing import parse
+
+    flags = parse(Flags, arguments, "vitral explore", EXAMPLES)
+    from vitral.base.device import pick_device
+    from vitral.web.samples import fitting_pictures, named_pictures, split_arguments
+    from vitral.web.session import Session
+    from vitral.weights.load import load
+
+    where, paths = split_arguments(flags.targets)
+    device = pick_device(flags.device)
+    models = {where: load(where, preprocess=flags.preprocess).to(device)}
+    if flags.compare is not None:
+        models[flags.compare if flags.compare != where else f"{where} (again)"] = load(flags.compare).to(device)
+    session = Session(models)
+    for content, name in named_pictures(paths, session.limits) or fitting_pictures(where, models[where]):
+        session.give(content, name)
+    if flags.export is not None:
+        from vitral.web.export import export_page
+
+        path = export_page(session, flags.export)
+        print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
+        return 0
+    from vitral.web.serve import serve
+
+    serve(session, flags.host, flags.port, not flags.no_open)
+    return 0

@@ -1,0 +1,200 @@
+"""What is known of a model and of one picture in it, as plain numbers for the page. No HTTP, no memory."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from vitral.base.errors import UsageError
+from vitral.base.picture import Picture
+from vitral.draw.heatmap import Heatmap
+from vitral.look import filters, position_similarity
+from vitral.look.distance import MEASURES
+from vitral.look.watch import watch
+from vitral.model.classifier import Classifier
+from vitral.model.tape import ATTENTION
+from vitral.web.limits import Limits, Refusal
+from vitral.web.pack import CodingError, encode_rows, pack
+from vitral.web.surgery import cells, is_transformer
+
+MAP_METHODS = ("rollout", "relevance", "gradcam", "occlusion")
+SHOWN_SIDE = 560
+"""Pixels of the longer side of the picture that is sent for display."""
+LISTED = 5
+LARGEST_POSITIONS = 1024
+
+
+def describe(name: str, model: Classifier) -> dict[str, Any]:
+    """A model in words and numbers."""
+    config, attention = model.config, is_transformer(model)
+    grid = cells(model)
+    return {
+        "name": name,
+        "family": config.family,
+        "attention": attention,
+        "grid": list(grid),
+        "prefix": prefix_names(model) if attention else [],
+        "reads": reads(model),
+        "depth": config.depth if attention else 0,
+        "heads": config.heads if attention else 0,
+        "patch": list(config.step) if attention else None,
+        "image": list(config.image_size),
+        "channels": config.channels,
+        "classes": config.classes,
+        "names": list(model.origin.classes.value),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "assumptions": model.origin.assumptions(),
+        "methods": (["attention"] if attention else []) + methods_of(model),
+    }
+
+
+def prefix_names(model: Classifier) -> list[str]:
+    config = model.config
+    names = ["class token"] * config.class_token + ["distillation token"] * config.distillation_token
+    return names + [f"register {index}" for index in range(config.prefix - len(names))]
+
+
+def reads(model: Classifier) -> int:
+    """The token that the head reads; -1: the mean of the patches (or all of them)."""
+    return 0 if is_transformer(model) and model.config.pool == "class" else -1
+
+
+def methods_of(model: Classifier) -> list[str]:
+    """The methods beside plain attention that this model allows."""
+    return [name for name in MAP_METHODS if (name == "rollout" or model.config.classes) and (is_transformer(model) or name in MAP_METHODS[2:])]
+
+
+def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int, level: int) -> bytes:
+    """One forward pass; each block's attention is measured, coded and let go as it passes."""
+    config, attention = model.config, is_transformer(model)
+    tokens = config.tokens if attention else 0
+    whole = attention and config.depth * config.heads * tokens * tokens <= limits.attention
+    rows = [*range(tokens if whole else config.prefix if attention else 0), -1]
+    coded: list[np.ndarray] = []
+    measured: dict[str, list[Any]] = {name: [] for name in MEASURES}
+    error = CodingError()
+
+    def read(value: torch.Tensor, _: str) -> None:
+        for name, measure in MEASURES.items():
+            measured[name].append([round(float(number), 4) for number in measure(value, config)[0]])
+        weights = value[0].float().cpu().numpy()  # (heads, T, T)
+        mean = weights[:, config.prefix :].mean(axis=1, keepdims=True)
+        kept = np.concatenate([weights[:, : len(rows) - 1], mean], axis=1)
+        codes = encode_rows(kept, levels)
+        error.add(kept, codes, levels)
+        coded.append(codes)
+
+    tape = watch(model, picture, keep=["logits"], readers={ATTENTION: read} if attention else None)
+    logits = tape.logits[0].float().cpu().numpy() if config.classes else np.zeros(0, np.float32)
+    if not np.isfinite(logits).all():
+        raise Refusal(422, "the model's output for this picture is not finite", "are its weights damaged?")
+    shown, kind = shown_picture(picture)
+    header = {
+        "grid": list(config.grid if attention else cells(model)),
+        "prefix": config.prefix if attention else 0,
+        "tokens": tokens,
+        "rows": rows,
+        "whole": bool(whole),
+        "levels": levels,
+        "error": {"worst": round(error.worst, 5), "moved": round(error.moved, 5)},
+        "kind": kind,
+        "measures": measured if attention else {},
+        "reference": {"entropy": float(np.log2(tokens)) if attention else 0},
+    }
+    sections: dict[str, np.ndarray | bytes] = {"logits": logits, "picture": shown}
+    if attention:
+        sections["attention"] = np.stack(coded)  # (L, heads, rows, T)
+    return pack(header, sections, level)
+
+
+def shown_picture(picture: Picture) -> tuple[bytes, str]:
+    """The part of the original that the model sees, small enough to send."""
+    box = picture.box
+    corners = (round(box.left), round(box.top), max(round(box.left) + 1, round(box.right)), max(round(box.top) + 1, round(box.bottom)))
+    part = picture.original.crop(corners).convert("RGB")
+    scale = SHOWN_SIDE / max(part.size)
+    if scale < 1:
+        part = part.resize((max(1, round(part.width * scale)), max(1, round(part.height * scale))), Image.Resampling.LANCZOS)
+    out = io.BytesIO()
+    if max(part.size) <= 64:
+        part.save(out, "PNG")
+        return out.getvalue(), "image/png"
+    part.save(out, "JPEG", quality=88)
+    return out.getvalue(), "image/jpeg"
+
+
+def heat_facts(heat: Heatmap) -> dict[str, Any]:
+    return {
+        "method": heat.method,
+        "grid": rounded(heat.grid),
+        "target": heat.target,
+        "note": heat.note,
+        "unit": heat.unit,
+        "signed": heat.signed,
+    }
+
+
+def compare(
+    before: np.ndarray, after: np.ndarray, map_before: np.ndarray, map_after: np.ndarray, method: str, target: int | None, digits: int = 5
+) -> dict[str, Any]:
+    """Rows of (class, before, after) for the classes that matter, and the difference of the two maps."""
+    first, second = shares(before), shares(after)
+    chosen = list(dict.fromkeys([*np.argsort(-first)[:LISTED].tolist(), *np.argsort(-second)[:LISTED].tolist()]))
+    if target is not None and target not in chosen:
+        chosen.append(target)
+    return {
+        "method": method,
+        "rows": [[index, round(float(first[index]), 6), round(float(second[index]), 6)] for index in chosen],
+        "top": [int(first.argmax()), int(second.argmax())],
+        "difference": rounded(map_after - map_before, digits),
+    }
+
+
+def shares(logits: np.ndarray) -> np.ndarray:
+    """Probabilities; the number itself where there is only one output."""
+    if logits.size == 1:
+        return logits
+    powers = np.exp(logits - logits.max())
+    return powers / powers.sum()
+
+
+def model_figures(model: Classifier) -> dict[str, Any]:
+    found = filters(model, count=28)
+    pictures = np.rint(found.pictures * 255).astype(np.uint8)
+    if pictures.shape[-1] == 1:
+        pictures = pictures.repeat(3, axis=-1)
+    out: dict[str, Any] = {
+        "filters": {
+            "shape": list(pictures.shape[:3]),
+            "pixels": base64.b64encode(pictures.tobytes()).decode(),
+            "explained": None if found.explained is None else [round(float(share), 5) for share in found.explained],
+            "title": found.title,
+        }
+    }
+    try:
+        similarity = position_similarity(model)
+        rows, columns = similarity.values.shape[:2]
+        if rows * columns > LARGEST_POSITIONS:
+            raise UsageError(f"{rows * columns} positions are too many to draw at once", "vitral figures draws them")
+        codes = np.rint(similarity.values.reshape(rows * columns, -1) * 127).astype(np.int8)
+        out["positions"] = {"grid": [rows, columns], "values": base64.b64encode(codes.tobytes()).decode(), "finding": similarity.finding}
+    except UsageError as error:
+        out["positions"] = {"reason": error.message}
+    return out
+
+
+def rounded(grid: np.ndarray, digits: int = 5) -> list[list[float]]:
+    """Numbers with five significant digits of the largest: enough for any screen, a third of the bytes."""
+    top = float(np.abs(grid).max())
+    places = digits - 1 - int(np.floor(np.log10(top))) if top > 0 else 0
+    return np.round(grid, min(max(places, 0), 300)).tolist()
+
+
+def clean_name(name: str) -> str:
+    """A name that is safe to show: printable, short."""
+    return "".join(character for character in name if character.isprintable())[:80] or "picture"

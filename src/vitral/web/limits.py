@@ -1,0 +1,137 @@
+"""What the server accepts: how large, how many, from where. Everything here is checked before any work is done."""
+
+from __future__ import annotations
+
+import hmac
+import io
+import ipaddress
+import socket
+import warnings
+from dataclasses import dataclass
+
+from vitral.base.errors import VitralError
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+"""Pillow decoders that an upload may reach; the others are rarely needed and more often attacked."""
+CONTENT_TYPES = frozenset(
+    ("image/png", "image/jpeg", "image/jpg", "image/webp", "image/gif", "image/bmp", "image/x-ms-bmp", "application/octet-stream")
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Every bound of the server in one place."""
+
+    upload: int = 20 * 2**20
+    """Bytes of one upload."""
+    pixels: int = 64_000_000
+    """Pixels of one picture: more than any phone's camera takes."""
+    body: int = 64 * 2**10
+    """Bytes of any other request body."""
+    uploading: int = 8
+    """Uploads that are read at the same time; more are told to wait (429)."""
+    waiting: int = 8
+    """Jobs that wait for the model; more are told to come back (503)."""
+    read_seconds: float = 30.0
+    """Time in which an upload must arrive."""
+    pictures: int = 128 * 2**20
+    """Bytes of uploaded pictures that are remembered; the oldest leave first."""
+    results: int = 256 * 2**20
+    """Bytes of results that are remembered."""
+    attention: int = 96 * 2**20
+    """Attention weights (blocks × heads × tokens²) that are sent whole; larger models send only the rows of their prefix tokens."""
+
+
+class Refusal(VitralError):
+    """A request that is turned away, with the HTTP status that says why."""
+
+    def __init__(self, status: int, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type, tuple[int, str, str]]:  # type: ignore[override]
+        return type(self), (self.status, self.message, self.hint)
+
+
+def check_content_type(value: str | None) -> None:
+    kind = (value or "").split(";")[0].strip().lower()
+    if kind not in CONTENT_TYPES:
+        raise Refusal(415, f"content type {kind or 'missing'!r} is not a picture", "send PNG, JPEG, WebP, GIF or BMP bytes as image/png …")
+
+
+def check_length(value: str | None, limit: int) -> None:
+    """Refuse by the declared length, before a byte is read."""
+    if value is None:
+        return
+    if not (value.isascii() and value.isdigit()):
+        raise Refusal(400, "the content length is not a number", "send the request again")
+    if len(value) > 15 or int(value) > limit:
+        raise too_large(limit)
+
+
+def too_large(limit: int) -> Refusal:
+    size = f"{limit / 2**20:.0f} MB" if limit >= 2**20 else f"{limit / 2**10:.0f} kB"
+    return Refusal(413, f"the upload is larger than {size}", "shrink the picture and send it again")
+
+
+def check_picture(content: bytes, limits: Limits) -> tuple[int, int]:
+    """Width and height from the header alone: nothing is decoded before its size is known."""
+    from PIL import Image, UnidentifiedImageError
+
+    if not content:
+        raise Refusal(422, "the upload is empty", "choose a picture")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of damaged metadata; what cannot be read is refused below
+            with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+                width, height = image.size
+    except UnidentifiedImageError:
+        raise Refusal(415, "this is not a picture that can be read here", "send PNG, JPEG, WebP, GIF or BMP") from None
+    except Image.DecompressionBombError:
+        raise Refusal(413, f"the picture has more than {limits.pixels / 1e6:.0f} million pixels", "shrink it and send it again") from None
+    except Exception:  # a damaged header makes decoders raise anything at all
+        raise Refusal(422, "the picture's header is damaged", "save it again as PNG or JPEG") from None
+    if width * height > limits.pixels:
+        raise Refusal(413, f"the picture has {width * height / 1e6:.0f} million pixels", f"shrink it below {limits.pixels / 1e6:.0f} million")
+    if width < 1 or height < 1:
+        raise Refusal(422, "the picture has no pixels", "choose another one")
+    return width, height
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def host_allowed(header: str | None, host: str) -> bool:
+    """Is this Host header one that the server was started for?
+
+    A page elsewhere can point its own name at 127.0.0.1 (DNS rebinding); its name then stands here. On loopback only loopback
+    names pass; on other addresses also number addresses, the given name and this machine's name, and a token is asked for as well.
+    """
+    name = _without_port((header or "").strip().lower())
+    if not name:
+        return False
+    if is_loopback(name):
+        return True
+    if is_loopback(host):
+        return False
+    try:
+        ipaddress.ip_address(name)
+        return True
+    except ValueError:
+        return name in (host.lower(), socket.gethostname().lower(), socket.getfqdn().lower())
+
+
+def token_matches(given: str | None, token: str) -> bool:
+    return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host

@@ -1,0 +1,225 @@
+"""The server's addresses. Each one checks its input, asks the model's thread, and answers; nothing here touches the file system."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from vitral.base.errors import VitralError
+from vitral.base.version import __version__
+from vitral.web.assets import assets
+from vitral.web.guard import Guard
+from vitral.web.jobs import Worker
+from vitral.web.limits import Limits, Refusal, check_content_type, check_length, too_large
+from vitral.web.session import Session
+
+Model = Annotated[int, Path(ge=0, le=9, description="the model's number in /api/session")]
+Picture = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="the picture's name, from its upload")]
+Index = Annotated[int, Field(ge=0, le=2**20)]
+
+
+class Failure(BaseModel):
+    """Every refusal looks like this."""
+
+    error: str
+    hint: str
+
+
+class Uploaded(BaseModel):
+    picture: str
+    name: str
+    width: int
+    height: int
+
+
+class Cut(BaseModel):
+    """What is switched off."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    heads: Annotated[list[tuple[Index, Index]], Field(max_length=4096, description="(block, head) pairs")] = []
+    blocks: Annotated[list[Index], Field(max_length=1024)] = []
+    patches: Annotated[list[Index], Field(max_length=65536, description="patches, row by row, from 0")] = []
+    target: Annotated[Index | None, Field(description="the class to watch; none: the predicted one")] = None
+
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Failure, "description": text}
+    for status, text in {
+        400: "malformed request or unknown host",
+        401: "token missing",
+        403: "another page's request",
+        404: "no such picture or model",
+        408: "the upload took too long",
+        413: "too large",
+        415: "not a picture",
+        422: "cannot be used",
+        429: "too many uploads at once",
+        503: "the line before the model is full",
+    }.items()
+}
+
+
+def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = None, limits: Limits | None = None) -> FastAPI:
+    """The explorer's application around a session of models."""
+    limits = limits or session.limits
+    worker = Worker(limits.waiting)
+    uploading = 0
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        worker.close()
+
+    app = FastAPI(
+        title="Vitral explorer", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url="/openapi.json"
+    )
+    app.state.worker = worker
+    app.add_middleware(Guard, host=host, token=token)  # type: ignore[arg-type]  # starlette's stubs know only its own middleware
+    app.add_exception_handler(VitralError, _refused)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+
+    async def on_model(job: Callable[[], Any]) -> Any:
+        return await asyncio.wrap_future(worker.submit(job))
+
+    @app.get("/api/session", responses=_some(400, 401))
+    async def session_facts() -> dict[str, Any]:
+        """The models, the pictures at hand, the methods and the limits."""
+        return session.facts()
+
+    @app.post(
+        "/api/pictures",
+        response_model=Uploaded,
+        responses=_some(400, 401, 403, 408, 413, 415, 422, 429, 503),
+        openapi_extra={
+            "requestBody": {"required": True, "content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}},
+        },
+    )
+    async def upload(
+        request: Request, name: Annotated[str, Query(max_length=200, description="what to call the picture")] = "picture"
+    ) -> dict[str, Any]:
+        """A picture as raw bytes; it is kept in memory only."""
+        nonlocal uploading
+        check_content_type(request.headers.get("content-type"))
+        check_length(request.headers.get("content-length"), limits.upload)
+        if uploading >= limits.uploading:
+            raise Refusal(429, "too many uploads at once", "try again in a moment")
+        uploading += 1
+        try:
+            content = await _read(request, limits.upload, limits.read_seconds)
+            return await on_model(lambda: session.add_picture(content, name))
+        finally:
+            uploading -= 1
+
+    @app.get(
+        "/api/models/{model}/pictures/{picture}/trace",
+        response_class=Response,
+        responses={200: {"content": {"application/octet-stream": {}}}, **_some(400, 401, 404, 422, 503)},
+    )
+    async def trace(model: Model, picture: Picture) -> Response:
+        """The picture as the model sees it, its logits and all attention, packed (see vitral.web.pack)."""
+        content = await on_model(lambda: session.trace(model, picture))
+        return Response(content, media_type="application/octet-stream")
+
+    @app.get("/api/models/{model}/pictures/{picture}/map", responses=_some(400, 401, 404, 422, 503))
+    async def heat_map(
+        model: Model,
+        picture: Picture,
+        method: Annotated[str, Query(max_length=40, description="rollout, relevance, gradcam or occlusion")],
+        target: Annotated[int | None, Query(ge=0, le=2**20, description="the class to explain; none: the predicted one")] = None,
+    ) -> dict[str, Any]:
+        """One method's map of one picture for one class."""
+        return await on_model(lambda: session.map(model, picture, method, target))
+
+    @app.post(
+        "/api/models/{model}/pictures/{picture}/surgery",
+        responses=_some(400, 401, 403, 404, 413, 422, 503),
+        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": Cut.model_json_schema()}}}},
+    )
+    async def surgery(model: Model, picture: Picture, request: Request) -> dict[str, Any]:
+        """What the model says when parts of it, or of the picture, are switched off."""
+        check_length(request.headers.get("content-length"), limits.body)
+        cut = _parse_cut(await _read(request, limits.body, limits.read_seconds))
+        return await on_model(lambda: session.surgery(model, picture, cut.heads, cut.blocks, cut.patches, cut.target))
+
+    @app.get("/api/models/{model}/figures", responses=_some(400, 401, 404, 422, 503))
+    async def figures(model: Model) -> dict[str, Any]:
+        """The model's own figures: filters and position similarity."""
+        return await on_model(lambda: session.figures(model))
+
+    # The page itself: read once at start, found by name in a dict.
+    files = assets()
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> Response:
+        return _asset(files["index.html"])
+
+    @app.get("/static/{name}", include_in_schema=False)
+    async def static(name: str) -> Response:
+        if name not in files or name == "index.html":
+            raise Refusal(404, "no such file", "open /")
+        return _asset(files[name])
+
+    return app
+
+
+def _asset(entry: tuple[bytes, str]) -> Response:
+    content, kind = entry
+    return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
+
+
+def _some(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: REFUSALS[status] for status in statuses}
+
+
+async def _read(request: Request, limit: int, seconds: float) -> bytes:
+    """The body, but never more than `limit` bytes nor longer than `seconds`."""
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise too_large(limit)
+                parts.append(part)
+    except TimeoutError:
+        raise Refusal(408, "the upload took too long", "try again on a faster line") from None
+    return b"".join(parts)
+
+
+def _parse_cut(body: bytes) -> Cut:
+    try:
+        return Cut.model_validate_json(body)
+    except ValueError as error:
+        details = getattr(error, "errors", None)
+        first = details(include_url=False, include_input=False, include_context=False)[0] if details else {"loc": (), "msg": "not JSON"}
+        where = ".".join(str(part) for part in first["loc"]) or "body"
+        raise Refusal(422, f"{where}: {first['msg']}", 'send {"heads": [[block, head]], "blocks": [], "patches": [], "target": null}') from None
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, VitralError)
+    status = error.status if isinstance(error, Refusal) else 422
+    headers = {"retry-after": "1"} if status in (429, 503) else None
+    return JSONResponse({"error": error.message, "hint": error.hint}, status, headers)
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    hint = {404: "open /", 405: "use another method"}.get(error.status_code, "")
+    return JSONResponse({"error": str(error.detail), "hint": hint}, error.status_code, error.headers)
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first.get("loc", ()))
+    return JSONResponse({"error": f"{where}: {first.get('msg', 'not valid')}", "hint": "see /openapi.json"}, 422)

@@ -1,0 +1,72 @@
+"""The pictures that the explorer starts with: those named by the user, or a few that fit the model."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from PIL import Image
+
+from vitral.base.errors import UsageError, VitralError
+from vitral.base.files import read_bounded, read_json
+from vitral.model.classifier import Classifier
+from vitral.web.limits import Limits
+
+COUNT = 6
+DEMO = Path("runs/demo")
+SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"))
+
+
+def split_arguments(targets: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """MODEL and IMAGE… from the command line; without a model the demo's, where it was trained."""
+    if targets and Path(targets[0]).suffix.lower() not in SUFFIXES:
+        return targets[0], targets[1:]
+    if not (DEMO / "model.safetensors").is_file():
+        raise UsageError(f"no model was named and {DEMO} does not exist", "run vitral demo first, or name one: vitral explore MODEL IMAGE…")
+    return str(DEMO), targets
+
+
+def named_pictures(paths: tuple[str, ...], limits: Limits) -> list[tuple[bytes, str]]:
+    """Contents and names of the user's files."""
+    return [(read_bounded(Path(path), limits.upload), Path(path).name) for path in paths]
+
+
+def fitting_pictures(where: str, model: Classifier) -> list[tuple[bytes, str]]:
+    """Validation pictures of a run on data that needs no network; else scikit-learn's two photographs."""
+    try:
+        found = _from_run(Path(where))
+    except VitralError:
+        found = []  # the run's data is not here: the photographs do
+    return found or _photographs()
+
+
+def _from_run(folder: Path) -> list[tuple[bytes, str]]:
+    described = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+    if not isinstance(described, dict) or not isinstance(described.get("data"), dict):
+        return []
+    from vitral.config import DataConfig, from_dict
+
+    config = from_dict(DataConfig, described["data"], str(folder / "config.json"))
+    if config.name != "digits" and not config.name.startswith("folder:"):
+        return []
+    from vitral.data.datasets import open_data
+
+    split = open_data(config).validation
+    seen: dict[int, int] = {}
+    for index, label in enumerate(split.labels.tolist()):
+        seen.setdefault(label, index)
+    chosen = sorted(seen.items())[:COUNT]
+    return [(_png(split.picture(index)), f"validation {index}") for _, index in chosen]
+
+
+def _photographs() -> list[tuple[bytes, str]]:
+    from sklearn.datasets import load_sample_images
+
+    images = load_sample_images()
+    return [(_png(Image.fromarray(array)), Path(name).name) for array, name in zip(images.images, images.filenames, strict=True)]
+
+
+def _png(image: Image.Image) -> bytes:
+    out = io.BytesIO()
+    image.save(out, "PNG", compress_level=1)
+    return out.getvalue()

@@ -1,0 +1,150 @@
+"""Models, pictures and what is known of both: the explorer's work, without a word of HTTP.
+
+Every method runs on the model's thread. Results are remembered by the picture's content, so asking twice costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vitral.base.errors import DataError, UsageError
+from vitral.base.files import sha256_bytes
+from vitral.base.picture import Picture
+from vitral.data.preprocess import open_picture
+from vitral.look import METHODS
+from vitral.look.watch import watch
+from vitral.model.classifier import Classifier
+from vitral.web.facts import clean_name, compare, describe, heat_facts, methods_of, model_figures, pack_trace
+from vitral.web.jobs import Memory
+from vitral.web.limits import Limits, Refusal, check_picture
+from vitral.web.pack import LIVE_LEVELS
+from vitral.web.surgery import Cut, check_cut, operate
+
+
+class Session:
+    """One or two models and the pictures they are shown."""
+
+    def __init__(self, models: dict[str, Classifier], limits: Limits | None = None) -> None:
+        if not models:
+            raise UsageError("no model to explore", "name a run folder or a weights file")
+        self.limits = limits or Limits()
+        self.names = list(models)
+        self.models = [model.eval() for model in models.values()]
+        self.given: list[dict[str, Any]] = []
+        self._given_bytes: dict[str, bytes] = {}
+        self._uploads = Memory(self.limits.pictures)
+        self._results = Memory(self.limits.results)
+
+    # Pictures
+
+    def give(self, content: bytes, name: str) -> str:
+        """A picture from the command line: always at hand, never pushed out by uploads."""
+        entry = self.add_picture(content, name)
+        if entry["picture"] not in self._given_bytes:
+            self._given_bytes[entry["picture"]] = content
+            self.given.append(entry)
+        return entry["picture"]
+
+    def add_picture(self, content: bytes, name: str) -> dict[str, Any]:
+        """Check and remember a picture; its name is made of its bytes, so the same picture is stored once."""
+        width, height = check_picture(content, self.limits)
+        key = sha256_bytes(content)[:16]
+        if key not in self._uploads and key not in self._given_bytes:
+            self._open(content, 0)  # a damaged picture is refused now, not later
+            self._uploads.put(key, content, len(content))
+        return {"picture": key, "name": clean_name(name), "width": width, "height": height}
+
+    def picture(self, model: int, key: str) -> Picture:
+        content = self._given_bytes.get(key) or self._uploads.get(key)
+        if content is None:
+            raise Refusal(404, "this picture is not (or no longer) held by the server", "drop it on the page again")
+        return self._open(content, model)
+
+    def _open(self, content: bytes, model: int) -> Picture:
+        try:
+            return open_picture(content, self._model(model), "picture")
+        except DataError as error:
+            raise Refusal(422, error.message, "save it again as PNG or JPEG, or choose another one") from None
+
+    # Facts
+
+    def facts(self) -> dict[str, Any]:
+        """Everything the page needs before a picture is shown."""
+        return {
+            "live": True,
+            "models": [describe(name, model) for name, model in zip(self.names, self.models, strict=True)],
+            "pictures": self.given,
+            "limits": {"upload": self.limits.upload, "pixels": self.limits.pixels},
+        }
+
+    def figures(self, model: int) -> dict[str, Any]:
+        """The model's own figures: they depend on no picture."""
+        return self._remember(("figures", model), lambda: model_figures(self._model(model)))
+
+    # One picture
+
+    def trace(self, model: int, key: str, levels: int = LIVE_LEVELS, level: int = 1) -> bytes:
+        """Picture, logits and attention of one forward pass, packed for the browser."""
+
+        def make() -> bytes:
+            return pack_trace(self._model(model), self.picture(model, key), self.limits, levels, level)
+
+        return self._remember(("trace", model, key, levels), make)
+
+    def map(self, model: int, key: str, method: str, target: int | None = None) -> dict[str, Any]:
+        """One method's heat map."""
+        classifier = self._model(model)
+        if method not in methods_of(classifier):
+            known = ", ".join(methods_of(classifier))
+            raise Refusal(422, f"method {method!r} is not to be had for this model", f"use one of {known}")
+        if target is not None and not target < max(1, classifier.config.classes):
+            raise Refusal(422, f"class {target} does not exist", f"this model has classes 0 to {classifier.config.classes - 1}")
+
+        if method == "rollout":
+            target = None  # it knows no class
+
+        def make() -> dict[str, Any]:
+            tape = watch(classifier, self.picture(model, key), keep=["logits"])
+            return heat_facts(METHODS[method](tape, target=target))
+
+        return self._remember(("map", model, key, method, target), make)
+
+    def surgery(
+        self,
+        model: int,
+        key: str,
+        heads: Sequence[tuple[int, int]] = (),
+        blocks: Sequence[int] = (),
+        patches: Sequence[int] = (),
+        target: int | None = None,
+    ) -> dict[str, Any]:
+        """What changes when parts are switched off: probabilities before and after, and the difference of the maps."""
+        cut = Cut(tuple(sorted({(b, h) for b, h in heads})), tuple(sorted(set(blocks))), tuple(sorted(set(patches))))
+        classifier = self._model(model)
+        check_cut(classifier, cut)
+        if target is not None and not target < max(1, classifier.config.classes):
+            raise Refusal(422, f"class {target} does not exist", f"this model has classes 0 to {classifier.config.classes - 1}")
+
+        def make() -> dict[str, Any]:
+            image = self.picture(model, key).tensor.to(next(classifier.parameters()).device)
+            outcome = operate(classifier, image, [Cut(), cut], target)
+            return compare(outcome.logits[0], outcome.logits[1], outcome.maps[0], outcome.maps[1], outcome.method, target)
+
+        return self._remember(("surgery", model, key, cut, target), make)
+
+    # Inside
+
+    def _model(self, index: int) -> Classifier:
+        if not 0 <= index < len(self.models):
+            raise Refusal(404, f"model {index} does not exist", f"this server has {len(self.models)}")
+        return self.models[index]
+
+    def _remember(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        found = self._results.get(key)
+        if found is None:
+            found = make()
+            size = len(found) if isinstance(found, bytes) else len(json.dumps(found))
+            self._results.put(key, found, size)
+        return found

@@ -1,0 +1,52 @@
+// How to look: the method, the block, the head, and how strongly the map covers the picture.
+
+import { byId, element } from "./dom.js";
+import { METHODS, blockFor, headFor, methodFor } from "./explain.js";
+import { look } from "./picture.js";
+import { update } from "./state.js";
+
+export class Controls {
+  constructor(app) {
+    this.app = app;
+    this.methods = byId("methods");
+    for (const [method, [name]] of Object.entries(METHODS)) {
+      this.methods.append(
+        element("label", {}, element("input", { type: "radio", name: "method", value: method, onchange: () => update({ method }) }), element("span", {}, name)),
+      );
+    }
+    this.block = byId("block");
+    this.head = byId("head");
+    this.block.addEventListener("input", () => update({ block: Number(this.block.value), method: "attention" }));
+    this.head.addEventListener("change", () => update({ head: Number(this.head.value), method: "attention" }));
+    const redraw = () => app.redraw();
+    byId("opacity").addEventListener("input", (event) => {
+      look.opacity = Number(event.target.value) / 100;
+      redraw();
+    });
+    byId("smooth").addEventListener("change", (event) => {
+      look.smooth = event.target.checked;
+      redraw();
+    });
+  }
+
+  refresh() {
+    const { model } = this.app.current();
+    const method = methodFor(model);
+    this.methods.querySelectorAll("input").forEach((input) => {
+      input.checked = input.value === method;
+      input.disabled = !model.methods.includes(input.value);
+    });
+    byId("method-text").textContent = METHODS[method]?.[1] ?? "";
+    byId("depth").hidden = !model.attention;
+    if (!model.attention) return;
+    this.block.max = model.depth - 1;
+    this.block.value = blockFor(model);
+    byId("block-number").textContent = blockFor(model);
+    if (this.head.options.length !== model.heads + 1) {
+      const names = [`mean of ${model.heads}`, ...Array.from({ length: model.heads }, (_, index) => String(index))];
+      this.head.replaceChildren(...names.map((name, index) => element("option", { value: index - 1 }, name)));
+    }
+    this.head.value = headFor(model);
+    byId("depth").classList.toggle("resting", method !== "attention");
+  }
+}

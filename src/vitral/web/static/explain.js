@@ -1,0 +1,50 @@
+// The methods in words, and the map that the current choice means.
+
+import { state } from "./state.js";
+
+export const METHODS = {
+  attention: ["Attention", "Where the chosen token looks in one block: bright patches get most of its attention. It knows no class."],
+  rollout: ["Rollout", "Attention followed through all blocks: bright patches reach the answer most. It knows no class."],
+  relevance: ["Relevance", "Attention weighted by its effect on the chosen class: bright patches raised its score."],
+  gradcam: ["Grad-CAM", "Features weighted by how much they move the chosen class: bright places speak for it."],
+  occlusion: ["Occlusion", "Each place covered in turn: red where the chosen class then loses probability, blue where it gains."],
+};
+
+/** The method that is shown for a model: the chosen one, or the nearest it allows. */
+export function methodFor(model) {
+  if (model.methods.includes(state.method)) return state.method;
+  return model.methods.includes("gradcam") ? "gradcam" : model.methods[0] ?? null;
+}
+
+export function blockFor(model) {
+  return state.block === null ? model.depth - 1 : Math.min(Math.max(state.block, 0), model.depth - 1);
+}
+
+export function headFor(model) {
+  return state.head >= model.heads || state.head < -1 ? -1 : state.head;
+}
+
+/** The token that asks: the chosen one, or what the model's head reads. */
+export function tokenFor(model, trace) {
+  const token = state.token ?? model.reads;
+  return trace.has(token) ? token : trace.has(model.reads) ? model.reads : -1;
+}
+
+export function targetFor(trace) {
+  return state.target !== null && state.target < trace.logits.length ? state.target : trace.order[0];
+}
+
+export function className(model, index) {
+  return model.names[index] ?? `class ${index}`;
+}
+
+export function tokenName(model, token) {
+  if (token < 0) return "mean of the patches";
+  if (token < model.prefix.length) return model.prefix[token];
+  const patch = token - model.prefix.length;
+  return `patch in row ${Math.floor(patch / model.grid[1])}, column ${patch % model.grid[1]}`;
+}
+
+export function headName(block, head, heads) {
+  return `block ${block}, ${head < 0 ? `mean of ${heads} heads` : `head ${head}`}`;
+}

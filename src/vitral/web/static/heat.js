@@ -1,0 +1,91 @@
+// A picture on a canvas with a map over it.
+
+import { limitsOf, paintPixels } from "./colour.js";
+
+const scratch = document.createElement("canvas");
+
+/** A grid of values as a tiny canvas, one pixel a cell. */
+export function tile(values, [rows, columns], { signed = false, limits = null, see = null, canvas = scratch } = {}) {
+  if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  const image = context.createImageData(columns, rows);
+  paintPixels(image, values, signed, limits ?? limitsOf(values, signed), see);
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+/** Give a canvas as many pixels as the screen shows of it; says whether anything changed. */
+export function fit(canvas, ratio) {
+  const scale = Math.min(window.devicePixelRatio || 1, 2);
+  const width = Math.max(1, Math.round(canvas.clientWidth * scale));
+  const height = Math.max(1, Math.round(width * ratio));
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  return scale;
+}
+
+/**
+ * Draw everything the picture view shows.
+ * scene: image, grid, values, signed, limits, opacity, smooth, lines, query (patch), off (set of patches), point ([x, y] shares)
+ */
+export function drawScene(canvas, scene) {
+  const context = canvas.getContext("2d");
+  const { width, height } = canvas;
+  context.globalAlpha = 1;
+  context.imageSmoothingEnabled = scene.image.width > 64;
+  context.imageSmoothingQuality = "high";
+  context.clearRect(0, 0, width, height);
+  context.drawImage(scene.image, 0, 0, width, height);
+  if (scene.values) {
+    const strength = 255 * scene.opacity;
+    // A faint value dims the picture, a strong one colours it; where the sign matters, zero stays clear.
+    const see = scene.signed ? (share) => strength * Math.min(1, 0.15 + Math.abs(share - 0.5) * 3) : (share) => strength * (0.72 + 0.28 * share);
+    const heat = tile(scene.values, scene.mapGrid ?? scene.grid, { signed: scene.signed, limits: scene.limits, see });
+    context.imageSmoothingEnabled = scene.smooth;
+    context.drawImage(heat, 0, 0, width, height);
+  }
+  if (scene.lines) drawLines(context, scene.grid, width, height);
+  const [rows, columns] = scene.grid;
+  const across = width / columns;
+  const down = height / rows;
+  for (const patch of scene.off ?? []) {
+    context.fillStyle = "#8a8a8a";
+    context.fillRect((patch % columns) * across, Math.floor(patch / columns) * down, across, down);
+  }
+  if (scene.query !== null && scene.query !== undefined && scene.query >= 0) {
+    outline(context, (scene.query % columns) * across, Math.floor(scene.query / columns) * down, across, down, width);
+  }
+  if (scene.point) {
+    context.beginPath();
+    context.arc(scene.point[0] * width, scene.point[1] * height, Math.max(5, width / 60), 0, 2 * Math.PI);
+    context.lineWidth = Math.max(2, width / 220);
+    context.strokeStyle = "#fff";
+    context.stroke();
+  }
+}
+
+function drawLines(context, [rows, columns], width, height) {
+  context.strokeStyle = "rgb(255 255 255 / 0.16)";
+  context.lineWidth = 1;
+  context.beginPath();
+  for (let column = 1; column < columns; column++) {
+    const x = Math.round((column * width) / columns) + 0.5;
+    context.moveTo(x, 0);
+    context.lineTo(x, height);
+  }
+  for (let row = 1; row < rows; row++) {
+    const y = Math.round((row * height) / rows) + 0.5;
+    context.moveTo(0, y);
+    context.lineTo(width, y);
+  }
+  context.stroke();
+}
+
+function outline(context, x, y, across, down, width) {
+  const line = Math.max(2, width / 200);
+  context.lineWidth = line * 2;
+  context.strokeStyle = "rgb(0 0 0 / 0.75)";
+  context.strokeRect(x, y, across, down);
+  context.lineWidth = line;
+  context.strokeStyle = "#5ef2ff";
+  context.strokeRect(x, y, across, down);
+}

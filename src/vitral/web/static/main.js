@@ -1,0 +1,237 @@
+// Puts the page together: one source, one state, one view a module.
+
+import { CompareView } from "./compare.js";
+import { Controls } from "./controls.js";
+import { announce, byId, element, toast } from "./dom.js";
+import { FiguresView } from "./figures.js";
+import { PictureView } from "./picture.js";
+import { PredictionsView, predictionText } from "./predictions.js";
+import { savePicture } from "./save.js";
+import { openSource } from "./source.js";
+import { fromHash, state, subscribe, update } from "./state.js";
+import { SurgeryView } from "./surgery.js";
+import { applyTheme, nextTheme } from "./theme.js";
+import { WallView } from "./wall.js";
+
+const VIEWS = { wall: "Wall", surgery: "Surgery", model: "The model", compare: "Compare" };
+
+class App {
+  constructor(source) {
+    this.source = source;
+    this.facts = source.facts;
+    this.traces = [];
+    this.pictures = [...this.facts.pictures];
+    const which = () => state.model;
+    this.picture = new PictureView(byId("picture"), this, which, "The picture as the model sees it. Arrow keys choose a patch, Escape the class token.");
+    this.predictions = new PredictionsView(byId("predictions"), this, which);
+    this.controls = new Controls(this);
+    this.panels = {
+      wall: new WallView(byId("panel-wall"), this),
+      surgery: new SurgeryView(byId("panel-surgery"), this),
+      model: new FiguresView(byId("panel-model"), this),
+      compare: new CompareView(byId("panel-compare"), this),
+    };
+    this.fillTabs();
+    this.fillModels();
+    this.bind();
+  }
+
+  current() {
+    return { model: this.facts.models[state.model], trace: this.traces[state.model] ?? null };
+  }
+
+  pictureName() {
+    return this.pictures.find((entry) => entry.picture === state.picture)?.name ?? "";
+  }
+
+  complain(error) {
+    toast(error.message, error.hint ?? "");
+    announce(error.message);
+  }
+
+  /** Draw again what depends on how, not on what, one looks. */
+  redraw() {
+    this.picture.draw();
+    this.panels[state.view].refresh();
+    this.panels.compare.picture?.draw();
+  }
+
+  async changed(fields) {
+    if (fields.has("picture") || fields.has("model")) await this.load();
+    else this.refresh();
+  }
+
+  /** Ask for the chosen picture in the chosen model. */
+  async load() {
+    this.markPictures();
+    this.markModels();
+    const { picture, model } = state;
+    this.controls.refresh();
+    if (!picture) return;
+    const began = performance.now();
+    document.body.classList.add("loading");
+    try {
+      const trace = await this.source.trace(model, picture);
+      if (state.picture !== picture || state.model !== model) return;
+      this.traces = [];
+      this.traces[model] = trace;
+    } catch (error) {
+      this.complain(error);
+      return;
+    } finally {
+      document.body.classList.remove("loading");
+    }
+    byId("empty").hidden = true;
+    byId("work").hidden = false;
+    this.refresh();
+    performance.measure("vitral-first-maps", { start: began, end: performance.now() });
+    const { trace, model: facts } = this.current();
+    announce(`${this.pictureName()}: ${predictionText(trace, facts)}`);
+  }
+
+  refresh() {
+    this.markTabs();
+    this.controls.refresh();
+    this.picture.refresh();
+    this.predictions.refresh();
+    this.panels[state.view].refresh();
+  }
+
+  // The frame
+
+  fillTabs() {
+    for (const [view, name] of Object.entries(VIEWS)) {
+      byId("tabs").append(
+        element("button", { type: "button", role: "tab", id: `tab-${view}`, "aria-controls": `panel-${view}`, onclick: () => update({ view }) }, name),
+      );
+    }
+    byId("tabs").addEventListener("keydown", (event) => {
+      const names = Object.keys(VIEWS);
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const view = names[(names.indexOf(state.view) + step + names.length) % names.length];
+      update({ view });
+      byId(`tab-${view}`).focus();
+    });
+  }
+
+  markTabs() {
+    for (const view of Object.keys(VIEWS)) {
+      const chosen = view === state.view;
+      byId(`tab-${view}`).setAttribute("aria-selected", String(chosen));
+      byId(`tab-${view}`).tabIndex = chosen ? 0 : -1;
+      byId(`panel-${view}`).hidden = !chosen;
+    }
+  }
+
+  fillModels() {
+    const box = byId("models");
+    this.facts.models.forEach((model, index) => {
+      const size = `${(model.parameters / 1e6).toFixed(model.parameters < 1e7 ? 1 : 0)} M parameters`;
+      const shape = model.attention ? ` · ${model.depth} blocks × ${model.heads} heads · ${model.grid.join(" × ")} patches` : "";
+      const facts = model.assumptions.length ? `Assumed, because the file does not say: ${model.assumptions.join("; ")}` : "";
+      const choose = () => update({ model: index, block: null, head: -1, token: null, off: new Set() });
+      box.append(
+        element("button", { type: "button", class: "model", title: facts, onclick: choose }, element("b", {}, shortName(model.name)), element("span", { class: "quiet" }, size + shape)),
+      );
+    });
+  }
+
+  markModels() {
+    [...byId("models").children].forEach((button, index) => button.setAttribute("aria-pressed", String(index === state.model)));
+  }
+
+  markPictures() {
+    const strip = byId("pictures");
+    strip.replaceChildren(
+      ...this.pictures.map((entry) =>
+        element("button", { type: "button", class: "chip", "aria-pressed": String(entry.picture === state.picture), onclick: () => update({ picture: entry.picture, target: null, token: null, off: withoutPatches() }) }, entry.name),
+      ),
+    );
+  }
+
+  bind() {
+    const input = byId("file");
+    byId("open").addEventListener("click", () => input.click());
+    byId("open-first").addEventListener("click", () => input.click());
+    input.addEventListener("change", () => {
+      this.upload([...input.files]);
+      input.value = "";
+    });
+    byId("save").addEventListener("click", () => savePicture(this.picture, this));
+    byId("link").addEventListener("click", () => this.copyLink());
+    byId("theme").addEventListener("click", nextTheme);
+    window.addEventListener("hashchange", () => update(this.sane(fromHash(location.hash)), true));
+    window.addEventListener("resize", () => this.redraw());
+    for (const name of ["dragenter", "dragover"]) {
+      document.addEventListener(name, (event) => {
+        event.preventDefault();
+        document.body.classList.add("dropping");
+      });
+    }
+    document.addEventListener("dragleave", (event) => event.relatedTarget ?? document.body.classList.remove("dropping"));
+    document.addEventListener("drop", (event) => {
+      event.preventDefault();
+      document.body.classList.remove("dropping");
+      this.upload([...event.dataTransfer.files]);
+    });
+    document.addEventListener("paste", (event) => this.upload([...event.clipboardData.files]));
+    subscribe((fields) => this.changed(fields));
+  }
+
+  async upload(files) {
+    for (const file of files) {
+      try {
+        const entry = await this.source.upload(file);
+        if (!this.pictures.some((known) => known.picture === entry.picture)) this.pictures.push(entry);
+        if (state.picture === entry.picture) await this.load();
+        else update({ picture: entry.picture, target: null, token: null, off: withoutPatches() });
+      } catch (error) {
+        this.complain(error);
+      }
+    }
+  }
+
+  async copyLink() {
+    try {
+      await navigator.clipboard.writeText(location.href);
+      toast("link copied: it opens this very view");
+    } catch {
+      toast("the address bar holds the link to this view");
+    }
+  }
+
+  /** A view from an address, made to fit what is here. */
+  sane(view) {
+    if (view.model < 0 || view.model >= this.facts.models.length) view.model = 0;
+    view.picture ??= this.pictures[0]?.picture ?? null;
+    return view;
+  }
+
+  start() {
+    Object.assign(state, this.sane(fromHash(location.hash)));
+    byId("open").hidden = !this.source.live;
+    byId("open-first").hidden = !this.source.live;
+    byId("offline").hidden = this.source.live;
+    this.markTabs();
+    return this.load();
+  }
+}
+
+function withoutPatches() {
+  return new Set([...state.off].filter((part) => part[0] !== "p"));
+}
+
+function shortName(name) {
+  return name.replace(/\/+$/, "").split("/").pop().replace(/\.(safetensors|pth|pt|npz|bin)$/, "");
+}
+
+applyTheme();
+openSource()
+  .then((source) => new App(source).start())
+  .then(() => document.body.classList.add("ready"))
+  .catch((error) => {
+    toast(error.message, error.hint ?? "");
+    throw error;
+  });

@@ -1,0 +1,219 @@
+// The picture with its patches: hover one and see what it attends to.
+
+import { gradient, limitsOf } from "./colour.js";
+import { announce, element, framed, percent, rovingStep } from "./dom.js";
+import { METHODS, blockFor, className, headFor, headName, methodFor, targetFor, tokenFor, tokenName } from "./explain.js";
+import { drawScene, fit } from "./heat.js";
+import { cellAt, followPointer, movePointer, pointer } from "./pointer.js";
+import { state, update } from "./state.js";
+
+export const look = { opacity: 0.72, smooth: false };
+
+export class PictureView {
+  /** `which()` says which of the models is shown here. */
+  constructor(root, app, which, label) {
+    Object.assign(this, { app, which, map: null, mapKey: "", own: false });
+    this.canvas = element("canvas", { class: "scene", tabIndex: 0, role: "application", "aria-roledescription": "picture with patches" });
+    this.canvas.setAttribute("aria-label", label);
+    this.chips = element("div", { class: "chips", role: "group", "aria-label": "Tokens that belong to no patch" });
+    this.reading = element("p", { class: "reading" });
+    this.low = element("span");
+    this.high = element("span");
+    this.bar = element("div", { class: "ramp", "aria-hidden": "true" });
+    this.wait = element("div", { class: "wait", hidden: true }, "computing …");
+    root.append(
+      element("div", { class: "stage" }, this.canvas, this.wait),
+      element("div", { class: "legend" }, this.low, this.bar, this.high),
+      this.reading,
+      this.chips,
+    );
+    this.draw = framed(() => this.drawNow());
+    this.canvas.addEventListener("pointermove", (event) => this.over(event));
+    this.canvas.addEventListener("pointerleave", () => this.leave());
+    this.canvas.addEventListener("click", (event) => this.click(event));
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    followPointer(() => this.draw());
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
+  }
+
+  get model() {
+    return this.app.facts.models[this.which()];
+  }
+
+  get trace() {
+    return this.app.traces[this.which()] ?? null;
+  }
+
+  /** Fetch what the current choice needs, then draw. */
+  async refresh() {
+    const { trace, model } = this;
+    if (!trace) return;
+    this.fillChips();
+    const method = methodFor(model);
+    if (method === "attention" || method === null) {
+      this.mapKey = "";
+      this.map = null;
+      this.wait.hidden = true;
+      this.drawNow();
+      return;
+    }
+    const target = state.target === null ? null : targetFor(trace);
+    const key = `${this.which()} ${state.picture} ${method} ${target}`;
+    if (key === this.mapKey) return this.drawNow();
+    this.mapKey = key;
+    const late = setTimeout(() => (this.wait.hidden = false), 150);
+    try {
+      const map = await this.app.source.map(this.which(), state.picture, method, target);
+      if (this.mapKey === key) this.map = map;
+    } catch (error) {
+      if (this.mapKey === key) {
+        this.map = null;
+        this.mapKey = "";
+        this.app.complain(error);
+      }
+    } finally {
+      clearTimeout(late);
+      if (this.mapKey === key || this.mapKey === "") this.wait.hidden = true;
+    }
+    this.drawNow();
+  }
+
+  /** The patch under the pointer, if any. */
+  get hovered() {
+    return this.trace ? cellAt(pointer.at, this.trace.grid) : null;
+  }
+
+  /** What is drawn now: values over a grid, and the token that asks. */
+  scene() {
+    const { trace, model } = this;
+    const method = methodFor(model);
+    const hovered = this.hovered;
+    if (method === "attention") {
+      let token = tokenFor(model, trace);
+      if (hovered !== null && trace.has(trace.prefix + hovered)) token = trace.prefix + hovered;
+      const row = trace.row(blockFor(model), headFor(model), token);
+      return { method, token, row, values: trace.patches(row), mapGrid: trace.grid, signed: false, unit: "share of attention", hovered };
+    }
+    if (!this.map) return { method, token: null, values: null, hovered };
+    const rows = this.map.grid;
+    return { method, token: null, values: rows.flat(), mapGrid: [rows.length, rows[0].length], signed: this.map.signed, unit: this.map.unit, hovered };
+  }
+
+  drawNow() {
+    const { trace, canvas } = this;
+    if (!trace || !canvas.isConnected || !canvas.clientWidth) return;
+    const began = performance.now();
+    fit(canvas, trace.image.height / trace.image.width);
+    const scene = this.scene();
+    const limits = scene.values ? limitsOf(scene.values, scene.signed) : [0, 1];
+    const query = scene.token !== null && scene.token >= trace.prefix ? scene.token - trace.prefix : null;
+    drawScene(canvas, {
+      image: trace.image,
+      grid: trace.grid,
+      values: scene.values,
+      mapGrid: scene.mapGrid,
+      signed: scene.signed,
+      limits,
+      opacity: look.opacity,
+      smooth: look.smooth,
+      lines: true,
+      query: query ?? (scene.method !== "attention" ? scene.hovered : null),
+      off: state.view === "surgery" ? [...state.off].filter((part) => part[0] === "p").map((part) => Number(part.slice(1))) : [],
+      point: this.own ? null : pointer.at,
+    });
+    this.describe(scene, limits);
+    if (pointer.at) performance.measure("vitral-hover", { start: began, end: performance.now() });
+  }
+
+  describe(scene, limits) {
+    const { model, trace } = this;
+    const number = (value) => (scene.method === "attention" || scene.method === "rollout" ? percent(value) : value.toPrecision(2));
+    this.bar.style.background = gradient(scene.signed);
+    this.low.textContent = scene.values ? number(limits[0]) : "";
+    this.high.textContent = scene.values ? number(limits[1]) : "";
+    let text = "";
+    if (scene.method === "attention") {
+      let best = 0;
+      scene.values.forEach((value, index) => (value > scene.values[best] ? (best = index) : 0));
+      const where = `row ${Math.floor(best / trace.grid[1])}, column ${best % trace.grid[1]}`;
+      text = `${sentenceCase(tokenName(model, scene.token))} · ${headName(blockFor(model), headFor(model), model.heads)} · looks most at ${where} (${percent(scene.values[best])})`;
+      [...this.chips.children].forEach((chip) => {
+        const token = Number(chip.dataset.token);
+        if (token >= 0) chip.lastChild.textContent = ` gets ${percent(scene.row[token])}`;
+      });
+    } else if (scene.values) {
+      const target = this.map.target === null ? "" : ` · ${className(model, this.map.target)}`;
+      text = `${METHODS[scene.method][0]}${target}`;
+      if (scene.hovered !== null && scene.mapGrid[0] === trace.grid[0]) text += ` · here ${number(scene.values[scene.hovered])}`;
+      if (this.map.note) text += ` · ${this.map.note}`;
+    }
+    this.reading.textContent = text;
+  }
+
+  fillChips() {
+    const { model, trace } = this;
+    const tokens = model.attention ? [...model.prefix.keys(), -1] : [];
+    const chosen = trace ? tokenFor(model, trace) : null;
+    this.chips.replaceChildren(
+      ...tokens.map((token) => {
+        const chip = element(
+          "button",
+          { class: "chip", type: "button", "aria-pressed": String(token === chosen), "data-token": token, onclick: () => update({ token, method: "attention" }) },
+          element("b", {}, tokenName(model, token)),
+          element("span", { class: "quiet" }),
+        );
+        return chip;
+      }),
+    );
+  }
+
+  over(event) {
+    const box = this.canvas.getBoundingClientRect();
+    this.own = true;
+    movePointer([(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height]);
+  }
+
+  leave() {
+    this.own = false;
+    movePointer(null);
+  }
+
+  click(event) {
+    if (!this.trace) return;
+    const box = this.canvas.getBoundingClientRect();
+    const patch = cellAt([(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height], this.trace.grid);
+    if (patch !== null) this.choose(patch);
+  }
+
+  choose(patch) {
+    if (state.view === "surgery" && this.app.source.live) {
+      const off = new Set(state.off);
+      if (!off.delete(`p${patch}`)) off.add(`p${patch}`);
+      update({ off });
+      return;
+    }
+    const token = this.trace.prefix + patch;
+    if (!this.model.attention || !this.trace.has(token)) return;
+    update({ token: state.token === token ? null : token, method: "attention" });
+  }
+
+  /** Arrow keys walk the patches; Escape returns to the token that the head reads. */
+  key(event) {
+    const { trace, model } = this;
+    if (!trace || !model.attention || !trace.header.whole) return;
+    if (event.key === "Escape") return update({ token: null });
+    const [rows, columns] = trace.grid;
+    const token = tokenFor(model, trace);
+    const here = token >= trace.prefix ? token - trace.prefix : Math.floor(rows / 2) * columns + Math.floor(columns / 2);
+    const next = rovingStep(event.key, here, rows * columns, columns);
+    if (next < 0) return;
+    event.preventDefault();
+    update({ token: trace.prefix + next, method: "attention" });
+    this.drawNow();
+    announce(this.reading.textContent);
+  }
+}
+
+function sentenceCase(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,84 @@
+// What the model says: the most probable classes, and the one to explain.
+
+import { element, percent } from "./dom.js";
+import { className, targetFor } from "./explain.js";
+import { update } from "./state.js";
+
+const SHOWN = 5;
+let lists = 0;
+
+export class PredictionsView {
+  constructor(root, app, which, { choose = true } = {}) {
+    Object.assign(this, { app, which });
+    this.bars = element("ul", { class: "bars" });
+    root.append(this.bars);
+    if (!choose) return;
+    const id = `classes-${lists++}`;
+    this.list = element("datalist", { id });
+    this.search = element("input", { type: "search", placeholder: "another class …", autocomplete: "off", "aria-label": "Explain another class" });
+    this.search.setAttribute("list", id);
+    this.search.addEventListener("change", () => this.find());
+    root.append(this.search, this.list);
+  }
+
+  refresh() {
+    const trace = this.app.traces[this.which()];
+    const model = this.app.facts.models[this.which()];
+    if (!trace) return;
+    if (!model.classes) {
+      this.bars.replaceChildren(element("li", { class: "quiet" }, "This model has no head: it gives features, not classes."));
+      return;
+    }
+    const target = targetFor(trace);
+    const shown = trace.order.slice(0, SHOWN);
+    if (!shown.includes(target)) shown.push(target);
+    const single = trace.logits.length === 1;
+    this.bars.replaceChildren(
+      ...shown.map((index) => {
+        const share = trace.probabilities[index];
+        const bar = element("span", { class: "fill" });
+        bar.style.inlineSize = `${single ? 100 : Math.max(share * 100, 0.5)}%`;
+        return element(
+          "li",
+          {},
+          element(
+            "button",
+            {
+              type: "button",
+              class: "bar",
+              "aria-pressed": String(index === target),
+              title: `explain “${className(model, index)}”`,
+              onclick: () => update({ target: index === trace.order[0] ? null : index }),
+            },
+            element("span", { class: "name" }, className(model, index)),
+            element("span", { class: "number" }, single ? share.toFixed(3) : percent(share)),
+            element("span", { class: "track", "aria-hidden": "true" }, bar),
+          ),
+        );
+      }),
+    );
+    if (this.list && this.list.dataset.model !== model.name) {
+      this.list.dataset.model = model.name;
+      this.list.replaceChildren(...Array.from({ length: model.classes }, (_, index) => element("option", { value: `${className(model, index)} (${index})` })));
+    }
+  }
+
+  /** A class by its name, or by the number in brackets or alone. */
+  find() {
+    const model = this.app.facts.models[this.which()];
+    const text = this.search.value.trim();
+    const number = text.match(/\((\d+)\)$|^(\d+)$/);
+    const index = number ? Number(number[1] ?? number[2]) : model.names.indexOf(text);
+    if (text && index >= 0 && index < model.classes) {
+      update({ target: index });
+      this.search.value = "";
+    } else if (text) {
+      this.app.complain(Object.assign(new Error(`there is no class “${text}”`), { hint: "choose one from the list" }));
+    }
+  }
+}
+
+export function predictionText(trace, model) {
+  if (!trace || !model.classes) return "";
+  return `${className(model, trace.order[0])}, ${percent(trace.probabilities[trace.order[0]])}`;
+}

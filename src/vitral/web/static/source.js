@@ -1,0 +1,141 @@
+// Where numbers come from: the local server, or the page itself when it was exported. Both answer the same questions.
+
+import { Trace, unpack } from "./trace.js";
+
+export class Refused extends Error {
+  constructor(text, hint = "") {
+    super(text);
+    this.hint = hint;
+  }
+}
+
+export async function openSource() {
+  const inside = document.getElementById("vitral-facts");
+  const source = inside ? new PageSource(JSON.parse(inside.textContent)) : new ServerSource(await ask("/api/session").then((answer) => answer.json()));
+  return source;
+}
+
+/** Answers are remembered: the same question is asked once. */
+class Source {
+  constructor(facts) {
+    this.facts = facts;
+    this.answers = new Map();
+  }
+
+  once(key, make) {
+    if (!this.answers.has(key)) {
+      const answer = make().catch((error) => {
+        this.answers.delete(key);
+        throw error;
+      });
+      this.answers.set(key, answer);
+      if (this.answers.size > 400) this.answers.delete(this.answers.keys().next().value);
+    }
+    return this.answers.get(key);
+  }
+
+  trace(model, picture) {
+    return this.once(`trace ${model} ${picture}`, async () => Trace.open(await this.traceBytes(model, picture), this.facts.models[model]));
+  }
+}
+
+class ServerSource extends Source {
+  live = true;
+
+  async traceBytes(model, picture) {
+    const answer = await ask(`/api/models/${model}/pictures/${picture}/trace`);
+    return new Uint8Array(await answer.arrayBuffer());
+  }
+
+  map(model, picture, method, target) {
+    const query = new URLSearchParams({ method, ...(target === null ? {} : { target }) });
+    return this.once(`map ${model} ${picture} ${query}`, async () => (await ask(`/api/models/${model}/pictures/${picture}/map?${query}`)).json());
+  }
+
+  surgery(model, picture, off, target) {
+    const parts = [...off].sort();
+    const body = {
+      heads: parts.filter((part) => part[0] === "h").map((part) => part.slice(1).split(".").map(Number)),
+      blocks: parts.filter((part) => part[0] === "b").map((part) => Number(part.slice(1))),
+      patches: parts.filter((part) => part[0] === "p").map((part) => Number(part.slice(1))),
+      target,
+    };
+    const options = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+    return this.once(`cut ${model} ${picture} ${options.body}`, async () => (await ask(`/api/models/${model}/pictures/${picture}/surgery`, options)).json());
+  }
+
+  figures(model) {
+    return this.once(`figures ${model}`, async () => (await ask(`/api/models/${model}/figures`)).json());
+  }
+
+  async upload(file) {
+    if (file.size > this.facts.limits.upload) throw new Refused("this picture is too large", `at most ${Math.round(this.facts.limits.upload / 2 ** 20)} MB`);
+    const options = { method: "POST", headers: { "content-type": file.type || "application/octet-stream" }, body: file };
+    return (await ask(`/api/pictures?name=${encodeURIComponent((file.name || "picture").slice(0, 100))}`, options)).json();
+  }
+}
+
+class PageSource extends Source {
+  live = false;
+
+  async traceBytes(model, picture) {
+    return inlined(`trace-${model}-${picture}`);
+  }
+
+  extras(model, picture) {
+    return this.once(`extras ${model} ${picture}`, async () => (await unpack(inlined(`extras-${model}-${picture}`))).header);
+  }
+
+  async map(model, picture, method, target) {
+    const { maps, top } = await this.extras(model, picture);
+    const found = maps[`${method}/${method === "rollout" ? "" : target ?? top[0]}`];
+    if (!found) throw new Refused("this page holds maps for the most probable classes only", "choose one of the first three, or run vitral explore");
+    return found;
+  }
+
+  async surgery(model, picture, off) {
+    const { surgery } = await this.extras(model, picture);
+    const found = off.size === 1 ? surgery[[...off][0]] : null;
+    if (!found) throw new Refused("this was not computed when the page was made", "single heads and single blocks were");
+    return found;
+  }
+
+  async figures(model) {
+    const { header } = await this.once("figures", () => unpack(inlined("figures")));
+    return header.figures[model];
+  }
+
+  async upload() {
+    throw new Refused("an exported page shows its own pictures only", "run vitral explore to open others");
+  }
+}
+
+async function ask(address, options) {
+  let answer;
+  try {
+    answer = await fetch(address, { credentials: "same-origin", ...options });
+  } catch {
+    throw new Refused("the server does not answer", "is vitral explore still running?");
+  }
+  if (answer.ok) return answer;
+  const reason = await answer.json().catch(() => ({}));
+  throw new Refused(reason.error ?? `the server answered ${answer.status}`, reason.hint ?? "");
+}
+
+/** The bytes of a data block of the page, in base 85 with , and . in place of < and &. */
+function inlined(id) {
+  const block = document.getElementById(id);
+  if (!block) throw new Refused("this page does not hold that picture", "choose one of those above");
+  const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%.()*+-;,=>?@^_`{|}~";
+  const values = new Uint8Array(128);
+  for (let index = 0; index < 85; index++) values[digits.charCodeAt(index)] = index;
+  const text = block.textContent;
+  const bytes = new Uint8Array((text.length / 5) * 4);
+  const view = new DataView(bytes.buffer);
+  for (let index = 0; index < text.length; index += 5) {
+    let number = 0;
+    for (let at = index; at < index + 5; at++) number = number * 85 + values[text.charCodeAt(at)];
+    view.setUint32((index / 5) * 4, number);
+  }
+  return bytes.subarray(0, Number(block.dataset.bytes)); // the last group may have been filled up
+}

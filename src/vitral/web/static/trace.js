@@ -1,0 +1,77 @@
+// One forward pass, unpacked: the picture as the model saw it, its logits, and every attention map.
+
+export async function inflate(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Header and sections of what vitral.web.pack wrote. */
+export async function unpack(bytes) {
+  const raw = await inflate(bytes);
+  const length = new DataView(raw.buffer).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(raw.subarray(4, 4 + length)));
+  const sections = {};
+  for (const { name, type, offset, bytes: size } of header.sections) {
+    const start = 4 + length + offset;
+    sections[name] = type === "float32" ? new Float32Array(raw.buffer, start, size / 4) : raw.subarray(start, start + size);
+  }
+  return { header, sections };
+}
+
+export class Trace {
+  constructor(header, sections, image, model) {
+    Object.assign(this, { header, image, model });
+    this.codes = sections.attention ?? null;
+    this.logits = sections.logits;
+    this.probabilities = softmax(this.logits);
+    this.grid = header.grid;
+    this.prefix = header.prefix;
+    this.tokens = header.tokens;
+    this.rows = new Map(header.rows.map((token, index) => [token, index]));
+    // A code stands for a square, scaled so that the row sums to 1.
+    this.squares = Float32Array.from({ length: 256 }, (_, code) => (code / header.levels) ** 2);
+    this.order = [...this.probabilities.keys()].sort((a, b) => this.probabilities[b] - this.probabilities[a]);
+  }
+
+  static async open(bytes, model) {
+    const { header, sections } = await unpack(bytes);
+    const image = await createImageBitmap(new Blob([sections.picture], { type: header.kind }));
+    return new Trace(header, sections, image, model);
+  }
+
+  has(token) {
+    return this.codes !== null && this.rows.has(token);
+  }
+
+  /** Adds a token's row of attention to `out`, scaled by `share`. */
+  addRow(block, head, token, out, share) {
+    const { tokens, squares, codes } = this;
+    const start = ((block * this.model.heads + head) * this.rows.size + this.rows.get(token)) * tokens;
+    let sum = 0;
+    for (let index = 0; index < tokens; index++) sum += squares[codes[start + index]];
+    const scale = sum > 0 ? share / sum : 0;
+    for (let index = 0; index < tokens; index++) out[index] += squares[codes[start + index]] * scale;
+  }
+
+  /** Where a token looks: one head, or the mean of all (head -1). */
+  row(block, head, token) {
+    const out = new Float32Array(this.tokens);
+    if (head >= 0) this.addRow(block, head, token, out, 1);
+    else for (let each = 0; each < this.model.heads; each++) this.addRow(block, each, token, out, 1 / this.model.heads);
+    return out;
+  }
+
+  patches(row) {
+    return row.subarray(this.prefix);
+  }
+}
+
+export function softmax(logits) {
+  if (logits.length < 2) return Float32Array.from(logits);
+  let top = -Infinity;
+  for (const value of logits) if (value > top) top = value;
+  const powers = Float32Array.from(logits, (value) => Math.exp(value - top));
+  let sum = 0;
+  for (const value of powers) sum += value;
+  return powers.map((value) => value / sum);
+}
