@@ -9,21 +9,24 @@ from typing import Annotated, Literal
 import tyro
 
 from vitral.cli.look import read_target, show
-from vitral.cli.opening import open_model, parse, picture_paths
+from vitral.cli.opening import open_model, picture_paths
+from vitral.cli.parsing import parse
 
-EXAMPLE = "example: vitral figures runs/digits photo.png --out figures"
+EXAMPLES = """Every figure of the ViT literature, from any model: patches, positions, filters, attention, rollout, distance, prediction.
+
+Beside each picture stand its numbers (.npz) and where it came from (.json).
+
+Examples:
+  vitral figures runs/digits photo.png --out figures
+  vitral figures vit_tiny.safetensors
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """Every figure of the ViT literature, from any model: patches, positions, filters, attention, rollout, distance, prediction.
-
-    Beside each picture stand its numbers (.npz) and where it came from (.json).
-    """
-
-    model: Annotated[str, tyro.conf.Positional]
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")] = ()
     """Pictures, or folders of pictures; none: scikit-learn's two photographs."""
     out: Path = Path("figures")
     """Folder for the figures."""
@@ -38,7 +41,7 @@ class Figures:
 
 
 def run(arguments: list[str]) -> int:
-    asked = parse(Figures, arguments, "figures", EXAMPLE)
+    asked = parse(Figures, arguments, "vitral figures", EXAMPLES)
     paths = picture_paths(asked.images) if asked.images else None
     model = open_model(asked.model)
     rival = open_model(asked.rival) if asked.rival else None

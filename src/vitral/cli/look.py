@@ -10,18 +10,22 @@ from typing import Annotated, Literal
 import tyro
 
 from vitral.base.errors import UsageError
-from vitral.cli.opening import open_model, parse, picture_paths
+from vitral.cli.opening import open_model, picture_paths
+from vitral.cli.parsing import parse
 
-EXAMPLE = "example: vitral look runs/digits photo.png --out sheets --method rollout,relevance"
+EXAMPLES = """Heat maps of what a model attends to, one sheet per picture, with the classes it sees.
+
+Examples:
+  vitral look runs/digits photo.png --out sheets --method rollout,relevance
+  vitral look vit_tiny.safetensors cat.jpg --out sheets --method attention --block 3 --head 1 --start 4,7
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """Heat maps of what a model attends to, one sheet per picture, with the classes it sees."""
-
-    model: Annotated[str, tyro.conf.Positional]
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional]
+    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
     """Pictures, or folders of pictures."""
     out: Path = Path("look")
     """Folder for the sheets."""
@@ -45,7 +49,7 @@ class Look:
 
 
 def run(arguments: list[str]) -> int:
-    asked = parse(Look, arguments, "look", EXAMPLE)
+    asked = parse(Look, arguments, "vitral look", EXAMPLES)
     paths = picture_paths(asked.images)
     model = open_model(asked.model)
     from vitral.look.sheets import look_at

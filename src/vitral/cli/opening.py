@@ -1,32 +1,29 @@
-"""What the verbs that look at pictures share: parsing, opening the model, finding the pictures."""
+"""What the verbs that look at pictures share: opening the model, finding the pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from vitral.base.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from vitral.model.classifier import Classifier
 
-T = TypeVar("T")
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-
-
-def parse(kind: type[T], arguments: list[str], verb: str, example: str) -> T:
-    """A verb's settings from its arguments; tyro prints help and complaints itself, with exit code 2."""
-    import tyro
-
-    return tyro.cli(kind, args=arguments, prog=f"vitral {verb}", description=f"{(kind.__doc__ or '').strip()}\n\n{example}")
 
 
 def open_model(name: str) -> Classifier:
     """Anything `vitral.load` takes. What had to be assumed about it is said on stderr."""
-    from vitral.weights.load import load
+    from vitral.base.files import read_json
+    from vitral.weights.checkpoint import CONFIG
+    from vitral.weights.load import announced, load
 
-    return load(name)
+    model = load(name)
+    described = Path(name) / CONFIG
+    # Weights from elsewhere were announced when they were loaded; a folder of ours keeps what was assumed back then.
+    return announced(model) if described.is_file() and "model" in read_json(described) else model
 
 
 def picture_paths(given: Sequence[str]) -> list[Path]:

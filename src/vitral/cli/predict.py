@@ -8,18 +8,22 @@ from typing import Annotated
 
 import tyro
 
-from vitral.cli.opening import open_model, parse, picture_paths
+from vitral.cli.opening import open_model, picture_paths
+from vitral.cli.parsing import parse
 
-EXAMPLE = "example: vitral predict runs/digits photo.png --top 3"
+EXAMPLES = """The most probable classes of pictures.
+
+Examples:
+  vitral predict runs/digits photo.png --top 3
+  vitral predict vit_tiny.safetensors photos/ --json
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Predict:
-    """The most probable classes of pictures."""
-
-    model: Annotated[str, tyro.conf.Positional]
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional]
+    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
     """Pictures, or folders of pictures."""
     top: int = 5
     """How many classes to show."""
@@ -28,7 +32,7 @@ class Predict:
 
 
 def run(arguments: list[str]) -> int:
-    asked = parse(Predict, arguments, "predict", EXAMPLE)
+    asked = parse(Predict, arguments, "vitral predict", EXAMPLES)
     paths = picture_paths(asked.images)
     model = open_model(asked.model)
     from vitral.look.predict import predict

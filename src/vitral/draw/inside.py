@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from vitral.base.errors import UsageError
+from vitral.base.picture import Box
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.overlay import enlarge
 from vitral.draw.palette import INK, PAPER, SOFT, TICK_SIZE, dress, dress_picture, head_line, name_axes, series_colour, shorten
@@ -69,6 +70,22 @@ def inside_sheet(
         one.set_title(text, fontsize=TICK_SIZE, color=INK, pad=3)
     head_line(figure, title)
     return figure
+
+
+def outlined(heat: Heatmap, patch: tuple[int, int], size: int = SIDE) -> Image.Image:
+    """A map's overlay with one of its patches framed: the one that looks."""
+    from PIL import ImageDraw
+
+    image = heat.overlay(0.75, size=size if heat.original is not None else None)
+    across = down = 1.0
+    box = Box(0, 0, image.width, image.height)
+    if heat.original is not None and heat.box is not None:
+        across, down, box = image.width / heat.original.width, image.height / heat.original.height, heat.box
+    left, top = box.to_original(patch[1], patch[0], heat.grid.shape)
+    right, bottom = box.to_original(patch[1] + 1, patch[0] + 1, heat.grid.shape)
+    frame = (left * across, top * down, right * across, bottom * down)
+    ImageDraw.Draw(image).rectangle(frame, outline=series_colour(5), width=max(1, round(min(image.size) / 120)))
+    return image
 
 
 def _bars(axes: Axes, names: Sequence[str], values: np.ndarray, label: str, form: str) -> None:

@@ -15,7 +15,7 @@ from vitral.model.tape import Edit, Tape
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PARTS = ("attention", "mlp", "block")
+PARTS = ("attention", "MLP", "both")
 
 
 @dataclass(frozen=True)

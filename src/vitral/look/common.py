@@ -15,6 +15,10 @@ from vitral.model.tape import Edit, Tape
 
 Start = str | int | tuple[int, int]
 STARTS = ("class", "distillation", "mean")
+OUTLYING = 8.0
+"""Deviations (scaled to a normal distribution) above the median."""
+LARGER = 1.5
+"""Times the median."""
 
 
 def is_transformer(tape: Tape) -> bool:
@@ -166,3 +170,10 @@ def score(logits: torch.Tensor, target: int) -> torch.Tensor:
 
 def score_unit(tape: Tape) -> str:
     return "output" if tape.config.classes == 1 else "probability"
+
+
+def outlier_threshold(norms: np.ndarray) -> np.ndarray:
+    """The norm above which a patch is an artefact, per row of (L, N)."""
+    middle = np.median(norms, axis=1)
+    spread = 1.4826 * np.median(np.abs(norms - middle[:, None]), axis=1)
+    return np.maximum(middle + OUTLYING * spread, LARGER * middle)

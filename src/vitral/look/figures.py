@@ -18,7 +18,7 @@ from vitral.look.filters import Filters, filters
 from vitral.look.health import health
 from vitral.look.predict import rank
 from vitral.look.relevance import relevance
-from vitral.look.rollout import rollout
+from vitral.look.rollout import JOIN, rollout
 from vitral.look.sheets import TOP, call, check_methods, sheet
 from vitral.look.similarity import position_similarity, token_colours
 from vitral.look.watch import watch
@@ -114,13 +114,16 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
     yield sheet(tape, heats, name)
     if transformer:
         yield from _attention(tape, name)
-        variants = [rollout(tape, heads=heads, discard=discard) for heads in ("mean", "max", "min") for discard in (0.0, 0.9)]
-        captions = [f"{heat.head} of heads" + (", weakest 90 % dropped" if "weakest" in heat.note else "") for heat in variants]
-        figure = heat_sheet(variants, captions=captions, title=f"{name}: attention rollout", columns=4)
-        grids = {
-            caption.replace(" ", "_").replace(",", "").replace("%", ""): heat.grid for caption, heat in zip(captions, variants, strict=True)
-        }
-        yield Drawn("rollout", figure, grids, f"{name}: attention rollout", {"maps": [heat.facts() for heat in variants]})
+        variants = {(heads, discard): rollout(tape, heads=heads, discard=discard) for discard in (0.0, 0.9) for heads in JOIN}
+        figure = heat_sheet(
+            list(variants.values()),
+            captions=[f"{heads} of heads" for heads, _ in variants],
+            row_labels=["all weights", "weakest 90 % dropped"],
+            title=f"{name}: attention rollout",
+            columns=len(JOIN),
+        )
+        grids = {f"{heads}_discard_{discard:g}": heat.grid for (heads, discard), heat in variants.items()}
+        yield Drawn("rollout", figure, grids, f"{name}: attention rollout", {"maps": [heat.facts() for heat in variants.values()]})
     if transformer and tape.config.classes > 1:
         classes = rank(tape, tape.logits[0], top=3)
         heats = [relevance(tape, target=index) for index in classes.indices]
@@ -138,7 +141,7 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
     layers = sorted({*np.linspace(0, len(tape.model.map_names()) - 1, 5).round().astype(int).tolist()})
     colours = [token_colours(tape, block=block) for block in layers]
     what = "block" if transformer else "stage"
-    captions = ["picture as the model sees it", *(f"{what} {one.block}: {one.explained.sum():.0%} of variance" for one in colours)]
+    captions = ["picture as the model sees it", *(one.caption.replace("block", what) for one in colours)]
     figure = picture_sheet(
         [seen(picture), *(one.image() for one in colours)], captions, columns=3, title=f"{name}: tokens as colours", cell=2.0
     )
@@ -147,16 +150,21 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
 
 def _attention(tape: Tape, name: str) -> Iterator[Drawn]:
     """Class-token maps of every block and head; whole matrices, plain and normalised; one patch's rows."""
+    from vitral.draw.inside import outlined
     from vitral.draw.matrices import grid_of_grids, matrix_figure
-    from vitral.draw.sheet import heat_sheet
+    from vitral.draw.sheet import picture_sheet
 
     depth, count = tape.config.depth, tape.config.heads
     maps = np.stack([[attention(tape, block=block, head=head).grid for head in range(count)] for block in range(depth)])  # (L, heads, h, w)
-    scaled = maps / np.maximum(maps.max(axis=(2, 3), keepdims=True), 1e-30)
+    # A few artefact patches can outshine all others: each map's scale ends at its 97th percentile.
+    scaled = maps / np.maximum(np.percentile(maps, 97, axis=(2, 3), keepdims=True), 1e-30)
+    wide = depth > count
     who = "class token" if tape.config.pool == "class" else "mean of the patches"
     title = f"{name}: where the {who} looks"
-    label = "attention, as a share of each map's largest"
-    figure = grid_of_grids(scaled, title=title, label=label, signed=False, limits=(0.0, 1.0), rows="block", columns="head")
+    named = {"rows": "head", "columns": "block"} if wide else {"rows": "block", "columns": "head"}
+    label = "attention / its 97th percentile"
+    shown = np.clip(scaled.swapaxes(0, 1) if wide else scaled, 0, 1)
+    figure = grid_of_grids(shown, title=title, label=label, signed=False, limits=(0.0, 1.0), **named)
     yield Drawn("attention", figure, {"maps": maps}, title)
     blocks = sorted({0, depth // 2, depth - 1})
     heads = list(range(min(count, 4)))
@@ -180,7 +188,8 @@ def _attention(tape: Tape, name: str) -> Iterator[Drawn]:
     title = f"{name}: where the patch in row {middle[0]}, column {middle[1]} looks"
     labels = [f"block {block}" for block in blocks]
     captions = [f"head {heat.head}" for heat in rows]
-    figure = heat_sheet(rows, captions=captions, title=title, columns=len(shown_heads), row_labels=labels, cell=1.5)
+    images = [outlined(heat, middle) for heat in rows]
+    figure = picture_sheet(images, captions, title=title, columns=len(shown_heads), row_labels=labels, cell=1.5)
     grids = np.stack([heat.grid for heat in rows]).reshape(len(blocks), len(shown_heads), *tape.grid)
     yield Drawn("attention-patch", figure, {"maps": grids, "blocks": np.array(blocks), "patch": np.array(middle)}, title)
 

@@ -46,7 +46,7 @@ def integrated_gradients(
     *,
     baseline: str = "mean",
     steps: int = 32,
-    tolerance: float = 0.02,
+    tolerance: float = 0.05,
     per: str | None = None,
 ) -> Heatmap:
     """What each patch (or pixel, `per="pixel"`) adds to the score of `target`; signed. `start` is not used.
@@ -65,7 +65,7 @@ def integrated_gradients(
     return heat(tape, item, grid, "integrated_gradients", target=target, note=note, unit="change of the logit", signed=True)
 
 
-def attribute(tape: Tape, item: int, target: int, *, baseline: str = "mean", steps: int = 32, tolerance: float = 0.02) -> Attribution:
+def attribute(tape: Tape, item: int, target: int, *, baseline: str = "mean", steps: int = 32, tolerance: float = 0.05) -> Attribution:
     """The numbers: Gauss-Legendre points, which need far fewer steps than an even walk."""
     if not 1 <= steps <= MOST_STEPS:
         raise UsageError(f"steps = {steps}", f"use 1 to {MOST_STEPS}")

@@ -13,16 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, check_index, check_item, heat, need_transformer, with_values
+from vitral.look.common import Start, check_index, check_item, heat, need_transformer, outlier_threshold, with_values
 from vitral.model.tape import Tape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-OUTLYING = 8.0
-"""Deviations (scaled to a normal distribution) above the median."""
-LARGER = 1.5
-"""Times the median."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class Health:
         lines = [Line(blocks, np.median(flat, axis=1), "patches: median, 5 to 95 %", low, high)]
         lines.append(Line(blocks, flat.max(axis=1), "largest patch", dashed=True))
         lines += [Line(blocks, self.prefix[:, 0], self.first)] if self.prefix.shape[1] else []
-        return line_chart(lines, x="block", y="norm of the token", title=self.finding[0].upper() + self.finding[1:])
+        return line_chart(lines, x="block", y="norm of the token", log_y=True, title=self.finding[0].upper() + self.finding[1:])
 
 
 def health(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class") -> Health:
@@ -77,7 +72,7 @@ def health(tape: Tape, item: int = 0, target: int | None = None, start: Start = 
     return Health(
         patches.reshape(-1, *used.grid),
         norms[:, : used.prefix],
-        threshold(patches),
+        outlier_threshold(patches),
         "class token" if used.config.class_token else "first register",
     )
 
@@ -88,13 +83,6 @@ def norms(tape: Tape, item: int = 0, target: int | None = None, start: Start = "
     block = check_index("block", block, tape.config.depth)
     used, at = with_values(tape, item, [tape.model.map_names()[block]])
     values = used[used.model.map_names()[block]][at].detach().double().norm(dim=-1).cpu().numpy()[used.prefix :]
-    outliers = int((values > threshold(values[None])[0]).sum())
+    outliers = int((values > outlier_threshold(values[None])[0]).sum())
     note = f"{outliers} artefact tokens" if outliers else "no artefact tokens"
     return heat(used, check_item(tape, item), values.reshape(used.grid), "norms", at=at, block=block, note=note, unit="norm of the token")
-
-
-def threshold(norms: np.ndarray) -> np.ndarray:
-    """The norm above which a patch is an artefact, per row of (L, N)."""
-    middle = np.median(norms, axis=1)
-    spread = 1.4826 * np.median(np.abs(norms - middle[:, None]), axis=1)
-    return np.maximum(middle + OUTLYING * spread, LARGER * middle)

@@ -10,7 +10,7 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, check_index, check_item, heat, is_transformer, start_index, with_values
+from vitral.look.common import Start, check_index, check_item, heat, is_transformer, outlier_threshold, start_index, with_values
 from vitral.model.classifier import Classifier
 from vitral.model.positions import positioned_prefix
 from vitral.model.tape import Tape
@@ -61,7 +61,7 @@ class PositionSimilarity:
 
         cells = np.arange(1, self.by_distance.shape[1] + 1)
         lines = [Line(cells, values, label) for values, label in zip(self.by_distance, ("in one row", "in one column"), strict=True)]
-        title = self.finding[0].upper() + self.finding[1:]
+        title = f"Positions alike in one row {self.same_row:.3f}, in one column {self.same_column:.3f}"
         return line_chart(lines, x="distance in patches", y="mean cosine similarity", title=title)
 
 
@@ -127,9 +127,16 @@ class TokenColours:
     colours: np.ndarray
     """(h, w, 3) in [0, 1]"""
     explained: np.ndarray
-    """(3,): share of the variance that each component holds."""
+    """(3,): share of the variance that each component holds, artefact tokens left out."""
     block: int
+    artefacts: int = 0
+    """Tokens whose norm stands out: left out of the components, for they would fill them all; drawn in mid-grey."""
     picture: Picture | None = None
+
+    @property
+    def caption(self) -> str:
+        grey = f", {self.artefacts} artefacts grey" if self.artefacts else ""
+        return f"block {self.block}: {self.explained.sum():.0%} of variance{grey}"
 
     def numbers(self) -> dict[str, Any]:
         return {"colours": self.colours, "explained": self.explained}
@@ -144,7 +151,7 @@ class TokenColours:
     def draw(self) -> Figure:
         from vitral.draw.sheet import picture_sheet
 
-        panels = [(self.image(), f"block {self.block}, {self.explained.sum():.0%} of variance")]
+        panels = [(self.image(), self.caption)]
         if self.picture is not None:
             box = self.picture.box
             panels.insert(
@@ -160,12 +167,14 @@ def token_colours(tape: Tape, item: int = 0, target: int | None = None, start: S
     picture = tape.pictures[check_item(tape, item)] if tape.pictures else None
     used, at = with_values(tape, item, [names[block]])
     patches = _patches(used, used[names[block]], at)  # (h, w, D)
-    scores, _, explained = principal(patches.reshape(-1, patches.shape[-1]), 3)
+    rows = patches.reshape(-1, patches.shape[-1])
+    lengths = np.linalg.norm(rows, axis=1)
+    usual = lengths <= outlier_threshold(lengths[None])[0]
+    scores, _, explained = principal(rows[usual], 3)
     low, high = np.percentile(scores, 1, axis=0), np.percentile(scores, 99, axis=0)
-    colours = np.clip((scores - low) / np.maximum(high - low, 1e-30), 0, 1)
-    full = np.full((len(colours), 3), 0.5)
-    full[:, : colours.shape[1]] = colours
-    return TokenColours(full.reshape(*patches.shape[:2], 3), explained, block, picture)
+    colours = np.full((len(rows), 3), 0.5)
+    colours[usual, : scores.shape[1]] = np.clip((scores - low) / np.maximum(high - low, 1e-30), 0, 1)
+    return TokenColours(colours.reshape(*patches.shape[:2], 3), explained, block, int((~usual).sum()), picture)
 
 
 def principal(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
