@@ -56,8 +56,11 @@ def test_what_is_no_picture_becomes_a_note(tmp_path: Path, read: Callable) -> No
 
 def test_numbers_stand_to_the_right() -> None:
     page = Page("x")
-    page.table(["model", "accuracy", "mixed"], [["ViT", "97.20 %", "1"], ["CNN", "–", "none"]])
+    rows = [["ViT", "97.20 %", "1", "0.2", "0.1 (70 %)"], ["CNN", "–", "none", "< 0.001", "–"]]
+    page.table(["model", "accuracy", "mixed", "p", "tried"], rows)
     html = page.html()
+    assert '<td class="number">&lt; 0.001</td>' in html
+    assert "<td>0.1 (70 %)</td>" in html
     assert '<td class="number">97.20 %</td>' in html
     assert "<td>ViT</td>" in html
     assert "<td>none</td>" in html

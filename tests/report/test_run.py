@@ -77,6 +77,14 @@ def test_a_whole_run(folder: Path, read: Callable) -> None:
     assert sum(attributes.get("class") == "assumed" for _, attributes in page.tags) >= 1
 
 
+def test_training_is_told_by_its_last_epoch_not_by_its_last_batch(folder: Path, read: Callable) -> None:
+    rows = [{"epoch": 0.5 * index, "split": "train", "accuracy": 0.1 * index, "loss": 1.0 * index, "seconds": 1} for index in range(1, 7)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = read(write_run_report(folder)).text
+    assert "55.00 %" in text
+    assert "5.5000" in text
+
+
 def test_out_is_respected_and_nothing_else_is_written(folder: Path, tmp_path: Path, read: Callable) -> None:
     before = sorted(path.name for path in folder.iterdir())
     read(write_run_report(folder, tmp_path / "elsewhere" / "page.html"))

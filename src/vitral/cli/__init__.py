@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
         print(usage())
         return 0
     if arguments[0] in ("-V", "--version"):
-        from vitral import __version__
+        from vitral.base.version import __version__
 
         print(f"vitral {__version__}")
         return 0

@@ -100,6 +100,7 @@ def training_curves(runs: Mapping[str, Rows | Sequence[Rows]], *, title: str = "
                     drawn = True
         name_axes(panel, "epoch", label)
         panel.margins(x=0.02)
+        panel.locator_params(axis="x", integer=True)
     if not drawn:
         raise UsageError("the journal holds no training or validation lines", "train at least one epoch")
     handles, labels = axes[0, 1].get_legend_handles_labels()

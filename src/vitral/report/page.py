@@ -172,7 +172,7 @@ def _looks_like_number(value: Any) -> bool:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return True
     text = str(value)
-    return text == "–" or (text[:1] in "0123456789-−+" and text != "-" and len(text) < 24)
+    return text == "–" or (text[:1] in tuple("0123456789-−+<") and text != "-" and len(text) < 24 and "(" not in text)
 
 
 def _cell(value: Any, right: bool) -> str:

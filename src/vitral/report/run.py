@@ -75,7 +75,7 @@ def last(metrics: Metrics, split: str) -> dict[str, Any]:
 
 def _results(page: Page, folder: Path, name: str, metrics: Metrics) -> None:
     page.section("Results")
-    rows = [(split, last(metrics, split)) for split in ("train", "validation", "test")]
+    rows = [("train, last epoch", _last_epoch(metrics)), *((split, last(metrics, split)) for split in ("validation", "test"))]
     validations = [row for row in metrics if row.get("split") == "validation" and isinstance(row.get("accuracy"), int | float)]
     if validations:
         rows.insert(2, ("validation, best", max(validations, key=lambda row: row["accuracy"])))
@@ -83,9 +83,7 @@ def _results(page: Page, folder: Path, name: str, metrics: Metrics) -> None:
     if rows:
         heads = ["split", "epoch", "accuracy", "loss", "images per second", "time so far"]
         page.table(heads, [[label, *_numbers(row)] for label, row in rows])
-        page.text(
-            "Train, validation and test: the last line of each in metrics.jsonl. The accuracy in training is that of augmented pictures."
-        )
+        page.text("Training: mean of the last epoch, on pictures as they were fed in, augmented, while the weights still moved.")
         try:
             from vitral.draw.curves import training_curves
 
@@ -94,6 +92,14 @@ def _results(page: Page, folder: Path, name: str, metrics: Metrics) -> None:
             page.note(str(error))
     if (folder / "test.json").is_file():
         _test(page, optional_object(page, folder / "test.json", ""))
+
+
+def _last_epoch(metrics: Metrics) -> dict[str, Any]:
+    """The last training line, with accuracy and loss averaged as the curves show them: one line is a few batches."""
+    from vitral.draw.curves import read_curve
+
+    means = {key: float(values[-1]) for key in ("accuracy", "loss") if len(values := read_curve(metrics, "train", key)[1])}
+    return {**last(metrics, "train"), **means}
 
 
 def _test(page: Page, test: dict[str, Any]) -> None:

@@ -211,9 +211,7 @@ def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: 
         import ray
     except ImportError as error:
         raise UsageError("ray is not installed", "pip install 'vitral[ray]', or leave --ray out") from error
-    import vitral
-
-    source = str(Path(vitral.__file__).parents[1])
+    source = str(Path(__file__).parents[2])
     count = str(threads or 1)
     environment = {"PYTHONPATH": os.pathsep.join(dict.fromkeys([source, *filter(None, sys.path)])), "OMP_NUM_THREADS": count}
     started = not ray.is_initialized()
