@@ -1,0 +1,35 @@
+"""Small real studies on digits, run by the tests and, to be killed, by a process of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+from vitral.config import DataConfig
+from vitral.study.compare import compare, default_recipe, plan_compare
+from vitral.study.plan import Budget, Study
+from vitral.study.scale import plan_scale
+
+CHECKPOINTS = 0.2
+"""Seconds: often enough that a cell of a second or two leaves one behind."""
+DATA = DataConfig(name="digits", augment="light")
+
+
+def recipe(checkpoint_every: float = 30.0):
+    return dataclasses.replace(default_recipe(), batch_size=64, device="cpu", checkpoint_every=checkpoint_every)
+
+
+def small_compare(checkpoint_every: float = 30.0) -> Study:
+    return plan_compare(DATA, ["vit-small", "cnn"], Budget("samples", 768), seeds=2, rates=(1e-3, 3e-3), train=recipe(checkpoint_every))
+
+
+def small_scale() -> Study:
+    return plan_scale("data", DATA, Budget("samples", 256), models=["vit-small", "vit", "cnn"], sizes=(64, 256, 1.0), seeds=2, rates=(3e-3,), train=recipe())
+
+
+def small_compute() -> Study:
+    return plan_scale("compute", DATA, Budget("samples", 512), models=["vit-small", "vit", "hybrid"], seeds=2, rates=(3e-3,), train=recipe())
+
+
+if __name__ == "__main__":
+    compare(small_compare(CHECKPOINTS), sys.argv[1])

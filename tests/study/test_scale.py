@@ -1,0 +1,114 @@
+"""A whole data study, compute study and cost study on digits, the first stopped half-way and resumed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from vitral.base.errors import UsageError
+from vitral.base.files import read_json
+from vitral.data.datasets import open_data
+from vitral.presets import model
+from vitral.study.cell import run_cell
+from vitral.study.execute import Pool
+from vitral.study.plan import final_cells
+from vitral.study.predict import Prediction, check_hours, predict
+from vitral.study.scale import Scaling, fit_cells, scale
+from vitral.study.table import Outcome
+from vitral.study.tokens import fit_time, plan_cost, study_cost
+
+sys.path.insert(0, str(Path(__file__).parent))
+import drive  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Scaling:
+    return scale(drive.small_scale(), tmp_path_factory.mktemp("scale") / "study", Pool(quiet=True))
+
+
+def test_result(whole: Scaling) -> None:
+    result, whole_set = read_json(whole.folder / "result.json"), drive.small_scale().pictures
+    assert set(result["fits"]) == {"vit-small", "vit", "cnn"} and len(result["crossings"]) == 3
+    assert {row["size"] for row in result["rows"]} == {64, 256, whole_set} and len(result["rows"]) == 9
+    assert {row["samples"] for row in result["rows"]} == {256}
+    for text in (found["text"] for found in result["crossings"].values()):
+        assert text.startswith(("crossing at", "no crossing in range"))
+    assert "With 64 training pictures" in result["conclusion"] and "no extra regularisation" in result["conclusion"]
+    assert {pair["size"] for pair in result["pairs"]} == {64, whole_set}
+    for picture in result["figures"]:
+        assert (whole.folder / picture).stat().st_size > 5000
+
+
+def test_subsets_are_nested_and_balanced() -> None:
+    study = drive.small_scale()
+    cells = [cell for cell in final_cells(study, {c.name: 1e-3 for c in study.contenders}) if cell.contender == "vit" and cell.seed == 0]
+    splits = [open_data(cell.run.data).train for cell in cells]
+    for small, large in zip(splits, splits[1:], strict=False):
+        assert set(small.indices) < set(large.indices)
+    counts = splits[0].counts()
+    assert len(splits[0]) == 64 and counts.max() - counts.min() <= 2
+
+
+def stop_at_cell_eight(plain: dict[str, Any], folder: str) -> dict[str, Any]:
+    if len(list(Path(folder).parent.glob("*/cell.json"))) >= 8:
+        raise KeyboardInterrupt
+    return run_cell(plain, folder)
+
+
+def test_stopped_and_resumed_ends_the_same_to_the_bit(whole: Scaling, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        scale(drive.small_scale(), tmp_path / "study", Pool(quiet=True), work=stop_at_cell_eight)
+    assert not (tmp_path / "study" / "result.json").exists()
+    again = scale(drive.small_scale(), tmp_path / "study", Pool(quiet=True))
+    assert [row["accuracies"] for row in again.result["rows"]] == [row["accuracies"] for row in whole.result["rows"]]
+    assert again.result["fits"] == whole.result["fits"] and again.conclusion == whole.conclusion
+
+
+def test_compute(tmp_path: Path) -> None:
+    done = scale(drive.small_compute(), tmp_path / "study", Pool(quiet=True))
+    rows = done.result["rows"]
+    assert len(rows) == 6 and {row["samples"] for row in rows} == {128, 512}
+    assert set(done.result["fits"]) == {"vit", "hybrid"}
+    flops = {(row["model"], row["samples"]): row["training_flops"] for row in rows}
+    assert all(value == 3 * samples * next(row["flops"] for row in rows if row["model"] == name) for (name, samples), value in flops.items())
+    assert (done.folder / done.result["figures"][0]).exists()
+
+
+def test_fit_leaves_out_places_with_missing_seeds(whole: Scaling) -> None:
+    cells = [Outcome(**cell) for cell in whole.result["cells"] if cell["model"] == "vit"]
+    fit = fit_cells(cells[:-1], lambda cell: cell.size)
+    assert fit is not None and fit.sizes == (64.0, 256.0)
+    assert fit_cells(cells[:2], lambda cell: cell.size) is None
+
+
+def test_prediction() -> None:
+    study = drive.small_scale()
+    prediction = predict(study, parallel=2, quiet=True)
+    assert prediction.cells == 18 and prediction.seconds == pytest.approx(sum(prediction.per_model.values()) / 2)
+    assert prediction.per_model["cnn"] > prediction.per_model["vit-small"] > 0
+    check_hours(prediction, None)
+    check_hours(prediction, 1.0)
+    with pytest.raises(UsageError, match="max-hours 0.001"):
+        check_hours(Prediction(18, 60.0, {"cnn": 60.0}), 0.001)
+
+
+def test_cost(tmp_path: Path) -> None:
+    configs = plan_cost(model("tiny"), [16, 32], [2, 4, 8])
+    assert [config.tokens for config in configs] == [5, 17, 17, 65, 65, 257]
+    result = study_cost(configs, tmp_path, batch_size=4, device="cpu", quiet=True)
+    rows = result["rows"]
+    assert rows[-1]["quadratic"] / rows[0]["quadratic"] == pytest.approx((257 / 5) ** 2)
+    assert rows[-1]["training_ms"] > rows[0]["training_ms"] > 0
+    assert [layer["term"] for layer in result["layers"]["65"]] == ["n²·d", "n·d²", "k·n·d²", "r·n·d"]
+    assert all((tmp_path / picture).exists() for picture in result["figures"]) and (tmp_path / "table.md").exists()
+    with pytest.raises(UsageError, match="fewer than two"):
+        plan_cost(model("tiny"), [32], [5])
+
+
+def test_time_law_recovers_planted_costs() -> None:
+    rows = [{"linear": 1e9 * n, "quadratic": 1e7 * n * n, "training_ms": 0.5 * n + 2 * 0.01 * n * n} for n in (5, 20, 80, 300)]
+    law = fit_time(rows)
+    assert np.allclose([law["linear_ms_per_gflop"], law["quadratic_ms_per_gflop"], law["largest_error"]], [0.5, 2, 0], atol=1e-6)
