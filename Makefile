@@ -51,5 +51,5 @@ bench: $(STAMP) ## speed and memory beside the peers
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(PYTHON) $$script; done
 
 docs: $(STAMP) ## the documentation as web pages, in site/
-	@.venv/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 	@echo "open site/index.html"
