@@ -17,7 +17,7 @@ def unit(images: torch.Tensor) -> torch.Tensor:
 
 def take(images: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
     """images[b, :, rows[b], columns[b]] for rows (B, H), columns (B, W)."""
-    batch, channels, height, width = images.shape
+    batch, channels, _, width = images.shape
     # One gather on flat pixels: eight times faster than indexing with four arrays on a CPU, the same on a GPU.
     flat = (rows[:, :, None] * width + columns[:, None, :]).view(batch, 1, -1).expand(batch, channels, -1)
     return images.reshape(batch, channels, -1).gather(2, flat).view(batch, channels, rows.shape[1], columns.shape[1])

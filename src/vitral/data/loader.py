@@ -127,7 +127,7 @@ class Loader:
         total = self._size(step)
         low, high = total * self.rank // self.world, total * (self.rank + 1) // self.world
         # To mix, whole groups are loaded; what sticks out belongs to another rank and is cut off again.
-        first, last = whole_groups(low, high, total) if self.mixing and self.policy.mixup + self.policy.cutmix > 0 else (low, high)
+        first, last = whole_groups(low, high, total) if self.policy.mixup + self.policy.cutmix > 0 else (low, high)
         base = step * self.batch_size
         return base + first, base + last, (low - first, high - first)
 
