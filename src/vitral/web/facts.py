@@ -165,9 +165,9 @@ def shares(logits: np.ndarray) -> np.ndarray:
 
 def model_figures(model: Classifier) -> dict[str, Any]:
     found = filters(model, count=28)
-    pictures = np.rint(found.pictures * 255).astype(np.uint8)
-    if pictures.shape[-1] == 1:
-        pictures = pictures.repeat(3, axis=-1)
+    shown = found.shown if found.shown.ndim == 4 else found.shown[..., None].repeat(3, axis=-1)  # (n, ph, pw, 3)
+    reach = np.maximum(np.abs(shown).max(axis=(1, 2, 3), keepdims=True), 1e-30)
+    pictures = np.rint(127.5 + 127.5 * shown / reach).astype(np.uint8)  # grey is zero, each tile scaled by its own largest value
     out: dict[str, Any] = {
         "filters": {
             "shape": list(pictures.shape[:3]),

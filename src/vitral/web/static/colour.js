@@ -35,14 +35,15 @@ export function limitsOf(values, signed) {
   return [-reach, reach];
 }
 
-/** Paint values into the pixels of an ImageData; `see(share)` gives each pixel's opacity, 0 to 255. */
-export function paintPixels(image, values, signed, limits, see) {
+/** Paint values into the pixels of an ImageData; `see(share)` gives each pixel's opacity, 0 to 255; `lift` shows the square root. */
+export function paintPixels(image, values, signed, limits, see, lift = false) {
   const table = signed ? SIGNED : MORE;
   const [low, high] = limits;
-  const scale = 255 / (high - low);
+  const scale = 1 / (high - low);
   const pixels = image.data;
   for (let index = 0; index < values.length; index++) {
-    const level = Math.max(0, Math.min(255, Math.round((values[index] - low) * scale)));
+    const share = Math.max(0, Math.min(1, (values[index] - low) * scale));
+    const level = Math.round(255 * (lift ? Math.sqrt(share) : share));
     pixels[index * 4] = table[level * 3];
     pixels[index * 4 + 1] = table[level * 3 + 1];
     pixels[index * 4 + 2] = table[level * 3 + 2];
@@ -50,10 +51,13 @@ export function paintPixels(image, values, signed, limits, see) {
   }
 }
 
-/** A CSS gradient of a map, for legends. */
-export function gradient(signed) {
+/** A CSS gradient of a map, for legends: linear in the value, so a lifted map brightens early. */
+export function gradient(signed, lift = false) {
   const table = signed ? SIGNED : MORE;
   const stops = [];
-  for (let index = 0; index < 256; index += 15) stops.push(`rgb(${table[index * 3]} ${table[index * 3 + 1]} ${table[index * 3 + 2]})`);
+  for (let step = 0; step <= 32; step++) {
+    const at = Math.round(255 * (lift && !signed ? Math.sqrt(step / 32) : step / 32)) * 3;
+    stops.push(`rgb(${table[at]} ${table[at + 1]} ${table[at + 2]})`);
+  }
   return `linear-gradient(90deg, ${stops.join(", ")})`;
 }

@@ -14,7 +14,7 @@ export class CompareView {
       element(
         "p",
         { class: "sentence" },
-        "Both models see the same picture: point at a place in one and the ring marks it in the other. Do they look at the same things?",
+        "Both models see the same picture: point at a place in one and the frame marks it in the other. Do they look at the same things?",
       ),
     );
     if (app.facts.models.length < 2) {

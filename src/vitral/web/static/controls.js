@@ -3,7 +3,7 @@
 import { byId, element } from "./dom.js";
 import { METHODS, blockFor, headFor, methodFor } from "./explain.js";
 import { look } from "./picture.js";
-import { update } from "./state.js";
+import { state, update } from "./state.js";
 
 export class Controls {
   constructor(app) {
@@ -23,15 +23,24 @@ export class Controls {
       look.opacity = Number(event.target.value) / 100;
       redraw();
     });
-    byId("smooth").addEventListener("change", (event) => {
-      look.smooth = event.target.checked;
-      redraw();
-    });
+    for (const name of ["smooth", "lift"]) {
+      byId(name).addEventListener("change", (event) => {
+        look[name] = event.target.checked;
+        redraw();
+      });
+    }
+  }
+
+  pictureText(model, method) {
+    if (state.view === "surgery" && this.app.source.live) return "Click a patch to switch it off or on; point at one to see what it attends to.";
+    if (method === "attention") return "Point at a patch to see what it attends to; click to keep it.";
+    return "The brighter a place, the more it counts. Point at it to read its value.";
   }
 
   refresh() {
     const { model } = this.app.current();
     const method = methodFor(model);
+    byId("picture-text").textContent = this.pictureText(model, method);
     this.methods.querySelectorAll("input").forEach((input) => {
       input.checked = input.value === method;
       input.disabled = !model.methods.includes(input.value);

@@ -34,9 +34,9 @@ export function toast(text, hint = "") {
 }
 
 export function percent(share) {
-  if (share >= 0.0995) return `${(share * 100).toFixed(0)} %`;
-  if (share >= 0.001) return `${(share * 100).toFixed(1)} %`;
-  return share > 0 ? "< 0.1 %" : "0 %";
+  if (share >= 0.0995) return `${(share * 100).toFixed(0)}\u00a0%`;
+  if (share >= 0.001) return `${(share * 100).toFixed(1)}\u00a0%`;
+  return share > 0 ? "<\u00a00.1\u00a0%" : "0\u00a0%";
 }
 
 /** Run `work` at most once a frame, with the newest arguments. */

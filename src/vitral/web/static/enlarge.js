@@ -51,6 +51,7 @@ export function refreshEnlarged(app) {
     limits: null,
     opacity: look.opacity,
     smooth: look.smooth,
+    lift: look.lift,
     lines: true,
     query: token >= trace.prefix ? token - trace.prefix : null,
   });

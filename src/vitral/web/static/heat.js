@@ -5,11 +5,11 @@ import { limitsOf, paintPixels } from "./colour.js";
 const scratch = document.createElement("canvas");
 
 /** A grid of values as a tiny canvas, one pixel a cell. */
-export function tile(values, [rows, columns], { signed = false, limits = null, see = null, canvas = scratch } = {}) {
+export function tile(values, [rows, columns], { signed = false, limits = null, see = null, lift = false, canvas = scratch } = {}) {
   if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
   const context = canvas.getContext("2d", { willReadFrequently: true });
   const image = context.createImageData(columns, rows);
-  paintPixels(image, values, signed, limits ?? limitsOf(values, signed), see);
+  paintPixels(image, values, signed, limits ?? limitsOf(values, signed), see, lift && !signed);
   context.putImageData(image, 0, 0);
   return canvas;
 }
@@ -25,7 +25,7 @@ export function fit(canvas, ratio) {
 
 /**
  * Draw everything the picture view shows.
- * scene: image, grid, values, signed, limits, opacity, smooth, lines, query (patch), off (set of patches), point ([x, y] shares)
+ * scene: image, grid, values, signed, limits, opacity, smooth, lift, lines, query (patch), off (set of patches)
  */
 export function drawScene(canvas, scene) {
   const context = canvas.getContext("2d");
@@ -39,7 +39,7 @@ export function drawScene(canvas, scene) {
     const strength = 255 * scene.opacity;
     // A faint value dims the picture, a strong one colours it; where the sign matters, zero stays clear.
     const see = scene.signed ? (share) => strength * Math.min(1, 0.15 + Math.abs(share - 0.5) * 3) : (share) => strength * (0.72 + 0.28 * share);
-    const heat = tile(scene.values, scene.mapGrid ?? scene.grid, { signed: scene.signed, limits: scene.limits, see });
+    const heat = tile(scene.values, scene.mapGrid ?? scene.grid, { signed: scene.signed, limits: scene.limits, see, lift: scene.lift });
     context.imageSmoothingEnabled = scene.smooth;
     context.drawImage(heat, 0, 0, width, height);
   }
@@ -53,13 +53,6 @@ export function drawScene(canvas, scene) {
   }
   if (scene.query !== null && scene.query !== undefined && scene.query >= 0) {
     outline(context, (scene.query % columns) * across, Math.floor(scene.query / columns) * down, across, down, width);
-  }
-  if (scene.point) {
-    context.beginPath();
-    context.arc(scene.point[0] * width, scene.point[1] * height, Math.max(5, width / 60), 0, 2 * Math.PI);
-    context.lineWidth = Math.max(2, width / 220);
-    context.strokeStyle = "#fff";
-    context.stroke();
   }
 }
 

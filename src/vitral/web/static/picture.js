@@ -7,12 +7,12 @@ import { drawScene, fit } from "./heat.js";
 import { cellAt, followPointer, movePointer, pointer } from "./pointer.js";
 import { state, update } from "./state.js";
 
-export const look = { opacity: 0.72, smooth: false };
+export const look = { opacity: 0.72, smooth: false, lift: true };
 
 export class PictureView {
   /** `which()` says which of the models is shown here. */
   constructor(root, app, which, label) {
-    Object.assign(this, { app, which, map: null, mapKey: "", own: false });
+    Object.assign(this, { app, which, map: null, mapKey: "" });
     this.canvas = element("canvas", { class: "scene", tabIndex: 0, role: "application", "aria-roledescription": "picture with patches" });
     this.canvas.setAttribute("aria-label", label);
     this.chips = element("div", { class: "chips", role: "group", "aria-label": "Tokens that belong to no patch" });
@@ -29,7 +29,7 @@ export class PictureView {
     );
     this.draw = framed(() => this.drawNow());
     this.canvas.addEventListener("pointermove", (event) => this.over(event));
-    this.canvas.addEventListener("pointerleave", () => this.leave());
+    this.canvas.addEventListener("pointerleave", () => movePointer(null));
     this.canvas.addEventListener("click", (event) => this.click(event));
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     followPointer(() => this.draw());
@@ -116,10 +116,10 @@ export class PictureView {
       limits,
       opacity: look.opacity,
       smooth: look.smooth,
+      lift: look.lift,
       lines: true,
       query: query ?? (scene.method !== "attention" ? scene.hovered : null),
       off: state.view === "surgery" ? [...state.off].filter((part) => part[0] === "p").map((part) => Number(part.slice(1))) : [],
-      point: this.own ? null : pointer.at,
     });
     this.describe(scene, limits);
     if (pointer.at) performance.measure("vitral-hover", { start: began, end: performance.now() });
@@ -127,8 +127,8 @@ export class PictureView {
 
   describe(scene, limits) {
     const { model, trace } = this;
-    const number = (value) => (scene.method === "attention" || scene.method === "rollout" ? percent(value) : value.toPrecision(2));
-    this.bar.style.background = gradient(scene.signed);
+    const number = (value) => (Math.abs(value) < 1e-9 ? "0" : scene.method === "attention" || scene.method === "rollout" ? percent(value) : value.toPrecision(2));
+    this.bar.style.background = gradient(scene.signed, look.lift);
     this.low.textContent = scene.values ? number(limits[0]) : "";
     this.high.textContent = scene.values ? number(limits[1]) : "";
     let text = "";
@@ -169,13 +169,7 @@ export class PictureView {
 
   over(event) {
     const box = this.canvas.getBoundingClientRect();
-    this.own = true;
     movePointer([(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height]);
-  }
-
-  leave() {
-    this.own = false;
-    movePointer(null);
   }
 
   click(event) {

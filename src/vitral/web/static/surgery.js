@@ -15,7 +15,7 @@ export class SurgeryView {
     this.theatre.addEventListener("keydown", (event) => this.walk(event));
     this.summary = element("p", { class: "verdict", role: "status" });
     this.rows = element("ul", { class: "changes" });
-    this.canvas = element("canvas", { class: "scene small-scene", role: "img" });
+    this.canvas = element("canvas", { class: "scene", role: "img" });
     this.canvas.setAttribute("aria-label", "Difference map");
     this.bar = element("div", { class: "ramp", "aria-hidden": "true" });
     this.bar.style.background = gradient(true);
@@ -30,7 +30,7 @@ export class SurgeryView {
           ? "Switch off heads (dots), whole blocks (left) or patches (click the picture): if the prediction moves, the model needed them."
           : "Switch off a head (dot) or a whole block (left): if the prediction moves, the model needed it.",
       ),
-      live ? null : element("p", { class: "notice" }, "Computed when this page was made: each head and each block on its own. Combinations and patches need vitral explore."),
+      element("p", { class: "notice", hidden: live }, "Computed when this page was made: each head and each block on its own. Combinations and patches need vitral explore."),
       element(
         "div",
         { class: "operation" },
@@ -40,8 +40,8 @@ export class SurgeryView {
           { class: "outcome" },
           this.summary,
           this.rows,
-          element("div", { class: "stage" }, this.canvas),
-          element("div", { class: "legend" }, this.scale[0], this.bar, this.scale[1]),
+          element("div", { class: "stage small-scene" }, this.canvas),
+          element("div", { class: "legend small-scene" }, this.scale[0], this.bar, this.scale[1]),
           this.caption,
         ),
       ),
@@ -81,7 +81,7 @@ export class SurgeryView {
       return;
     }
     for (let block = 0; block < model.depth; block++) {
-      const row = element("div", { class: "theatre-row", role: "row" });
+      const row = element("div", { class: model.heads > 8 ? "theatre-row narrow" : "theatre-row", role: "row" });
       row.append(this.toggle(`b${block}`, `block ${block}`, `${block}`, "block-switch"));
       for (let head = 0; head < model.heads; head++) row.append(this.toggle(`h${block}.${head}`, `block ${block}, head ${head}`, "", "head-switch"));
       this.theatre.append(row);

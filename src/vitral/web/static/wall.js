@@ -4,9 +4,10 @@ import { announce, element, rovingStep } from "./dom.js";
 import { enlarge, enlarged, refreshEnlarged } from "./enlarge.js";
 import { blockFor, headFor, tokenFor, tokenName } from "./explain.js";
 import { tile } from "./heat.js";
+import { look } from "./picture.js";
 import { state, update } from "./state.js";
 
-const SORTS = { depth: "depth", distance: "attention distance", entropy: "entropy" };
+const SORTS = { depth: "depth", distance: "distance", entropy: "entropy" };
 const UNITS = { distance: "px", entropy: "bits" };
 
 export class WallView {
@@ -47,7 +48,7 @@ export class WallView {
     }
     this.sorts.hidden = false;
     const token = tokenFor(model, trace);
-    const key = [state.model, state.picture, state.sort, token].join(" ");
+    const key = [state.model, state.picture, state.sort, token, look.lift].join(" ");
     if (key !== this.key) {
       this.key = key;
       this.build(trace, model, token);
@@ -76,7 +77,7 @@ export class WallView {
     heads.forEach(({ block, head, distance, entropy }, index) => {
       const button = this.wall.children[index];
       const [canvas, caption] = button.children;
-      tile(trace.patches(trace.row(block, head, token)), trace.grid, { canvas });
+      tile(trace.patches(trace.row(block, head, token)), trace.grid, { canvas, lift: look.lift });
       canvas.style.aspectRatio = ratio;
       button.setAttribute("aria-label", `block ${block}, head ${head}, distance ${distance.toFixed(0)} pixels, entropy ${entropy.toFixed(1)} bits`);
       const value = state.sort === "depth" ? `${block}.${head}` : `${heads[index][state.sort].toFixed(state.sort === "distance" ? 0 : 1)}`;
@@ -101,17 +102,18 @@ export class WallView {
     const model = this.app.facts.models[state.model];
     const width = this.wall.clientWidth;
     if (!count || !width) return;
-    const height = Math.max(320, window.innerHeight - 300);
+    const caption = this.wall.classList.contains("dense") ? 3 : 22;
+    const height = Math.max(320, window.innerHeight - this.wall.getBoundingClientRect().top - window.scrollY - 76);
     const unit = state.sort === "depth" ? model.heads : 1;
     let best = unit;
     let size = 0;
     for (let columns = unit; columns <= Math.max(unit, Math.min(24, count)); columns += unit) {
-      const side = Math.min(width / columns, height / Math.ceil(count / columns), 132);
+      const side = Math.min(width / columns, height / Math.ceil(count / columns) - caption, 132);
       if (side > size + 0.5) [best, size] = [columns, side];
     }
-    if (width / best < 34) best = Math.max(1, Math.floor(width / 34)); // a phone: smaller rows rather than unreadable tiles
+    if (size < 34) [best, size] = [Math.max(1, Math.floor(width / 40)), 40]; // a phone: shorter rows rather than unreadable tiles
     this.columns = best;
-    this.wall.style.gridTemplateColumns = `repeat(${best}, minmax(0, ${Math.max(34, Math.floor(Math.max(size, width / best > 132 ? 132 : width / best)))}px))`;
+    this.wall.style.gridTemplateColumns = `repeat(${best}, minmax(0, ${Math.floor(size)}px))`;
   }
 
   index() {
