@@ -73,9 +73,10 @@ def read_answers(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tidy() -> None:
-    """Leave the process as fresh as the next cell expects it: no old weights on the device, no graphs of old models."""
+    """Leave a GPU process as fresh as the next cell expects it: no old weights on the device, no graphs of old models."""
+    if (torch := sys.modules.get("torch")) is None or not torch.cuda.is_available():
+        return
     gc.collect()
+    torch.cuda.empty_cache()
     if "torch._dynamo" in sys.modules:
         sys.modules["torch._dynamo"].reset()
-    if (torch := sys.modules.get("torch")) is not None and torch.cuda.is_available():
-        torch.cuda.empty_cache()

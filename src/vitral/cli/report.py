@@ -1,0 +1,37 @@
+"""vitral report RUN_OR_STUDY: one self-contained page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+EXAMPLES = """A run or a study as one HTML page that needs nothing beside it.
+
+Examples:
+  vitral report runs/digits
+  vitral report runs/compare-digits --out fight.html
+"""
+
+
+@dataclass(frozen=True)
+class Flags:
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_STUDY")]
+    """A folder that `vitral train`, `vitral compare` or `vitral scale` wrote."""
+    out: str | None = None
+    """The page; default: report.html in the folder."""
+    json: bool = False
+    """Print the page's path as JSON."""
+
+
+def run(arguments: list[str]) -> int:
+    from vitral.cli.parsing import parse
+
+    flags = parse(Flags, arguments, "vitral report", EXAMPLES)
+    from vitral.report.folder import write_report
+
+    path = write_report(flags.folder, flags.out)
+    print(json.dumps({"path": str(path)}) if flags.json else path)
+    return 0

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from vitral.study.conclude import compare_pairs, conclude
+from vitral.study.contenders import fit_model, fitting_vit, make_contenders
+from vitral.study.table import Outcome, row
+
+CELL = Outcome("c", "vit", 0, 1e-3, 0.9, 0.3, 0.9, 100, 100, 1e6, 100, 1.0, 100, "digits")
+
+
+def rows(**accuracies: tuple[float, ...]):
+    return [row([dataclasses.replace(CELL, model=name, seed=seed, accuracy=value) for seed, value in enumerate(values)]) for name, values in accuracies.items()]
+
+
+def test_says_what_differs_what_does_not_and_what_it_cannot_say() -> None:
+    rng = np.random.default_rng(0)
+    correct = {"vit": rng.random((3, 1000)) < 0.8, "cnn": rng.random((3, 1000)) < 0.9, "hybrid": rng.random((3, 1000)) < 0.9}
+    pairs = compare_pairs(correct)
+    assert [pair.different for pair in pairs] == [True, True, False]
+    assert all(pair.adjusted >= pair.p for pair in pairs)
+    text = conclude(rows(**{name: tuple(c.mean(axis=1)) for name, c in correct.items()}), pairs, data="digits", budget="seconds=20", at_edge=["cnn"], failed=1, shared=4)
+    assert "cnn is better than vit by" in text and "vit is better" not in text
+    assert "Not told apart: cnn and hybrid" in text and "no proof that they are equal" in text
+    assert "cnn lies at the edge" in text and "1 cell failed" in text and "Up to 4 cells shared" in text
+    assert "This holds for digits, seconds=20" in text
+
+
+@pytest.mark.parametrize("accuracies", [{"vit": (0.9,), "cnn": (0.8,)}, {"vit": (0.9, 0.8)}])
+def test_one_seed_or_one_model_concludes_nothing(accuracies: dict) -> None:
+    assert "nothing can be concluded" in conclude(rows(**accuracies), [], data="digits", budget="samples=1")
+
+
+@pytest.mark.parametrize(("size", "patch", "tokens"), [((8, 8), 2, 17), ((28, 28), 4, 50), ((32, 32), 4, 65), ((64, 64), 8, 65), ((224, 224), 16, 197), ((32, 48), 4, 97)])
+def test_vit_fits_the_picture(size: tuple[int, int], patch: int, tokens: int) -> None:
+    config = fitting_vit("vit", size, 3, 10)
+    assert config.patch_size == (patch, patch) and config.tokens == tokens
+
+
+def test_sizes_are_ordered_and_rates_are_the_same_for_all() -> None:
+    made = make_contenders(["vit-small", "vit", "vit-large", "cnn", "hybrid", "s/4"], (32, 32), 3, 10)
+    assert made[0].flops < made[1].flops < made[2].flops
+    assert len({contender.rates for contender in made}) == 1 and all(contender.note for contender in made)
+    assert fit_model("cnn", (32, 32), 3, 10).family == "cnn"
+    with pytest.raises(Exception, match="unknown model 'vitt'"):
+        make_contenders(["vitt"], (32, 32), 3, 10)
+    with pytest.raises(Exception, match="not among the models"):
+        make_contenders(["vit"], (32, 32), 3, 10, weights={"cnn": "x"})
+
+
+def test_contenders_from_weights_keep_their_own_size(tmp_path) -> None:
+    from vitral.build import create
+    from vitral.weights.checkpoint import save
+
+    save(create("tiny"), tmp_path / "tiny")
+    (made,) = make_contenders(["mine"], (8, 8), 1, 7, weights={"mine": str(tmp_path / "tiny")}, tune="head")
+    assert made.model.image_size == (32, 32) and made.model.classes == 7 and made.weights and made.rates == (1e-3, 3e-3, 1e-2)

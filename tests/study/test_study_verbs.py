@@ -1,0 +1,83 @@
+"""The verbs compare, scale, probe, embed and report, as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from vitral.cli import main
+
+COMPARE = ["compare", "digits", "--models", "vit-small,hybrid", "--budget", "samples=128", "--seeds", "2", "--batch-size", "64", "--rates", "3e-3", "--parallel", "1", "--device", "cpu", "--quiet"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("verbs") / "fight"
+    assert main([*COMPARE, "--out", str(folder)]) == 0
+    return folder
+
+
+def test_compare_json(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main([*COMPARE, "--out", str(study), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["data"] == "digits" and result["budget"] == "samples=128"
+    assert {"model", "seeds", "mean", "interval", "parameters", "flops", "seconds", "memory"} <= set(result["rows"][0])
+    assert [row["model"] for row in result["rows"]] == ["vit-small", "hybrid"] and len(result["pairs"]) == 1
+
+
+def test_compare_text(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main([*COMPARE, "--out", str(study)]) == 0
+    shown = capsys.readouterr().out
+    assert "95 % interval" in shown and "vit-small: ViT (patch 2×2" in shown and "This holds for digits" in shown
+
+
+def test_report(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["report", str(study), "--json"]) == 0
+    page = Path(json.loads(capsys.readouterr().out)["path"]).read_text()
+    assert "vit-small" in page and "This holds for digits" in page
+
+
+def test_probe_and_embed(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(next(study.glob("cells/final--hybrid*")))
+    capsys.readouterr()
+    assert main(["probe", model, "digits", "--shots", "1,all", "--draws", "2", "--json", "--quiet", "--device", "cpu"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["shots"] for row in rows] == [1, None] and 0 <= rows[0]["linear"]["mean"] <= 1
+    Image.new("L", (8, 8), 90).save(tmp_path / "grey.png")
+    assert main(["embed", model, str(tmp_path), "--out", str(tmp_path / "f.npz"), "--json", "--quiet", "--device", "cpu"]) == 0
+    assert json.loads(capsys.readouterr().out)["pictures"] == 1
+
+
+def test_scale_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["scale", "digits", "--kind", "cost", "--image-sizes", "8,16", "--patches", "2,4", "--batch-size", "2", "--device", "cpu", "--quiet"]
+    assert main([*arguments, "--out", str(tmp_path / "cost"), "--json"]) == 0
+    assert [row["tokens"] for row in json.loads(capsys.readouterr().out)["rows"]] == [5, 17, 17, 65]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "digits", "--seeds", "1", "--claim", "significance"], "one seed cannot carry a claim"),
+        (["compare", "digits", "--budget", "miles=3"], "budget"),
+        (["compare", "digits", "--models", "vitt"], "did you mean"),
+        (["compare", "digits", "--models", "vit", "--from", "timm:x"], "names no model"),
+        (["compare", "digits", "--rates", "fast"], "not a list of numbers"),
+        (["compare", "digits", "--validation", "0"], "no validation pictures"),
+        (["scale", "digits", "--kind", "data", "--models", "vit-small", "--quiet", "--device", "cpu"], "--yes"),
+        (["scale", "digits", "--kind", "data", "--models", "vit-small", "--quiet", "--device", "cpu", "--max-hours", "1e-6", "--yes"], "--max-hours"),
+        (["scale", "digits", "--kind", "cost", "--models", "cnn"], "no patches"),
+        (["probe", "nowhere", "digits", "--shots", "few"], "neither a number"),
+        (["report", "nowhere"], "no folder"),
+    ],
+)
+def test_refused_in_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = main(arguments)
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert code in (1, 2) and lines[-1].startswith("vitral: ") and words in lines[-1]
+    assert not list(tmp_path.iterdir())
