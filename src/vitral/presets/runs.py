@@ -1,4 +1,7 @@
-"""Named runs: name → RunConfig. Each is a starting point; every field can be replaced on the command line."""
+"""Named runs: name → RunConfig. Each is a starting point; every field can be replaced on the command line.
+
+`report-…` are the recipes of the source reports, unchanged; what they leave open is chosen here and said in a comment.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,168 @@ import dataclasses
 from typing import Any
 
 from vitral.base.errors import one_of
-from vitral.config import DataConfig, RunConfig, TrainConfig
+from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from vitral.presets.models import model
+
+# What makes a ViT learn from little data: RMSNorm, normalised queries and keys, no biases in attention, residual branches that
+# start at zero, and the mean of the patches instead of a class token.
+SMALL_DATA: dict[str, Any] = {
+    "norm": "rms",
+    "qk_norm": True,
+    "qkv_bias": False,
+    "initialisation": "zero",
+    "pool": "mean",
+    "class_token": False,
+}
+# Overlapping 4×4 patches at stride 2: 256 tokens, 5.3 M parameters.
+CIFAR_MODEL = ModelConfig(
+    image_size=(32, 32),
+    patch_size=(4, 4),
+    stride=(2, 2),
+    classes=10,
+    width=256,
+    depth=8,
+    heads=4,
+    mlp_width=768,
+    drop_path=0.1,
+    **SMALL_DATA,
+)
+MUON = TrainConfig(
+    epochs=100,
+    batch_size=512,
+    optimizer="muon",
+    lr=0.02,
+    adam_lr=2e-3,
+    weight_decay=0.05,
+    betas=(0.9, 0.95),
+    schedule="linear",
+    warmup=0.03,
+    clip=None,
+    label_smoothing=0.1,
+    mixing_off=0.12,
+    ema=0.99,
+    evaluate_every=5,
+)
 
 DIGITS = RunConfig(
     name="digits",
-    model=model("digits"),
+    model=model("digits", **SMALL_DATA),
     data=DataConfig(name="digits", augment="light"),
-    train=TrainConfig(epochs=60, batch_size=64, lr=2e-3, weight_decay=0.05, warmup=0.1, ema=0.99),
+    train=dataclasses.replace(MUON, epochs=40, batch_size=64, mixing_off=0.0, evaluate_every=4),
 )
 
-RUNS: dict[str, RunConfig] = {"digits": DIGITS}
+# R0. Given: model, batch 64, 20 epochs, cosine from 1e-3, translation ≤ 5 %. Not given, chosen here: AdamW with the PyTorch
+# default decay 0.01, no warm-up, no dropout, MLP of 4 × width, the last weights, 10 % of the training pictures for validation.
+REPORT_SMALL = TrainConfig(epochs=20, batch_size=64, lr=1e-3, weight_decay=0.01, warmup=0.0, clip=None, schedule="cosine")
+REPORT_MNIST = RunConfig("report-mnist", model("report-mnist"), DataConfig(name="mnist", augment="light"), REPORT_SMALL)
+REPORT_CIFAR_SMALL = RunConfig("report-cifar-small", model("report-cifar-small"), DataConfig(name="cifar10", augment="light"), REPORT_SMALL)
+
+# R2. Given: model, rate 3e-4, batch 128, 180 epochs, 45 k / 5 k pictures. From the tutorial it appears to follow: AdamW, × 0.1 at
+# epochs 100 and 150, flip and resized crop, the weights that are best on validation, gradients clipped at 1.
+REPORT_CIFAR = RunConfig(
+    "report-cifar",
+    model("report-cifar"),
+    DataConfig(name="cifar10", augment="resized-crop", validation=0.1),
+    TrainConfig(
+        epochs=180,
+        batch_size=128,
+        lr=3e-4,
+        weight_decay=0.01,
+        schedule="step",
+        milestones=(100 / 180, 150 / 180),
+        decay=0.1,
+        warmup=0.0,
+        clip=1.0,
+        keep="best",
+    ),
+)
+REPORT_CIFAR_CNN = dataclasses.replace(REPORT_CIFAR, name="report-cifar-cnn", model=model("cnn"))
+# R2's architecture, our recipe: same patches, width, depth, class token and head. Dropout gives way to drop path and mixing.
+REPORT_CIFAR_OURS = RunConfig(
+    "report-cifar-ours",
+    model("report-cifar", dropout=0.0, drop_path=0.1, initialisation="zero"),
+    DataConfig(name="cifar10", augment="strong"),
+    dataclasses.replace(MUON, epochs=200, ema=0.999),
+)
+
+CIFAR10 = RunConfig("cifar10", CIFAR_MODEL, DataConfig(name="cifar10", augment="strong"), MUON)
+CIFAR10_FAST = dataclasses.replace(
+    CIFAR10,
+    name="cifar10-fast",
+    train=dataclasses.replace(MUON, epochs=40, token_drop=0.5, token_drop_until=0.6),
+    model=dataclasses.replace(CIFAR_MODEL, drop_path=0.05),
+)
+CIFAR10_BEST = dataclasses.replace(CIFAR10, name="cifar10-best", train=dataclasses.replace(MUON, epochs=300, ema=0.999, evaluate_every=10))
+
+MNIST = RunConfig(
+    "mnist",
+    ModelConfig(
+        image_size=(28, 28),
+        patch_size=(4, 4),
+        stride=(2, 2),
+        channels=1,
+        classes=10,
+        width=128,
+        depth=6,
+        heads=4,
+        mlp_width=384,
+        drop_path=0.1,
+        **SMALL_DATA,
+    ),
+    DataConfig(name="mnist", augment="standard", cutmix=0.3),
+    dataclasses.replace(MUON, epochs=60, batch_size=512, mixing_off=0.2),
+)
+
+# Fine-tuning: weights by name or file with --from; the model, its size and its normalisation come from them.
+FINETUNE = RunConfig(
+    "finetune",
+    model("ti/16", drop_path=0.1),
+    DataConfig(name="folder:photos", augment="standard"),
+    TrainConfig(
+        epochs=20,
+        batch_size=64,
+        lr=2e-4,
+        weight_decay=0.05,
+        layer_decay=0.75,
+        warmup=0.1,
+        clip=1.0,
+        label_smoothing=0.1,
+        ema=0.99,
+        keep="last",
+    ),
+    weights="timm:vit_tiny_patch16_224",
+)
+FLOWERS = dataclasses.replace(
+    FINETUNE,
+    name="flowers102",
+    data=DataConfig(name="flowers102", augment="standard"),
+    train=dataclasses.replace(FINETUNE.train, epochs=50, lr=3e-4),
+)
+CIFAR10_FINETUNE = dataclasses.replace(
+    FINETUNE,
+    name="cifar10-finetune",
+    data=DataConfig(name="cifar10", augment="strong"),
+    train=dataclasses.replace(FINETUNE.train, epochs=15, batch_size=512, lr=5e-4, mixing_off=0.2),
+)
+
+RUNS: dict[str, RunConfig] = {
+    config.name: config
+    for config in (
+        DIGITS,
+        MNIST,
+        CIFAR10,
+        CIFAR10_FAST,
+        CIFAR10_BEST,
+        FINETUNE,
+        FLOWERS,
+        CIFAR10_FINETUNE,
+        REPORT_MNIST,
+        REPORT_CIFAR_SMALL,
+        REPORT_CIFAR,
+        REPORT_CIFAR_CNN,
+        REPORT_CIFAR_OURS,
+    )
+}
 
 
 def run(name: str, **changes: Any) -> RunConfig:

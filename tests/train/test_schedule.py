@@ -1,0 +1,65 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vitral.config import TrainConfig
+from vitral.train.schedule import average_decay, kept_patches, rate, snapshot_steps, token_levels
+
+
+def curve(total: int, **changes: object) -> list[float]:
+    config = TrainConfig(**changes)  # type: ignore[arg-type]
+    return [rate(config, step / total, 1 / total) for step in range(total)]
+
+
+def test_warm_up_then_cosine_is_the_closed_form():
+    values = curve(100, schedule="cosine", warmup=0.1, final_lr=0.01)
+    for step, value in enumerate(values):
+        if step < 10:
+            assert value == pytest.approx((step + 1) / 10)
+        else:
+            assert value == pytest.approx(0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (step - 10) / 90)))
+
+
+def test_linear_step_and_constant_are_closed_forms():
+    assert curve(10, schedule="linear", warmup=0.0) == pytest.approx([1 - step / 10 for step in range(10)])
+    assert curve(4, schedule="constant", warmup=0.5) == pytest.approx([0.5, 1.0, 1.0, 1.0])
+    values = curve(180, schedule="step", warmup=0.0, milestones=(100 / 180, 150 / 180), decay=0.1)
+    assert values == pytest.approx([1.0] * 100 + [0.1] * 50 + [0.01] * 30)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    schedule=st.sampled_from(["cosine", "linear", "step", "constant"]),
+    warmup=st.floats(0, 0.9),
+    final=st.floats(0, 0.9),
+    total=st.integers(1, 300),
+)
+def test_a_rate_is_always_a_share_of_the_peak_and_falls_after_the_warm_up(schedule: str, warmup: float, final: float, total: int):
+    values = curve(total, schedule=schedule, warmup=warmup, final_lr=final)
+    assert all(0 < value <= 1 + 1e-12 for value in values)
+    after = [value for step, value in enumerate(values) if step / total >= warmup]
+    assert all(later <= earlier + 1e-12 for earlier, later in zip(after, after[1:], strict=False))
+
+
+def test_patches_come_back_in_known_levels():
+    config = TrainConfig(token_drop=0.5, token_drop_until=0.5)
+    seen = [kept_patches(config, step / 1000) for step in range(1000)]
+    assert seen[0] == 0.5 and seen[499] is not None and seen[500] is None
+    assert list(dict.fromkeys(seen)) == token_levels(config) == [0.5, 0.625, 0.75, 0.875, None]
+    assert token_levels(TrainConfig()) == [None]
+
+
+def test_snapshots_are_log_spaced_from_the_start_to_the_end():
+    steps = sorted(snapshot_steps(6, 1000))
+    assert steps[0] == 0 and steps[-1] == 1000 and len(steps) == 6
+    ratios = [b / a for a, b in zip(steps[1:], steps[2:], strict=False)]
+    assert max(ratios) / min(ratios) < 1.3
+    assert snapshot_steps(0, 1000) == set() and snapshot_steps(1, 7) == {7}
+
+
+def test_the_average_starts_young():
+    assert average_decay(0.999, 0) == pytest.approx(0.1)
+    assert average_decay(0.999, 90) == pytest.approx(91 / 100)
+    assert average_decay(0.9, 10**6) == 0.9
