@@ -137,7 +137,11 @@ def make(mode: str, random: np.random.Generator, height: int, width: int) -> tup
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
-    st.integers(20, 120), st.integers(20, 120), st.sampled_from(["short", "squash"]), st.sampled_from([1.0, 0.875, 0.6]), st.integers(0, 999)
+    st.integers(20, 120),
+    st.integers(20, 120),
+    st.sampled_from(["short", "squash"]),
+    st.sampled_from([1.0, 0.875, 0.6]),
+    st.integers(0, 999),
 )
 def test_marked_pixel_is_put_back(height: int, width: int, resize: str, crop: float, seed: int) -> None:
     """A white mark inside the crop is found in the input, and the box leads back to it."""

@@ -1,0 +1,171 @@
+"""Batches depend on (seed, epoch, position) alone; both roads agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vitral.base.errors import DataError
+from vitral.config import DataConfig
+from vitral.data.datasets import Data, open_data
+from vitral.data.loader import Batch, Loader
+from vitral.data.preprocess import Preprocess
+from vitral.data.readers import ArrayReader
+from vitral.data.split import Split
+
+
+@pytest.fixture(scope="module")
+def digits() -> Data:
+    return open_data(DataConfig(name="digits"))
+
+
+def small(count: int = 60, side: int = 16) -> Split:
+    pixels = np.random.default_rng(0).integers(0, 256, (count, 3, side, side), dtype=np.uint8)
+    labels = np.arange(count) % 4
+    return Split(
+        "train", ArrayReader(pixels, "made"), np.arange(count), labels, tuple("abcd"), Preprocess((side, side), 3, (0.5,), (0.25,))
+    )
+
+
+def same(first: Batch, second: Batch) -> bool:
+    pairs = zip(vars(first).values(), vars(second).values(), strict=True)
+    return all((a is None and b is None) or torch.equal(a, b) for a, b in pairs)
+
+
+def test_evaluation_is_everything_once_in_order(digits: Data) -> None:
+    loader = Loader(digits.validation, batch_size=50)
+    batches = list(loader.epoch(0))
+    assert len(batches) == len(loader) == 3
+    assert torch.cat([batch.indices for batch in batches]).tolist() == list(range(len(digits.validation)))
+    assert torch.cat([batch.labels for batch in batches]).tolist() == digits.validation.labels.tolist()
+    expected = digits.preprocess.batch([digits.validation.raster(i) for i in range(4)])
+    assert torch.allclose(batches[0].images[:4], expected)
+
+
+def test_training_order_is_a_new_permutation_each_epoch(digits: Data) -> None:
+    loader = Loader(digits.train, batch_size=100, train=True, seed=3)
+    first, second = (torch.cat([batch.indices for batch in loader.epoch(epoch)]) for epoch in (0, 1))
+    assert len(loader) == len(digits.train) // 100
+    assert len(set(first.tolist())) == 100 * len(loader)
+    assert not torch.equal(first, second)
+    again = Loader(digits.train, batch_size=100, train=True, seed=3)
+    assert all(same(a, b) for a, b in zip(loader.epoch(1), again.epoch(1), strict=True))
+
+
+@pytest.mark.parametrize("placement", ["device", "stream"])
+def test_resumed_in_the_middle_it_goes_on_the_same(placement: str) -> None:
+    loader = Loader(small(), batch_size=16, train=True, policy="strong", placement=placement, seed=5)
+    whole = list(loader.epoch(2))
+    assert all(same(a, b) for a, b in zip(whole[2:], loader.epoch(2, start=2), strict=True))
+    assert any(batch.second is not None for epoch in range(4) for batch in loader.epoch(epoch))
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # four workers on fewer cores are meant
+@pytest.mark.parametrize("policy", ["standard", "strong", "randaugment"])
+def test_same_batches_with_0_1_and_4_workers(photographs: Path, policy: str) -> None:
+    data = open_data(DataConfig(name=f"folder:{photographs}"), image_size=24)
+    runs = []
+    for workers in (0, 1, 4) if policy == "strong" else (0, 1):
+        loader = Loader(data.train, batch_size=4, train=True, policy=policy, workers=workers, seed=1)
+        assert loader.road == "stream"
+        runs.append([batch for epoch in range(2) for batch in loader.epoch(epoch)])
+    assert all(same(a, b) for other in runs[1:] for a, b in zip(runs[0], other, strict=True))
+
+
+@pytest.mark.parametrize("policy", ["none", "light", "standard", "strong", "randaugment"])
+def test_stored_sets_are_equal_on_both_roads(policy: str) -> None:
+    split = small()
+    device, stream = (Loader(split, batch_size=20, train=True, policy=policy, placement=road, seed=2) for road in ("device", "stream"))
+    assert all(same(a, b) for a, b in zip(device.epoch(0), stream.epoch(0), strict=True))
+
+
+def test_random_crops_agree_in_distribution_on_both_roads() -> None:
+    """A ramp of brightness tells where and how large each crop was; both roads draw from one law."""
+    ramp = np.linspace(20, 235, 32)[None, :].repeat(32, 0)
+    pixels = np.stack([ramp, ramp.T, np.full((32, 32), 90.0)]).astype(np.uint8)[None].repeat(1200, 0)
+    labels = np.arange(1200) % 2
+    split = Split(
+        "train", ArrayReader(pixels, "ramp"), np.arange(1200), labels, ("a", "b"), Preprocess((32, 32), 3, (0.0,), (1.0,)), photographs=True
+    )
+    facts = {}
+    for road in ("device", "stream"):
+        loader = Loader(split, batch_size=400, train=True, policy="standard", placement=road, seed=7)
+        images = torch.cat([batch.images for batch in loader.epoch(0)])
+        assert loader.policy.crop is not None
+        centre_x, centre_y = images[:, 0].mean((1, 2)), images[:, 1].mean((1, 2))
+        spread_x, spread_y = images[:, 0].std((1, 2)), images[:, 1].std((1, 2))
+        mirrored = (images[:, 0, :, 0].mean(1) > images[:, 0, :, -1].mean(1)).float()
+        facts[road] = torch.stack([centre_x, centre_y, spread_x, spread_y, mirrored])
+    for ours, other in zip(facts["device"], facts["stream"], strict=True):
+        error = ((ours.var() + other.var()) / 1200).sqrt()
+        assert abs(ours.mean() - other.mean()) < 4 * error
+        assert ours.std() == pytest.approx(other.std().item(), rel=0.1)
+
+
+@pytest.mark.parametrize(("batch_size", "world"), [(16, 2), (12, 3), (20, 4)])
+@pytest.mark.parametrize("placement", ["device", "stream"])
+def test_ranks_share_one_global_batch(batch_size: int, world: int, placement: str) -> None:
+    """Whatever the number of ranks, together they see the batches of a single process, mixing included."""
+
+    def loader(rank: int, ranks: int) -> Loader:
+        return Loader(small(), batch_size=batch_size, train=True, policy="strong", placement=placement, seed=4, rank=rank, world=ranks)
+
+    alone = [batch for epoch in range(3) for batch in loader(0, 1).epoch(epoch)]
+    parts = [[batch for epoch in range(3) for batch in loader(rank, world).epoch(epoch)] for rank in range(world)]
+    assert any(batch.second is not None for batch in alone)
+    for step, whole in enumerate(alone):
+        mine = [part[step] for part in parts]
+        assert len({len(batch.labels) for batch in mine}) == 1
+        for name, value in vars(whole).items():
+            if value is not None:
+                assert torch.allclose(torch.cat([getattr(batch, name) for batch in mine]), value, atol=1e-6), name
+
+
+def test_mixing_can_be_switched_off() -> None:
+    loader = Loader(small(), batch_size=20, train=True, policy="strong", seed=0)
+    assert any(batch.second is not None for epoch in range(5) for batch in loader.epoch(epoch))
+    loader.mixing = False
+    assert all(batch.second is None for epoch in range(5) for batch in loader.epoch(epoch))
+
+
+def test_few_pictures_make_one_batch_and_impossible_ones_are_refused() -> None:
+    assert [len(batch.labels) for batch in Loader(small(5), batch_size=64, train=True).epoch(0)] == [5]
+    with pytest.raises(DataError, match="cannot be shared by 3 processes"):
+        Loader(small(), batch_size=16, world=3)
+
+
+def test_other_preprocess_resizes() -> None:
+    loader = Loader(small(), batch_size=10, preprocess=Preprocess((20, 12), 1, (0.5,), (0.5,)))
+    assert next(loader.epoch(0)).images.shape == (10, 1, 20, 12)
+
+
+def damaged(folder: Path) -> Path:
+    """A picture whose header is right and whose pixels are cut off."""
+    path = folder / "cat" / "zz.jpg"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (90, 90, 3), dtype=np.uint8)).save(path)
+    path.write_bytes(path.read_bytes()[:1500])
+    return path
+
+
+@pytest.mark.parametrize("placement", ["device", "stream"])
+def test_bad_pictures_fail_or_are_skipped_by_name(photographs: Path, placement: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = damaged(photographs)
+    config = DataConfig(name=f"folder:{photographs}", validation=0.0, mean=(0.5,), std=(0.5,), split_seed=2)
+    train = open_data(config, image_size=16).train
+    assert path.name in {Path(train.where(i)).name for i in range(len(train))}
+    with pytest.raises(DataError, match=r"zz\.jpg"):
+        list(Loader(train, batch_size=4, policy="none", train=True, placement=placement, drop_last=False).epoch(0))
+    import dataclasses
+
+    train = open_data(dataclasses.replace(config, on_bad_image="skip"), image_size=16).train
+    loader = Loader(train, batch_size=4, policy="none", placement=placement)
+    seen = torch.cat([batch.indices for epoch in range(2) for batch in loader.epoch(epoch)]).tolist()
+    bad = next(i for i in range(len(train)) if Path(train.where(i)).name == "zz.jpg")
+    assert sorted(seen) == sorted([i for i in range(len(train)) if i != bad] * 2)
+    assert capsys.readouterr().err.count("zz.jpg") == 1
+    training = Loader(train, batch_size=4, policy="none", placement=placement, train=True)
+    assert all(len(batch.labels) == 4 and bad not in batch.indices for batch in training.epoch(0))
