@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from typing import Literal
 
-from vitral.config import DataConfig
+from vitral.config import DataConfig, TrainConfig
 from vitral.study.compare import compare, default_recipe, plan_compare
 from vitral.study.plan import Budget, Study
 from vitral.study.scale import plan_scale
@@ -15,8 +16,8 @@ CHECKPOINTS = 0.2
 DATA = DataConfig(name="digits", augment="light")
 
 
-def recipe(checkpoint_every: float = 30.0):
-    return dataclasses.replace(default_recipe(), batch_size=64, device="cpu", checkpoint_every=checkpoint_every)
+def recipe(checkpoint_every: float = 30.0, tune: Literal["all", "attention", "head"] = "all") -> TrainConfig:
+    return dataclasses.replace(default_recipe(), batch_size=64, device="cpu", checkpoint_every=checkpoint_every, tune=tune)
 
 
 def small_compare(checkpoint_every: float = 30.0) -> Study:

@@ -138,6 +138,21 @@ def test_other_test_pictures_are_refused(whole: Comparison, tmp_path: Path) -> N
         answers(Executed(drive.small_compare(), tmp_path, {}, {}, outcomes, {}, {}))
 
 
+def test_transfer_beside_scratch(tmp_path: Path) -> None:
+    from vitral.build import create
+    from vitral.weights.checkpoint import save
+
+    save(create("tiny", width=24, depth=1), tmp_path / "source")
+    study = plan_compare(
+        drive.DATA, ["mine", "vit-small"], Budget("samples", 128), seeds=2, rates=(1e-3,), train=drive.recipe(tune="head"), weights={"mine": str(tmp_path / "source")}
+    )
+    assert [contender.tune for contender in study.contenders] == ["head", "all"]
+    result = compare(study, tmp_path / "study", Pool(quiet=True))
+    assert [row.seeds for row in result.table.rows] == [2, 2] and "the head learns" in result.table.rows[0].note
+    env = read_json(next((tmp_path / "study").glob("cells/final--mine*s0/env.json")))
+    assert env["trained_parameters"] < env["parameters"] and env["data"]["image_size"] == [32, 32]
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_pool_and_ray_give_the_same(whole: Comparison, tmp_path: Path) -> None:

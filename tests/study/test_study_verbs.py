@@ -56,7 +56,7 @@ def test_probe_and_embed(study: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 def test_scale_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["scale", "digits", "--kind", "cost", "--image-sizes", "8,16", "--patches", "2,4", "--batch-size", "2", "--device", "cpu", "--quiet"]
     assert main([*arguments, "--out", str(tmp_path / "cost"), "--json"]) == 0
-    assert [row["tokens"] for row in json.loads(capsys.readouterr().out)["rows"]] == [5, 17, 17, 65]
+    assert [row["tokens"] for row in json.loads(capsys.readouterr().out)["rows"]] == [4, 16, 16, 64]
 
 
 @pytest.mark.parametrize(

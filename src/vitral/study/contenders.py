@@ -10,12 +10,14 @@ from vitral.base.errors import UsageError, one_of
 from vitral.build import forward_flops
 from vitral.config import ModelConfig
 from vitral.presets.models import MODELS, model
+from vitral.presets.runs import SMALL_DATA
 from vitral.study.plan import Contender
 
 RATES = (3e-4, 1e-3, 3e-3)
 """AdamW from scratch: half a decade apart, the same for every family."""
 TUNING_RATES = {"all": (3e-5, 1e-4, 3e-4), "attention": (1e-4, 3e-4, 1e-3), "head": (1e-3, 3e-3, 1e-2)}
 """AdamW from weights, by what learns."""
+LEARNS = {"all": "all parameters learn", "attention": "attention and head learn", "head": "the head learns"}
 
 #                  width depth heads mlp   by the picture's larger side: up to 16, up to 96, above
 VIT_SIZES = {
@@ -29,7 +31,11 @@ TOKENS = (16, 64, 196)
 
 
 def fitting_vit(name: str, size: tuple[int, int], channels: int, classes: int) -> ModelConfig:
-    """A plain ViT for pictures of this size: for 32×32, patch 4 and report R2's widths; for 224×224, ViT-Ti/16."""
+    """A ViT for pictures of this size: for 32×32, patch 4 and report R2's widths; for 224×224, ViT-Ti/16.
+
+    Small pictures get the model family of the `cifar10` run (mean pooling, RMSNorm, normalised queries and keys, residual branches
+    that start at zero): the ViT a careful user would enter. R2's own plain ViT is there too, under its name `report-cifar`.
+    """
     side = max(size)
     group = 0 if side <= 16 else 1 if side <= 96 else 2
     width, depth, heads, mlp = VIT_SIZES[name][group]
@@ -37,7 +43,8 @@ def fitting_vit(name: str, size: tuple[int, int], channels: int, classes: int) -
     patches = [p for p in range(1, common + 1) if common % p == 0]
     # On a log scale; of two equally near, the larger patch: it is the cheaper one.
     patch = min(reversed(patches), key=lambda p: abs(math.log(size[0] * size[1] / p**2 / TOKENS[group])))
-    return ModelConfig(image_size=size, patch_size=(patch, patch), channels=channels, classes=classes, width=width, depth=depth, heads=heads, mlp_width=mlp)
+    config = ModelConfig(image_size=size, patch_size=(patch, patch), channels=channels, classes=classes, width=width, depth=depth, heads=heads, mlp_width=mlp)
+    return dataclasses.replace(config, **SMALL_DATA) if group < 2 else config
 
 
 def fit_model(name: str, size: tuple[int, int], channels: int, classes: int) -> ModelConfig:
@@ -46,8 +53,10 @@ def fit_model(name: str, size: tuple[int, int], channels: int, classes: int) -> 
         return fitting_vit(name, size, channels, classes)
     if name in HYBRID_SIZES:
         width, depth, heads, mlp = HYBRID_SIZES[name]
-        small = {} if max(size) > 16 else {"width": 64, "depth": 3, "heads": 4, "mlp_width": 128}
-        return model("hybrid", image_size=size, channels=channels, classes=classes, **{"width": width, "depth": depth, "heads": heads, "mlp_width": mlp, **small})
+        if max(size) <= 16:
+            width, depth, heads, mlp = width // 3, depth, heads if (width // 3) % heads == 0 else 4, mlp // 3
+        sizes = {"width": width, "depth": depth, "heads": heads, "mlp_width": mlp}
+        return model("hybrid", image_size=size, channels=channels, classes=classes, **sizes, **(SMALL_DATA if max(size) <= 96 else {}))
     if name not in MODELS:
         raise one_of("model", name, [*VIT_SIZES, *HYBRID_SIZES, *MODELS])
     return model(name, image_size=size, channels=channels, classes=classes)
@@ -58,7 +67,9 @@ def describe(config: ModelConfig) -> str:
     if config.family in ("vit", "hybrid"):
         kind = "ViT" if config.family == "vit" else "hybrid: ResNet stem, then a ViT"
         patch = "×".join(map(str, config.patch_size))
-        return f"{kind} (patch {patch}, {config.tokens} tokens, width {config.width}, depth {config.depth}, heads {config.heads}, MLP {config.mlp_width})"
+        sizes = f"patch {patch}, {config.tokens} tokens, width {config.width}, depth {config.depth}, heads {config.heads}, MLP {config.mlp_width}"
+        norm = "RMSNorm" if config.norm == "rms" else "LayerNorm"
+        return f"{kind} ({sizes}, {norm}, {'class token' if config.pool == 'class' else config.pool + ' pooling'})"
     return {"cnn": "the small CNN of report R2"}.get(config.family, f"torchvision's {config.family}")
 
 
@@ -72,7 +83,10 @@ def make_contenders(
     weights: dict[str, str] | None = None,
     tune: str = "all",
 ) -> tuple[Contender, ...]:
-    """One contender per name; `weights` maps names to what they start from (anything `vitral.load` takes)."""
+    """One contender per name; `weights` maps names to what they start from (anything `vitral.load` takes).
+
+    `tune` is for those that start from weights; where there is no attention to tune, everything learns, and the note says so.
+    """
     weights = weights or {}
     if unknown := next((name for name in weights if name not in names), None):
         raise UsageError(f"--from gives weights for {unknown}, which is not among the models", f"add it to --models, now {','.join(names)}")
@@ -80,11 +94,13 @@ def make_contenders(
     for name in names:
         source = weights.get(name)
         if source is None:
-            config, grid = fit_model(name, size, channels, classes), tuple(rates or RATES)
+            config, grid, learns = fit_model(name, size, channels, classes), tuple(rates or RATES), "all"
         else:
-            config, grid = _config_of(source, classes), tuple(rates or TUNING_RATES[tune])
-        note = describe(config) + (f", from {source}" if source else "")
-        made.append(Contender(name, config, forward_flops(config), source, grid, config.family, note))
+            config = _config_of(source, classes)
+            learns = "all" if tune == "attention" and config.family not in ("vit", "hybrid") else tune
+            grid = tuple(rates or TUNING_RATES[learns])
+        note = describe(config) + (f", from {source}, {LEARNS[learns]}" if source else "")
+        made.append(Contender(name, config, forward_flops(config), source, learns, grid, config.family, note))
     return tuple(made)
 
 

@@ -68,6 +68,8 @@ class Contender:
     """Forward FLOPs per picture."""
     weights: str | None = None
     """Start from these weights; None: from scratch."""
+    tune: str = "all"
+    """Which of its parameters learn."""
     rates: tuple[float, ...] = (1e-3,)
     """Learning rates to choose from on validation; a single one is taken as it is."""
     family: str = ""
@@ -204,6 +206,7 @@ def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], ra
         epochs=epochs,
         max_seconds=budget.amount if budget.kind == "seconds" else None,
         lr=rate,
+        tune=contender.tune,  # type: ignore[arg-type]
         seed=seed,
         keep="last",
         test=role == "final",
