@@ -1,0 +1,33 @@
+"""vitral demo: train a small ViT on digits, look inside it, write a report."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from vitral.cli.parsing import parse
+
+EXAMPLES = """Train a small ViT on scikit-learn's handwritten digits (CPU, under a minute), look inside it, write a report.
+
+Examples:
+  vitral demo
+  vitral demo --out runs/first --seed 1
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Demo:
+    out: Path = Path("runs/demo")
+    """Folder for the run, its figures and report.html; an earlier demo there is replaced."""
+    seed: int = 0
+    """Seed of the training."""
+    epochs: float | None = None
+    """Fewer for a quick look, more for a better model; empty: as the preset says."""
+
+
+def run(arguments: list[str]) -> int:
+    asked = parse(Demo, arguments, "vitral demo", EXAMPLES)
+    from vitral.report.demo import demo
+
+    demo(asked.out, asked.seed, asked.epochs)
+    return 0

@@ -1,0 +1,95 @@
+"""The first thing a new user sees: train on digits, look inside, write the report."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from vitral.base.errors import UsageError
+from vitral.base.picture import Picture
+from vitral.base.progress import say
+from vitral.data.datasets import open_data
+from vitral.data.preprocess import open_picture
+from vitral.draw.curves import training_curves
+from vitral.draw.provenance import save_figure
+from vitral.draw.sheet import heat_sheet
+from vitral.look.about import about_model
+from vitral.look.attention import attention
+from vitral.look.figures import figure_set
+from vitral.look.watch import watch
+from vitral.model.classifier import Classifier
+from vitral.presets.runs import run as named_run
+from vitral.report.run import write_run_report
+from vitral.train.engine import Run, fit
+
+SHOWN = ("2", "4", "5", "7", "8")
+"""One test picture of each of these classes is drawn."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Demo:
+    run: Run
+    figures: list[Path]
+    report: Path
+
+
+def demo(out: str | Path = "runs/demo", seed: int = 0, epochs: float | None = None, quiet: bool = False) -> Demo:
+    """Train the digits preset into `out` (replacing an earlier demo), draw what is inside, write report.html."""
+    out = Path(out)
+    if out.exists():
+        if not (out / "config.json").is_file() and any(out.iterdir()):
+            raise UsageError(f"{out} exists and is no run folder", "name another folder with --out")
+        shutil.rmtree(out)
+    config = named_run("digits", seed=seed, **({} if epochs is None else {"epochs": epochs}))
+    run = fit(dataclasses.replace(config, name=out.name), out=out, quiet=quiet)
+    pictures = shown_pictures(run)
+    figures = out / "figures"
+    written = _curves(run, figures) + _attention(run.model, pictures, figures)
+    written += figure_set(run.model, pictures[:1], figures, command="vitral demo", quiet=quiet)
+    report = write_run_report(out)
+    if not quiet:
+        say(f"figures: {figures}")
+        say(f"report:  {report}   (open it in a browser, no network needed)")
+        say(f"explore: vitral explore {out}   (.venv/bin/vitral when it is not on your path)")
+    return Demo(run, written, report)
+
+
+def shown_pictures(run: Run) -> list[Picture]:
+    """A few pictures of the test split, which the run has opened: they are looked at, nothing is chosen by them."""
+    data = open_data(named_run("digits").data)
+    test = data.test()
+    first = {name: next(i for i, label in enumerate(test.labels) if data.classes[label] == name) for name in SHOWN}
+    return [dataclasses.replace(open_picture(test.picture(index), run.model), source=f"digit-{name}.png") for name, index in first.items()]
+
+
+def _curves(run: Run, folder: Path) -> list[Path]:
+    figure = training_curves({"digits": run.metrics}, title="Training a small ViT on digits")
+    numbers = {
+        f"{split}_{key}": [row[key] for row in run.metrics if row["split"] == split]
+        for split in ("train", "validation")
+        for key in ("epoch", "accuracy", "loss")
+    }
+    return save_figure(figure, folder / "curves", numbers, about_model(run.model, "vitral demo"), "Accuracy and loss over the epochs.")
+
+
+def _attention(model: Classifier, pictures: Sequence[Picture], folder: Path) -> list[Path]:
+    """A row for each digit, a column for each block: where the class token looks, heads averaged."""
+    tape = watch(model, list(pictures))
+    depth = model.config.depth
+    heats = [attention(tape, item, block=block) for item in range(len(pictures)) for block in range(depth)]
+    predicted = [model.origin.class_name(int(index)) for index in tape.logits.argmax(dim=1)]
+    figure = heat_sheet(
+        heats,
+        columns=depth,
+        captions=[f"block {block}" for block in range(depth)] * len(pictures),
+        row_labels=[f"sees a {name}" for name in predicted],
+        title="Where the class token looks, block by block",
+        with_original=False,
+        mode="cells",
+        cell=1.4,
+    )
+    numbers = {"attention": [heat.grid for heat in heats]}
+    caption = "Attention of the class token on the patches, mean over the heads; one row per test picture, one column per block."
+    return save_figure(figure, folder / "class-token-attention", numbers, about_model(model, "vitral demo"), caption)
