@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
 from vitral.base.progress import progress
 from vitral.look.ablate import ablate
@@ -30,9 +31,12 @@ FORMATS = ("png", "svg")
 
 def sample_pictures() -> list[Path]:
     """scikit-learn's two photographs, which come with it."""
-    from importlib.resources import files
+    from importlib.util import find_spec
 
-    folder = Path(str(files("sklearn.datasets") / "images"))
+    spec = find_spec("sklearn")  # found, not imported: that takes seconds
+    if spec is None or spec.origin is None:
+        raise UsageError("scikit-learn, which has the sample photographs, is not installed", "name your own pictures")
+    folder = Path(spec.origin).parent / "datasets" / "images"
     return [folder / name for name in ("china.jpg", "flower.jpg")]
 
 
@@ -118,7 +122,7 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
         figure = heat_sheet(
             list(variants.values()),
             captions=[f"{heads} of heads" for heads, _ in variants],
-            row_labels=["all weights", "weakest 90 % dropped"],
+            row_labels=["all weights", "strongest 10 %"],
             title=f"{name}: attention rollout",
             columns=len(JOIN),
         )

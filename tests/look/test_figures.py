@@ -1,0 +1,78 @@
+"""The whole set of figures, from small models of every kind."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vitral
+from vitral.look.figures import figure_set, one_picture, sample_pictures, whole_model
+
+WHOLE = {"filters", "positions", "positions-rows-columns", "positions-class-token", "distance", "entropy"}
+EACH = {
+    "patches", "prediction", "methods", "attention", "attention-matrix", "attention-matrix-normalised", "attention-patch",
+    "rollout", "classes", "ablation", "norms", "colours",
+}  # fmt: skip
+
+
+@pytest.fixture
+def picture(tmp_path):
+    path = tmp_path / "a cat.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (24, 40, 3), dtype=np.uint8)).save(path)
+    return path
+
+
+def test_every_figure_with_its_numbers_and_provenance(make, picture, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("vitral.draw.provenance.DPI", 50)  # the same figures, drawn faster
+    out = tmp_path / "out"
+    written = figure_set(make(depth=2).float(), [picture], out, rival=vitral.create("cnn"), formats=("png",), quiet=True)
+    assert {path.stem for path in written} == WHOLE | {f"a-cat-{name}" for name in EACH}
+    for path in written:
+        with Image.open(path) as image:
+            assert min(image.size) > 50
+        facts = json.loads(path.with_suffix(".json").read_text())
+        assert len(facts["model"]["sha256"]) == 64 and facts["command"] and facts["versions"]["vitral"]
+        with np.load(path.with_suffix(".npz")) as numbers:
+            assert numbers.files
+    about = json.loads((out / "a-cat-rollout.json").read_text())["picture"]
+    assert about["source"] == "a cat.png" and len(about["sha256"]) == 64
+    assert about["box"] == pytest.approx([8, 0, 32, 24], abs=0.5)
+    with np.load(out / "a-cat-rollout.npz") as numbers:
+        tape = vitral.watch(make(depth=2).float(), picture)
+        np.testing.assert_allclose(numbers["mean_discard_0"], vitral.look.rollout(tape).grid, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda make: make(depth=1, class_token=False, pool="mean", positions="rotary", channels=1).float(),
+        lambda make: make(depth=1, classes=0).float(),
+        lambda make: vitral.create("cnn", image_size=16),
+    ],
+    ids=["grey-rotary-mean", "no-head", "cnn"],
+)
+def test_what_does_not_apply_is_left_out(make, model, picture) -> None:
+    built = model(make)
+    opened = vitral.open_picture(picture, built)
+    drawn = [*whole_model(built, [opened]), *one_picture(vitral.watch(built, [opened]), "a-cat")]
+    names = {one.name for one in drawn}
+    expected = {"filters", "colours", "methods"}
+    if built.config.family == "vit":
+        expected |= EACH | {"distance", "entropy"}
+        expected |= {"positions", "positions-rows-columns", "positions-class-token"} if built.config.positions == "learned" else set()
+    expected |= {"prediction"}
+    expected -= set() if built.config.classes else {"prediction", "classes", "ablation"}
+    assert names == expected
+
+
+def test_sample_pictures_exist() -> None:
+    assert [path.name for path in sample_pictures()] == ["china.jpg", "flower.jpg"]
+    assert all(path.is_file() for path in sample_pictures())
+
+
+def test_no_pictures(make, tmp_path) -> None:
+    with pytest.raises(vitral.VitralError, match="no pictures given"):
+        figure_set(make(), [], tmp_path)

@@ -1,0 +1,37 @@
+"""Norms and artefact tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import vitral
+from vitral import look
+
+
+def test_finds_planted_artefacts_and_no_others(make, images) -> None:
+    model = make(registers=1)
+    batch = images(model)
+
+    def spoil(value, name):
+        value = value.clone()
+        value[:, model.config.prefix + 6] *= 50
+        return value
+
+    assert look.health(vitral.watch(model, batch)).artefacts == []
+    tape = vitral.watch(model, batch, keep=["blocks.*.output"], edits={"blocks.2.output": spoil})
+    found = look.health(tape, 1)
+    assert found.artefacts == [(2, 1, 2)]
+    assert found.finding == "1 artefact tokens after the last block, in 1 of 3 blocks at all"
+    heat = look.norms(tape, 1)
+    assert heat.peak == (1, 2) and heat.note == "1 artefact tokens"
+    expected = tape["blocks.2.output"][1, model.config.prefix :].norm(dim=-1).numpy().reshape(4, 4)
+    np.testing.assert_allclose(heat.grid, expected)
+    assert found.prefix.shape == (3, 2) and found.patches.shape == (3, 4, 4)
+    assert found.draw().get_axes()
+
+
+def test_rivals_have_no_tokens() -> None:
+    with pytest.raises(vitral.VitralError, match="a cnn has none"):
+        look.norms(vitral.watch(vitral.create("cnn"), torch.zeros(1, 3, 32, 32)))
