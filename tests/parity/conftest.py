@@ -30,7 +30,15 @@ def _timm_named(name: str, **changes: Any) -> nn.Module:
 def _torchvision(**changes: Any) -> nn.Module:
     from torchvision.models import VisionTransformer
 
-    sizes: dict[str, Any] = {"image_size": 32, "patch_size": 8, "num_layers": 2, "num_heads": 3, "hidden_dim": 24, "mlp_dim": 48, "num_classes": 5}
+    sizes: dict[str, Any] = {
+        "image_size": 32,
+        "patch_size": 8,
+        "num_layers": 2,
+        "num_heads": 3,
+        "hidden_dim": 24,
+        "mlp_dim": 48,
+        "num_classes": 5,
+    }
     return VisionTransformer(**{**sizes, **changes})
 
 
@@ -51,7 +59,9 @@ def _hf_clip(model: str, **changes: Any) -> nn.Module:
 
     # The text tower's default token numbers need its default vocabulary.
     text = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 48, "vocab_size": 49408}
-    return getattr(transformers, model)(transformers.CLIPConfig(vision_config={**HF, **MLP}, text_config=text, projection_dim=16, **changes))
+    return getattr(transformers, model)(
+        transformers.CLIPConfig(vision_config={**HF, **MLP}, text_config=text, projection_dim=16, **changes)
+    )
 
 
 FAMILIES: dict[str, Callable[[], nn.Module]] = {

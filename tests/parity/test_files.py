@@ -43,7 +43,9 @@ def test_a_preprocessor_beside_the_weights_is_known(tiny, tmp_path) -> None:
     import transformers
 
     tiny("hf-dinov2").save_pretrained(tmp_path)
-    transformers.BitImageProcessor(size={"shortest_edge": 36}, crop_size={"height": 32, "width": 32}, image_mean=[0.1, 0.2, 0.3]).save_pretrained(tmp_path)
+    transformers.BitImageProcessor(
+        size={"shortest_edge": 36}, crop_size={"height": 32, "width": 32}, image_mean=[0.1, 0.2, 0.3]
+    ).save_pretrained(tmp_path)
     origin = load(tmp_path).origin
     assert origin.mean.known and origin.mean.value == (0.1, 0.2, 0.3)
     assert origin.resize.value == "short" and origin.crop.value == pytest.approx(32 / 36) and origin.interpolation.value == "bicubic"

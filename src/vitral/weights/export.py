@@ -82,7 +82,8 @@ def _timm(model: Classifier, folder: Path, attention: bool) -> Path:
 
 def _say_epsilon(library: str, usual: float, epsilon: float) -> None:
     """The epsilon of a norm is no weight: it is set where the module is made."""
-    say(f"{library}'s norms have epsilon {usual:g}, this model's {epsilon:g}: create it with norm_layer=partial(torch.nn.LayerNorm, eps={epsilon:g})")
+    how = f"norm_layer=partial(torch.nn.LayerNorm, eps={epsilon:g})"
+    say(f"{library}'s norms have epsilon {usual:g}, this model's {epsilon:g}: create it with {how}")
 
 
 def _fold_positions(tensors: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:

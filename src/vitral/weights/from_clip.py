@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from vitral.weights.family import Family
+from vitral.weights.keymap import Table
 
 LAYER = "visual.transformer.resblocks.{i}."
 
-TABLE = {
+TABLE: Table = {
     "visual.conv1.weight": "patches.projection.weight",
     "visual.class_embedding": ("tokens.class_token", "token"),
     "visual.positional_embedding": ("positions.table", "batched"),

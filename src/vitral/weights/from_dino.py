@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from vitral.weights.family import Family
 from vitral.weights.from_timm import MARKERS, TABLE
+from vitral.weights.keymap import Table
 
-DINO = {**{k: v for k, v in TABLE.items() if k != "head.{p}"}, "head.mlp.{rest}": None, "head.last_layer.{rest}": None}
+DINO: Table = {**{k: v for k, v in TABLE.items() if k != "head.{p}"}, "head.mlp.{rest}": None, "head.last_layer.{rest}": None}
 
-DINOV2 = {
+DINOV2: Table = {
     **{k: v for k, v in TABLE.items() if k not in ("reg_token", "head.{p}")},
     "register_tokens": "tokens.registers",
     "mask_token": None,
@@ -17,7 +18,7 @@ DINOV2 = {
     "ibot_head.{rest}": None,
 }
 
-MAE = {
+MAE: Table = {
     **TABLE,
     "mask_token": None,
     "decoder_pos_embed": None,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from vitral.weights.family import Family
+from vitral.weights.keymap import Table
 
 LAYER = "Transformer/encoderblock_{i}/"
 ATTENTION = LAYER + "MultiHeadDotProductAttention_1/"
 
-TABLE = {
+TABLE: Table = {
     "embedding/kernel": ("patches.projection.weight", "channels last"),
     "embedding/bias": "patches.projection.bias",
     "cls": "tokens.class_token",

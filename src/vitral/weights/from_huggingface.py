@@ -7,6 +7,7 @@ ones (`layers.0.attention.q_proj`): each table has both, the published one first
 from __future__ import annotations
 
 from vitral.weights.family import Family
+from vitral.weights.keymap import Table
 
 OLD, NEW = "encoder.layer.{i}.", "layers.{i}."
 
@@ -15,7 +16,7 @@ def _separate(layer: str, query: str, key: str, value: str) -> tuple[str, str, s
     return layer + query, layer + key, layer + value
 
 
-EMBEDDINGS = {
+EMBEDDINGS: Table = {
     "embeddings.patch_embeddings.projection.{p}": "patches.projection.{p}",
     "embeddings.cls_token": "tokens.class_token",
     "embeddings.position_embeddings": "positions.table",
@@ -23,7 +24,7 @@ EMBEDDINGS = {
 PUBLISHED = ("attention.attention.query.{p}", "attention.attention.key.{p}", "attention.attention.value.{p}")
 LIVE = ("attention.q_proj.{p}", "attention.k_proj.{p}", "attention.v_proj.{p}")
 
-VIT = {
+VIT: Table = {
     **EMBEDDINGS,
     OLD + "layernorm_before.{p}": "blocks.{i}.norm1.{p}",
     _separate(OLD, *PUBLISHED): "blocks.{i}.attention.qkv.{p}",
@@ -43,18 +44,18 @@ VIT = {
     "classifier.{p}": "head.linear.{p}",
 }
 
-MAE = {**VIT, "decoder.{rest}": None}
+MAE: Table = {**VIT, "decoder.{rest}": None}
 
-DEIT = {**VIT, "embeddings.distillation_token": "tokens.registers"}
+DEIT: Table = {**VIT, "embeddings.distillation_token": "tokens.registers"}
 
-DEIT_TEACHER = {
+DEIT_TEACHER: Table = {
     **VIT,
     "embeddings.distillation_token": "tokens.distillation_token",
     "cls_classifier.{p}": "head.linear.{p}",
     "distillation_classifier.{p}": "distillation_head.linear.{p}",
 }
 
-DINOV2 = {
+DINOV2: Table = {
     **EMBEDDINGS,
     "embeddings.register_tokens": "tokens.registers",
     "embeddings.mask_token": None,
@@ -78,7 +79,7 @@ DINOV2 = {
 
 LAYER = "encoder.layers.{i}."
 
-CLIP = {
+CLIP: Table = {
     "embeddings.patch_embedding.weight": "patches.projection.weight",
     "embeddings.class_embedding": ("tokens.class_token", "token"),
     "embeddings.position_embedding.weight": ("positions.table", "batched"),
@@ -98,7 +99,7 @@ CLIP = {
 }
 
 # transformers' CLIPForImageClassification averages the patches and leaves the last norm unused.
-CLIP_CLASSIFIER = {
+CLIP_CLASSIFIER: Table = {
     **{k: v for k, v in CLIP.items() if k != "post_layernorm.{p}"},
     "post_layernorm.{p}": None,
     "classifier.{p}": "head.linear.{p}",

@@ -6,8 +6,9 @@ Names as in timm.models.vision_transformer; the original DeiT, DINO and MAE file
 from __future__ import annotations
 
 from vitral.weights.family import Family
+from vitral.weights.keymap import Table
 
-BLOCKS = {
+BLOCKS: Table = {
     "blocks.{i}.norm1.{p}": "blocks.{i}.norm1.{p}",
     "blocks.{i}.attn.qkv.{p}": "blocks.{i}.attention.qkv.{p}",
     "blocks.{i}.attn.q_norm.{p}": "blocks.{i}.attention.query_norm.{p}",
@@ -20,7 +21,7 @@ BLOCKS = {
     "blocks.{i}.ls2.gamma": "blocks.{i}.scale2",
 }
 
-TABLE = {
+TABLE: Table = {
     "patch_embed.proj.{p}": "patches.projection.{p}",
     "cls_token": "tokens.class_token",
     "reg_token": "tokens.registers",
@@ -36,7 +37,7 @@ TABLE = {
     "head.{p}": "head.linear.{p}",
 }
 
-DISTILLED = {**TABLE, "dist_token": "tokens.distillation_token", "head_dist.{p}": "distillation_head.linear.{p}"}
+DISTILLED: Table = {**TABLE, "dist_token": "tokens.distillation_token", "head_dist.{p}": "distillation_head.linear.{p}"}
 
 MARKERS = ("patch_embed.proj.weight", "blocks.{i}.attn.qkv.weight")
 

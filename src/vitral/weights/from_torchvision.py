@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from vitral.weights.family import Family
+from vitral.weights.keymap import Table
 
 LAYER = "encoder.layers.encoder_layer_{i}."
 
-TABLE = {
+TABLE: Table = {
     "conv_proj.{p}": "patches.projection.{p}",
     "class_token": "tokens.class_token",
     "encoder.pos_embedding": "positions.table",
@@ -25,7 +26,7 @@ TABLE = {
     "heads.head.{p}": "head.linear.{p}",
 }
 
-RESNET = {"{rest}": "network.{rest}"}
+RESNET: Table = {"{rest}": "network.{rest}"}
 
 FAMILIES = (
     Family("torchvision", "ViT, torchvision layout", ("conv_proj.weight", LAYER + "self_attention.in_proj_weight"), TABLE, "torchvision"),

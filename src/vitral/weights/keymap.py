@@ -44,7 +44,7 @@ def _stack(parts: list[Tensor]) -> Tensor:
 
 
 def _unstack(tensor: Tensor, count: int) -> list[Tensor]:
-    return [part.contiguous() for part in tensor.chunk(count, dim=0)]
+    return [part.contiguous() for part in tensor.chunk(count, dim=0)] if count > 1 else [tensor]
 
 
 OPERATIONS: dict[str, Operation] = {

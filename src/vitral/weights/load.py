@@ -104,7 +104,9 @@ def folder_says(folder: Path, described: dict[str, Any]) -> Known:
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
         if isinstance(error, VitralError):
             raise
-        raise WeightsError(f"the settings in {folder} are not as transformers or timm write them ({error})", "fetch the folder again") from None
+        raise WeightsError(
+            f"the settings in {folder} are not as transformers or timm write them ({error})", "fetch the folder again"
+        ) from None
 
 
 def _folder_says(folder: Path, described: dict[str, Any]) -> Known:

@@ -1,0 +1,163 @@
+"""Files in the layouts of the original repositories, built here from the libraries' own models, name by name."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from vitral.base.errors import WeightsError
+from vitral.weights.load import load
+from vitral.weights.proof import prove
+
+
+def state_of(module) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+def test_dino_teacher_with_its_head(tiny, tmp_path) -> None:
+    source = tiny("timm-backbone")
+    state = {f"backbone.{name}": tensor for name, tensor in state_of(source).items()}
+    state |= {
+        "head.mlp.0.weight": torch.zeros(8, 24),
+        "head.last_layer.weight_g": torch.zeros(9, 1),
+        "head.last_layer.weight_v": torch.zeros(9, 8),
+    }
+    torch.save(
+        {"student": {"module." + k: torch.zeros_like(v) for k, v in state.items()}, "teacher": state, "epoch": 1}, tmp_path / "dino.pth"
+    )
+    model = load(tmp_path / "dino.pth", heads=3)
+    assert prove(model, source).worst <= 1e-5
+    assert model.config.classes == 0 and "'teacher'" in " ".join(model.origin.changes)
+    assert model.origin.mean.value == (0.485, 0.456, 0.406) and not model.origin.mean.known
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_dinov2_with_registers_and_gated_mlp(tiny, tmp_path, chunked) -> None:
+    # timm adds the class token's position to the token; the original keeps it in the table.
+    source = tiny("timm-dinov2-giant")
+    state = state_of(source)
+    position = torch.randn(1, 1, 24)
+    state["pos_embed"] = torch.cat([position, state["pos_embed"]], dim=1)
+    state["cls_token"] = state["cls_token"] - position
+    state["register_tokens"] = state.pop("reg_token")
+    state["mask_token"] = torch.zeros(1, 24)
+    state = {name.replace("mlp.fc1", "mlp.w12").replace("mlp.fc2", "mlp.w3"): tensor for name, tensor in state.items()}
+    if chunked:
+        state = {re.sub(r"^blocks\.(\d+)", r"blocks.0.\1", name): tensor for name, tensor in state.items()}
+    torch.save(state, tmp_path / "dinov2.pth")
+    model = load(tmp_path / "dinov2.pth", heads=3)
+    assert prove(model, source).worst <= 1e-5
+    assert model.config.registers == 4 and model.config.activation == "swiglu" and model.config.prefix_positions == "class"
+
+
+def test_mae_with_its_decoder(tiny, tmp_path) -> None:
+    source = tiny("timm-backbone")
+    state = state_of(source) | {
+        "mask_token": torch.zeros(1, 1, 16),
+        "decoder_pos_embed": torch.zeros(1, 17, 16),
+        "decoder_embed.weight": torch.zeros(16, 24),
+        "decoder_embed.bias": torch.zeros(16),
+        "decoder_blocks.0.attn.qkv.weight": torch.zeros(48, 16),
+        "decoder_norm.weight": torch.zeros(16),
+        "decoder_pred.weight": torch.zeros(192, 16),
+    }
+    torch.save({"model": state}, tmp_path / "mae.pth")
+    assert prove(load(tmp_path / "mae.pth", heads=3), source).worst <= 1e-5
+
+
+def test_openai_clip_with_its_text_tower(tiny, tmp_path) -> None:
+    source = tiny("hf-clip-projected")
+    theirs = state_of(source)
+    state = {
+        "visual.class_embedding": theirs["vision_model.embeddings.class_embedding"],
+        "visual.positional_embedding": theirs["vision_model.embeddings.position_embedding.weight"],
+        "visual.conv1.weight": theirs["vision_model.embeddings.patch_embedding.weight"],
+        "visual.proj": theirs["visual_projection.weight"].T.contiguous(),
+        "positional_embedding": torch.zeros(7, 8),
+        "text_projection": torch.zeros(8, 8),
+        "token_embedding.weight": torch.zeros(9, 8),
+        "transformer.resblocks.0.ln_1.weight": torch.zeros(8),
+        "ln_final.weight": torch.zeros(8),
+        "logit_scale": torch.tensor(1.0),
+    }
+    for ours, name in (("ln_pre", "pre_layrnorm"), ("ln_post", "post_layernorm")):
+        state |= {f"visual.{ours}.{part}": theirs[f"vision_model.{name}.{part}"] for part in ("weight", "bias")}
+    for block in range(2):
+        before, after = f"vision_model.encoder.layers.{block}.", f"visual.transformer.resblocks.{block}."
+        for part in ("weight", "bias"):
+            joined = [theirs[f"{before}self_attn.{kind}_proj.{part}"] for kind in "qkv"]
+            state[f"{after}attn.in_proj_{part}"] = torch.cat(joined)
+            for name, ours in (
+                ("self_attn.out_proj", "attn.out_proj"),
+                ("layer_norm1", "ln_1"),
+                ("layer_norm2", "ln_2"),
+                ("mlp.fc1", "mlp.c_fc"),
+                ("mlp.fc2", "mlp.c_proj"),
+            ):
+                state[f"{after}{ours}.{part}"] = theirs[f"{before}{name}.{part}"]
+    save_file(state, tmp_path / "clip.safetensors")
+    model = load(tmp_path / "clip.safetensors", heads=3)
+    assert prove(model, source).worst <= 1e-5
+    assert model.config.activation == "quick_gelu" and not model.origin.activation.known
+    assert model.config.classes == 16 and not model.config.head_bias
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("prefix", ["", "opt/target/"])
+def test_google_npz_as_timm_reads_it(tiny, tmp_path, hidden, prefix) -> None:
+    source = tiny("timm")
+    random = np.random.default_rng(0)
+    width, heads, mlp = 24, 3, 96
+
+    def fresh(*shape: int) -> np.ndarray:
+        return (0.2 * random.standard_normal(shape)).astype(np.float32)
+
+    arrays = {
+        "embedding/kernel": fresh(8, 8, 3, width),
+        "embedding/bias": fresh(width),
+        "cls": fresh(1, 1, width),
+        "Transformer/posembed_input/pos_embedding": fresh(1, 17, width),
+        "Transformer/encoder_norm/scale": fresh(width),
+        "Transformer/encoder_norm/bias": fresh(width),
+        "head/kernel": fresh(width, 5),
+        "head/bias": fresh(5),
+    }
+    for block in range(2):
+        layer = f"Transformer/encoderblock_{block}/"
+        for norm in ("LayerNorm_0", "LayerNorm_2"):
+            arrays |= {f"{layer}{norm}/scale": fresh(width), f"{layer}{norm}/bias": fresh(width)}
+        for part in ("query", "key", "value"):
+            name = f"{layer}MultiHeadDotProductAttention_1/{part}"
+            arrays |= {f"{name}/kernel": fresh(width, heads, width // heads), f"{name}/bias": fresh(heads, width // heads)}
+        name = f"{layer}MultiHeadDotProductAttention_1/out"
+        arrays |= {f"{name}/kernel": fresh(heads, width // heads, width), f"{name}/bias": fresh(width)}
+        arrays |= {f"{layer}MlpBlock_3/Dense_0/kernel": fresh(width, mlp), f"{layer}MlpBlock_3/Dense_0/bias": fresh(mlp)}
+        arrays |= {f"{layer}MlpBlock_3/Dense_1/kernel": fresh(mlp, width), f"{layer}MlpBlock_3/Dense_1/bias": fresh(width)}
+    np.savez(tmp_path / "vit.npz", **{prefix + name: array for name, array in arrays.items()})
+    source.load_pretrained(str(tmp_path / "vit.npz"))
+    if hidden:  # the pre-training head of the paper, which timm leaves out
+        arrays |= {"pre_logits/kernel": np.eye(width, dtype=np.float32), "pre_logits/bias": np.zeros(width, np.float32)}
+        np.savez(tmp_path / "vit.npz", **{prefix + name: array for name, array in arrays.items()})
+    model = load(tmp_path / "vit.npz")
+    assert model.config.heads == 3 and model.origin.heads.known
+    proof = prove(model, source)
+    if hidden:
+        assert model.config.head_hidden == width
+        assert all(proof.figures()[layer] <= 1e-5 for layer in ("embedding", "blocks.0", "blocks.1"))
+    else:
+        assert proof.worst <= 1e-5, proof.table()
+
+
+def test_a_stray_key_is_not_overlooked(tiny, tmp_path) -> None:
+    state = state_of(tiny("timm")) | {"blocks.0.attn.extra.weight": torch.zeros(3)}
+    save_file(state, tmp_path / "stray.safetensors")
+    with pytest.raises(WeightsError, match=r"blocks\.0\.attn\.extra\.weight"):
+        load(tmp_path / "stray.safetensors", heads=3)
+    del state["blocks.0.attn.extra.weight"], state["blocks.1.norm2.bias"]
+    save_file(state, tmp_path / "short.safetensors")
+    with pytest.raises(WeightsError, match=r"blocks\.1\.norm2\.bias"):
+        load(tmp_path / "short.safetensors", heads=3)

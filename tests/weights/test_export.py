@@ -1,0 +1,229 @@
+"""Out again: round trips are identities, real clients accept it, and what does not fit is refused with the reason."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vitral.base.errors import UsageError, VitralError
+from vitral.base.origin import Origin, known
+from vitral.build import create
+from vitral.weights.export import export
+from vitral.weights.load import load
+
+NAMES = tuple(f"class number {i}" for i in range(7))
+
+
+def made(name: str = "tiny", **changes):
+    torch.manual_seed(0)
+    model = create(name, **{"classes": 7, **changes})
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    channels = model.config.channels
+    model.origin = Origin(
+        mean=known((0.4, 0.5, 0.6)[:channels]),
+        std=known((0.2, 0.25, 0.3)[:channels]),
+        resize=known("short"),
+        crop=known(0.8),
+        classes=known(NAMES),
+    )
+    return model.eval()
+
+
+# model changes → the formats that hold it exactly, tensor for tensor
+HELD = {
+    "plain": ({}, {"timm", "torchvision", "hf", "npz"}),
+    "mean": ({"pool": "mean", "final_norm": False, "pool_norm": True}, {"timm"}),
+    "distilled": ({"distillation_token": True}, {"timm", "hf"}),
+    "registers": ({"registers": 4, "prefix_positions": "all"}, {"timm"}),
+    "dinov2": ({"layer_scale": 0.5, "pool": "class+mean"}, {"hf"}),
+    "dinov2-registers": ({"layer_scale": 0.5, "registers": 3, "pool": "class+mean"}, {"hf"}),
+    "dinov2-giant": ({"layer_scale": 0.5, "pool": "class+mean", "activation": "swiglu", "mlp_width": 128}, {"hf"}),
+    "clip": ({"embedding_norm": True, "patch_bias": False, "norm_epsilon": 1e-5, "head_bias": False, "activation": "quick_gelu"}, {"hf"}),
+    "wide": ({"image_size": (32, 48)}, {"timm", "hf", "npz"}),
+    "grey": ({"channels": 1}, {"timm", "hf", "npz"}),
+    "hidden": ({"head_hidden": 16}, {"torchvision", "npz"}),
+    "qk-norm": ({"qk_norm": True}, {"timm"}),
+    "no-qkv-bias": ({"qkv_bias": False}, {"timm", "hf"}),
+}
+# held as the same function, with other parameters: zeros, sums, a table instead of a formula
+SAME_FUNCTION = {
+    "sincos": ({"positions": "sincos"}, {"timm", "torchvision", "hf", "npz"}),
+    "registers-class": ({"registers": 4, "layer_scale": 0.5}, {"timm", "hf"}),
+    "no-bias": ({"qkv_bias": False, "head_bias": False, "patch_bias": False}, {"torchvision", "timm"}),
+}
+NEVER = {
+    "rms": {"norm": "rms"},
+    "post": {"norm_order": "post"},
+    "rotary": {"positions": "rotary"},
+    "overlap": {"stride": 2},
+    "attention-pool": {"pool": "attention"},
+}
+CASES = [(name, form) for name, (_, held) in HELD.items() for form in sorted(held)]
+
+
+def back(path, model):
+    activation = None if model.config.activation == "swiglu" else model.config.activation
+    return load(path, heads=model.config.heads, activation=activation, image_size=model.config.image_size)
+
+
+@pytest.mark.parametrize(("name", "form"), CASES)
+def test_round_trips_are_identities(name, form, tmp_path) -> None:
+    model = made(**HELD[name][0])
+    again = back(export(model, tmp_path, form), model)
+    theirs, ours = again.state_dict(), model.state_dict()
+    assert list(theirs) == list(ours)
+    assert all(torch.equal(theirs[key], ours[key]) for key in ours)
+    images = torch.randn(2, model.config.channels, *model.config.image_size)
+    same = dataclasses.replace(again.config, norm_epsilon=model.config.norm_epsilon, layer_scale=model.config.layer_scale)
+    assert same == model.config
+    if again.config.norm_epsilon == model.config.norm_epsilon:
+        assert torch.equal(again(images), model(images))
+
+
+@pytest.mark.parametrize("name", list(SAME_FUNCTION))
+def test_other_parameters_of_the_same_function(name, tmp_path) -> None:
+    changes, held = SAME_FUNCTION[name]
+    model = made(**changes)
+    images = torch.randn(2, 3, 32, 32)
+    for form in held:
+        again = back(export(model, tmp_path / form, form), model)
+        assert (again(images) - model(images)).abs().max() <= 1e-5 * model(images).abs().max(), form
+
+
+@pytest.mark.parametrize("name", [*HELD, *NEVER])
+def test_what_a_format_cannot_hold_is_refused_and_nothing_is_written(name, tmp_path) -> None:
+    changes, held = (HELD[name][0], HELD[name][1]) if name in HELD else (NEVER[name], set())
+    model = made(**changes)
+    close = SAME_FUNCTION["no-bias"][1] if name == "no-qkv-bias" else {"timm"} if name == "clip" else set()
+    for form in {"timm", "torchvision", "hf", "npz"} - held - close:
+        with pytest.raises(VitralError, match=r"cannot hold|no place|not fit|always|only|either|exactly one"):
+            export(model, tmp_path / form, form)
+        assert not (tmp_path / form).exists()
+
+
+def test_rivals_and_wrong_formats(tmp_path) -> None:
+    for form in ("timm", "hf", "npz", "torchvision"):
+        with pytest.raises(UsageError, match="no place for a cnn"):
+            export(made("cnn"), tmp_path, form)
+    with pytest.raises(UsageError, match="unknown format"):
+        export(made(), tmp_path, "tflite")
+    with pytest.raises(UsageError, match="not outputs"):
+        export(made(), tmp_path, "hf", attention=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="is a file"):
+        export(made(), tmp_path / "file", "timm")
+
+
+def pictures() -> tuple[Image.Image, torch.Tensor]:
+    random = np.random.default_rng(0)
+    blurred = Image.fromarray(random.integers(0, 255, (12, 10, 3), dtype=np.uint8)).resize((70, 84))
+    return blurred, torch.randn(3, 3, 32, 32)
+
+
+def close(theirs: torch.Tensor, ours: torch.Tensor) -> None:
+    assert torch.equal(theirs.argmax(1), ours.argmax(1))
+    assert (theirs - ours).abs().max() <= 1e-4 * ours.abs().max()
+
+
+@pytest.mark.parametrize("resize", ["short", "squash"])
+def test_transformers_accepts_it(tmp_path, resize) -> None:
+    import transformers
+
+    from vitral.data.preprocess import Preprocess
+
+    model = made()
+    model.origin = dataclasses.replace(model.origin, resize=known(resize))
+    path = export(model, tmp_path, "hf")
+    client = transformers.pipeline("image-classification", model=str(path), device="cpu", function_to_apply="none")
+    picture, images = pictures()
+    answers = client(picture, top_k=7)
+    with torch.no_grad():
+        close(client.model(images).logits, model(images))
+        ours = model(Preprocess.of(model).batch([picture]))[0]
+    assert answers[0]["label"] == NAMES[int(ours.argmax())]
+    # Their resizing works on tensors, ours on pictures: a rounding apart.
+    assert {row["label"]: row["score"] for row in answers} == pytest.approx(
+        {NAMES[i]: float(ours[i]) for i in range(7)}, abs=0.05 * float(ours.abs().max())
+    )
+    assert load(path).origin.classes == known(NAMES, "config.json")
+
+
+def test_timm_accepts_it(tmp_path) -> None:
+    import timm
+
+    model = made("ti/16", image_size=32)
+    path = export(model, tmp_path, "timm")
+    _, images = pictures()
+    by_file = timm.create_model("vit_tiny_patch16_224", num_classes=7, img_size=32, checkpoint_path=str(path)).eval()
+    by_folder = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
+    with torch.no_grad():
+        close(by_file(images), model(images))
+        close(by_folder(images), model(images))
+    assert by_folder.pretrained_cfg["mean"] == [0.4, 0.5, 0.6] and by_folder.pretrained_cfg["label_names"] == list(NAMES)
+
+
+def test_timm_reads_our_npz(tmp_path) -> None:
+    import timm
+
+    model = made("ti/16", image_size=32)
+    path = export(model, tmp_path, "npz")
+    client = timm.create_model("vit_tiny_patch16_224", num_classes=7, img_size=32, checkpoint_path=str(path)).eval()
+    _, images = pictures()
+    with torch.no_grad():
+        close(client(images), model(images))
+
+
+def test_torchvision_accepts_it(tmp_path) -> None:
+    import torchvision
+
+    sizes = {"image_size": 32, "patch_size": 4, "num_layers": 2, "num_heads": 3, "hidden_dim": 48, "mlp_dim": 96, "num_classes": 7}
+    model, client = made(), torchvision.models.VisionTransformer(**sizes).eval()
+    client.load_state_dict(torch.load(export(model, tmp_path, "torchvision"), weights_only=True))
+    _, images = pictures()
+    with torch.no_grad():
+        close(client(images), model(images))
+    rival, resnet = made("resnet18", image_size=96), torchvision.models.resnet18(num_classes=7).eval()
+    resnet.load_state_dict(torch.load(export(rival, tmp_path / "resnet", "torchvision"), weights_only=True))
+    images = torch.randn(2, 3, 96, 96)
+    with torch.no_grad():
+        assert torch.equal(resnet(images), rival(images))
+
+
+@pytest.mark.slow
+def test_vit_b_16_of_torchvision_accepts_it(tmp_path) -> None:
+    import torchvision
+
+    model = made("b/16", classes=1000)
+    client = torchvision.models.vit_b_16().eval()
+    client.load_state_dict(torch.load(export(model, tmp_path, "torchvision"), weights_only=True))
+    images = torch.randn(1, 3, 224, 224)
+    with torch.no_grad():
+        close(client(images), model(images))
+
+
+@pytest.mark.parametrize("attention", [False, True])
+def test_onnx_runtime_accepts_it(tmp_path, attention) -> None:
+    import onnxruntime
+
+    from vitral.model.tape import Tape
+
+    model = made(depth=1)
+    path = export(model, tmp_path, "onnx", attention=attention)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    for batch in (1, 3):
+        images = torch.randn(batch, 3, 32, 32)
+        outputs = session.run(None, {"images": images.numpy()})
+        tape = Tape(model)
+        with torch.no_grad():
+            close(torch.from_numpy(outputs[0]), model(images, tape=tape))
+        assert len(outputs) == (2 if attention else 1)
+        if attention:
+            assert session.get_outputs()[1].name == "attention_0"
+            assert np.abs(outputs[1] - tape.attention(0).numpy()).max() <= 1e-5
+    assert not model.training

@@ -1,0 +1,87 @@
+"""What is in a file, without building it; and the command line around it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from vitral.base.errors import VitralError
+from vitral.build import create
+from vitral.cli import main
+from vitral.weights.checkpoint import save
+from vitral.weights.export import export
+from vitral.weights.inspect import inspect
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return create("tiny").eval()
+
+
+def test_every_key_has_a_row(model, tmp_path) -> None:
+    found = inspect(export(model, tmp_path, "npz"))
+    assert found.family == "ViT, Google layout" and not found.problem
+    assert found.config is not None and found.config.heads == 3 and found.origin is not None and found.origin.heads.known
+    assert found.counts == {"reshaped": 8, "joined": 4, "mapped": 20}
+    assert found.parameters == sum(p.numel() for p in model.parameters())
+    whole = json.loads(json.dumps(found.to_dict()))
+    assert len(whole["keys"]) == 32 and whole["config"]["depth"] == 2
+    assert "embedding/kernel" in found.table() and "embedding/kernel" not in found.table(keys=False)
+
+
+def test_unknown_missing_and_dropped_keys_are_shown(model, tmp_path) -> None:
+    path = export(model, tmp_path, "hf") / "model.safetensors"
+    tensors = load_file(path)
+    del tensors["vit.encoder.layer.1.layernorm_after.bias"]
+    tensors |= {"vit.pooler.dense.weight": torch.zeros(48, 48), "vit.encoder.layer.0.adapter.weight": torch.zeros(2)}
+    save_file(tensors, tmp_path / "odd.safetensors")
+    found = inspect(tmp_path / "odd.safetensors", heads=3)
+    rows = {row.action: row for row in found.rows if row.action in ("unknown", "missing", "dropped")}
+    assert rows["unknown"].foreign == ("encoder.layer.0.adapter.weight",)
+    assert rows["missing"].ours == "blocks.1.norm2.bias"
+    assert rows["dropped"].foreign == ("pooler.dense.weight",)
+    assert "1 keys unknown; 1 keys missing" in found.problem
+
+
+def test_folders_are_inspected_with_what_they_say(model, tmp_path) -> None:
+    folder = export(model, tmp_path / "hf", "hf")
+    assert inspect(folder).origin.heads.known  # type: ignore[union-attr]
+    save(model, tmp_path / "ours")
+    assert inspect(tmp_path / "ours", heads=3).family == "Vitral"
+    with pytest.raises(VitralError):
+        inspect(tmp_path / "nowhere")
+
+
+def test_the_command_line_inspects_converts_and_lists(model, tmp_path, capsys) -> None:
+    path = export(model, tmp_path / "timm", "timm")
+    (tmp_path / "timm" / "config.json").unlink()
+    assert main(["weights", "inspect", str(path), "--heads", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"mapped": 32}
+    assert main(["weights", "convert", str(path), str(tmp_path / "hf"), "--format", "hf", "--heads", "3", "--classes", "4", "--json"]) == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert result["path"] == str(tmp_path / "hf") and any("head replaced" in change for change in result["changes"])
+    assert any("mean" in line for line in result["assumed"]) and "assumed" in captured.err
+    assert main(["weights", "convert", str(tmp_path / "hf"), str(tmp_path / "own")]) == 0
+    assert (tmp_path / "own" / "model.safetensors").is_file()
+    capsys.readouterr()
+    assert main(["weights", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {"timm", "torchvision", "hf", "npz", "onnx"} <= set(listed["write"])
+    assert {"vit_b_16", "vit_h_14", "resnet152"} <= set(listed["pretrained"]["torchvision"])
+    assert "vit_tiny_patch16_224.augreg_in21k_ft_in1k" in listed["pretrained"]["timm"]
+
+
+def test_the_command_line_fails_in_one_line(tmp_path, capsys) -> None:
+    for arguments, code in (
+        (["weights", "inspect", str(tmp_path / "nowhere.pth")], 1),
+        (["weights", "convert", "timm:vit_tiny_patch16_22", str(tmp_path)], 2),
+        (["weights", "swap"], 2),
+        (["weights", "inspect"], 2),
+    ):
+        assert main(arguments) == code
+        assert capsys.readouterr().err.strip().splitlines()[-1].startswith("vitral: ")

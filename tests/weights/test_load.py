@@ -1,0 +1,157 @@
+"""The one door: folders, files, names; what the caller may set, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import vitral
+from vitral.base.errors import UsageError, WeightsError
+from vitral.build import create
+from vitral.weights.assemble import imagenet_names
+from vitral.weights.checkpoint import save
+from vitral.weights.detect import detect
+from vitral.weights.export import export
+from vitral.weights.load import load
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return create("tiny").eval()
+
+
+@pytest.fixture
+def file(model, tmp_path):
+    path = export(model, tmp_path / "timm", "timm")
+    (path.parent / "config.json").unlink()
+    return path
+
+
+def test_a_saved_folder_and_the_file_in_it(model, tmp_path, capsys) -> None:
+    save(model, tmp_path / "run")
+    images = torch.randn(2, 3, 32, 32)
+    for place in (tmp_path / "run", str(tmp_path / "run"), tmp_path / "run" / "model.safetensors"):
+        assert torch.equal(load(place)(images), model(images))
+    assert vitral.load(tmp_path / "run").config == model.config
+    assert capsys.readouterr().err == ""  # nothing is assumed about our own
+
+
+def test_our_own_tensors_without_their_config(model, tmp_path) -> None:
+    save_file(model.state_dict(), tmp_path / "bare.safetensors")
+    images = torch.randn(2, 3, 32, 32)
+    assert torch.equal(load(tmp_path / "bare.safetensors", heads=3)(images), model(images))
+    fixed = create("tiny", positions="sincos")
+    save_file(fixed.state_dict(), tmp_path / "fixed.safetensors")
+    with pytest.raises(WeightsError, match="no learned positions"):
+        load(tmp_path / "fixed.safetensors", heads=3)
+
+
+def test_what_a_file_cannot_say_is_assumed_printed_and_can_be_set(file, capsys) -> None:
+    with pytest.raises(UsageError, match="heads"):
+        load(file)  # width 48 follows no rule
+    told = load(file, heads=3)
+    said = capsys.readouterr().err
+    assert "assumed: mean = (0.5, 0.5, 0.5)" in said and "activation = gelu" in said and "heads = 3" not in said
+    assert told.origin.heads.known and not told.origin.activation.known
+    other = load(file, heads=3, activation="quick_gelu", preprocess="imagenet")
+    assert other.config.activation == "quick_gelu" and other.origin.activation.known
+    assert other.origin.mean.known and other.origin.mean.value == (0.485, 0.456, 0.406)
+    images = torch.randn(1, 3, 32, 32)
+    assert not torch.allclose(other(images), told(images))
+    assert not torch.allclose(load(file, heads=4)(images), told(images))
+
+
+def test_preprocessing_is_set_by_name_or_by_field(file) -> None:
+    origin = load(file, heads=3, preprocess={"mean": 0.4, "resize": "squash"}).origin
+    assert origin.mean.value == (0.4, 0.4, 0.4) and origin.mean.known and origin.resize.value == "squash" and not origin.std.known
+    for wrong in ("imagenett", {"means": 1}, {"resize": "stretch"}, {"std": 0}, {"crop": 2}):
+        with pytest.raises(UsageError):
+            load(file, heads=3, preprocess=wrong)
+
+
+def test_another_size_is_made_and_stated(file) -> None:
+    model = load(file, heads=3, classes=4, image_size=(48, 32), channels=1, patch_size=8)
+    assert model(torch.zeros(1, 1, 48, 32)).shape == (1, 4)
+    told = " ".join(model.origin.changes)
+    for words in ("positions resized: 8×8 → 6×4", "resampled: 4×4 → 8×8", "channels adapted: 3 → 1", "head replaced: 10 → 4"):
+        assert words in told
+    assert len(model.origin.mean.value) == 1
+    again = load(file, heads=3, classes=4, image_size=(48, 32), channels=1, patch_size=8)
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), again.state_dict().values(), strict=True))
+
+
+def test_a_non_square_file_needs_its_size_and_keeps_it(tmp_path) -> None:
+    wide = create("tiny", image_size=(32, 48)).eval()
+    path = export(wide, tmp_path, "npz")
+    with pytest.raises(WeightsError, match="square"):
+        load(path)
+    images = torch.randn(1, 3, 32, 48)
+    assert torch.equal(load(path, image_size=(32, 48))(images), wide(images))
+    folder = export(wide, tmp_path / "hf", "hf")
+    back = load(folder, image_size=(64, 64))  # the folder knows its own size, so the wish is a resize
+    assert back.config.image_size == (64, 64) and "positions resized: 8×12 → 16×16" in " ".join(back.origin.changes)
+
+
+def test_a_thousand_outputs_get_imagenets_names(tmp_path) -> None:
+    path = export(create("tiny", classes=1000, depth=1), tmp_path, "npz")
+    origin = load(path).origin
+    assert origin.class_name(538) == "dome" and not origin.classes.known and len(imagenet_names()) == 1000
+
+
+def test_contradictions_and_unknown_places(model, tmp_path) -> None:
+    save(model, tmp_path / "run")
+    with pytest.raises(UsageError, match="heads = 4"):
+        load(tmp_path / "run", heads=4)
+    with pytest.raises(WeightsError, match=r"timm:NAME"):
+        load("nowhere.safetensors")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(WeightsError, match="holds no"):
+        load(tmp_path / "empty")
+
+
+def test_a_folder_with_damaged_settings_is_one_line(model, tmp_path) -> None:
+    folder = export(model, tmp_path / "hf", "hf")
+    for content in ('{"hidden_act": "swish", "num_attention_heads": 3}', '{"num_attention_heads": "many"}', "[1]", "{"):
+        (folder / "config.json").write_text(content)
+        with pytest.raises(vitral.VitralError) as caught:
+            load(folder)
+        assert "\n" not in str(caught.value)
+    described = '{"num_attention_heads": 3, "id2label": {"x": "a"}, "hidden_act": "gelu"}'
+    (folder / "config.json").write_text(described)
+    with pytest.raises(WeightsError, match="settings"):
+        load(folder)
+
+
+def test_shards_are_joined(model, tmp_path) -> None:
+    folder = export(model, tmp_path / "hf", "hf")
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    pieces = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+    for piece, keys in pieces.items():
+        save_file({key: tensors[key] for key in keys}, folder / piece)
+    index = {"weight_map": {key: piece for piece, keys in pieces.items() for key in keys}}
+    import json
+
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    images = torch.randn(1, 3, 32, 32)
+    assert torch.equal(load(folder)(images), model(images))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": "../elsewhere.safetensors"}}))
+    with pytest.raises(WeightsError, match="outside"):
+        load(folder)
+
+
+def test_two_models_under_one_name_are_not_mixed() -> None:
+    one = torch.zeros(1)
+    with pytest.raises(WeightsError, match="both with and without"):
+        detect({"module.head.weight": one, "head.weight": one})
+    with pytest.raises(WeightsError, match="no family"):
+        detect({"lstm.weight": one})
+
+
+def test_every_layer_of_half_precision_becomes_whole(file, tmp_path) -> None:
+    save_file({name: tensor.half() for name, tensor in load_file(file).items()}, tmp_path / "half.safetensors")
+    model = load(tmp_path / "half.safetensors", heads=3)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32} and all(p.requires_grad for p in model.parameters())
