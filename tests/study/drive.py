@@ -25,11 +25,22 @@ def small_compare(checkpoint_every: float = 30.0) -> Study:
 
 
 def small_scale() -> Study:
-    return plan_scale("data", DATA, Budget("samples", 256), models=["vit-small", "vit", "cnn"], sizes=(64, 256, 1.0), seeds=2, rates=(3e-3,), train=recipe())
+    return plan_scale(
+        "data",
+        DATA,
+        Budget("samples", 256),
+        models=["vit-small", "vit", "cnn"],
+        sizes=(64, 256, 1.0),
+        seeds=2,
+        rates=(3e-3,),
+        train=recipe(),
+    )
 
 
 def small_compute() -> Study:
-    return plan_scale("compute", DATA, Budget("samples", 512), models=["vit-small", "vit", "hybrid"], seeds=2, rates=(3e-3,), train=recipe())
+    return plan_scale(
+        "compute", DATA, Budget("samples", 512), models=["vit-small", "vit", "hybrid"], seeds=2, rates=(3e-3,), train=recipe()
+    )
 
 
 if __name__ == "__main__":

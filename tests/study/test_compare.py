@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from vitral.base.errors import ConfigError, UsageError
 from vitral.base.files import read_json
 from vitral.study.compare import Comparison, answers, compare, plan_compare
@@ -144,7 +145,13 @@ def test_transfer_beside_scratch(tmp_path: Path) -> None:
 
     save(create("tiny", width=24, depth=1), tmp_path / "source")
     study = plan_compare(
-        drive.DATA, ["mine", "vit-small"], Budget("samples", 128), seeds=2, rates=(1e-3,), train=drive.recipe(tune="head"), weights={"mine": str(tmp_path / "source")}
+        drive.DATA,
+        ["mine", "vit-small"],
+        Budget("samples", 128),
+        seeds=2,
+        rates=(1e-3,),
+        train=drive.recipe(tune="head"),
+        weights={"mine": str(tmp_path / "source")},
     )
     assert [contender.tune for contender in study.contenders] == ["head", "all"]
     result = compare(study, tmp_path / "study", Pool(quiet=True))

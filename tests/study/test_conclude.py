@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from vitral.study.conclude import compare_pairs, conclude
 from vitral.study.contenders import fit_model, fitting_vit, make_contenders
 from vitral.study.table import Outcome, row
@@ -12,7 +13,10 @@ CELL = Outcome("c", "vit", 0, 1e-3, 0.9, 0.3, 0.9, 100, 100, 1e6, 100, 1.0, 100,
 
 
 def rows(**accuracies: tuple[float, ...]):
-    return [row([dataclasses.replace(CELL, model=name, seed=seed, accuracy=value) for seed, value in enumerate(values)]) for name, values in accuracies.items()]
+    return [
+        row([dataclasses.replace(CELL, model=name, seed=seed, accuracy=value) for seed, value in enumerate(values)])
+        for name, values in accuracies.items()
+    ]
 
 
 def test_says_what_differs_what_does_not_and_what_it_cannot_say() -> None:
@@ -21,7 +25,15 @@ def test_says_what_differs_what_does_not_and_what_it_cannot_say() -> None:
     pairs = compare_pairs(correct)
     assert [pair.different for pair in pairs] == [True, True, False]
     assert all(pair.adjusted >= pair.p for pair in pairs)
-    text = conclude(rows(**{name: tuple(c.mean(axis=1)) for name, c in correct.items()}), pairs, data="digits", budget="seconds=20", at_edge=["cnn"], failed=1, shared=4)
+    text = conclude(
+        rows(**{name: tuple(c.mean(axis=1)) for name, c in correct.items()}),
+        pairs,
+        data="digits",
+        budget="seconds=20",
+        at_edge=["cnn"],
+        failed=1,
+        shared=4,
+    )
     assert "cnn is better than vit by" in text and "vit is better" not in text
     assert "Not told apart: cnn and hybrid" in text and "no proof that they are equal" in text
     assert "cnn lies at the edge" in text and "1 cell failed" in text and "Up to 4 cells shared" in text
@@ -33,7 +45,10 @@ def test_one_seed_or_one_model_concludes_nothing(accuracies: dict) -> None:
     assert "nothing can be concluded" in conclude(rows(**accuracies), [], data="digits", budget="samples=1")
 
 
-@pytest.mark.parametrize(("size", "patch", "tokens"), [((8, 8), 2, 16), ((28, 28), 4, 49), ((32, 32), 4, 64), ((64, 64), 8, 64), ((224, 224), 16, 197), ((32, 48), 4, 96)])
+@pytest.mark.parametrize(
+    ("size", "patch", "tokens"),
+    [((8, 8), 2, 16), ((28, 28), 4, 49), ((32, 32), 4, 64), ((64, 64), 8, 64), ((224, 224), 16, 197), ((32, 48), 4, 96)],
+)
 def test_vit_fits_the_picture(size: tuple[int, int], patch: int, tokens: int) -> None:
     config = fitting_vit("vit", size, 3, 10)
     assert config.patch_size == (patch, patch) and config.tokens == tokens

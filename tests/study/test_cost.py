@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
+
 from vitral.study import cost
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import pytest
+
 from vitral.base.errors import ConfigError, UsageError
 from vitral.config import DataConfig, TrainConfig
 from vitral.presets import model
@@ -76,7 +77,7 @@ def test_a_folder_holds_one_study() -> None:
     check_same(STUDY, json.loads(json.dumps(STUDY.to_dict())), "out")
     other = dataclasses.replace(STUDY, data=dataclasses.replace(STUDY.data, split_seed=1))
     assert fingerprint(other.data) != fingerprint(STUDY.data)
-    with pytest.raises(UsageError, match="another study.*data"):
+    with pytest.raises(UsageError, match=r"another study.*data"):
         check_same(STUDY, json.loads(json.dumps(other.to_dict())), "out")
 
 
@@ -87,4 +88,8 @@ def test_bad_budgets(text: str) -> None:
 
 
 def test_good_budgets() -> None:
-    assert [str(Budget.parse(text)) for text in ("samples=50000", "seconds=20", "flops=1e15")] == ["samples=50000", "seconds=20", "flops=1e+15"]
+    assert [str(Budget.parse(text)) for text in ("samples=50000", "seconds=20", "flops=1e15")] == [
+        "samples=50000",
+        "seconds=20",
+        "flops=1e+15",
+    ]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+
 from vitral.base.errors import DataError, UsageError
 from vitral.config import DataConfig
 from vitral.data.datasets import Data, open_data

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from vitral.base.errors import ConfigError, UsageError, VitralError
 from vitral.config import DataConfig
 from vitral.presets import model
@@ -16,9 +17,11 @@ from vitral.study.plan import Budget, Contender, Study, final_cells
 from vitral.study.runner import RESULT, run_cells
 
 sys.path.insert(0, str(Path(__file__).parent))
-import works  # noqa: E402
+import works
 
-STUDY = Study("compare", DataConfig(), (Contender("digits", model("digits"), 1000),), Budget("samples", 100), pictures=100, seeds=(0, 1, 2, 3))
+STUDY = Study(
+    "compare", DataConfig(), (Contender("digits", model("digits"), 1000),), Budget("samples", 100), pictures=100, seeds=(0, 1, 2, 3)
+)
 CELLS = final_cells(STUDY, {"digits": 1e-3})
 
 

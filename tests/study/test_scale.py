@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
 from vitral.base.errors import UsageError
 from vitral.base.files import read_json
 from vitral.data.datasets import open_data
@@ -21,7 +23,7 @@ from vitral.study.table import Outcome
 from vitral.study.tokens import fit_time, plan_cost, study_cost
 
 sys.path.insert(0, str(Path(__file__).parent))
-import drive  # noqa: E402
+import drive
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def test_subsets_are_nested_and_balanced() -> None:
     study = drive.small_scale()
     cells = [cell for cell in final_cells(study, {c.name: 1e-3 for c in study.contenders}) if cell.contender == "vit" and cell.seed == 0]
     splits = [open_data(cell.run.data).train for cell in cells]
-    for small, large in zip(splits, splits[1:], strict=False):
+    for small, large in pairwise(splits):
         assert set(small.indices) < set(large.indices)
     counts = splits[0].counts()
     assert len(splits[0]) == 64 and counts.max() - counts.min() <= 2
@@ -73,7 +75,9 @@ def test_compute(tmp_path: Path) -> None:
     assert len(rows) == 6 and {row["samples"] for row in rows} == {128, 512}
     assert set(done.result["fits"]) == {"vit", "hybrid"}
     flops = {(row["model"], row["samples"]): row["training_flops"] for row in rows}
-    assert all(value == 3 * samples * next(row["flops"] for row in rows if row["model"] == name) for (name, samples), value in flops.items())
+    assert all(
+        value == 3 * samples * next(row["flops"] for row in rows if row["model"] == name) for (name, samples), value in flops.items()
+    )
     assert (done.folder / done.result["figures"][0]).exists()
 
 
@@ -91,7 +95,7 @@ def test_prediction() -> None:
     assert prediction.per_model["cnn"] > prediction.per_model["vit-small"] > 0
     check_hours(prediction, None)
     check_hours(prediction, 1.0)
-    with pytest.raises(UsageError, match="max-hours 0.001"):
+    with pytest.raises(UsageError, match=r"max-hours 0\.001"):
         check_hours(Prediction(18, 60.0, {"cnn": 60.0}), 0.001)
 
 

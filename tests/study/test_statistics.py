@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from vitral.base.errors import UsageError
 from vitral.study.statistics import crossing, holm, paired_bootstrap, power_law_fit, t_interval
 

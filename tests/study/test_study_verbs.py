@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+
 from vitral.cli import main
 
-COMPARE = ["compare", "digits", "--models", "vit-small,hybrid", "--budget", "samples=128", "--seeds", "2", "--batch-size", "64", "--rates", "3e-3", "--parallel", "1", "--device", "cpu", "--quiet"]  # fmt: skip
+COMPARE = ["compare", "digits", *"--models vit-small,hybrid --budget samples=128 --seeds 2 --batch-size 64 --rates 3e-3".split()]
+COMPARE += ["--parallel", "1", "--device", "cpu", "--quiet"]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,21 @@ def test_probe_and_embed(study: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_scale_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["scale", "digits", "--kind", "cost", "--image-sizes", "8,16", "--patches", "2,4", "--batch-size", "2", "--device", "cpu", "--quiet"]
+    arguments = [
+        "scale",
+        "digits",
+        "--kind",
+        "cost",
+        "--image-sizes",
+        "8,16",
+        "--patches",
+        "2,4",
+        "--batch-size",
+        "2",
+        "--device",
+        "cpu",
+        "--quiet",
+    ]
     assert main([*arguments, "--out", str(tmp_path / "cost"), "--json"]) == 0
     assert [row["tokens"] for row in json.loads(capsys.readouterr().out)["rows"]] == [4, 16, 16, 64]
 
@@ -69,13 +85,18 @@ def test_scale_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["compare", "digits", "--rates", "fast"], "not a list of numbers"),
         (["compare", "digits", "--validation", "0"], "no validation pictures"),
         (["scale", "digits", "--kind", "data", "--models", "vit-small", "--quiet", "--device", "cpu"], "--yes"),
-        (["scale", "digits", "--kind", "data", "--models", "vit-small", "--quiet", "--device", "cpu", "--max-hours", "1e-6", "--yes"], "--max-hours"),
+        (
+            ["scale", "digits", "--kind", "data", "--models", "vit-small", "--quiet", "--device", "cpu", "--max-hours", "1e-6", "--yes"],
+            "--max-hours",
+        ),
         (["scale", "digits", "--kind", "cost", "--models", "cnn"], "no patches"),
         (["probe", "nowhere", "digits", "--shots", "few"], "neither a number"),
         (["report", "nowhere"], "no folder"),
     ],
 )
-def test_refused_in_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_refused_in_one_line(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     code = main(arguments)
     lines = capsys.readouterr().err.strip().splitlines()

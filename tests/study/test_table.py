@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+
 from vitral.base.errors import UsageError
 from vitral.study.table import Outcome, Table, row, short
 

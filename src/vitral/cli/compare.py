@@ -13,12 +13,12 @@ import tyro
 from vitral.base.errors import UsageError
 from vitral.config import DataConfig, TrainConfig
 
-EXAMPLES = """Several models under one budget: same splits, augmentation and tuning effort, several seeds, intervals, the test set opened once per run.
+EXAMPLES = """Several models under one budget: same splits, augmentation and tuning effort, several seeds, intervals, test opened once per run.
 
 Examples:
   vitral compare digits --models vit,cnn,hybrid --budget samples=50000 --out runs/fight
   vitral compare cifar10 --models vit,cnn,resnet18,hybrid --budget seconds=20 --batch-size 512 --parallel 4
-  vitral compare folder:photos --models vit,resnet152 --budget samples=20000 --from vit=timm:vit_base_patch16_224,resnet152=torchvision:resnet152 --tune attention
+  vitral compare folder:photos --models vit,resnet --from vit=torchvision:vit_b_16,resnet=torchvision:resnet152 --tune attention
   vitral compare digits --models vit,cnn --ray local --json
 
 The same command again goes on where it was stopped.
@@ -32,7 +32,7 @@ class StudyFlags:
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """A name from `vitral data list` or folder:PATH."""
     models: str | None = None
-    """Names with commas: vit, vit-small, vit-large, hybrid, cnn, resnet18, s/4 …; vit is a ViT made for the data's size, named in the table."""
+    """Names with commas: vit, vit-small, vit-large, hybrid, cnn, resnet18, s/4 …; vit is a ViT made for the data's size."""
     budget: str = "samples=50000"
     """What one final run may spend: samples=50000, seconds=20 or flops=1e15."""
     seeds: int = 3

@@ -38,6 +38,8 @@ def run(arguments: list[str]) -> int:
     from vitral.study.embed import embed_folder
     from vitral.weights.load import load
 
-    written = embed_folder(load(flags.model), flags.folder, flags.out, device=pick_device(flags.device), batch_size=flags.batch_size, quiet=flags.quiet)
+    written = embed_folder(
+        load(flags.model), flags.folder, flags.out, device=pick_device(flags.device), batch_size=flags.batch_size, quiet=flags.quiet
+    )
     print(json.dumps(written) if flags.json else f"{written['pictures']:,} pictures, {written['width']} numbers each: {written['path']}")
     return 0

@@ -57,7 +57,9 @@ def run(arguments: list[str]) -> int:
     config = DataConfig(name=flags.data, root=flags.root, validation=flags.validation, split_seed=flags.split_seed)
     data = open_data(config, preprocess=Preprocess.of(model))
     device = pick_device(flags.device)
-    result = probe(model, data, shots=shots, draws=flags.draws, device=device, batch_size=flags.batch_size, quiet=flags.quiet, name=flags.model)
+    result = probe(
+        model, data, shots=shots, draws=flags.draws, device=device, batch_size=flags.batch_size, quiet=flags.quiet, name=flags.model
+    )
     print(json.dumps(plain(result.to_dict())) if flags.json else result.text())
     return 0
 

@@ -39,7 +39,9 @@ def describe(cell: Cell, metrics: list[dict[str, Any]], parameters: int, memory:
     by_split = {line["split"]: line for line in metrics}
     last, judged = metrics[-1], by_split.get("validation")
     if cell.role == "tune" and (judged is None or "test" in by_split):
-        raise DataError(f"tuning cell {cell.name} {'opened the test split' if judged else 'has no validation pictures'}", "tune on validation")
+        raise DataError(
+            f"tuning cell {cell.name} {'opened the test split' if judged else 'has no validation pictures'}", "tune on validation"
+        )
     shown = by_split["test"] if cell.role == "final" else by_split["validation"]
     samples = int(last["step"]) * min(cell.run.train.batch_size, cell.size)
     return Outcome(

@@ -52,7 +52,9 @@ def plan_compare(
     train = train or default_recipe()
     contenders = make_contenders(models, facts.size, facts.channels, facts.classes, rates=rates, weights=weights, tune=train.tune)
     if not facts.validation and any(len(contender.rates) > 1 for contender in contenders):
-        raise UsageError(f"{data.name} has no validation pictures to choose rates on", "set --validation 0.1, or give one rate with --rates")
+        raise UsageError(
+            f"{data.name} has no validation pictures to choose rates on", "set --validation 0.1, or give one rate with --rates"
+        )
     return Study(
         kind="compare",
         data=data,
@@ -78,7 +80,9 @@ def compare(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     enough = study.claim == "significance" and len(correct) > 1 and min(len(c) for c in correct.values()) > 1
     pairs = compare_pairs(correct) if enough else []
     edge = [name for name, entry in done.tuning.items() if entry["at_edge"]]
-    conclusion = conclude(table.rows, pairs, data=study.data.name, budget=str(study.budget), at_edge=edge, failed=len(done.failed), shared=pool.parallel)
+    conclusion = conclude(
+        table.rows, pairs, data=study.data.name, budget=str(study.budget), at_edge=edge, failed=len(done.failed), shared=pool.parallel
+    )
     result = {
         **common_result(done),
         "rows": table.to_dict(),
@@ -100,7 +104,9 @@ def answers(done: Executed) -> dict[str, np.ndarray]:
         if reference is None:
             reference = labels
         if not np.array_equal(reference, labels):
-            raise UsageError(f"cell {outcome.cell} was tested on other pictures than the rest", "models of different splits cannot stand in one table")
+            raise UsageError(
+                f"cell {outcome.cell} was tested on other pictures than the rest", "models of different splits cannot stand in one table"
+            )
         out.setdefault(outcome.model, []).append(predictions == labels)
     return {name: np.stack(seeds) for name, seeds in out.items()}
 

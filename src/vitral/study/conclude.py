@@ -35,8 +35,19 @@ class Pair:
     def different(self) -> bool:
         return self.adjusted < LEVEL
 
+    @property
+    def ranked(self) -> tuple[str, str]:
+        """(better, worse) by the means."""
+        return (self.a, self.b) if self.difference > 0 else (self.b, self.a)
+
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "interval": list(self.interval), "seeds": list(self.seeds), "different": self.different, "test": "paired bootstrap, Holm"}
+        return {
+            **asdict(self),
+            "interval": list(self.interval),
+            "seeds": list(self.seeds),
+            "different": self.different,
+            "test": "paired bootstrap, Holm",
+        }
 
 
 def compare_pairs(correct: dict[str, np.ndarray]) -> list[Pair]:
@@ -49,13 +60,18 @@ def compare_pairs(correct: dict[str, np.ndarray]) -> list[Pair]:
     ]
 
 
-def conclude(rows: Sequence[Row], pairs: Sequence[Pair], *, data: str, budget: str, at_edge: Sequence[str] = (), failed: int = 0, shared: int = 1) -> str:
+def conclude(
+    rows: Sequence[Row], pairs: Sequence[Pair], *, data: str, budget: str, at_edge: Sequence[str] = (), failed: int = 0, shared: int = 1
+) -> str:
     """What can and what cannot be concluded."""
     best = max(rows, key=lambda row: row.mean)
     sentences = []
     if not pairs:
         why = "there is one model" if len(rows) == 1 else "each model has one seed"
-        sentences.append(f"{best.model} has the highest accuracy on {data} at {budget} ({best.mean:.2%}), but {why}: nothing can be concluded about a difference between models.")
+        sentences.append(
+            f"{best.model} has the highest accuracy on {data} at {budget} ({best.mean:.2%}), but {why}: "
+            "nothing can be concluded about a difference between models."
+        )
     else:
         seeds = min(row.seeds for row in rows)
         tests = f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''}, {pairs[0].pictures:,} test pictures, {seeds} seeds each"
@@ -63,12 +79,18 @@ def conclude(rows: Sequence[Row], pairs: Sequence[Pair], *, data: str, budget: s
             sentences += found
         sentences.append(f"(Paired bootstrap over test pictures with the seeds' spread, Holm over {tests}.)")
     if at_edge:
-        sentences.append(f"The best rate of {', '.join(at_edge)} lies at the edge of the grid: a wider grid could help {'it' if len(at_edge) == 1 else 'them'}.")
+        sentences.append(
+            f"The best rate of {', '.join(at_edge)} lies at the edge of the grid: "
+            f"a wider grid could help {'it' if len(at_edge) == 1 else 'them'}."
+        )
     if failed:
         sentences.append(f"{failed} cell{'s' if failed > 1 else ''} failed and {'are' if failed > 1 else 'is'} missing.")
     if shared > 1 and budget.startswith("seconds"):
         sentences.append(f"Up to {shared} cells shared the device, so a second here is less than a second alone; it is so for every model.")
-    sentences.append(f"This holds for {data}, {budget} and this recipe; it says nothing about more data, longer training, other recipes or pretrained weights.")
+    sentences.append(
+        f"This holds for {data}, {budget} and this recipe; "
+        "it says nothing about more data, longer training, other recipes or pretrained weights."
+    )
     return " ".join(sentences)
 
 
@@ -76,9 +98,9 @@ def _different(pairs: Sequence[Pair]) -> list[str]:
     out = []
     for pair in pairs:
         if pair.different:
-            better, worse = (pair.a, pair.b) if pair.difference > 0 else (pair.b, pair.a)
-            low, high = sorted(abs(v) for v in pair.interval)
-            out.append(f"{better} is better than {worse} by {abs(pair.difference) * 100:.2f} points ({low * 100:.2f} to {high * 100:.2f}, p = {pair.adjusted:.2g}).")
+            low, high = sorted(abs(end) * 100 for end in pair.interval)
+            points = f"{abs(pair.difference) * 100:.2f} points ({low:.2f} to {high:.2f}, p = {pair.adjusted:.2g})"
+            out.append(f"{pair.ranked[0]} is better than {pair.ranked[1]} by {points}.")
     return out
 
 

@@ -43,7 +43,9 @@ def fitting_vit(name: str, size: tuple[int, int], channels: int, classes: int) -
     patches = [p for p in range(1, common + 1) if common % p == 0]
     # On a log scale; of two equally near, the larger patch: it is the cheaper one.
     patch = min(reversed(patches), key=lambda p: abs(math.log(size[0] * size[1] / p**2 / TOKENS[group])))
-    config = ModelConfig(image_size=size, patch_size=(patch, patch), channels=channels, classes=classes, width=width, depth=depth, heads=heads, mlp_width=mlp)
+    config = ModelConfig(
+        image_size=size, patch_size=(patch, patch), channels=channels, classes=classes, width=width, depth=depth, heads=heads, mlp_width=mlp
+    )
     return dataclasses.replace(config, **SMALL_DATA) if group < 2 else config
 
 
@@ -67,9 +69,9 @@ def describe(config: ModelConfig) -> str:
     if config.family in ("vit", "hybrid"):
         kind = "ViT" if config.family == "vit" else "hybrid: ResNet stem, then a ViT"
         patch = "×".join(map(str, config.patch_size))
-        sizes = f"patch {patch}, {config.tokens} tokens, width {config.width}, depth {config.depth}, heads {config.heads}, MLP {config.mlp_width}"
+        sizes = f"patch {patch}, {config.tokens} tokens, width {config.width}, depth {config.depth}, heads {config.heads}"
         norm = "RMSNorm" if config.norm == "rms" else "LayerNorm"
-        return f"{kind} ({sizes}, {norm}, {'class token' if config.pool == 'class' else config.pool + ' pooling'})"
+        return f"{kind} ({sizes}, MLP {config.mlp_width}, {norm}, {'class token' if config.pool == 'class' else config.pool + ' pooling'})"
     return {"cnn": "the small CNN of report R2"}.get(config.family, f"torchvision's {config.family}")
 
 

@@ -99,7 +99,12 @@ def common_result(done: Executed) -> dict[str, Any]:
         "data": study.data.name,
         "budget": str(study.budget),
         "seeds": list(study.seeds),
-        "recipe": {"batch_size": study.train.batch_size, "optimizer": study.train.optimizer, "augment": study.data.augment, "schedule": study.train.schedule},
+        "recipe": {
+            "batch_size": study.train.batch_size,
+            "optimizer": study.train.optimizer,
+            "augment": study.data.augment,
+            "schedule": study.train.schedule,
+        },
         "models": {contender.name: contender.note for contender in study.contenders},
         "tuning": done.tuning,
         "tuning_share": study.tuning_share,

@@ -38,18 +38,45 @@ def draw_compare(done: Executed, table: Table) -> list[str]:
         _save(
             done.folder,
             "accuracy",
-            bar_chart(names, means * 100, label="test accuracy (%), 95 % interval over seeds", title=title, low=low * 100, high=high * 100, form="{:.2f}"),
+            bar_chart(
+                names,
+                means * 100,
+                label="test accuracy (%), 95 % interval over seeds",
+                title=title,
+                low=low * 100,
+                high=high * 100,
+                form="{:.2f}",
+            ),
             {"mean": means, "low": low, "high": high},
             f"Test accuracy with 95 % interval over seeds; {title}",
         ),
     ]
-    lines = [Line([row.training_flops], [row.mean], row.model, [row.interval[0]] if row.interval else None, [row.interval[1]] if row.interval else None) for row in table.rows]
+    lines = [
+        Line(
+            [row.training_flops],
+            [row.mean],
+            row.model,
+            [row.interval[0]] if row.interval else None,
+            [row.interval[1]] if row.interval else None,
+        )
+        for row in table.rows
+    ]
     figure = line_chart(lines, x="training FLOPs of one run", y="test accuracy", title=title, log_x=True, percent=True)
-    paths.append(_save(done.folder, "flops", figure, {"flops": [row.training_flops for row in table.rows], "accuracy": means}, f"Accuracy against training FLOPs; {title}"))
+    paths.append(
+        _save(
+            done.folder,
+            "flops",
+            figure,
+            {"flops": [row.training_flops for row in table.rows], "accuracy": means},
+            f"Accuracy against training FLOPs; {title}",
+        )
+    )
     return paths
 
 
-def draw_data(folder: Path, outcomes: dict[str, list[Outcome]], fits: dict[str, PowerLaw], crossings: dict[str, Crossing], title: str) -> list[str]:
+def draw_data(
+    folder: Path, outcomes: dict[str, list[Outcome]], fits: dict[str, PowerLaw], crossings: dict[str, Crossing], title: str
+) -> list[str]:
     """Test error against training pictures: points with intervals, fitted lines with bootstrap bands, crossings named."""
     lines: list[Line] = []
     numbers: dict[str, Any] = {}
@@ -66,8 +93,13 @@ def draw_data(folder: Path, outcomes: dict[str, list[Outcome]], fits: dict[str, 
     note = "band: 95 % interval over seeds; dashed: error = a·n^-b with bootstrap band" + ("\n" + "; ".join(met) if met else "")
     error = line_chart(lines, x="training pictures", y="test error", title=title, log_x=True, log_y=True, percent=True, note=note)
     plain = [line for line in lines if not line.dashed]
-    accuracy = [Line(line.x, 1 - np.asarray(line.y), line.label, 1 - np.asarray(line.high), 1 - np.asarray(line.low), colour=line.colour) for line in plain]
-    shown = line_chart(accuracy, x="training pictures", y="test accuracy", title=title, log_x=True, percent=True, note="band: 95 % interval over seeds")
+    accuracy = [
+        Line(line.x, 1 - np.asarray(line.y), line.label, 1 - np.asarray(line.high), 1 - np.asarray(line.low), colour=line.colour)
+        for line in plain
+    ]
+    shown = line_chart(
+        accuracy, x="training pictures", y="test accuracy", title=title, log_x=True, percent=True, note="band: 95 % interval over seeds"
+    )
     return [
         _save(folder, "error-against-data", error, numbers, f"Test error against training pictures; {title}"),
         _save(folder, "accuracy-against-data", shown, numbers, f"Test accuracy against training pictures; {title}"),
@@ -81,7 +113,15 @@ def draw_compute(folder: Path, families: dict[str, list[Outcome]], title: str) -
         flops, means, low, high = _by(cells, lambda outcome: outcome.training_flops)
         lines.append(Line(flops, means, name, low, high))
         numbers |= {f"{name} flops": flops, f"{name} accuracy": means, f"{name} low": low, f"{name} high": high}
-    figure = line_chart(lines, x="training FLOPs of one run", y="test accuracy", title=title, log_x=True, percent=True, note="band: 95 % interval over seeds")
+    figure = line_chart(
+        lines,
+        x="training FLOPs of one run",
+        y="test accuracy",
+        title=title,
+        log_x=True,
+        percent=True,
+        note="band: 95 % interval over seeds",
+    )
     return [_save(folder, "accuracy-against-compute", figure, numbers, f"Accuracy against training FLOPs; {title}")]
 
 
@@ -89,16 +129,28 @@ def draw_cost(folder: Path, rows: list[dict[str, Any]], title: str) -> list[str]
     """FLOPs split into their quadratic and linear parts, measured time and memory, against the number of tokens."""
     rows = sorted(rows, key=lambda row: row["tokens"])
     tokens = np.array([row["tokens"] for row in rows], dtype=float)
-    columns = {key: np.array([row[key] for row in rows], dtype=float) for key in ("flops", "quadratic", "linear", "training_ms", "predicted_ms", "memory")}
+    columns = {
+        key: np.array([row[key] for row in rows], dtype=float)
+        for key in ("flops", "quadratic", "linear", "training_ms", "predicted_ms", "memory")
+    }
     flops = line_chart(
-        [Line(tokens, columns["flops"], "all"), Line(tokens, columns["linear"], "linear in tokens"), Line(tokens, columns["quadratic"], "attention, tokens²")],
+        [
+            Line(tokens, columns["flops"], "all"),
+            Line(tokens, columns["linear"], "linear in tokens"),
+            Line(tokens, columns["quadratic"], "attention, tokens²"),
+        ],
         x="tokens", y="forward FLOPs per picture", title=title, log_x=True, log_y=True,
     )  # fmt: skip
     time = line_chart(
-        [Line(tokens, columns["training_ms"], "measured"), Line(tokens, columns["predicted_ms"], "predicted a·linear + b·quadratic", dashed=True)],
+        [
+            Line(tokens, columns["training_ms"], "measured"),
+            Line(tokens, columns["predicted_ms"], "predicted a·linear + b·quadratic", dashed=True),
+        ],
         x="tokens", y="training ms per picture", title=title, log_x=True, log_y=True,
     )  # fmt: skip
-    memory = line_chart([Line(tokens, columns["memory"] / 2**20, "measured")], x="tokens", y="peak memory (MiB)", title=title, log_x=True, log_y=True)
+    memory = line_chart(
+        [Line(tokens, columns["memory"] / 2**20, "measured")], x="tokens", y="peak memory (MiB)", title=title, log_x=True, log_y=True
+    )
     numbers = {"tokens": tokens, **columns}
     return [
         _save(folder, "cost-flops", flops, numbers, f"FLOPs against tokens; {title}"),

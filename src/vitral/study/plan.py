@@ -103,7 +103,9 @@ class Study:
 
     def __post_init__(self) -> None:
         if self.select_on != "validation":
-            raise ConfigError(f"selection on {self.select_on}: what the test pictures have chosen they can no longer judge", "select on validation")
+            raise ConfigError(
+                f"selection on {self.select_on}: what the test pictures have chosen they can no longer judge", "select on validation"
+            )
         if self.claim == "significance" and len(set(self.seeds)) < 2:
             raise ConfigError("one seed cannot carry a claim of significance", "use --seeds 3, or --claim none for a plain description")
         if not self.contenders:
@@ -118,7 +120,9 @@ class Study:
         if not 0 < self.tuning_share <= 1:
             raise ConfigError(f"tuning share {self.tuning_share} does not lie in (0, 1]", "use 0.25")
         if self.kind == "data" and (len(self.sizes) < 2 or min(self.sizes) < 1 or max(self.sizes) > self.pictures):
-            raise ConfigError(f"a data study needs two sizes or more between 1 and {self.pictures:,} pictures, got {list(self.sizes)}", "use --sizes")
+            raise ConfigError(
+                f"a data study needs two sizes or more between 1 and {self.pictures:,} pictures, got {list(self.sizes)}", "use --sizes"
+            )
         if self.kind == "compute" and self.budget.kind == "seconds":
             raise ConfigError("a compute study counts FLOPs or samples, not seconds", "use --budget samples=… or flops=…")
 
@@ -234,5 +238,6 @@ def check_same(wanted: Study, found: dict[str, Any], where: str) -> None:
     """A folder holds one study: going on with another one would mix their cells."""
     plain = wanted.to_dict()
     if different := sorted(key for key in set(plain) | set(found) if plain.get(key) != found.get(key)):
-        raise UsageError(f"{where} holds another study (different: {', '.join(different)})", "choose another --out, or the same settings to go on")
-
+        raise UsageError(
+            f"{where} holds another study (different: {', '.join(different)})", "choose another --out, or the same settings to go on"
+        )

@@ -30,7 +30,8 @@ class Prediction:
 
     def __str__(self) -> str:
         slowest = max(self.per_model, key=lambda name: self.per_model[name])
-        return f"{self.cells} cells, about {duration(self.seconds)} (most of it {slowest}: {duration(self.per_model[slowest])} one after the other)"
+        most = f"most of it {slowest}: {duration(self.per_model[slowest])} one after the other"
+        return f"{self.cells} cells, about {duration(self.seconds)} ({most})"
 
 
 def predict(study: Study, parallel: int = 1, quiet: bool = False) -> Prediction:
@@ -55,7 +56,10 @@ def _training(study: Study, cell: Cell, seconds: float) -> float:
 
 def check_hours(prediction: Prediction, most: float | None) -> None:
     if most is not None and prediction.hours > most:
-        raise UsageError(f"the study would take about {duration(prediction.seconds)}, more than --max-hours {most:g}", "use a smaller budget, fewer sizes or fewer seeds")
+        raise UsageError(
+            f"the study would take about {duration(prediction.seconds)}, more than --max-hours {most:g}",
+            "use a smaller budget, fewer sizes or fewer seeds",
+        )
 
 
 def duration(seconds: float) -> str:

@@ -75,7 +75,9 @@ class Probe:
         return "\n".join(lines) + "\n"
 
 
-def embed(model: Classifier, split: Split, *, device: torch.device | str = "cpu", batch_size: int = 128, quiet: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def embed(
+    model: Classifier, split: Split, *, device: torch.device | str = "cpu", batch_size: int = 128, quiet: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """What the head would read, for every picture: features (N, D) and labels (N,)."""
     loader = Loader(split, batch_size=min(batch_size, len(split)), preprocess=Preprocess.of(model), device=device)
     features, labels = [], []
@@ -106,7 +108,9 @@ def probe(
         raise UsageError(f"{data.name} has no validation pictures, and nothing may be chosen on test", "set --validation 0.1")
     smallest = int(np.bincount(data.train.labels, minlength=len(data.classes)).min())
     if wrong := next((k for k in shots if k is not None and not 1 <= k <= smallest), None):
-        raise UsageError(f"{wrong} pictures a class asked for, the smallest class has {smallest} for training", f"use --shots of 1 to {smallest}, or all")
+        raise UsageError(
+            f"{wrong} pictures a class asked for, the smallest class has {smallest} for training", f"use --shots of 1 to {smallest}, or all"
+        )
     train, labels = embed(model, data.train, device=device, batch_size=batch_size, quiet=quiet)
     judge, judge_labels = embed(model, data.validation, device=device, batch_size=batch_size, quiet=quiet)
     classes = len(data.classes)

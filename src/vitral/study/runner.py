@@ -7,6 +7,7 @@ folder goes on from its checkpoint; one that dies is run once more, and reported
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -46,7 +47,9 @@ class Finished:
         if self.failed:
             name, reason = next(iter(self.failed.items()))
             more = f" ({len(self.failed)} cells failed)" if len(self.failed) > 1 else ""
-            raise VitralError(f"cell {name} died twice: {reason}{more}", "mend the cause and run the same command again: finished cells are kept")
+            raise VitralError(
+                f"cell {name} died twice: {reason}{more}", "mend the cause and run the same command again: finished cells are kept"
+            )
 
 
 def run_cells(
@@ -197,7 +200,7 @@ def _in_pool(todo: list[Cell], folder: Path, work: Work, parallel: int, threads:
                 tries[cell.name] += 1
                 if answer[1] is not None and tries[cell.name] < ATTEMPTS:
                     queue.append(cell)
-                yield cell, *answer
+                yield cell, answer[0], answer[1]
     finally:
         for worker in workers:
             if worker.cell is not None:
@@ -209,6 +212,7 @@ def _in_pool(todo: list[Cell], folder: Path, work: Work, parallel: int, threads:
 def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: int | None, address: str) -> Iterator[Event]:
     try:
         import ray
+        from ray.exceptions import RayError, RayTaskError
     except ImportError as error:
         raise UsageError("ray is not installed", "pip install 'vitral[ray]', or leave --ray out") from error
     source = str(Path(__file__).parents[2])
@@ -220,7 +224,7 @@ def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: 
             address=address,
             include_dashboard=False,
             log_to_driver=False,
-            logging_level="ERROR",
+            logging_level=logging.ERROR,
             runtime_env={"env_vars": environment},
         )
     try:
@@ -238,16 +242,16 @@ def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: 
             cell = pending.pop(done)
             try:
                 answer = ray.get(done)
-            except ray.exceptions.RayTaskError as error:
+            except RayTaskError as error:
                 raise error.cause if isinstance(error.cause, UsageError) else error from None
-            except ray.exceptions.RayError as error:
+            except RayError as error:
                 answer = (None, _reason(error))
             if answer[1] is None and not (folder / cell.name).is_dir():
                 raise VitralError(f"cell {cell.name} ended elsewhere but {folder} does not show it", "use an --out that all machines share")
             tries[cell.name] += 1
             if answer[1] is not None and tries[cell.name] < ATTEMPTS:
                 pending[submit(cell)] = cell
-            yield cell, *answer
+            yield cell, answer[0], answer[1]
     finally:
         if started:
             ray.shutdown()

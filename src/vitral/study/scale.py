@@ -66,7 +66,9 @@ def plan_scale(
     names = tuple(models or (DATA_MODELS if kind == "data" else COMPUTE_MODELS))
     contenders = make_contenders(names, facts.size, facts.channels, facts.classes, rates=rates)
     if not facts.validation and any(len(contender.rates) > 1 for contender in contenders):
-        raise UsageError(f"{data.name} has no validation pictures to choose rates on", "set --validation 0.1, or give one rate with --rates")
+        raise UsageError(
+            f"{data.name} has no validation pictures to choose rates on", "set --validation 0.1, or give one rate with --rates"
+        )
     counts: tuple[int, ...] = ()
     if kind == "data":
         wanted = [round(size * facts.pictures) if size <= 1 else round(size) for size in (sizes or SHARES)]
@@ -104,7 +106,14 @@ def _data(done: Executed) -> Scaling:
     fits = {name: fit for name, cells in by_model.items() if (fit := fit_cells(cells, lambda cell: cell.size)) is not None}
     crossings = {f"{a} and {b}": crossing(fits[a], fits[b]) for a, b in combinations(fits, 2)}
     tables = tuple(
-        Table(tuple(row([cell for cell in cells if cell.size == size]) for cells in by_model.values() if any(cell.size == size for cell in cells)), f"{size:,} pictures")
+        Table(
+            tuple(
+                row([cell for cell in cells if cell.size == size])
+                for cells in by_model.values()
+                if any(cell.size == size for cell in cells)
+            ),
+            f"{size:,} pictures",
+        )
         for size in study.sizes
     )
     ends = {size: _pairs_at(done, size) for size in (study.sizes[0], study.sizes[-1])}
@@ -147,15 +156,23 @@ def _pairs_at(done: Executed, size: int) -> list[Pair]:
 def conclude_data(study: Study, fits: dict[str, PowerLaw], crossings: dict[str, Crossing], ends: dict[int, list[Pair]]) -> str:
     sentences = []
     for size, pairs in ends.items():
-        told = [f"{pair.a if pair.difference > 0 else pair.b} beats {pair.b if pair.difference > 0 else pair.a} by {abs(pair.difference) * 100:.1f} points" for pair in pairs if pair.different]
+        told = [f"{pair.ranked[0]} beats {pair.ranked[1]} by {abs(pair.difference) * 100:.1f} points" for pair in pairs if pair.different]
         open_pairs = [f"{pair.a} and {pair.b}" for pair in pairs if not pair.different]
         parts = ([", ".join(told)] if told else []) + ([f"not told apart: {', '.join(open_pairs)}"] if open_pairs else [])
         sentences.append(f"With {size:,} training pictures: {'; '.join(parts) or 'no test was made (one seed)'}.")
     sentences += [f"{pair}: {found}." for pair, found in crossings.items()]
-    sentences += [f"Error of {name} falls as n^-{fit.b:.2f} ({fit.b_interval[0]:.2f} to {fit.b_interval[1]:.2f})." for name, fit in fits.items()]
+    sentences += [
+        f"Error of {name} falls as n^-{fit.b:.2f} ({fit.b_interval[0]:.2f} to {fit.b_interval[1]:.2f})." for name, fit in fits.items()
+    ]
     if bent := [name for name, fit in fits.items() if fit.residual > BENT]:
-        sentences.append(f"The points of {', '.join(bent)} do not lie on a power law (up to a factor of {2 ** max(fits[name].residual for name in bent):.1f} off): take their crossings with care.")
-    sentences.append(f"This holds for {study.data.name}, the same {study.budget} at every size, and no extra regularisation on small subsets; beyond {study.sizes[-1]:,} pictures it is extrapolation.")
+        worst = 2 ** max(fits[name].residual for name in bent)
+        sentences.append(
+            f"The points of {', '.join(bent)} do not lie on a power law (up to a factor of {worst:.1f} off): take their crossings with care."
+        )
+    sentences.append(
+        f"This holds for {study.data.name}, the same {study.budget} at every size, and no extra regularisation on small subsets; "
+        f"beyond {study.sizes[-1]:,} pictures it is extrapolation."
+    )
     return " ".join(sentences)
 
 
@@ -173,12 +190,16 @@ def _compute(done: Executed) -> Scaling:
     crossings = {f"{a} and {b}": crossing(fits[a], fits[b]) for a, b in combinations(fits, 2) if _overlap(fits[a], fits[b])}
     tables = tuple(
         Table(
-            tuple(row(cells) for contender in study.contenders if (cells := [cell for cell in done.of(contender.name) if cell.share == share])),
+            tuple(
+                row(cells) for contender in study.contenders if (cells := [cell for cell in done.of(contender.name) if cell.share == share])
+            ),
             f"{share:g} of {study.budget}",
         )
         for share in study.shares
     )
-    lines = [f"Error of {name} falls as FLOPs^-{fit.b:.2f} ({fit.b_interval[0]:.2f} to {fit.b_interval[1]:.2f})." for name, fit in fits.items()]
+    lines = [
+        f"Error of {name} falls as FLOPs^-{fit.b:.2f} ({fit.b_interval[0]:.2f} to {fit.b_interval[1]:.2f})." for name, fit in fits.items()
+    ]
     lines += [f"{pair}: {found} training FLOPs." for pair, found in crossings.items()]
     if bent := [name for name, fit in fits.items() if fit.residual > BENT]:
         lines.append(f"The points of {', '.join(bent)} do not lie on one power law: size and length of training do not trade evenly there.")

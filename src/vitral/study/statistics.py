@@ -40,7 +40,9 @@ def t_interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> Int
 
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1 or len(numbers) < 2:
-        raise UsageError(f"an interval over {numbers.size} seed{'' if numbers.size == 1 else 's'} is not defined", "run at least 2 seeds, better 3")
+        raise UsageError(
+            f"an interval over {numbers.size} seed{'' if numbers.size == 1 else 's'} is not defined", "run at least 2 seeds, better 3"
+        )
     if not 0 < level < 1:
         raise UsageError(f"level {level} is not a probability", "use 0.95")
     mean = float(numbers.mean())
@@ -144,23 +146,39 @@ class PowerLaw:
         return low, high
 
     def to_dict(self) -> dict[str, Any]:
-        return {"a": self.a, "b": self.b, "b_interval": list(self.b_interval), "sizes": list(self.sizes), "residual": self.residual, "level": self.level}
+        return {
+            "a": self.a,
+            "b": self.b,
+            "b_interval": list(self.b_interval),
+            "sizes": list(self.sizes),
+            "residual": self.residual,
+            "level": self.level,
+        }
 
 
 def power_law_fit(
-    sizes: Sequence[float] | np.ndarray, errors_by_seed: np.ndarray, *, level: float = 0.95, draws: int = 1000, seed: int = 0, floor: float = 1e-6
+    sizes: Sequence[float] | np.ndarray,
+    errors_by_seed: np.ndarray,
+    *,
+    level: float = 0.95,
+    draws: int = 1000,
+    seed: int = 0,
+    floor: float = 1e-6,
 ) -> PowerLaw:
     """Fit error = a · n^-b to (S, K) errors at K sizes by least squares on logs; bands by bootstrap over seeds.
 
     At each size the seeds are drawn anew. S draws from S values have only (S-1)/S of their variance and no tails, so deviations
-    are widened by √(S/(S-1)) and by Student's t over the normal for K·(S-1) degrees of freedom. Errors below `floor` (no mistake at all on a finite test set) are lifted to it.
+    are widened by √(S/(S-1)) and by Student's t over the normal for K·(S-1) degrees of freedom. Errors below `floor` (no mistake
+    at all on a finite test set) are lifted to it.
     """
     from scipy import stats
 
     n = np.asarray(sizes, dtype=np.float64)
     errors = np.atleast_2d(np.asarray(errors_by_seed, dtype=np.float64))  # (S, K)
     if n.ndim != 1 or errors.shape[1] != len(n) or len(n) < 2 or len(np.unique(n)) < 2:
-        raise UsageError(f"a power law needs errors (seeds, sizes) at two different sizes or more, here {errors.shape} at {len(n)}", "add sizes")
+        raise UsageError(
+            f"a power law needs errors (seeds, sizes) at two different sizes or more, here {errors.shape} at {len(n)}", "add sizes"
+        )
     if n.min() <= 0 or not np.isfinite(errors).all():
         raise UsageError("a power law needs positive sizes and finite errors", "leave out the cells that failed")
     logs = np.log(np.maximum(errors, floor))  # (S, K)
@@ -201,7 +219,13 @@ class Crossing:
         return f"crossing at {self.at:,.0f} ({self.interval[0]:,.0f} to {self.interval[1]:,.0f}; in {self.share:.0%} of the draws)"
 
     def to_dict(self) -> dict[str, Any]:
-        return {"at": self.at, "interval": list(self.interval) if self.interval else None, "share": self.share, "span": list(self.span), "text": str(self)}
+        return {
+            "at": self.at,
+            "interval": list(self.interval) if self.interval else None,
+            "share": self.share,
+            "span": list(self.span),
+            "text": str(self),
+        }
 
 
 def crossing(first: PowerLaw, second: PowerLaw) -> Crossing:

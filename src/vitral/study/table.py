@@ -91,7 +91,10 @@ class Table:
     def text(self) -> str:
         grid = [HEADS, *(_cells(row) for row in self.rows)]
         widths = [max(len(line[i]) for line in grid) for i in range(len(HEADS))]
-        lines = ["  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))) for line in grid]
+        lines = [
+            "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True)))
+            for line in grid
+        ]
         lines.insert(1, "  ".join("─" * w for w in widths))
         return "\n".join(([self.title] if self.title else []) + lines + list(self.notes)) + "\n"
 
@@ -101,7 +104,17 @@ HEADS = ["model", "accuracy", "95 % interval", "n", "parameters", "FLOPs/picture
 
 def _cells(row: Row) -> list[str]:
     interval = f"{row.interval[0]:.2%} – {row.interval[1]:.2%}" if row.interval else "none (one seed)"
-    return [row.model, f"{row.mean:.2%}", interval, str(row.seeds), f"{row.parameters:,}", short(row.flops), f"{row.seconds:.1f}", f"{short(row.memory)}B", f"{row.lr:g}"]
+    return [
+        row.model,
+        f"{row.mean:.2%}",
+        interval,
+        str(row.seeds),
+        f"{row.parameters:,}",
+        short(row.flops),
+        f"{row.seconds:.1f}",
+        f"{short(row.memory)}B",
+        f"{row.lr:g}",
+    ]
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -124,7 +137,9 @@ def row(outcomes: Iterable[Outcome], note: str = "") -> Row:
     if tuning := [cell.cell for cell in cells if cell.role != "final"]:
         raise UsageError(f"{tuning[0]} is a tuning cell, its accuracy was used to choose", "put final cells into the table")
     if len(splits := {cell.split for cell in cells}) > 1:
-        raise UsageError(f"the seeds of {cells[0].model} were measured on different splits ({' and '.join(sorted(splits))})", "use one split seed")
+        raise UsageError(
+            f"the seeds of {cells[0].model} were measured on different splits ({' and '.join(sorted(splits))})", "use one split seed"
+        )
     values = tuple(cell.accuracy for cell in cells)
     interval = t_interval(values) if len(values) > 1 else None
     first, count = cells[0], len(cells)

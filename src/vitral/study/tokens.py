@@ -36,12 +36,21 @@ def plan_cost(base: ModelConfig, sizes: Sequence[int], patches: Sequence[int]) -
             if config.grid[0] > 1:
                 made.append(config)
     if len({config.tokens for config in made}) < 2:
-        raise UsageError(f"pictures of {list(sizes)} and patches of {list(patches)} give fewer than two numbers of tokens", "use --image-sizes 32,64 --patches 2,4,8")
+        raise UsageError(
+            f"pictures of {list(sizes)} and patches of {list(patches)} give fewer than two numbers of tokens",
+            "use --image-sizes 32,64 --patches 2,4,8",
+        )
     return sorted(made, key=lambda config: (config.tokens, config.image_size))
 
 
 def study_cost(
-    configs: Sequence[ModelConfig], out: str | Path, *, batch_size: int = 8, device: str = "auto", threads: int | None = None, quiet: bool = False
+    configs: Sequence[ModelConfig],
+    out: str | Path,
+    *,
+    batch_size: int = 8,
+    device: str = "auto",
+    threads: int | None = None,
+    quiet: bool = False,
 ) -> dict[str, Any]:
     """Measure each config, fit time = a·linear + b·quadratic, draw it, and set R3's table of layer costs beside it."""
     folder, where = Path(out), pick_device(device)
@@ -68,15 +77,19 @@ def study_cost(
             bar.advance(1, tokens=config.tokens)
     law = fit_time(rows)
     for entry in rows:
-        entry["predicted_ms"] = law["linear_ms_per_gflop"] * entry["linear"] / 1e9 + law["quadratic_ms_per_gflop"] * entry["quadratic"] / 1e9
+        entry["predicted_ms"] = (
+            law["linear_ms_per_gflop"] * entry["linear"] / 1e9 + law["quadratic_ms_per_gflop"] * entry["quadratic"] / 1e9
+        )
     base = configs[0]
     layers = {str(entry["tokens"]): [asdict(layer) for layer in layer_costs(entry["tokens"], base.width)] for entry in rows}
     even = even_tokens(base.width, base.mlp_width)
+    first, last = rows[0], rows[-1]
     conclusion = (
-        f"From {rows[0]['tokens']} to {rows[-1]['tokens']} tokens the FLOPs grow {rows[-1]['flops'] / rows[0]['flops']:.1f}-fold and the measured training time "
-        f"{rows[-1]['training_ms'] / rows[0]['training_ms']:.1f}-fold; the quadratic part of the FLOPs rises from {_share(rows[0]):.1%} to {_share(rows[-1]):.1%}. "
-        f"At width {base.width} it would equal the rest of a block at {even:,} tokens: below that a ViT's cost is mostly linear in tokens, "
-        f"which R3's table (attention alone, n²·d) does not show. The time's fit a·linear + b·quadratic is off by up to {law['largest_error']:.0%}."
+        f"From {first['tokens']} to {last['tokens']} tokens the FLOPs grow {last['flops'] / first['flops']:.1f}-fold and the measured "
+        f"training time {last['training_ms'] / first['training_ms']:.1f}-fold; the quadratic part of the FLOPs rises from "
+        f"{_share(first):.1%} to {_share(last):.1%}. At width {base.width} it would equal the rest of a block at {even:,} tokens: below "
+        "that a ViT's cost is mostly linear in tokens, which R3's table (attention alone, n²·d) does not show. "
+        f"The time's fit a·linear + b·quadratic is off by up to {law['largest_error']:.0%}."
     )
     result = {
         "kind": "cost",
@@ -123,7 +136,9 @@ def cost_table(rows: Sequence[dict[str, Any]], markdown: bool = False) -> str:
     if markdown:
         return "\n".join("| " + " | ".join(line) + " |" for line in [list(HEADS), ["---:"] * len(HEADS), *lines]) + "\n"
     widths = [max(len(line[i]) for line in [list(HEADS), *lines]) for i in range(len(HEADS))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in [list(HEADS), *lines]) + "\n"
+    return (
+        "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in [list(HEADS), *lines]) + "\n"
+    )
 
 
 def _share(entry: dict[str, Any]) -> float:
