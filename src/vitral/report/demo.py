@@ -13,8 +13,9 @@ from vitral.base.progress import say
 from vitral.data.datasets import open_data
 from vitral.data.preprocess import open_picture
 from vitral.draw.curves import training_curves
+from vitral.draw.overlay import enlarge
 from vitral.draw.provenance import save_figure
-from vitral.draw.sheet import heat_sheet
+from vitral.draw.sheet import picture_sheet
 from vitral.look.about import about_model
 from vitral.look.attention import attention
 from vitral.look.figures import figure_set
@@ -75,21 +76,24 @@ def _curves(run: Run, folder: Path) -> list[Path]:
 
 
 def _attention(model: Classifier, pictures: Sequence[Picture], folder: Path) -> list[Path]:
-    """A row for each digit, a column for each block: where the class token looks, heads averaged."""
+    """A row for each digit: the digit, then where the class token looks in each block, heads averaged."""
     tape = watch(model, list(pictures))
     depth = model.config.depth
-    heats = [attention(tape, item, block=block) for item in range(len(pictures)) for block in range(depth)]
+    heats = [[attention(tape, item, block=block) for block in range(depth)] for item in range(len(pictures))]
+    tiles = [
+        tile
+        for picture, row in zip(pictures, heats, strict=True)
+        for tile in (enlarge(picture.original), *(heat.overlay(alpha=0.8, mode="cells") for heat in row))
+    ]
     predicted = [model.origin.class_name(int(index)) for index in tape.logits.argmax(dim=1)]
-    figure = heat_sheet(
-        heats,
-        columns=depth,
-        captions=[f"block {block}" for block in range(depth)] * len(pictures),
-        row_labels=[f"sees a {name}" for name in predicted],
+    figure = picture_sheet(
+        tiles,
+        ["picture", *(f"block {block}" for block in range(depth))],
+        columns=depth + 1,
+        row_labels=[f"seen as {name}" for name in predicted],
         title="Where the class token looks, block by block",
-        with_original=False,
-        mode="cells",
-        cell=1.4,
+        cell=1.3,
     )
-    numbers = {"attention": [heat.grid for heat in heats]}
+    numbers = {"attention": [[heat.grid for heat in row] for row in heats]}
     caption = "Attention of the class token on the patches, mean over the heads; one row per test picture, one column per block."
     return save_figure(figure, folder / "class-token-attention", numbers, about_model(model, "vitral demo"), caption)
