@@ -31,7 +31,9 @@ def bundle(entry: str = "main.js") -> str:
 
     def visit(name: str, above: tuple[str, ...]) -> None:
         if name in above:
-            raise VitralError(f"static modules import each other in a circle: {' → '.join((*above, name))}", "move what they share into a third")
+            raise VitralError(
+                f"static modules import each other in a circle: {' → '.join((*above, name))}", "move what they share into a third"
+            )
         if name in order:
             return
         for _, needed in IMPORT.findall(texts[name]):
@@ -48,6 +50,8 @@ def bundle(entry: str = "main.js") -> str:
             owners[declared] = name
         body = EXPORT.sub("", IMPORT.sub("", texts[name]))
         if left := re.search(r"^(import|export)\b.*", body, re.MULTILINE):
-            raise VitralError(f"{name}: {left.group(0)!r} cannot be joined", 'write import { a } from "./b.js" and export on declarations only')
+            raise VitralError(
+                f"{name}: {left.group(0)!r} cannot be joined", 'write import { a } from "./b.js" and export on declarations only'
+            )
         parts.append(f"// {name}\n{body}")
     return "\n".join(parts)

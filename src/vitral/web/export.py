@@ -90,8 +90,13 @@ def page(facts: dict[str, Any], blobs: dict[str, bytes]) -> str:
         "connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
     data = [f'<script type="application/json" id="vitral-facts">{json.dumps(facts).replace("<", chr(92) + "u003c")}</script>']
-    data += [f'<script type="application/octet-stream" id="{name}" data-bytes="{len(content)}">{_text(content)}</script>' for name, content in blobs.items()]
-    text = _replace(text, r'<link rel="stylesheet"[^>]*>', f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>')
+    data += [
+        f'<script type="application/octet-stream" id="{name}" data-bytes="{len(content)}">{_text(content)}</script>'
+        for name, content in blobs.items()
+    ]
+    text = _replace(
+        text, r'<link rel="stylesheet"[^>]*>', f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>'
+    )
     return _replace(text, r'<script type="module"[^>]*></script>', "\n".join([*data, f'<script type="module">{script}</script>']))
 
 

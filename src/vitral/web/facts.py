@@ -66,7 +66,9 @@ def reads(model: Classifier) -> int:
 
 def methods_of(model: Classifier) -> list[str]:
     """The methods beside plain attention that this model allows."""
-    return [name for name in MAP_METHODS if (name == "rollout" or model.config.classes) and (is_transformer(model) or name in MAP_METHODS[2:])]
+    return [
+        name for name in MAP_METHODS if (name == "rollout" or model.config.classes) and (is_transformer(model) or name in MAP_METHODS[2:])
+    ]
 
 
 def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int, level: int) -> bytes:

@@ -92,7 +92,9 @@ def check_picture(content: bytes, limits: Limits) -> tuple[int, int]:
     except Exception:  # a damaged header makes decoders raise anything at all
         raise Refusal(422, "the picture's header is damaged", "save it again as PNG or JPEG") from None
     if width * height > limits.pixels:
-        raise Refusal(413, f"the picture has {width * height / 1e6:.0f} million pixels", f"shrink it below {limits.pixels / 1e6:.0f} million")
+        raise Refusal(
+            413, f"the picture has {width * height / 1e6:.0f} million pixels", f"shrink it below {limits.pixels / 1e6:.0f} million"
+        )
     if width < 1 or height < 1:
         raise Refusal(422, "the picture has no pixels", "choose another one")
     return width, height

@@ -202,7 +202,9 @@ def _parse_cut(body: bytes) -> Cut:
         details = getattr(error, "errors", None)
         first = details(include_url=False, include_input=False, include_context=False)[0] if details else {"loc": (), "msg": "not JSON"}
         where = ".".join(str(part) for part in first["loc"]) or "body"
-        raise Refusal(422, f"{where}: {first['msg']}", 'send {"heads": [[block, head]], "blocks": [], "patches": [], "target": null}') from None
+        raise Refusal(
+            422, f"{where}: {first['msg']}", 'send {"heads": [[block, head]], "blocks": [], "patches": [], "target": null}'
+        ) from None
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:

@@ -26,7 +26,11 @@ def serve(session: Session, host: str = "127.0.0.1", port: int | None = None, op
     address = address_of(host, listening.getsockname()[1], token)
     server = uvicorn.Server(
         uvicorn.Config(
-            make_app(session, host=host, token=token), log_level="warning", server_header=False, limit_concurrency=256, timeout_keep_alive=10
+            make_app(session, host=host, token=token),
+            log_level="warning",
+            server_header=False,
+            limit_concurrency=256,
+            timeout_keep_alive=10,
         )
     )
     say(f"The explorer is at {address}  (Ctrl-C stops it)")

@@ -99,7 +99,9 @@ def check_cut(model: Classifier, cut: Cut) -> None:
         raise UsageError(f"a {config.family} has no heads or blocks to switch off", "switch off patches")
     for block, head in cut.heads:
         if not (0 <= block < config.depth and 0 <= head < config.heads):
-            raise UsageError(f"head {head} of block {block} does not exist", f"use blocks 0 to {config.depth - 1}, heads 0 to {config.heads - 1}")
+            raise UsageError(
+                f"head {head} of block {block} does not exist", f"use blocks 0 to {config.depth - 1}, heads 0 to {config.heads - 1}"
+            )
     for block in cut.blocks:
         if not 0 <= block < config.depth:
             raise UsageError(f"block {block} does not exist", f"this model has blocks 0 to {config.depth - 1}")

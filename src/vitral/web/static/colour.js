@@ -30,7 +30,7 @@ export function limitsOf(values, signed) {
     if (value < low) low = value;
     if (value > high) high = value;
   }
-  if (!signed) return [Math.min(low, 0), high > low ? high : low + 1e-12];
+  if (!signed) return [low, high > low ? high : low + 1e-12];
   const reach = Math.max(Math.abs(low), Math.abs(high), 1e-12);
   return [-reach, reach];
 }

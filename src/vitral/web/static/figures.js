@@ -75,14 +75,15 @@ export class FiguresView {
     }
     const measure = trace.header.measures[this.measure];
     const unit = this.measure === "distance" ? "pixels" : "bits";
-    const top = Math.max(...measure.flat()) * 1.08;
+    const most = Math.max(...measure.flat(), 1e-9);
+    const step = niceStep(most / 4);
+    const top = Math.max(most * 1.06, step);
     const [width, height, left, bottom] = [520, 230, 44, 34];
     const x = (block) => left + ((block + 0.5) / model.depth) * (width - left - 8);
     const y = (value) => height - bottom - (value / top) * (height - bottom - 10);
     const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "group", "aria-label": `Mean attention ${this.measure} of each head by block` });
-    for (let part = 0; part <= 4; part++) {
-      const value = (top / 1.08) * (part / 4);
-      svg.append(shape("line", { x1: left, x2: width - 8, y1: y(value), y2: y(value), class: "rule" }), shape("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, value.toFixed(this.measure === "distance" ? 0 : 1)));
+    for (let value = 0; value <= top; value += step) {
+      svg.append(shape("line", { x1: left, x2: width - 8, y1: y(value), y2: y(value), class: "rule" }), shape("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, Number(value.toPrecision(3))));
     }
     const every = Math.ceil(model.depth / 12);
     const chosen = [blockFor(model), headFor(model)];
@@ -103,6 +104,12 @@ export class FiguresView {
     }
     this.chart.replaceChildren(choice, svg);
   }
+}
+
+/** 1, 2 or 5 times a power of ten, at least as large as asked. */
+function niceStep(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return power * [1, 2, 5, 10].find((factor) => factor * power >= least);
 }
 
 function panel(title, sentence, body) {

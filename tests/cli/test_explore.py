@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from vitral.build import create
+from vitral.cli import main
+from vitral.weights.checkpoint import save
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    return save(create("tiny"), tmp_path / "run")
+
+
+def test_export_writes_one_page(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.BytesIO()
+    Image.new("RGB", (40, 40), "teal").save(out, "PNG")
+    (tmp_path / "teal.png").write_bytes(out.getvalue())
+    page = tmp_path / "page.html"
+    assert main(["explore", str(run), str(tmp_path / "teal.png"), "--compare", str(run), "--export", str(page)]) == 0
+    assert "page.html" in capsys.readouterr().out
+    assert "(again)" in page.read_text(encoding="utf-8")
+
+
+def test_serving_takes_the_flags(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.web import serve
+
+    called = []
+    monkeypatch.setattr(serve, "serve", lambda *given: called.append(given))
+    assert main(["explore", str(run), "--port", "0", "--no-open"]) == 0
+    session, host, port, open_page = called[0]
+    assert (host, port, open_page) == ("127.0.0.1", 0, False)
+    assert [entry["name"] for entry in session.given] == ["china.jpg", "flower.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "vitral demo"),
+        (["RUN", "missing.png"], 1, "missing.png"),
+        (["nowhere"], None, "nowhere"),
+        (["RUN", "--nothing"], 2, "--help"),
+    ],
+)
+def test_errors_are_one_line(
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int | None,
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    got = main(["explore", *[str(run) if each == "RUN" else each for each in arguments]])
+    error = capsys.readouterr().err
+    assert got == code if code is not None else got in (1, 2)
+    assert words in error
+    assert "Traceback" not in error

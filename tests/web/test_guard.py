@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+from fastapi.testclient import TestClient
+
+from vitral.web.routes import make_app
+from vitral.web.session import Session
+
+
+def test_every_answer_carries_the_policy(client: TestClient) -> None:
+    for path in ("/", "/api/session", "/nothing", "/static/main.js"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert "access-control-allow-origin" not in headers
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "192.168.1.7:8642", ""])
+def test_other_hosts_are_turned_away(client: TestClient, host: str) -> None:
+    answer = client.get("/api/session", headers={"host": host})
+    assert answer.status_code == 400
+    assert set(answer.json()) == {"error", "hint"}
+
+
+@pytest.mark.parametrize(
+    "headers", [{"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}, {"origin": "http://127.0.0.1:1"}]
+)
+def test_other_pages_cannot_post(client: TestClient, headers: dict[str, str]) -> None:
+    answer = client.post("/api/pictures", content=b"x", headers={"content-type": "image/png", **headers})
+    assert answer.status_code == 403
+    preflight = client.options("/api/pictures", headers={"access-control-request-method": "POST", **headers})
+    assert preflight.status_code == 403
+    assert "access-control-allow-origin" not in preflight.headers
+
+
+def test_the_own_page_can_post(client: TestClient) -> None:
+    headers = {"content-type": "text/plain", "origin": "http://127.0.0.1:8642", "sec-fetch-site": "same-origin"}
+    assert client.post("/api/pictures", content=b"x", headers=headers).status_code == 415
+
+
+def test_a_token_is_asked_for_on_other_addresses(session: Session) -> None:
+    with TestClient(
+        make_app(session, host="0.0.0.0", token="secret"), base_url="http://192.168.1.7:8642", follow_redirects=False
+    ) as client:
+        for path in ("/", "/static/main.js", "/api/session", "/openapi.json", "/?token=wrong"):
+            assert client.get(path).status_code == 401
+        assert client.get("/api/session", headers={"authorization": "Bearer secret"}).status_code == 200
+        assert client.get("/api/session?token=secret").status_code == 401, "only the page takes it from the address"
+        welcome = client.get("/?token=secret")
+        assert welcome.status_code == 303
+        assert welcome.headers["location"] == "/"
+        assert "HttpOnly" in welcome.headers["set-cookie"] and "SameSite=Strict" in welcome.headers["set-cookie"]
+        assert client.get("/api/session").status_code == 200, "the cookie now holds it"
+
+
+def test_a_failure_inside_shows_nothing_of_it(session: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("/secret/path leaked")
+
+    monkeypatch.setattr(session, "figures", fail)
+    with TestClient(make_app(session), base_url="http://localhost") as client:
+        answer = client.get("/api/models/0/figures")
+    assert answer.status_code == 500
+    assert "secret" not in answer.text and "Traceback" not in answer.text
+    assert "leaked" in caplog.text, "but the terminal knows"
+
+
+def test_websockets_are_closed(client: TestClient) -> None:
+    from starlette.websockets import WebSocketDisconnect
+
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect("/api/session"):
+        pass

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import threading
+import time
+
+import httpx
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from vitral.build import create
+from vitral.web.limits import Limits
+from vitral.web.pack import unpack
+from vitral.web.routes import make_app
+from vitral.web.session import Session
+
+PICTURE = "/api/models/{model}/pictures/{picture}"
+
+
+def picture(seed: int, size: tuple[int, int] = (40, 32), kind: str = "PNG") -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (*size, 3), dtype=np.uint8)).save(out, kind)
+    return out.getvalue()
+
+
+def upload(client: TestClient, content: bytes, kind: str = "image/png", name: str = "x.png") -> httpx.Response:
+    return client.post("/api/pictures", content=content, headers={"content-type": kind}, params={"name": name})
+
+
+def test_a_picture_from_upload_to_map(client: TestClient) -> None:
+    entry = upload(client, picture(5), name="<b>é.png").json()
+    assert entry["name"] == "<b>é.png"
+    assert (entry["width"], entry["height"]) == (32, 40)
+    address = f"/api/models/0/pictures/{entry['picture']}"
+    header, sections = unpack(client.get(f"{address}/trace").content)
+    assert len(sections["logits"]) == 10
+    assert header["tokens"] == 66
+    heat = client.get(f"{address}/map", params={"method": "gradcam", "target": 3}).json()
+    assert (len(heat["grid"]), heat["target"]) == (8, 3)
+    cut = client.post(f"{address}/surgery", json={"heads": [[0, 1]], "patches": [7]}).json()
+    assert len(cut["difference"]) == 8
+    assert client.get("/api/models/0/figures").json()["filters"]["shape"][1:] == [4, 4]
+
+
+def test_the_session_and_the_page(client: TestClient) -> None:
+    facts = client.get("/api/session").json()
+    assert [model["name"] for model in facts["models"]] == ["tiny", "cnn"]
+    assert facts["pictures"][0]["name"] == "one.png"
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert client.get("/static/main.js").headers["content-type"].startswith("text/javascript")
+    assert client.get("/docs").status_code == 404
+    assert client.get("/openapi.json").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"x" * 300_000, "image/png", 413),
+        (picture(0, (1100, 1000), "JPEG")[:150_000], "image/jpeg", 413),
+        (picture(0), "text/plain", 415),
+        (b"GIF89a nothing", "image/gif", 415),
+        (b"not a picture", "image/png", 415),
+        (picture(0)[:500], "image/png", 422),
+        (b"", "image/png", 422),
+    ],
+)
+def test_bad_uploads_say_why(client: TestClient, content: bytes, kind: str, status: int) -> None:
+    answer = upload(client, content, kind)
+    assert answer.status_code == status, answer.text
+    reason = answer.json()
+    assert set(reason) == {"error", "hint"}
+    assert reason["error"] and reason["hint"]
+    assert "Traceback" not in answer.text and "site-packages" not in answer.text
+
+
+def test_an_upload_of_unknown_length_is_cut_off(client: TestClient) -> None:
+    chunks = (b"x" * 50_000 for _ in range(10))
+    assert client.post("/api/pictures", content=chunks, headers={"content-type": "image/png"}).status_code == 413
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/..%2froutes.py",
+        "/static/../routes.py",
+        "/static/%2e%2e%2f%2e%2e%2fpyproject.toml",
+        "/static//etc/passwd",
+        "/static/index.html",
+        "/api/models/0/pictures/..%2f..%2fetc/trace",
+        "/api/models/0/pictures/%00/trace",
+        "/api/models/0/pictures/ABCDEF0123456789/trace",
+        "/api/models/-1/figures",
+        "/api/models/99999999999999999999/figures",
+        "/api/models/7/figures",
+    ],
+)
+def test_hostile_addresses_find_nothing(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code in (404, 422)
+    assert set(answer.json()) == {"error", "hint"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'"x"',
+        b'{"heads": [[0]]}',
+        b'{"heads": [[0, 99]]}',
+        b'{"blocks": [-1]}',
+        b'{"blocks": ["0"]}',
+        b'{"patches": [64]}',
+        b'{"patches": [1e999]}',
+        b'{"target": 99}',
+        b'{"unknown": 1}',
+        json.dumps({"blocks": [0] * 2000}).encode(),
+        b"[" * 50_000,
+        b"\xff\xfe",
+    ],
+)
+def test_hostile_cuts_are_refused(client: TestClient, key: str, body: bytes) -> None:
+    answer = client.post(f"/api/models/0/pictures/{key}/surgery", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422, answer.text
+    assert set(answer.json()) == {"error", "hint"}
+
+
+def test_a_large_cut_is_refused_by_its_size(client: TestClient, key: str) -> None:
+    assert client.post(f"/api/models/0/pictures/{key}/surgery", content=b" " * 100_000).status_code == 413
+
+
+def test_many_uploads_at_once_stay_bounded() -> None:
+    """50 good and bad pictures in parallel: each is answered, the line never grows, and the server works afterwards."""
+    limits = Limits(upload=200_000, pixels=1_000_000, uploading=6, waiting=3, pictures=30_000, results=10_000_000)
+    session = Session({"tiny": create("tiny")}, limits)
+    app = make_app(session)
+    seen: list[int] = []
+    original = session.add_picture
+
+    def slow(content: bytes, name: str) -> dict:
+        seen.append(app.state.worker._line.qsize())
+        time.sleep(0.01)
+        return original(content, name)
+
+    session.add_picture = slow  # type: ignore[method-assign]
+    bodies = [
+        picture(index) if index % 2 == 0 else (b"", b"junk", picture(index)[:300], b"x" * 300_000)[index // 2 % 4] for index in range(50)
+    ]
+
+    async def storm() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+
+            async def one(body: bytes) -> httpx.Response:
+                async def slowly():
+                    for start in range(0, max(len(body), 1), 4096):
+                        await asyncio.sleep(0.002)
+                        yield body[start : start + 4096]
+
+                return await client.post("/api/pictures", content=slowly(), headers={"content-type": "image/png"})
+
+            answers = await asyncio.gather(*(one(body) for body in bodies))
+            later = await client.post("/api/pictures", content=picture(99), headers={"content-type": "image/png"})
+            return [*answers, later]
+
+    *answers, later = asyncio.run(storm())
+    statuses = [answer.status_code for answer in answers]
+    assert set(statuses) <= {200, 413, 415, 422, 429, 503}
+    assert 200 in statuses and 429 in statuses
+    for answer in answers:
+        if answer.status_code != 200:
+            assert set(answer.json()) == {"error", "hint"}
+            assert "Traceback" not in answer.text
+        if answer.status_code in (429, 503):
+            assert answer.headers["retry-after"] == "1"
+    assert max(seen) <= limits.waiting
+    assert session._uploads.size <= limits.pictures
+    assert later.status_code == 200, "the server is well"
+    app.state.worker.close()
+
+
+def test_a_full_line_answers_503(session: Session, key: str) -> None:
+    app = make_app(session, limits=Limits(waiting=1))
+    begun, go = threading.Event(), threading.Event()
+    app.state.worker.submit(lambda: (begun.set(), go.wait(10)))
+    assert begun.wait(5)
+    app.state.worker.submit(lambda: None)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        answer = client.get(f"/api/models/0/pictures/{key}/trace")
+        go.set()
+    assert answer.status_code == 503
+    assert answer.json()["hint"]
+
+
+def test_a_slow_upload_is_ended() -> None:
+    session = Session({"tiny": create("tiny")}, Limits(read_seconds=0.05))
+    app = make_app(session)
+
+    async def ask() -> httpx.Response:
+        async def drip():
+            for _ in range(50):
+                await asyncio.sleep(0.05)
+                yield b"x"
+
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            return await client.post("/api/pictures", content=drip(), headers={"content-type": "image/png"})
+
+    assert asyncio.run(ask()).status_code == 408
+    app.state.worker.close()
+
+
+@pytest.mark.slow
+def test_fuzzing_by_the_schema_finds_no_server_error(session: Session, key: str) -> None:
+    """Schemathesis reads the API's own description and tries what it allows and what it forbids."""
+    import schemathesis
+    from hypothesis import HealthCheck, given, settings
+    from schemathesis.checks import not_a_server_error
+
+    app = make_app(session)
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers={"host": "127.0.0.1"})
+    operations = [result.ok() for result in schema.get_all_operations()]
+    assert len(operations) == 6
+    for operation in operations:
+        statuses: set[int] = set()
+        takes_input = operation.path != "/api/session"
+        for mode in (schemathesis.GenerationMode.POSITIVE, *[schemathesis.GenerationMode.NEGATIVE] * takes_input):
+
+            @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def attack(case, mode=mode, statuses=statuses) -> None:
+                if mode is schemathesis.GenerationMode.POSITIVE:  # what the schema allows, on a picture and a model that exist
+                    given = {"picture": key, "model": 0}
+                    case.path_parameters.update({name: given[name] for name in given if name in case.path_parameters})
+                answer = case.call(headers={"host": "127.0.0.1"})
+                statuses.add(answer.status_code)
+                case.validate_response(answer, checks=(not_a_server_error,))
+
+            attack()
+        assert not {status for status in statuses if status >= 500}, operation.path
+        assert 200 in statuses or operation.path in ("/api/pictures", f"{PICTURE}/map"), operation.path  # random bytes are no picture
+    app.state.worker.close()

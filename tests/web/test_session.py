@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vitral import look
+from vitral.base.errors import UsageError
+from vitral.build import create
+from vitral.web.limits import Limits, Refusal
+from vitral.web.session import Session
+
+
+def picture(colour: str, size: tuple[int, int] = (40, 32)) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", size, colour).save(out, "BMP")
+    return out.getvalue()
+
+
+def test_a_map_is_that_of_the_library(session: Session, key: str) -> None:
+    for method in ("rollout", "relevance", "gradcam", "occlusion"):
+        tape = look.watch(session.models[0], session.picture(0, key))
+        expected = look.METHODS[method](tape, target=3)
+        found = session.map(0, key, method, 3)
+        np.testing.assert_allclose(found["grid"], expected.grid, atol=np.abs(expected.grid).max() * 1e-3 + 1e-12)
+        assert found["signed"] == expected.signed
+
+
+def test_surgery_moves_the_prediction(session: Session, key: str) -> None:
+    result = session.surgery(0, key, heads=[(0, 1)], blocks=[1], patches=[3, 3])
+    moved = max(abs(after - before) for _, before, after in result["rows"])
+    assert moved > 1e-4
+    assert np.abs(result["difference"]).max() > 0
+    nothing = session.surgery(0, key)
+    assert all(before == after for _, before, after in nothing["rows"])
+    assert np.abs(nothing["difference"]).max() == 0
+
+
+def test_the_same_question_is_answered_from_memory(session: Session, key: str) -> None:
+    assert session.trace(0, key) is session.trace(0, key)
+    assert session.map(0, key, "rollout", 1) is session.map(0, key, "rollout", 2), "rollout knows no class"
+    assert session.map(0, key, "gradcam", 1) is not session.map(0, key, "gradcam", 2)
+
+
+def test_uploads_are_named_by_content_and_forgotten_in_turn() -> None:
+    content = [picture(colour) for colour in ("red", "green", "blue")]
+    session = Session({"tiny": create("tiny")}, Limits(pictures=2 * len(content[0])))
+    kept = session.give(content[0], "given")
+    keys = [session.add_picture(each, "up")["picture"] for each in content]
+    assert keys[0] == kept
+    assert session.add_picture(content[1], "other name")["picture"] == keys[1]
+    session.add_picture(picture("white"), "x")
+    session.add_picture(picture("black"), "x")
+    session.picture(0, keys[0])
+    with pytest.raises(Refusal) as caught:
+        session.picture(0, keys[1])
+    assert caught.value.status == 404
+
+
+def test_a_damaged_picture_is_refused_when_it_comes(session: Session) -> None:
+    out = io.BytesIO()
+    Image.effect_noise((64, 64), 50).save(out, "PNG")
+    with pytest.raises(Refusal) as caught:
+        session.add_picture(out.getvalue()[:-600], "cut")
+    assert caught.value.status == 422
+
+
+def test_what_does_not_exist(session: Session, key: str) -> None:
+    for status, ask in (
+        (404, lambda: session.trace(5, key)),
+        (404, lambda: session.trace(0, "0" * 16)),
+        (422, lambda: session.map(0, key, "magic")),
+        (422, lambda: session.map(1, key, "rollout")),
+        (422, lambda: session.map(0, key, "gradcam", 10)),
+        (422, lambda: session.surgery(0, key, target=10)),
+    ):
+        with pytest.raises(Refusal) as caught:
+            ask()
+        assert caught.value.status == status
+        assert caught.value.hint
+    with pytest.raises(UsageError, match="no model"):
+        Session({})
