@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from vitral.base.errors import ConfigError, UsageError
-from vitral.data.augment import POLICIES, Augment, Cutout, _augment, policy, sample_transform
+from vitral.data.augment import POLICIES, Augment, Cutout, compiled, policy, sample_transform
 from vitral.data.colour import Colour, brightness, contrast, posterise, saturation, solarise, stretch
 from vitral.data.geometry import Affine, Flip, PadCrop, ResizedCrop, Translate, on_some, take
 from vitral.data.keys import key, uniforms
@@ -175,7 +175,7 @@ def test_on_a_device_it_is_one_graph_without_waiting_for_the_host(name: str) -> 
     """On the meta device anything that reads a value raises, and fullgraph refuses breaks."""
     steps = policy(name).batch_steps(crop=True)
     meta = torch.device("meta")
-    run = torch.compile(_augment, fullgraph=True, dynamic=False, backend="eager")
+    run = compiled(steps, (4, 3, 32, 32), "eager")
     images = torch.empty(4, 3, 32, 32, dtype=torch.uint8, device=meta)
     out = run(steps, images, torch.empty(4, policy(name).columns(True), device=meta), MEAN.to(meta), MEAN.to(meta))
     assert out.shape == (4, 3, 32, 32) and out.device.type == "meta"

@@ -33,7 +33,7 @@ def small(count: int = 60, side: int = 16) -> Split:
 
 def same(first: Batch, second: Batch) -> bool:
     pairs = zip(vars(first).values(), vars(second).values(), strict=True)
-    return all((a is None and b is None) or torch.equal(a, b) for a, b in pairs)
+    return all(a is b if a is None or b is None else torch.equal(a, b) for a, b in pairs)
 
 
 def test_evaluation_is_everything_once_in_order(digits: Data) -> None:

@@ -8,6 +8,8 @@ B pictures, C channels, H × W pixels.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -79,13 +81,23 @@ class Augment:
         self.mean = torch.tensor(preprocess.mean, device=device).view(1, -1, 1, 1)
         self.std = torch.tensor(preprocess.std, device=device).view(1, -1, 1, 1)
         # Plain normalisation gains nothing from a compiler, and its last batch has another size.
-        self.run: Callable[..., torch.Tensor] = _augment
-        if device.type == "cuda" and self.steps:
-            self.run = torch.compile(_augment, fullgraph=True, dynamic=False)
+        self.compile = device.type == "cuda" and bool(self.steps)
 
     @torch.no_grad()
     def __call__(self, images: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-        return self.run(self.steps, images, u, self.mean, self.std)
+        run = compiled(self.steps, tuple(images.shape)) if self.compile else _augment
+        return run(self.steps, images, u, self.mean, self.std)
+
+
+@functools.cache
+def compiled(steps: tuple[Any, ...], shape: tuple[int, ...], backend: str = "inductor") -> Callable[..., torch.Tensor]:
+    """One graph for these steps and this shape.
+
+    Each has a code object of its own: the compiler counts recompilations per code object and gives up after a few, but one
+    process may well train on many data sets.
+    """
+    own = types.FunctionType(_augment.__code__.replace(), globals(), "augment")
+    return torch.compile(own, fullgraph=True, dynamic=False, backend=backend)
 
 
 def _augment(steps: tuple[Any, ...], images: torch.Tensor, u: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:

@@ -157,8 +157,7 @@ class Loader:
         )
         if mix is None:
             return Batch(images[low:high], labels[low:high], None, None, indices[low:high])
-        partner = torch.tensor(partners(offset, offset + last - first, total, mix.shift))
-        partner = partner.to(self.device, non_blocking=True)
+        partner = partners(offset, offset + last - first, total, mix.shift, self.device)
         mixed = mix_images(images, partner, mix)[low:high]
         share = torch.full((high - low,), mix.share, device=self.device)
         return Batch(mixed, labels[low:high], labels[partner][low:high], share, indices[low:high])

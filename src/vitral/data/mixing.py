@@ -50,13 +50,11 @@ def draw_mix(mixup: float, cutmix: float, size: tuple[int, int], *address: int |
     return None
 
 
-def partners(first: int, last: int, total: int, shift: int) -> list[int]:
+def partners(first: int, last: int, total: int, shift: int, device: torch.device | str = "cpu") -> torch.Tensor:
     """Partner of each place from `first` to `last` of a batch of `total`, relative to `first`; both lie on group borders."""
-    out: list[int] = []
-    for start in range(first, last, GROUP):
-        length = min(GROUP, total - start)
-        out += [start - first + (place + shift) % length for place in range(length)]
-    return out
+    places = torch.arange(first, last, device=device)  # made on the device: nothing is copied to it
+    start = places // GROUP * GROUP
+    return start - first + (places - start + shift) % (total - start).clamp(max=GROUP)
 
 
 def whole_groups(low: int, high: int, total: int) -> tuple[int, int]:

@@ -51,7 +51,7 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
     # Policies that mix do so in some batches only: show a plain one and the most mixed of several, half and half.
     batches = [next(loader.epoch(epoch)) for epoch in range(16)] if loader.policy.mixup + loader.policy.cutmix else [next(loader.epoch(0))]
     plain = next((batch for batch in batches if batch.second is None), batches[0])
-    mixed = min((batch for batch in batches if batch.share is not None), key=lambda batch: abs(float(batch.share[0]) - 0.5), default=None)
+    mixed = min((batch for batch in batches if batch.share is not None), key=_evenness, default=None)
     half = len(plain.labels) // 2
     shown = [(plain, range(len(plain.labels)))] if mixed is None else [(plain, range(half)), (mixed, range(half))]
     pictures = [undo(batch.images[i], data.preprocess) for batch, places in shown for i in places]
@@ -70,6 +70,11 @@ def undo(image: torch.Tensor, preprocess: Preprocess) -> Image.Image:
     std = torch.tensor(preprocess.std).view(-1, 1, 1)
     pixels = ((image.cpu() * std + mean) * 255).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
     return Image.fromarray(pixels[:, :, 0]) if pixels.shape[2] == 1 else viewable(pixels)
+
+
+def _evenness(batch: Batch) -> float:
+    """0 when both pictures count alike."""
+    return abs(float(batch.share[0]) - 0.5) if batch.share is not None else 1.0
 
 
 def _caption(batch: Batch, place: int, classes: tuple[str, ...]) -> str:
