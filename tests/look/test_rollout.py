@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -58,10 +60,13 @@ def test_equals_the_definition_in_single_precision(make, images, forward) -> Non
     assert np.abs(heat.grid - expected(model, maps)).max() <= 1e-6
 
 
-def test_streaming_gives_the_same_and_stores_nothing(any_model, images) -> None:
+@pytest.mark.parametrize("at_once", [2**24, 1])
+def test_streaming_gives_the_same_and_stores_nothing(any_model, images, monkeypatch, at_once) -> None:
+    monkeypatch.setattr(sys.modules["vitral.look.rollout"], "MOST_NUMBERS", at_once)
     batch = images(any_model, 3)
     tape = vitral.watch(any_model, batch)
     streamed = look.watch_rollout(any_model, batch, heads="max", discard=0.3)
+    assert [heat.item for heat in streamed] == [0, 1, 2]
     for item, heat in enumerate(streamed):
         np.testing.assert_allclose(heat.grid, look.rollout(tape, item, heads="max", discard=0.3).grid, atol=1e-12)
     running = RunningRollout()

@@ -11,6 +11,7 @@ import tyro
 from vitral.cli.look import read_target, show
 from vitral.cli.opening import open_model, picture_paths
 from vitral.cli.parsing import parse
+from vitral.draw.provenance import command_line
 
 EXAMPLES = """Every figure of the ViT literature, from any model: patches, positions, filters, attention, rollout, distance, prediction.
 
@@ -41,12 +42,21 @@ class Figures:
 
 
 def run(arguments: list[str]) -> int:
+    command = command_line(["vitral", "figures", *arguments])
     asked = parse(Figures, arguments, "vitral figures", EXAMPLES)
     paths = picture_paths(asked.images) if asked.images else None
     model = open_model(asked.model)
     rival = open_model(asked.rival) if asked.rival else None
     from vitral.look.figures import figure_set, sample_pictures
 
-    written = figure_set(model, paths or sample_pictures(), asked.out, rival=rival, target=read_target(asked.target), formats=asked.format)
+    written = figure_set(
+        model,
+        paths or sample_pictures(),
+        asked.out,
+        rival=rival,
+        target=read_target(asked.target),
+        formats=asked.format,
+        command=command,
+    )
     show(written, asked.json)
     return 0

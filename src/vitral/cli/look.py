@@ -12,6 +12,7 @@ import tyro
 from vitral.base.errors import UsageError
 from vitral.cli.opening import open_model, picture_paths
 from vitral.cli.parsing import parse
+from vitral.draw.provenance import command_line
 
 EXAMPLES = """Heat maps of what a model attends to, one sheet per picture, with the classes it sees.
 
@@ -49,6 +50,7 @@ class Look:
 
 
 def run(arguments: list[str]) -> int:
+    command = command_line(["vitral", "look", *arguments])
     asked = parse(Look, arguments, "vitral look", EXAMPLES)
     paths = picture_paths(asked.images)
     model = open_model(asked.model)
@@ -65,6 +67,7 @@ def run(arguments: list[str]) -> int:
         head=asked.head,
         top=asked.top,
         formats=asked.format,
+        command=command,
     )
     show(written, asked.json)
     return 0

@@ -14,9 +14,12 @@ import torch
 from vitral.base.errors import UsageError, one_of
 from vitral.draw.heatmap import Heatmap
 from vitral.look.common import Start, check_item, heat, need_transformer, precise, start_row, to_grid, with_values
-from vitral.look.watch import watch
+from vitral.look.watch import as_images, watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Tape
+
+MOST_NUMBERS = 2**24
+"""Attention weights of one block that may exist at once: more pictures than that are taken in turns."""
 
 
 class RunningRollout:
@@ -52,12 +55,19 @@ def rollout(
 
 
 def watch_rollout(model: Classifier, x: Any, start: Start = "class", *, heads: str = "mean", discard: float = 0.0) -> list[Heatmap]:
-    """Rollout of every picture in one pass that stores no attention: for large models and pictures."""
-    running = RunningRollout(heads, discard)
-    if model.config.family not in ("vit", "hybrid"):
-        raise UsageError(f"rollout needs attention, and a {model.config.family} has none", "use gradcam or occlusion for this model")
-    tape = watch(model, x, keep=["logits"], readers={ATTENTION: running})
-    return [_finish(tape, item, item, running, start) for item in range(tape.logits.shape[0])]
+    """Rollout of every picture in passes that store no attention: for large models and pictures."""
+    config = model.config
+    if config.family not in ("vit", "hybrid"):
+        raise UsageError(f"rollout needs attention, and a {config.family} has none", "use gradcam or occlusion for this model")
+    images, pictures = as_images(model, x)
+    count = max(1, MOST_NUMBERS // (config.heads * config.tokens**2))
+    found: list[Heatmap] = []
+    for begin in range(0, len(images), count):
+        running = RunningRollout(heads, discard)
+        tape = watch(model, images[begin : begin + count], keep=["logits"], readers={ATTENTION: running})
+        tape.pictures = pictures[begin : begin + count] if pictures else None
+        found += [_finish(tape, begin + at, at, running, start) for at in range(tape.logits.shape[0])]
+    return found
 
 
 def _finish(tape: Tape, item: int, at: int, running: RunningRollout, start: Start) -> Heatmap:
