@@ -34,7 +34,7 @@ class ModelConfig:
     classes: int = 1000
     """Number of outputs; 0: no head, the pooled features come out."""
     width: int = 192
-    """Numbers per token (D)."""
+    """Numbers per token (D); for the cnn: channels of its first convolution (32 in report R2)."""
     depth: int = 12
     """Number of blocks (L)."""
     heads: int = 3
@@ -190,7 +190,7 @@ class DataConfig:
     subset: float | None = None
     """Train on this many pictures (≥ 1) or this share (< 1), nested and class-balanced; None: all."""
     augment: str = "standard"
-    """none, light, standard, strong, randaugment, trivialaugment, autoaugment."""
+    """none, light, standard, resized-crop, strong, randaugment, trivialaugment, autoaugment."""
     mixup: float | None = None
     """Share of batches mixed pixel-wise; None: what the policy says."""
     cutmix: float | None = None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from vitral.base.errors import DataError
@@ -121,10 +124,36 @@ def test_enormous_is_refused_before_it_is_decoded() -> None:
         decode(header, "huge.png")
 
 
+def test_formats_that_run_programs_stay_closed(tmp_path: Path) -> None:
+    """An EPS file under a picture's name would hand its content to Ghostscript."""
+    path = tmp_path / "trojan.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n")
+    with pytest.raises(DataError, match=r"trojan\.png is not a picture"):
+        decode(path)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.sampled_from(["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "TGA"]), st.data())
+def test_damaged_files_never_raise_anything_else(kind: str, data: st.DataObject) -> None:
+    content = bytearray(as_bytes(Image.fromarray(COLOURS), kind))
+    for _ in range(data.draw(st.integers(1, 6))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    content = content[: data.draw(st.integers(0, len(content)))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # decoders warn of odd tags as they go
+        try:
+            shown = pixels(bytes(content))
+        except DataError as error:
+            assert error.hint and "\n" not in str(error)
+        else:
+            assert shown.dtype == np.uint8 and shown.size
+
+
 def test_arrays_of_any_channels(tmp_path: Path) -> None:
     five = DRAW.integers(0, 256, (4, 6, 5), dtype=np.uint8)
     np.save(tmp_path / "five.npy", five)
     assert np.array_equal(pixels(tmp_path / "five.npy"), five)
+    assert np.array_equal(pixels((tmp_path / "five.npy").read_bytes()), five)
     with pytest.raises(DataError, match="float64"):
         decode(np.zeros((4, 4)))
     (tmp_path / "bad.npy").write_bytes(b"no array")

@@ -29,6 +29,12 @@ Raster: TypeAlias = "Image.Image | np.ndarray"
 EXTENSIONS = frozenset(
     ".png .jpg .jpeg .jpe .jfif .bmp .gif .webp .tif .tiff .ppm .pgm .pbm .pnm .npy .jp2 .avif .ico .tga".split()  # noqa: SIM905
 )
+Image.init()
+FORMATS = tuple(
+    name for name in ("PNG", "JPEG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000", "AVIF", "ICO", "TGA") if name in Image.OPEN
+)
+"""What a file may be, whatever its name says: others (EPS, which runs Ghostscript, for one) stay closed."""
+ARRAY_START = b"\x93NUMPY"
 LARGEST = 178_956_970
 """Pixels; where Pillow itself refuses by default."""
 
@@ -38,42 +44,31 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 def decode(source: str | Path | bytes | Image.Image | np.ndarray, name: str = "") -> Raster:
     """`source` as upright 8-bit pixels; `name` is what errors call it."""
+    name = name or (str(source) if isinstance(source, str | Path) else "picture")
     if isinstance(source, np.ndarray):
-        return _array(source, name or "array")
-    if isinstance(source, Image.Image):
-        return _upright(source, name or "picture")
+        return _array(source, name)
     if isinstance(source, str | Path):
-        name = name or str(source)
-        if not Path(source).is_file():
-            raise DataError(f"{name}: no such file" if not Path(source).exists() else f"{name} is not a file", "check the path")
-        if Path(source).suffix.lower() == ".npy":
-            return _array(_load_array(source, name), name)
-    stream = io.BytesIO(source) if isinstance(source, bytes) else source
+        path = Path(source)
+        if not path.is_file():
+            raise DataError(f"{name} is not a file" if path.exists() else f"{name}: no such file", "check the path")
+        if path.suffix.lower() == ".npy":
+            return _array(_load_array(path, name), name)
+    if isinstance(source, bytes) and source.startswith(ARRAY_START):
+        return _array(_load_array(io.BytesIO(source), name), name)
     try:
-        with Image.open(stream) as image:
-            return _upright(image, name or "picture")
+        if isinstance(source, Image.Image):
+            return _upright(source, name)
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
+            return _upright(image, name)
     except DataError:
         raise
     except UnidentifiedImageError as error:
-        raise DataError(
-            f"{name or 'picture'} is not a picture that Pillow can read", "remove it, convert it, or use --on-bad-image skip"
-        ) from error
+        raise DataError(f"{name} is not a picture that can be read", "remove it, convert it, or use --on-bad-image skip") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DataError(f"{name or 'picture'} is enormous ({error})", f"shrink it below {LARGEST:,} pixels") from error
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        EOFError,
-        MemoryError,
-        IndexError,
-        KeyError,
-        TypeError,
-        ZeroDivisionError,
-        AttributeError,
-    ) as error:
-        # Pillow's decoders raise all of these on damaged files.
-        raise DataError(f"{name or 'picture'} is damaged ({error})", "replace it or use --on-bad-image skip") from error
+        raise DataError(f"{name} is enormous ({error})", f"shrink it below {LARGEST:,} pixels") from error
+    except Exception as error:
+        # Decoders raise whatever a damaged file leads them to: OSError, SyntaxError, struct.error, KeyError and more.
+        raise DataError(f"{name} is damaged ({error or type(error).__name__})", "replace it or use --on-bad-image skip") from error
 
 
 def header_ok(path: Path) -> str | None:
@@ -82,7 +77,7 @@ def header_ok(path: Path) -> str | None:
         if path.suffix.lower() == ".npy":
             np.load(path, mmap_mode="r", allow_pickle=False)
         else:
-            with Image.open(path):
+            with Image.open(path, formats=FORMATS):
                 pass
     except Exception as error:
         # Whatever a decoder raises here, the file cannot be used; decode() names the reason in full.
@@ -101,7 +96,7 @@ def _upright(image: Image.Image, name: str) -> Image.Image:
 def _eight_bits(image: Image.Image, name: str) -> Image.Image:
     mode = image.mode
     if mode in ("L", "RGB") and "transparency" not in image.info:
-        return image.copy()
+        return image  # exif_transpose has made a copy
     if mode == "1":
         return image.convert("L")
     if mode.startswith("I") or mode == "F":
@@ -128,9 +123,9 @@ def _deep(values: np.ndarray, name: str) -> Image.Image:
     return Image.fromarray((scaled + 0.5).astype(np.uint8))
 
 
-def _load_array(path: str | Path, name: str) -> np.ndarray:
+def _load_array(source: Path | io.BytesIO, name: str) -> np.ndarray:
     try:
-        return np.load(path, allow_pickle=False)
+        return np.load(source, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{name} is not a readable .npy file ({error})", "write it with numpy.save and dtype uint8") from error
 

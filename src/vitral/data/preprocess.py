@@ -150,13 +150,13 @@ class Plan:
 
 def open_picture(source: Any, model: Any, name: str = "") -> Picture:
     """A path, bytes, PIL image or uint8 array, preprocessed as `model` (or a Preprocess) wants it, its crop remembered."""
-    from vitral.base.files import sha256_bytes
+    from vitral.base.files import sha256_bytes, sha256_file
 
     preprocess = model if isinstance(model, Preprocess) else Preprocess.of(model)
     if isinstance(source, str | Path):
         name = name or str(source)
         raster = decode(source, name)
-        digest = sha256_bytes(Path(source).read_bytes())
+        digest = sha256_file(source)
     else:
         raster = decode(source, name)
         digest = sha256_bytes(source if isinstance(source, bytes) else np.ascontiguousarray(np.asarray(raster)).tobytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,7 +46,7 @@ class FileReader:
 
     def __init__(self, paths: list[Path]) -> None:
         # As bytes in one array: workers that are forked do not copy it, a list of strings they would, by reference counts.
-        self.names = np.array([str(path).encode() for path in paths], dtype=np.bytes_)
+        self.names = np.array([os.fsencode(path) for path in paths], dtype=np.bytes_)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -54,7 +55,7 @@ class FileReader:
         return decode(self.where(number))
 
     def where(self, number: int) -> str:
-        return bytes(self.names[number]).decode()
+        return os.fsdecode(bytes(self.names[number]))
 
 
 class TableReader:

