@@ -27,3 +27,11 @@ def test_adapts_to_other_pictures_and_refuses_tiny_ones():
     assert create("cnn", image_size=8, channels=1)(torch.randn(2, 1, 8, 8)).shape == (2, 10)
     with pytest.raises(ConfigError, match="at least 8×8"):
         create("cnn", image_size=4)
+
+
+def test_width_scales_every_layer():
+    narrow = create("report-mnist-cnn")
+    assert [layer.out_channels for stage in narrow.stages for layer in stage if isinstance(layer, nn.Conv2d)] == [3, 6, 12, 12, 24, 24]
+    vit = sum(parameter.numel() for parameter in create("report-mnist").parameters())
+    cnn = sum(parameter.numel() for parameter in narrow.parameters())
+    assert cnn == 52_180 and abs(cnn - vit) / vit < 0.05, "the report compares models of equal size"

@@ -37,7 +37,9 @@ NAMED: dict[str, ModelConfig] = {
     "report-cifar": dataclasses.replace(
         SMALL, width=256, depth=6, heads=8, mlp_width=512, dropout=0.2, norm_epsilon=1e-5, initialisation="torch"
     ),
-    "cnn": ModelConfig(family="cnn", image_size=(32, 32), classes=10),
+    "cnn": ModelConfig(family="cnn", image_size=(32, 32), classes=10, width=32),
+    # R0 speaks of a CNN with as many parameters as its MNIST model (53,866): R2's at width 3 has 52,180.
+    "report-mnist-cnn": ModelConfig(family="cnn", image_size=(32, 32), channels=1, classes=10, width=3),
     "resnet18": ModelConfig(family="resnet18"),
     "resnet50": ModelConfig(family="resnet50"),
     "resnet152": ModelConfig(family="resnet152"),

@@ -63,7 +63,15 @@ DIGITS = RunConfig(
 # default decay 0.01, no warm-up, no dropout, MLP of 4 × width, the last weights, 10 % of the training pictures for validation.
 REPORT_SMALL = TrainConfig(epochs=20, batch_size=64, lr=1e-3, weight_decay=0.01, warmup=0.0, clip=None, schedule="cosine")
 REPORT_MNIST = RunConfig("report-mnist", model("report-mnist"), DataConfig(name="mnist", augment="light"), REPORT_SMALL)
+REPORT_MNIST_CNN = dataclasses.replace(REPORT_MNIST, name="report-mnist-cnn", model=model("report-mnist-cnn"))
 REPORT_CIFAR_SMALL = RunConfig("report-cifar-small", model("report-cifar-small"), DataConfig(name="cifar10", augment="light"), REPORT_SMALL)
+# R0's small model (54 k parameters), our recipe: too small to overfit, so it is augmented lightly and trained longer.
+REPORT_CIFAR_SMALL_OURS = RunConfig(
+    "report-cifar-small-ours",
+    model("report-cifar-small", initialisation="zero"),
+    DataConfig(name="cifar10", augment="standard"),
+    dataclasses.replace(MUON, epochs=200, label_smoothing=0.0, ema=0.999),
+)
 
 # R2. Given: model, rate 3e-4, batch 128, 180 epochs, 45 k / 5 k pictures. From the tutorial it appears to follow: AdamW, × 0.1 at
 # epochs 100 and 150, flip and resized crop, the weights that are best on validation, gradients clipped at 1.
@@ -165,7 +173,9 @@ RUNS: dict[str, RunConfig] = {
         FLOWERS,
         CIFAR10_FINETUNE,
         REPORT_MNIST,
+        REPORT_MNIST_CNN,
         REPORT_CIFAR_SMALL,
+        REPORT_CIFAR_SMALL_OURS,
         REPORT_CIFAR,
         REPORT_CIFAR_CNN,
         REPORT_CIFAR_OURS,

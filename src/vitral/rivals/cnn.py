@@ -1,6 +1,6 @@
 """The small CNN of report R2: three stages of two 3×3 convolutions, then three linear layers.
 
-5,852,234 parameters for 32×32 pictures, 3 channels, 10 classes.
+5,852,234 parameters for 32×32 pictures, 3 channels, 10 classes at the report's width of 32; other widths scale every layer.
 """
 
 from __future__ import annotations
@@ -13,22 +13,26 @@ from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
-STAGES = ((32, 64), (128, 128), (256, 256))
+STAGES = ((1, 2), (4, 4), (8, 8))
+"""Channels of the two convolutions of each stage, in widths."""
+HIDDEN = (32, 16)
+"""Numbers in the two hidden layers, in widths."""
 
 
 class CNN(Classifier):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        height, width = (side // 2 ** len(STAGES) for side in config.image_size)
-        if not height or not width:
+        rows, columns = (side // 2 ** len(STAGES) for side in config.image_size)
+        if not rows or not columns:
             raise ConfigError(f"image {config.image_size[0]}×{config.image_size[1]} is too small for the CNN", "use at least 8×8 pixels")
         self.stages = nn.ModuleList()
         channels = config.channels
         for first, second in STAGES:
-            self.stages.append(_stage(channels, first, second))
-            channels = second
-        self.hidden = nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 1024), nn.ReLU(), nn.Linear(1024, 512), nn.ReLU())
-        self.head = nn.Linear(512, config.classes) if config.classes else nn.Identity()
+            self.stages.append(_stage(channels, first * config.width, second * config.width))
+            channels = second * config.width
+        wide, narrow = (factor * config.width for factor in HIDDEN)
+        self.hidden = nn.Sequential(nn.Flatten(), nn.Linear(channels * rows * columns, wide), nn.ReLU(), nn.Linear(wide, narrow), nn.ReLU())
+        self.head = nn.Linear(narrow, config.classes) if config.classes else nn.Identity()
 
     def forward(self, images: torch.Tensor, tape: Tape | None = None) -> torch.Tensor:
         self.check_images(images)
@@ -37,7 +41,7 @@ class CNN(Classifier):
             maps = stage(maps)
             if tape is not None:
                 maps = tape.record(f"stages.{index}.output", maps)
-        pooled = self.hidden(maps)  # (B, 512)
+        pooled = self.hidden(maps)  # (B, D)
         if tape is not None:
             pooled = tape.record("pooled", pooled)
         logits = self.head(pooled)  # (B, K)
