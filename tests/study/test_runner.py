@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vitral.base.errors import ConfigError, UsageError, VitralError
+from vitral.base.errors import ConfigError, Stopped, UsageError, VitralError
 from vitral.config import DataConfig
 from vitral.presets import model
 from vitral.study.plan import Budget, Contender, Study, final_cells
@@ -58,6 +58,11 @@ def test_dead_twice_is_reported_and_the_rest_is_kept(tmp_path: Path) -> None:
 def test_wrong_settings_are_not_tried_again(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot work"):
         run_cells(CELLS, tmp_path, works.refuse, quiet=True)
+
+
+def test_a_stop_is_not_a_death(tmp_path: Path) -> None:
+    with pytest.raises(Stopped, match=r"stopped by SIGINT.*the same command goes on"):
+        run_cells(CELLS, tmp_path, works.stop, quiet=True)
 
 
 def test_another_run_of_the_same_name_is_refused(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from PIL import Image
 
 from vitral.cli import main
 
-COMPARE = ["compare", "digits", *"--models vit-small,hybrid --budget samples=128 --seeds 2 --batch-size 64 --rates 3e-3".split()]
-COMPARE += ["--parallel", "1", "--device", "cpu", "--quiet"]
+COMPARE = ["compare", "digits", "--models", "vit-small,hybrid", "--budget", "samples=128", "--seeds", "2", "--batch-size", "64"]
+COMPARE += ["--rates", "3e-3", "--parallel", "1", "--device", "cpu", "--quiet"]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from vitral.base.errors import ConfigError
+from vitral.base.errors import ConfigError, Stopped
 
 
 def square(cell: dict[str, Any], folder: str) -> dict[str, Any]:
@@ -33,3 +33,7 @@ def die_always(cell: dict[str, Any], folder: str) -> dict[str, Any]:
 
 def refuse(cell: dict[str, Any], folder: str) -> dict[str, Any]:
     raise ConfigError("these settings cannot work", "use others")
+
+
+def stop(cell: dict[str, Any], folder: str) -> dict[str, Any]:
+    raise Stopped("stopped by SIGINT at step 3 of 9, everything is saved", "go on")

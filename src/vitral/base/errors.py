@@ -31,6 +31,10 @@ class ConfigError(UsageError, ValueError):
     """A combination of settings that cannot work, refused by name."""
 
 
+class Stopped(VitralError):
+    """A signal asked to stop, and everything is saved: not a failure to try again."""
+
+
 class DataError(VitralError):
     """Pictures or labels that cannot be used."""
 

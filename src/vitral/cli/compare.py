@@ -13,7 +13,7 @@ import tyro
 from vitral.base.errors import UsageError
 from vitral.config import DataConfig, TrainConfig
 
-EXAMPLES = """Several models under one budget: same splits, augmentation and tuning effort, several seeds, intervals, test opened once per run.
+EXAMPLES = """Several models under one budget: same splits, augmentation and tuning effort, several seeds, test opened once per run.
 
 Examples:
   vitral compare digits --models vit,cnn,hybrid --budget samples=50000 --out runs/fight

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from vitral.base.errors import UsageError, VitralError
+from vitral.base.errors import Stopped, UsageError, VitralError
 from vitral.base.files import read_json, write_json
 from vitral.base.progress import progress, say
 from vitral.study.plan import Cell
@@ -111,7 +111,10 @@ def _events(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: 
 def _here(todo: list[Cell], folder: Path, work: Work) -> Iterator[Event]:
     for cell in todo:
         for _ in range(ATTEMPTS):
-            result, error = _attempt(work, cell.to_dict(), str(folder / cell.name))
+            try:
+                result, error = _attempt(work, cell.to_dict(), str(folder / cell.name))
+            except Stopped as stop:
+                raise Stopped(f"cell {cell.name} {stop.message}", "the same command goes on from here") from stop
             yield cell, result, error
             if error is None:
                 break
@@ -120,8 +123,8 @@ def _here(todo: list[Cell], folder: Path, work: Work) -> Iterator[Event]:
 def _attempt(work: Work, cell: dict[str, Any], folder: str) -> tuple[dict[str, Any] | None, str | None]:
     try:
         return work(cell, folder), None
-    except UsageError:
-        raise  # wrong settings do not get better by trying again
+    except (UsageError, Stopped):
+        raise  # wrong settings do not get better by trying again, and who asked to stop means it
     except Exception as error:
         return None, _reason(error)
 
@@ -159,7 +162,8 @@ class _Worker:
 
 
 def _serve(link: Connection, work: Work, threads: int | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()  # Ctrl-C goes to the parent alone, which decides what it means
     _die_with_parent()
     if threads:
         from vitral.base.device import set_threads

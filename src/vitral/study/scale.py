@@ -167,7 +167,7 @@ def conclude_data(study: Study, fits: dict[str, PowerLaw], crossings: dict[str, 
     if bent := [name for name, fit in fits.items() if fit.residual > BENT]:
         worst = 2 ** max(fits[name].residual for name in bent)
         sentences.append(
-            f"The points of {', '.join(bent)} do not lie on a power law (up to a factor of {worst:.1f} off): take their crossings with care."
+            f"The points of {', '.join(bent)} do not lie on a power law (off by up to {worst:.1f} times): take their crossings with care."
         )
     sentences.append(
         f"This holds for {study.data.name}, the same {study.budget} at every size, and no extra regularisation on small subsets; "

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from vitral.base.errors import VitralError
+from vitral.base.errors import Stopped, VitralError
 from vitral.base.progress import say
 from vitral.config import RunConfig
 
@@ -43,8 +43,8 @@ def go_on(name: str, path: Path) -> str:
     return f"go on with: vitral train {name} --out {path} --resume"
 
 
-def stopped(config: RunConfig, path: Path, step: int, total: int, signal_name: str) -> VitralError:
-    return VitralError(
+def stopped(config: RunConfig, path: Path, step: int, total: int, signal_name: str) -> Stopped:
+    return Stopped(
         f"stopped by {signal_name or 'a signal to another process'} at step {step} of {total}, everything is saved",
         go_on(config.name, path),
     )
