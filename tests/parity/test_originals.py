@@ -161,3 +161,42 @@ def test_a_stray_key_is_not_overlooked(tiny, tmp_path) -> None:
     save_file(state, tmp_path / "short.safetensors")
     with pytest.raises(WeightsError, match=r"blocks\.1\.norm2\.bias"):
         load(tmp_path / "short.safetensors", heads=3)
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_big_vision_npz_as_timm_reads_it(tmp_path, gap) -> None:
+    from timm.models.vision_transformer import VisionTransformer
+
+    from vitral.build import create
+    from vitral.weights import from_google
+    from vitral.weights.keymap import revert
+
+    torch.manual_seed(0)
+    changes = {"pool": "mean", "class_token": False} if gap else {"prefix_positions": "none"}
+    model = create("tiny", classes=5, **changes).eval()
+    arrays = revert(from_google.BIG_VISION, model.state_dict(), 3, "big_vision")
+    np.savez(tmp_path / "big.npz", **{f"params/{name}": tensor.numpy() for name, tensor in arrays.items()})
+    pooling = {"global_pool": "avg", "fc_norm": False, "class_token": False} if gap else {"no_embed_class": True}
+    source = VisionTransformer(img_size=32, patch_size=4, embed_dim=48, depth=2, num_heads=3, mlp_ratio=2, num_classes=5, **pooling)
+    source.load_pretrained(str(tmp_path / "big.npz"))
+    again = load(tmp_path / "big.npz")
+    assert prove(again, source).worst <= 1e-5
+    assert again.config.prefix_positions in ("none", "class") and again.config.pool == model.config.pool
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "head"),
+    [("timm", "head", "head.1"), ("timm", "head", "fc"), ("torchvision", "heads.head", "heads.0"), ("torchvision", "heads.head", "heads")],
+)
+def test_heads_of_fine_tuning_scripts(tiny, tmp_path, kind, name, head) -> None:
+    source = tiny(kind)
+    state = {re.sub(rf"^{re.escape(name)}\.(weight|bias)$", rf"{head}.\1", key): tensor for key, tensor in state_of(source).items()}
+    assert f"{head}.weight" in state
+    torch.save(state, tmp_path / "tuned.pth")
+    assert prove(load(tmp_path / "tuned.pth", heads=3), source).worst <= 1e-5
+
+
+def test_a_name_is_a_better_guess_than_none(tiny, tmp_path) -> None:
+    save_file(state_of(tiny("timm-deit")), tmp_path / "deit_tiny.safetensors")
+    origin = load(tmp_path / "deit_tiny.safetensors", heads=3).origin
+    assert origin.mean.value == (0.485, 0.456, 0.406) and not origin.mean.known and "deit" in origin.mean.note

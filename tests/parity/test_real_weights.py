@@ -78,3 +78,15 @@ def test_adopting_the_live_model_makes_preprocessing_known(theirs) -> None:
     origin = adopt(theirs).origin
     assert origin.mean.known and origin.mean.value == (0.5, 0.5, 0.5) and origin.crop.value == 0.9
     assert max(origin.parity.values()) <= 1e-5
+
+
+def test_one_command_proves_a_file_against_its_library(capsys) -> None:
+    import json
+
+    from vitral.cli import main
+
+    assert main(["weights", "inspect", str(FILE), "--against", "timm:vit_tiny_patch16_224", "--json"]) == 0
+    proof = json.loads(capsys.readouterr().out)["proof"]
+    assert proof["holds"] and len(proof["layers"]) == 14 and proof["worst"] <= 1e-5
+    assert main(["weights", "inspect", str(FILE), "--brief", "--against", "timm:vit_small_patch16_224"]) == 1
+    assert "do not fit" in capsys.readouterr().err

@@ -106,6 +106,8 @@ def test_contradictions_and_unknown_places(model, tmp_path) -> None:
         load(tmp_path / "run", heads=4)
     with pytest.raises(WeightsError, match=r"timm:NAME"):
         load("nowhere.safetensors")
+    with pytest.raises(UsageError, match=r"vitral\.adopt"):
+        load(model)  # type: ignore[arg-type]
     (tmp_path / "empty").mkdir()
     with pytest.raises(WeightsError, match="holds no"):
         load(tmp_path / "empty")
@@ -155,3 +157,15 @@ def test_every_layer_of_half_precision_becomes_whole(file, tmp_path) -> None:
     save_file({name: tensor.half() for name, tensor in load_file(file).items()}, tmp_path / "half.safetensors")
     model = load(tmp_path / "half.safetensors", heads=3)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32} and all(p.requires_grad for p in model.parameters())
+
+
+def test_a_hostile_config_beside_our_own_weights_is_one_line(model, tmp_path) -> None:
+    import json
+
+    folder = save(model, tmp_path / "run")
+    described = json.loads((folder / "config.json").read_text())
+    for change in ({"depth": 10**9}, {"width": 7}, {"heads": 0}, {"depth": "2"}, {"unknown": 1}):
+        (folder / "config.json").write_text(json.dumps({**described, "model": {**described["model"], **change}}))
+        with pytest.raises(vitral.VitralError) as caught:
+            load(folder)
+        assert "\n" not in str(caught.value)

@@ -23,6 +23,7 @@ INSPECT = """What a weights file is, what becomes of each key, the config, what 
 Examples:
   vitral weights inspect vit_tiny.safetensors
   vitral weights inspect checkpoint.pth --heads 3 --json
+  vitral weights inspect vit_tiny.safetensors --brief --against timm:vit_tiny_patch16_224
 """
 
 CONVERT = """Write weights in another library's format; what the format cannot hold is refused with the reason.
@@ -47,8 +48,10 @@ class Inspect:
     """A weights file, or a folder of Vitral, transformers or timm."""
     heads: int | None = None
     """Attention heads, where the file cannot say."""
-    keys: bool = True
-    """Show the table of keys."""
+    against: str | None = None
+    """Prove the import, layer by layer, against timm:NAME or torchvision:NAME with the same weights."""
+    brief: bool = False
+    """Leave out the table of keys."""
     json: bool = False
     """Print everything as JSON."""
 
@@ -97,7 +100,17 @@ def _inspect(arguments: list[str]) -> int:
     from vitral.weights.inspect import inspect
 
     found = inspect(flags.file, heads=flags.heads)
-    print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if flags.json else found.table(flags.keys))
+    proof = None
+    if flags.against:
+        from vitral.weights.hub import prove_file
+
+        proof = prove_file(flags.file, flags.against, heads=flags.heads)
+    if flags.json:
+        print(json.dumps(found.to_dict() | ({"proof": proof.to_dict()} if proof else {}), indent=2, ensure_ascii=False))
+    else:
+        print(found.table(keys=not flags.brief) + (f"\ndifference from {proof.source}:\n{proof.table()}" if proof else ""))
+    if proof:
+        proof.check()
     return 1 if found.problem else 0
 
 

@@ -18,6 +18,9 @@ from vitral.weights.family import PREPROCESS
 from vitral.weights.infer import Known, infer_config, says
 from vitral.weights.keymap import Mapped, check, convert
 
+# Plain ViTs of these kinds have the same keys as AugReg's but other means: a word in the file's name is a better guess than none.
+HINTS = {"deit": "deit", "dino": "imagenet", "mae": "imagenet", "clip": "clip"}
+
 
 def assemble(tensors: Mapping[str, Tensor], source: str, said: Known | None = None, notes: tuple[str, ...] = ()) -> Classifier:
     """The model that the tensors make up, in eval mode on the CPU, every parameter filled exactly once."""
@@ -34,7 +37,7 @@ def assemble(tensors: Mapping[str, Tensor], source: str, said: Known | None = No
 
 def file_says(detected: Detected) -> Known:
     """What the shapes of a family tell that our own, joined ones no longer do: Google's kernels keep the heads apart."""
-    if detected.family.name != "google":
+    if not detected.family.name.startswith("google"):
         return Known()
     query = next((tensor for name, tensor in detected.tensors.items() if name.endswith("query/kernel")), None)
     if query is None or query.ndim != 3:
@@ -64,10 +67,11 @@ def make_origin(
     source: str, detected: Detected, config: ModelConfig, facts: dict[str, Any], said: Known, changes: tuple[str, ...] = ()
 ) -> Origin:
     """Known where the source or the user says so; else the family's convention, marked assumed."""
-    usual = PREPROCESS[detected.family.preprocess]
-    values: dict[str, Any] = {
-        name: said.origin.get(name) or assumed(value, f"usual for {detected.family.label}") for name, value in usual.items()
-    }
+    usual, why = PREPROCESS[detected.family.preprocess], f"usual for {detected.family.label}"
+    place = source.removeprefix(detected.family.label).lower()
+    if detected.family.name in ("timm", "timm-backbone") and (hint := next((word for word in HINTS if word in place), None)):
+        usual, why = PREPROCESS[HINTS[hint]], f"the name says {hint}"
+    values: dict[str, Any] = {name: said.origin.get(name) or assumed(value, why) for name, value in usual.items()}
     for name in ("mean", "std"):
         values[name] = type(values[name])(per_channel(values[name].value, config.channels), values[name].known, values[name].note)
     if "classes" in said.origin:

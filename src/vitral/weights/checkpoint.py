@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
 from vitral.base.errors import WeightsError
@@ -16,6 +14,7 @@ from vitral.base.origin import Origin
 from vitral.build import build
 from vitral.config import ModelConfig, from_dict, to_dict
 from vitral.model.classifier import Classifier
+from vitral.weights.read import read_weights
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -47,11 +46,13 @@ def load_checkpoint(folder: str | Path) -> Classifier:
     if not isinstance(described, dict) or "model" not in described:
         raise WeightsError(f"{folder / CONFIG} describes no model", "name a folder that vitral.save or vitral train wrote")
     config = from_dict(ModelConfig, described["model"], f"{folder / CONFIG}: model")
-    try:
-        # Cloned: tensors mapped from a file are aligned to 8 bytes, and matrix products then differ in the last bit.
-        tensors = {name: tensor.clone() for name, tensor in load_file(folder / WEIGHTS).items()}
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(f"{folder / WEIGHTS} cannot be read ({error})", "copy or train it again") from None
+    # Cloned: tensors mapped from a file are aligned to 8 bytes, and matrix products then differ in the last bit.
+    tensors = {name: tensor.clone() for name, tensor in read_weights(folder / WEIGHTS).tensors.items()}
+    if config.depth > len(tensors):
+        raise WeightsError(
+            f"{folder / CONFIG} describes {config.depth:,} blocks, {WEIGHTS} has {len(tensors)} tensors",
+            "the two files do not belong together",
+        )
     with torch.device("meta"):
         model = build(config)
     check_fit(model, tensors, str(folder / WEIGHTS))

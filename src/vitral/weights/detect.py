@@ -40,7 +40,10 @@ PREFIXES = (
     "vision_tower.",
     "opt/target/",
     "params/",
+    "visual.",
     "trunk.",
+    "net.",
+    "base_encoder.",
 )
 
 SIGLIP = "a ViT with an attention pooling (SigLIP) that Vitral's does not hold exactly"
@@ -75,7 +78,7 @@ def detect(tensors: Mapping[str, Tensor], source: str = "the file") -> Detected:
     """The family of a state dict; raises with what it seems to be instead, when it is none of ours."""
     named, chunked = _unchunk(tensors)
     notes: list[str] = ["chunks of blocks joined"] if chunked else []
-    for _ in range(4):
+    for _ in range(6):
         refuse(named, source)
         family = next((family for family in FAMILIES if _fits(family, named)), None)
         if family is not None:

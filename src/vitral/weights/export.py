@@ -229,7 +229,8 @@ def _npz(model: Classifier, folder: Path, attention: bool) -> Path:
     )
     foreign = revert(from_google.TABLE, our_tensors(model), config.heads, "Google's .npz")
     buffer = io.BytesIO()
-    np.savez(buffer, **{name: tensor.numpy() for name, tensor in foreign.items()})
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in foreign.items()}
+    np.savez(buffer, **arrays)
     return write_atomic(folder / "model.npz", buffer.getvalue())
 
 

@@ -65,7 +65,7 @@ def of_preprocessor(settings: dict[str, Any], where: str = "preprocessor_config.
     size = {"height": size, "width": size} if isinstance(size, int) else size or {}
     crop = {"height": crop, "width": crop} if isinstance(crop, int) else crop or {}
     short = size.get("shortest_edge") or (size.get("height") if settings.get("do_center_crop") else None)
-    cropped = settings.get("do_center_crop") and short and crop.get("height")
+    share = min(1.0, crop["height"] / short) if settings.get("do_center_crop") and short and crop.get("height") else 1.0
     return says(
         where,
         None,
@@ -73,7 +73,7 @@ def of_preprocessor(settings: dict[str, Any], where: str = "preprocessor_config.
             "mean": tuple(settings["image_mean"]) if settings.get("image_mean") else None,
             "std": tuple(settings["image_std"]) if settings.get("image_std") else None,
             "resize": "short" if short else "squash" if size else None,
-            "crop": min(1.0, crop["height"] / short) if cropped else 1.0 if size else None,
+            "crop": share if size else None,
             "interpolation": RESAMPLE.get(settings.get("resample", -1)),
         },
     )

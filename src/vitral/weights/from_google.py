@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from vitral.weights.family import Family
 from vitral.weights.keymap import Table
 
 LAYER = "Transformer/encoderblock_{i}/"
 ATTENTION = LAYER + "MultiHeadDotProductAttention_1/"
+
+
+def _counted(foreign: Any) -> Any:
+    if isinstance(foreign, tuple):
+        return tuple(map(_counted, foreign))
+    return foreign.replace("LayerNorm_2", "LayerNorm_1").replace("Attention_1", "Attention_0").replace("MlpBlock_3", "MlpBlock_0")
+
 
 TABLE: Table = {
     "embedding/kernel": ("patches.projection.weight", "channels last"),
@@ -33,9 +42,16 @@ TABLE: Table = {
     "head/bias": "head.linear.bias",
 }
 
+# big_vision counts each kind of layer on its own, and gives positions to patches alone.
+BIG_VISION: Table = {
+    **{_counted(foreign): target for foreign, target in TABLE.items() if foreign != "Transformer/posembed_input/pos_embedding"},
+    "pos_embedding": "positions.table",
+}
+
 QUERY = ATTENTION + "query/kernel"
 
 FAMILIES = (
     # Google's own code computes the tanh form of GELU; the exact one is how timm and transformers read these files.
     Family("google", "ViT, Google layout", ("embedding/kernel", QUERY), TABLE, "squash"),
+    Family("google-big-vision", "ViT, Google's big_vision layout", ("embedding/kernel", _counted(QUERY)), BIG_VISION, "squash"),
 )

@@ -42,6 +42,7 @@ VIT: Table = {
     # The pooler is a tanh layer that only ViTModel's own output passes through; classifiers do not use it.
     "pooler.dense.{p}": None,
     "classifier.{p}": "head.linear.{p}",
+    "classifier.{i}.{p}": "head.linear.{p}",
 }
 
 MAE: Table = {**VIT, "decoder.{rest}": None}
@@ -75,6 +76,7 @@ DINOV2: Table = {
     OLD + "layer_scale2.lambda1": "blocks.{i}.scale2",
     "layernorm.{p}": "norm.{p}",
     "classifier.{p}": "head.linear.{p}",
+    "classifier.{i}.{p}": "head.linear.{p}",
 }
 
 LAYER = "encoder.layers.{i}."
@@ -103,6 +105,7 @@ CLIP_CLASSIFIER: Table = {
     **{k: v for k, v in CLIP.items() if k != "post_layernorm.{p}"},
     "post_layernorm.{p}": None,
     "classifier.{p}": "head.linear.{p}",
+    "classifier.{i}.{p}": "head.linear.{p}",
 }
 
 PATCH = "embeddings.patch_embeddings.projection.weight"

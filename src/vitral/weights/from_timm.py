@@ -35,7 +35,13 @@ TABLE: Table = {
     "fc_norm.{p}": "pool_norm.{p}",
     "pre_logits.fc.{p}": "head.hidden.{p}",
     "head.{p}": "head.linear.{p}",
+    # Heads that fine-tuning scripts put in its place.
+    "head.{i}.{p}": "head.linear.{p}",
+    "head.fc.{p}": "head.linear.{p}",
+    "fc.{p}": "head.linear.{p}",
+    "classifier.{p}": "head.linear.{p}",
 }
+HEADS = ("head.{p}", "head.{i}.{p}", "head.fc.{p}", "fc.{p}", "classifier.{p}")
 
 DISTILLED: Table = {**TABLE, "dist_token": "tokens.distillation_token", "head_dist.{p}": "distillation_head.linear.{p}"}
 
@@ -46,7 +52,7 @@ FAMILIES = (
     Family("timm-clip", "CLIP vision tower, timm layout", (*MARKERS, "norm_pre.weight"), TABLE, "clip", norm_epsilon=1e-5),
     Family("timm-registers", "ViT with registers, timm layout", (*MARKERS, "reg_token"), TABLE, "deit"),
     Family("timm-scaled", "ViT with layer scale (DINOv2, DeiT III), timm layout", (*MARKERS, "blocks.{i}.ls1.gamma"), TABLE, "deit"),
-    Family("timm", "ViT, timm layout", (*MARKERS, "head.weight"), TABLE, "half"),
+    Family("timm", "ViT, timm layout", (*MARKERS, "head.{rest}"), TABLE, "half"),
     # Without a head it is most often a self-supervised backbone (DINO, MAE), trained with ImageNet's mean and deviation.
     Family("timm-backbone", "ViT backbone (DINO, MAE), timm layout", MARKERS, TABLE, "imagenet"),
 )

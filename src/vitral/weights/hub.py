@@ -7,16 +7,22 @@ import socket
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from vitral.base.errors import VitralError, WeightsError, one_of
+from vitral.base.errors import UsageError, VitralError, WeightsError, one_of
 from vitral.base.progress import say
+from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights.adopt import adopt
+from vitral.weights.assemble import assemble
+from vitral.weights.detect import detect
 from vitral.weights.facts import of_preprocessor, of_torchvision_weights
-from vitral.weights.infer import Known
+from vitral.weights.infer import Known, says
+from vitral.weights.proof import TOLERANCE, Proof, prove
+from vitral.weights.read import read_weights
 
 RESNETS = ("resnet18", "resnet50", "resnet152")
 PATIENCE = 5.0
@@ -93,6 +99,39 @@ def _from_pretrained(transformers: Any, name: str) -> tuple[nn.Module, Known]:
     except (OSError, ValueError):
         settings = {}  # some repositories have no preprocessor: what it would say is then assumed
     return module, of_preprocessor(settings, f"the image processor of {name}")
+
+
+def prove_file(path: str | Path, spec: str, heads: int | None = None, tolerance: float = TOLERANCE) -> Proof:
+    """A file's import against the library's own module with the same weights: `prove_file("vit.pth", "timm:vit_tiny_patch16_224")`."""
+    library, _, name = spec.partition(":")
+    if library not in ("timm", "torchvision") or not name:
+        raise UsageError(f"{spec!r} names no module to compare with", "use timm:NAME or torchvision:NAME")
+    tensors = detect(read_weights(path).tensors, Path(path).name).tensors
+    model = assemble(tensors, Path(path).name, says("set by the caller", {"heads": heads}))
+    try:
+        module = _timm_empty(name, model.config) if library == "timm" else _torchvision_empty(name, model.config)
+        module.load_state_dict(tensors)
+    except (RuntimeError, TypeError) as error:
+        words = " ".join(str(error).split())[:200]
+        raise WeightsError(f"the weights of {path} do not fit {spec} ({words})", "name the module they were made with") from None
+    return prove(model, module, tolerance, name=spec)
+
+
+def _timm_empty(name: str, config: ModelConfig) -> nn.Module:
+    import timm
+
+    if not timm.is_model(name.partition(".")[0]):
+        raise one_of("timm model", name, timm.list_models("*vit*") + timm.list_models("*deit*"))
+    return timm.create_model(name, num_classes=config.classes, img_size=config.image_size, in_chans=config.channels)
+
+
+def _torchvision_empty(name: str, config: ModelConfig) -> nn.Module:
+    from torchvision import models
+
+    if name not in (offered := names()["torchvision"]):
+        raise one_of("torchvision model", name, offered)
+    size = {"image_size": config.image_size[0]} if name.startswith("vit_") else {}
+    return models.get_model(name, weights=None, num_classes=config.classes, **size)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitral.base.errors import UsageError, VitralError, WeightsError
 from vitral.base.files import read_json
@@ -49,6 +49,8 @@ def load(
     heads, activation   what a weights file cannot say
     classes, image_size, channels, patch_size   another number or size than the weights have: adapted, and stated in `origin.changes`
     """
+    if isinstance(x, nn.Module):
+        raise UsageError(f"load takes a place or a name, not a live {type(x).__name__}", "use vitral.adopt(module)")
     facts = preprocess_facts(preprocess)
     said = says(CALLER, {"heads": heads, "activation": activation}, facts)
     model = _open(x, said, says(CALLER, {"image_size": image_size}))

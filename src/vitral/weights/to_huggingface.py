@@ -109,7 +109,7 @@ def _vit(config: ModelConfig) -> tuple[dict[str, Any], Table, str]:
         )
         _need(config, config.classes > 0, "transformers' DeiT with a distillation token has two heads")
         fields |= {"architectures": ["DeiTForImageClassificationWithTeacher"], "model_type": "deit"}
-        table = {key: value for key, value in from_huggingface.DEIT_TEACHER.items() if key != "classifier.{p}"}
+        table = {key: value for key, value in from_huggingface.DEIT_TEACHER.items() if not str(key).startswith("classifier.")}
         return fields, table, "deit."
     if config.registers:
         one = config.registers == 1 and config.prefix_positions == "all" and config.classes > 0
