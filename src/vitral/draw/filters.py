@@ -1,4 +1,4 @@
-"""Filters of two models beside each other."""
+"""Filters of two models, one under the other."""
 
 from __future__ import annotations
 
@@ -6,28 +6,33 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 
-from vitral.draw.sheet import picture_sheet
+from vitral.draw.palette import INK, TICK_SIZE, TITLE_SIZE, dress_picture, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = 7
+CELL = 0.85
 
 
-def filters_beside(groups: Sequence[tuple[np.ndarray, Sequence[str], str]], title: str = "") -> Figure:
-    """Each group: filters (n, h, w[, 3]), captions, a name for its rows. Zero is mid-grey, one scale per filter."""
-    images: list[Image.Image] = []
-    captions: list[str] = []
-    labels: list[str] = []
-    for filters, texts, name in groups:
+def filters_beside(groups: Sequence[tuple[np.ndarray, Sequence[str], str]]) -> Figure:
+    """Each group: filters (n, h, w[, 3]), captions, a title. Zero is mid-grey, one scale per filter."""
+    lines: list[tuple[str, list[tuple[np.ndarray, str]]]] = []
+    for filters, captions, title in groups:
         reach = np.maximum(np.abs(filters).max(axis=tuple(range(1, filters.ndim)), keepdims=True), 1e-30)
-        tones = (127.5 + 127.5 * filters / reach).round().astype(np.uint8)
-        rows = -(-len(tones) // COLUMNS)
-        blank = Image.new("RGB", (4, 4), "white")
-        missing = rows * COLUMNS - len(tones)
-        images += [Image.fromarray(tone) for tone in tones] + [blank] * missing
-        captions += [*texts, *[""] * (rows * COLUMNS - len(texts))]
-        labels += [name, *[""] * (rows - 1)]
-    return picture_sheet(images, captions, columns=COLUMNS, title=title, row_labels=labels, cell=0.95)
+        shown = list(zip(0.5 + 0.5 * filters / reach, [*captions, *[""] * (len(filters) - len(captions))], strict=True))
+        lines += [(title if begin == 0 else "", shown[begin : begin + COLUMNS]) for begin in range(0, len(shown), COLUMNS)]
+    heights = [CELL + 0.2 + (0.2 if title else 0) for title, _ in lines]
+    figure, axes = new_figure(CELL * COLUMNS + 0.2, sum(heights), len(lines), COLUMNS, height_ratios=heights)
+    for row, (title, shown) in zip(axes, lines, strict=True):
+        for index, one in enumerate(row):
+            if index >= len(shown):
+                one.set_visible(False)
+                continue
+            tile, caption = shown[index]
+            dress_picture(one).imshow(tile, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            one.set_xlabel(caption, fontsize=TICK_SIZE, color=INK, labelpad=2)
+        if title:
+            row[0].set_title(title[0].upper() + title[1:], fontsize=TITLE_SIZE, color=INK, loc="left")
+    return figure

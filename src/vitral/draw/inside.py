@@ -72,11 +72,11 @@ def inside_sheet(
     return figure
 
 
-def outlined(heat: Heatmap, patch: tuple[int, int], size: int = SIDE) -> Image.Image:
+def outlined(heat: Heatmap, patch: tuple[int, int], size: int = SIDE, mode: str = "bicubic") -> Image.Image:
     """A map's overlay with one of its patches framed: the one that looks."""
     from PIL import ImageDraw
 
-    image = heat.overlay(0.75, size=size if heat.original is not None else None)
+    image = heat.overlay(0.75, size=size if heat.original is not None else None, mode=mode)
     across = down = 1.0
     box = Box(0, 0, image.width, image.height)
     if heat.original is not None and heat.box is not None:

@@ -11,6 +11,7 @@ import torch
 from vitral.base.errors import UsageError, one_of
 from vitral.draw.heatmap import Heatmap
 from vitral.look.watch import watch
+from vitral.model.classifier import Classifier
 from vitral.model.tape import Edit, Tape
 
 Start = str | int | tuple[int, int]
@@ -19,6 +20,11 @@ OUTLYING = 8.0
 """Deviations (scaled to a normal distribution) above the median."""
 LARGER = 1.5
 """Times the median."""
+
+
+def model_of(model: Classifier | Tape) -> Classifier:
+    """For methods that look at weights alone: they take a model or a tape of it."""
+    return model.model if isinstance(model, Tape) else getattr(model, "_orig_mod", model)
 
 
 def is_transformer(tape: Tape) -> bool:

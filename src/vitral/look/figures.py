@@ -20,7 +20,7 @@ from vitral.look.health import health
 from vitral.look.predict import rank
 from vitral.look.relevance import relevance
 from vitral.look.rollout import JOIN, rollout
-from vitral.look.sheets import TOP, call, check_methods, sheet
+from vitral.look.sheets import TOP, call, check_methods, mode_of, sheet
 from vitral.look.similarity import position_similarity, token_colours
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
@@ -125,6 +125,7 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
             row_labels=["all weights", "strongest 10 %"],
             title=f"{name}: attention rollout",
             columns=len(JOIN),
+            mode=mode_of(tape),
         )
         grids = {f"{heads}_discard_{discard:g}": heat.grid for (heads, discard), heat in variants.items()}
         yield Drawn("rollout", figure, grids, f"{name}: attention rollout", {"maps": [heat.facts() for heat in variants.values()]})
@@ -132,7 +133,9 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
         classes = rank(tape, tape.logits[0], top=3)
         heats = [relevance(tape, target=index) for index in classes.indices]
         captions = [f"{label} ({share:.1%})" for label, share in classes]
-        figure = heat_sheet(heats, captions=captions, title=f"{name}: what speaks for each class (relevance)", columns=4, shared=True)
+        figure = heat_sheet(
+            heats, captions=captions, title=f"{name}: what speaks for each class (relevance)", columns=4, mode=mode_of(tape)
+        )
         yield Drawn(
             "classes", figure, {f"class_{heat.target}": heat.grid for heat in heats}, f"{name}: relevance of the most probable classes"
         )
@@ -192,7 +195,7 @@ def _attention(tape: Tape, name: str) -> Iterator[Drawn]:
     title = f"{name}: where the patch in row {middle[0]}, column {middle[1]} looks"
     labels = [f"block {block}" for block in blocks]
     captions = [f"head {heat.head}" for heat in rows]
-    images = [outlined(heat, middle) for heat in rows]
+    images = [outlined(heat, middle, mode=mode_of(tape)) for heat in rows]
     figure = picture_sheet(images, captions, title=title, columns=len(shown_heads), row_labels=labels, cell=1.5)
     grids = np.stack([heat.grid for heat in rows]).reshape(len(blocks), len(shown_heads), *tape.grid)
     yield Drawn("attention-patch", figure, {"maps": grids, "blocks": np.array(blocks), "patch": np.array(middle)}, title)
@@ -212,11 +215,17 @@ def _is_transformer(model: Classifier) -> bool:
 
 
 def _whole_count(model: Classifier) -> int:
+    """How many figures `whole_model` will make."""
+    config = model.config
     if not _is_transformer(model):
         return 1
-    positions = model.config.positions
-    return 3 + (2 if positions in ("learned", "sincos") else 0)
+    own = config.positions == "learned" and config.class_token and config.prefix_positions != "none"
+    return 3 + (2 if config.positions in ("learned", "sincos") else 0) + int(own)
 
 
 def _picture_count(model: Classifier) -> int:
-    return 12 if _is_transformer(model) else 3
+    """How many figures `one_picture` will make."""
+    classes = model.config.classes
+    if not _is_transformer(model):
+        return 2 + int(classes > 0)
+    return 9 + 2 * int(classes > 0) + int(classes > 1)

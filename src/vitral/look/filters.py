@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from vitral.base.errors import UsageError
-from vitral.look.common import Start
+from vitral.look.common import Start, model_of
 from vitral.look.similarity import principal
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
@@ -49,7 +49,7 @@ class Filters:
 
 def filters(model: Classifier | Tape, item: int = 0, target: int | None = None, start: Start = "class", *, count: int = 28) -> Filters:
     """Of a model (or the model of a tape); nothing depends on a picture."""
-    model = model.model if isinstance(model, Tape) else getattr(model, "_orig_mod", model)
+    model = model_of(model)
     if count < 1:
         raise UsageError(f"count = {count}", "ask for at least one filter")
     if model.config.family == "vit":

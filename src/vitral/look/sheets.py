@@ -17,6 +17,8 @@ from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
 TOP = 5
+COARSE = 8
+"""Patches a side up to which maps are drawn patch by patch."""
 DEFAULT_METHODS = {
     True: ("attention", "rollout", "gradient_rollout", "relevance", "gradcam", "integrated_gradients", "occlusion", "similarity"),
     False: ("gradcam", "integrated_gradients", "occlusion", "similarity"),
@@ -83,13 +85,18 @@ def sheet(tape: Tape, heats: Sequence[Heatmap], name: str, top: int = TOP, item:
     captions = [caption_of(tape, heat) for heat in heats]
     title = name if ranking is None else f"{name}: {ranking[0][0]}, {ranking[0][1]:.1%}"
     rows = ([n for n, _ in ranking], ranking.logits, [p for _, p in ranking]) if ranking else ((), (), ())
-    figure = inside_sheet(picture, *rows, heats, captions, title=title)
+    figure = inside_sheet(picture, *rows, heats, captions, title=title, mode=mode_of(tape))
     numbers = {f"{heat.method}": heat.grid for heat in heats}
     facts = {
         "prediction": ranking.to_dict()["classes"] if ranking else None,
         "notes": {heat.method: heat.note for heat in heats if heat.note},
     }
     return Drawn("methods", figure, numbers, title, facts)
+
+
+def mode_of(tape: Tape) -> str:
+    """A coarse grid is shown as the cells it is: smoothing would put a peak where no patch has it."""
+    return "cells" if tape.config.family in ("vit", "hybrid") and max(tape.grid) <= COARSE else "bicubic"
 
 
 def caption_of(tape: Tape, heat: Heatmap) -> str:

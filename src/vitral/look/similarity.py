@@ -10,7 +10,7 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, check_index, check_item, heat, is_transformer, outlier_threshold, start_index, with_values
+from vitral.look.common import Start, check_index, check_item, heat, is_transformer, model_of, outlier_threshold, start_index, with_values
 from vitral.model.classifier import Classifier
 from vitral.model.positions import positioned_prefix
 from vitral.model.tape import Tape
@@ -67,7 +67,7 @@ class PositionSimilarity:
 
 def position_similarity(model: Classifier | Tape, item: int = 0, target: int | None = None, start: Start = "class") -> PositionSimilarity:
     """Of a model (or the model of a tape); nothing depends on a picture."""
-    model = model.model if isinstance(model, Tape) else getattr(model, "_orig_mod", model)
+    model = model_of(model)
     config = model.config
     if config.family not in ("vit", "hybrid") or config.positions not in ("learned", "sincos"):
         has = f"{config.positions} positions" if config.family in ("vit", "hybrid") else "no tokens"
