@@ -7,6 +7,7 @@ through its heartbeat in the rendezvous store, whatever the backend is doing.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from datetime import timedelta
@@ -146,7 +147,8 @@ def _own_store(rank: int, host: str, port: int) -> Any:
 
 def lost_peer(error: BaseException, rank: int, step: int) -> VitralError:
     """A collective that failed because another process ended."""
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    first = re.sub(r"\[/[^\]]*\]\s*", "", first)  # the place in the library's source helps nobody here
     return VitralError(
         f"process {rank} lost contact with another process at step {step}: it ended or its machine is gone ({first[:160]})",
         "look for the first error of the other processes, then start again with --resume",

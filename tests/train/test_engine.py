@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from vitral.base.errors import ConfigError, UsageError, VitralError
+from vitral.train import engine
+from vitral.train.engine import Run, fit
+from vitral.train.steps import Stepper
+from vitral.train.tasks import Outcome
+from vitral.weights.checkpoint import load_checkpoint
+
+specification = importlib.util.spec_from_file_location("train_conftest", Path(__file__).parent / "conftest.py")
+assert specification is not None and specification.loader is not None
+shared = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(shared)
+tiny, digest = shared.tiny, shared.digest
+
+KEYS = {"step", "epoch", "split", "loss", "accuracy", "lr", "images_per_second", "seconds"}
+
+
+def test_a_run_folder_holds_everything_after_it(trained: Run):
+    assert {path.name for path in trained.path.iterdir()} >= {"config.json", "env.json", "metrics.jsonl", "model.safetensors", "state", "snapshots"}
+    lines = [json.loads(line) for line in (trained.path / "metrics.jsonl").read_text().splitlines()]
+    assert lines == trained.metrics and all(set(line) >= KEYS for line in lines)
+    assert [line["split"] for line in lines].count("test") == 1 and lines[-1]["split"] == "test"
+    assert [line["step"] for line in lines] == sorted(line["step"] for line in lines)
+    training = [line["loss"] for line in lines if line["split"] == "train"]
+    assert training[-1] < 0.9 * training[0]
+    environment = json.loads((trained.path / "env.json").read_text())
+    assert environment["compile_seconds"] == 0 and environment["data"]["test_opened"] and environment["trained_parameters"] > 0
+    stored = json.loads((trained.path / "config.json").read_text())
+    assert stored["train"]["seed"] == 0 and stored["origin"]["mean"]["known"] is True
+
+
+def test_the_saved_model_is_the_tested_one(trained: Run):
+    model = load_checkpoint(trained.path)
+    assert digest(model) == digest(trained.model) and not trained.model.training
+    answers = np.load(trained.path / "test.npz")
+    assert (answers["predictions"] == answers["labels"]).mean() == pytest.approx(trained.test["accuracy"])
+    images = torch.rand(2, 1, 8, 8)
+    assert torch.equal(model(images), trained.model(images))
+    assert model.origin.classes.value == tuple("0123456789")
+
+
+def test_snapshots_are_whole_models_from_the_untrained_one_on(trained: Run):
+    folders = sorted((trained.path / "snapshots").iterdir())
+    assert len(folders) == 4 and folders[0].name == "step-0000000"
+    assert digest(load_checkpoint(folders[-1])) == digest(trained.model) != digest(load_checkpoint(folders[0]))
+
+
+def test_same_seed_same_bits_with_a_bar_and_with_workers(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    plain = fit(tiny(placement="stream", workers=0), out=out, quiet=True)
+    monkeypatch.setattr("vitral.base.progress._on_terminal", lambda: True)
+    shown = fit(tiny(placement="stream", workers=2), out=tmp_path / "bar", quiet=False)
+    device = fit(tiny(placement="device"), out=tmp_path / "device", quiet=True)
+    other = fit(tiny(placement="device", seed=1), out=tmp_path / "other", quiet=True)
+    assert digest(plain.model) == digest(shown.model) == digest(device.model) != digest(other.model)
+
+
+def test_pieces_of_a_batch_are_the_batch(out: Path, tmp_path: Path):
+    config = tiny(mixup=0.5, class_weights=True)
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, dropout=0.0))
+    whole = fit(config, out=out, quiet=True)
+    pieces = fit(dataclasses.replace(config, train=dataclasses.replace(config.train, accumulate=4)), out=tmp_path / "pieces", quiet=True)
+    for a, b in zip(whole.model.state_dict().values(), pieces.model.state_dict().values(), strict=True):
+        assert torch.allclose(a, b, atol=2e-4)
+    assert whole.metrics[3]["loss"] == pytest.approx(pieces.metrics[3]["loss"], rel=1e-4)
+
+
+def test_control_c_saves_says_how_to_go_on_and_goes_on_exactly(out: Path, trained: Run, monkeypatch: pytest.MonkeyPatch, capfd: Any):
+    learn = engine.Engine._learn
+
+    def interrupted(self: engine.Engine, batch: Any) -> None:
+        learn(self, batch)
+        if self.counts.step == 13:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(engine.Engine, "_learn", interrupted)
+    config = tiny(epochs=3.0, snapshots=4)
+    with pytest.raises(VitralError, match=r"SIGINT at step 13 .* vitral train digits --out .* --resume"):
+        fit(config, out=out, quiet=True)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    monkeypatch.setattr(engine.Engine, "_learn", learn)
+    with pytest.raises(UsageError, match=r"already holds a training"):
+        fit(config, out=out, quiet=True)
+    with pytest.raises(UsageError, match=r"begun with lr = "):
+        fit(dataclasses.replace(config, train=dataclasses.replace(config.train, lr=0.5)), out=out, resume=True, quiet=True)
+    gone_on = fit(config, out=out, resume=True)
+    assert "going on at step 13" in capfd.readouterr().err
+    assert digest(gone_on.model) == digest(trained.model)
+    same = ("step", "split", "loss", "accuracy", "lr")
+    assert [[line[key] for key in same] for line in gone_on.metrics] == [[line[key] for key in same] for line in trained.metrics]
+    assert fit(config, out=out, resume=True).test == gone_on.test
+    assert "nothing to do" in capfd.readouterr().err
+
+
+def test_a_loss_that_is_no_number_names_step_batch_and_remedy(out: Path, monkeypatch: pytest.MonkeyPatch):
+    step, seen = Stepper.step, []
+
+    def broken(self: Stepper, batch: Any, factor: float, keep: float | None) -> Outcome:
+        seen.append(batch.indices.tolist())
+        outcome = step(self, batch, factor, keep)
+        return outcome._replace(loss=outcome.loss * float("nan")) if len(seen) == 8 else outcome
+
+    monkeypatch.setattr(Stepper, "step", broken)
+    with pytest.raises(VitralError, match="at step 7 ") as caught:
+        fit(tiny(), out=out, quiet=True)
+    assert ", ".join(map(str, seen[7][:8])) in caught.value.message
+    assert "--lr" in caught.value.hint and "--clip" in caught.value.hint
+    assert not (out / "state" / "current.json").exists() and not (out / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_out_of_memory_says_what_would_fit(out: Path, monkeypatch: pytest.MonkeyPatch, error: Exception):
+    def full(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Stepper, "step", full)
+    with pytest.raises(VitralError, match=r"out of memory on cpu with 64 pictures") as caught:
+        fit(tiny(), out=out, quiet=True)
+    assert "--accumulate 2" in caught.value.hint and "--batch-size 32" in caught.value.hint
+
+
+def test_patience_and_best_look_at_validation_alone(out: Path, monkeypatch: pytest.MonkeyPatch):
+    opened: list[int] = []
+    real = engine.Engine._finish
+    monkeypatch.setattr(engine.Engine, "_finish", lambda self: (opened.append(self.setup.data.test_opened is not None), real(self))[1])
+    result = fit(tiny(epochs=40.0, patience=2, keep="best", lr=1e-9, adam_lr=1e-9, ema=None), out=out, quiet=True)
+    validations = [line for line in result.metrics if line["split"] == "validation"]
+    assert len(validations) == 3 and opened == [False]
+    with pytest.raises(ConfigError, match="need validation pictures"):
+        fit(tiny(validation=0.0, keep="best"), out=out.parent / "none", quiet=True)
+
+
+def test_the_best_weights_are_those_of_the_best_validation(out: Path, monkeypatch: pytest.MonkeyPatch):
+    kept: list[dict[str, torch.Tensor]] = []
+    scores = iter([0.3, 0.9, 0.5, 0.9])
+    measure = engine.Engine._measure
+
+    def scripted(self: engine.Engine, loader: Any) -> Any:
+        result, speed = measure(self, loader)
+        if loader is self.validation:
+            kept.append({name: value.clone() for name, value in self.setup.model.state_dict().items()})
+            result = dataclasses.replace(result, top1=next(scores))
+        return result, speed
+
+    monkeypatch.setattr(engine.Engine, "_measure", scripted)
+    result = fit(tiny(epochs=2.0, keep="best"), out=out, quiet=True)
+    assert len(kept) == 4
+    assert all(torch.equal(value, kept[1][name]) for name, value in result.model.state_dict().items())
+
+
+def test_a_budget_of_seconds_ends_the_schedule_with_it(out: Path):
+    result = fit(tiny(epochs=10_000.0, max_seconds=1.0, schedule="linear"), out=out, quiet=True)
+    assert 0.9 < result.test["seconds"] < 3
+    assert result.test["lr"] < 0.3 * max(line["lr"] for line in result.metrics)
+
+
+def test_a_fraction_of_an_epoch_and_token_dropping(out: Path):
+    result = fit(tiny(epochs=0.25, token_drop=0.5), out=out, quiet=True)
+    assert result.test["step"] == 5 and result.test["epoch"] == 0.25
+    with pytest.raises(ConfigError, match="token_drop needs"):
+        config = tiny(token_drop=0.5)
+        fit(dataclasses.replace(config, model=dataclasses.replace(config.model, family="cnn")), out=out.parent / "cnn", quiet=True)
+
+
+def test_fine_tuning_attention_leaves_everything_else_as_it_was(out: Path, trained: Run, capfd: Any):
+    config = dataclasses.replace(tiny(epochs=0.5, tune="attention"), weights=str(trained.path))
+    result = fit(config, out=out)
+    changed = {name for name, value in result.model.state_dict().items() if not torch.equal(value, trained.model.state_dict()[name])}
+    learning = {name for name, _ in result.model.named_parameters() if ".attention." in name or name.startswith("head.")}
+    assert changed == learning
+    assert "parameters learn (attention)" in capfd.readouterr().err
+    assert result.model.origin.mean.value == trained.model.origin.mean.value
+
+
+def test_distillation_and_tensorboard(out: Path, trained: Run):
+    pytest.importorskip("tensorboard")
+    result = fit(tiny(epochs=0.5, teacher=str(trained.path), teacher_weight=0.9, tensorboard=True), out=out, quiet=True)
+    assert result.test["split"] == "test" and list((out / "tensorboard").iterdir())
+
+
+def test_default_folders_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    paths = [fit(tiny(epochs=0.1, test=False), quiet=True).path for _ in range(2)]
+    assert paths == [Path("runs/digits"), Path("runs/digits-2")]
+    assert fit(tiny(epochs=0.1, test=False), resume=True, quiet=True).path == Path("runs/digits-2")
+    with pytest.raises(UsageError, match="no training to go on with"):
+        fit(tiny(), out=tmp_path / "nowhere", resume=True, quiet=True)

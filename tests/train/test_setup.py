@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vitral.base.errors import ConfigError
+from vitral.config import DataConfig, ModelConfig
+from vitral.presets.runs import RUNS, change, run
+from vitral.train.engine import Run, fit
+from vitral.train.setup import Teacher, data_replaced, fit_to_data, fits, number_type, prepare
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three classes of coloured noise of various sizes."""
+    folder = tmp_path_factory.mktemp("photographs")
+    draw = np.random.default_rng(0)
+    for number, name in enumerate(("red", "green", "blue")):
+        (folder / name).mkdir()
+        for index in range(12):
+            pixels = draw.integers(0, 60, (40 + index, 50, 3), dtype=np.uint8)
+            pixels[:, :, number] += 150
+            Image.fromarray(pixels).save(folder / name / f"{index}.png")
+    return folder
+
+
+def test_a_preset_follows_other_data_in_classes_channels_and_size(photographs: Path, tmp_path: Path):
+    config = change(run("digits", epochs=1.0, batch_size=8, threads=1, device="cpu"), data=DataConfig(name=f"folder:{photographs}"))
+    assert data_replaced(config)
+    result = fit(config, out=tmp_path / "run", quiet=True)
+    model = result.model.config
+    assert (model.classes, model.channels) == (3, 3) and model.image_size == (224, 224)
+    assert model.grid[0] * model.grid[1] <= 256
+    assert result.model.origin.classes.value == ("blue", "green", "red")
+
+
+def test_an_own_model_keeps_its_size_and_takes_the_classes(photographs: Path):
+    model = ModelConfig(image_size=(24, 32), patch_size=(8, 8), width=16, depth=1, heads=2, mlp_width=16)
+    setup = prepare(dataclasses.replace(run("digits"), name="mine", model=model, data=DataConfig(name=f"folder:{photographs}")), CPU)
+    assert setup.config.model.image_size == (24, 32) and setup.config.model.classes == 3
+    assert setup.data.train.preprocess.image_size == (24, 32)
+
+
+def test_sizes_are_rounded_up_to_whole_patches_and_patches_grow():
+    base = ModelConfig(image_size=(8, 8), patch_size=(2, 2), channels=1, classes=10, width=16, depth=1, heads=2, mlp_width=16)
+    fitted = fit_to_data(base, 4, 3, (27, 30))
+    assert (fitted.image_size, fitted.patch_size, fitted.classes, fitted.channels) == ((28, 30), (2, 2), 4, 3)
+    assert fit_to_data(base, 4, 3, (224, 224)).patch_size == (14, 14)
+    assert fit_to_data(dataclasses.replace(base, family="cnn"), 4, 3, (33, 33)).image_size == (33, 33)
+    assert fits(ModelConfig(), (64, 64)) and not fits(ModelConfig(), (8, 8)) and not fits(ModelConfig(), (100, 100))
+
+
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_every_preset_takes_a_step(name: str, trained: Run, tmp_path: Path):
+    preset = RUNS[name]
+    data = dataclasses.replace(preset.data, name="digits", subset=40.0)
+    train = dataclasses.replace(preset.train, epochs=1.0, batch_size=20, threads=1, device="cpu", test=False)
+    config = dataclasses.replace(preset, data=data, train=train, weights=str(trained.path) if preset.weights else None)
+    result = fit(config, out=tmp_path / "run", quiet=True)
+    assert result.metrics[-1]["step"] == 2 and np.isfinite(result.metrics[-1]["loss"])
+
+
+def test_a_teacher_sees_pictures_as_it_knows_them(trained: Run):
+    student = dataclasses.replace(prepare(run("digits"), CPU).preprocess, mean=(0.1,), std=(0.3,), image_size=(12, 12))
+    teacher = Teacher(trained.model, student)
+    seen: list[torch.Tensor] = []
+    trained.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    pixels = torch.full((1, 1, 12, 12), 0.6)
+    teacher((pixels - 0.1) / 0.3)
+    mean, std = trained.model.origin.mean.value[0], trained.model.origin.std.value[0]
+    assert seen[0].shape == (1, 1, 8, 8) and torch.allclose(seen[0], torch.full((1, 1, 8, 8), (0.6 - mean) / std), atol=1e-4)
+
+
+def test_half_precision_needs_a_gpu():
+    assert number_type("auto", CPU) == torch.float32 and number_type("bf16", CPU) == torch.bfloat16
+    with pytest.raises(ConfigError, match="fp16 training needs a CUDA GPU"):
+        number_type("fp16", CPU)
