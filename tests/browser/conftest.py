@@ -1,0 +1,102 @@
+"""A real server with two small models, and a real Chromium."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import uvicorn
+from PIL import Image
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from vitral.build import create
+from vitral.web.routes import make_app
+from vitral.web.serve import bind
+from vitral.web.session import Session
+
+ARTEFACTS = Path(__file__).parents[2] / "artefacts" / "browser"
+
+
+def painted(seed: int, size: tuple[int, int] = (96, 96)) -> bytes:
+    rng = np.random.default_rng(seed)
+    out = io.BytesIO()
+    Image.fromarray(rng.integers(0, 255, (6, 6, 3), dtype=np.uint8)).resize(size, Image.Resampling.BICUBIC).save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.fixture(scope="session")
+def session() -> Session:
+    torch.manual_seed(0)
+    model = create("tiny", registers=1, depth=4)
+    with torch.no_grad():  # fresh weights attend almost evenly: make them choose
+        for name, parameter in model.named_parameters():
+            if name.endswith(("qkv.weight", "head.linear.weight")):
+                parameter.mul_(8)
+    session = Session({"tiny-vit": model, "small-cnn": create("cnn")})
+    session.give(painted(1), "first.png")
+    session.give(painted(2), "second.png")
+    return session
+
+
+@pytest.fixture(scope="session")
+def address(session: Session) -> Iterator[str]:
+    listening = bind("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(make_app(session), log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join(timeout=10)
+    listening.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.fail("no chromium here: install it (.ci/run does)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def visit(context: BrowserContext, address: str) -> Iterator[Callable[..., Page]]:
+    """Open the page at a view; errors in its scripts fail the test."""
+    problems: list[str] = []
+
+    def open_page(hash: str = "", at: str | None = None) -> Page:
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda message: problems.append(message.text) if message.type == "error" and "422" not in message.text and "415" not in message.text else None)
+        page.goto((at or address) + hash)
+        page.wait_for_selector("body.ready", timeout=30_000)
+        return page
+
+    yield open_page
+    assert problems == []
+
+
+@pytest.fixture
+def keep(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
+    """Save a screenshot as an artefact, to be looked at."""
+
+    def save(page: Page, name: str) -> None:
+        ARTEFACTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=str(ARTEFACTS / f"{name}.png"), full_page=True)
+
+    return save

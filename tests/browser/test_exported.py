@@ -1,0 +1,91 @@
+"""The exported page, opened from a file with the network cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from vitral.build import create
+from vitral.web.export import export_page
+from vitral.web.session import Session
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def file(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pair = Session({"tiny-vit": session.models[0], "other-vit": create("tiny")})
+    for entry in session.given:
+        pair.give(session._given_bytes[entry["picture"]], entry["name"])
+    return export_page(pair, tmp_path_factory.mktemp("page") / "page.html")
+
+
+@pytest.fixture
+def page(browser: Browser, file: Path) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_offline(True)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: problems.append(request.url) if not request.url.startswith(("file:", "data:", "blob:")) else None)
+    page.goto(file.as_uri())
+    page.wait_for_selector("body.ready", timeout=30_000)
+    yield page
+    assert problems == []
+    context.close()
+
+
+def test_the_page_works_alone(page: Page, session: Session, keep: Callable[[Page, str], None]) -> None:
+    expect(page.locator("#offline")).to_be_visible()
+    expect(page.locator("#open")).to_be_hidden()
+    expect(page.locator(".thumb")).to_have_count(12)
+    box = page.locator("#picture canvas").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] * 0.2)
+    expect(page.locator("#picture .reading")).to_have_text(re.compile("^Patch in row 1, column 1 "))
+    page.mouse.move(5, 5)
+    for method in ("Rollout", "Relevance", "Grad-CAM", "Occlusion"):
+        page.locator("#methods label", has_text=method).click()
+        expect(page.locator("#picture .reading")).to_have_text(re.compile("^" + method))
+    page.locator("#pictures .chip").nth(1).click()
+    expect(page.locator("#pictures .chip").nth(1)).to_have_attribute("aria-pressed", "true")
+    keep(page, "exported")
+
+
+def test_surgery_says_what_was_computed(page: Page, session: Session, keep: Callable[[Page, str], None]) -> None:
+    page.locator("#tab-surgery").click()
+    expect(page.locator("#panel-surgery .notice")).to_contain_text("Computed when this page was made")
+    page.get_by_role("switch", name="block 1, head 0", exact=True).click()
+    expect(page.locator(".verdict").first).to_contain_text("1 part off")
+    page.get_by_role("switch", name="block 2", exact=True).click()
+    expect(page.locator(".verdict").first).to_contain_text("1 part off")
+    expect(page.get_by_role("switch", name="block 1, head 0", exact=True)).to_have_attribute("aria-checked", "true")
+    keep(page, "exported-surgery")
+
+
+def test_figures_and_comparison_are_inside(page: Page) -> None:
+    page.locator("#tab-model").click()
+    expect(page.locator(".tiles")).to_have_count(2)
+    page.locator("#tab-compare").click()
+    expect(page.locator("#panel-compare .bar")).to_have_count(5)
+
+
+def test_a_class_that_was_not_computed_is_explained(page: Page) -> None:
+    page.locator("#methods label", has_text="Grad-CAM").click()
+    page.locator("#predictions .bar").nth(4).click()
+    expect(page.locator("#toast")).to_contain_text("most probable classes only")
+
+
+def test_a_link_into_the_file(browser: Browser, file: Path) -> None:
+    context = browser.new_context()
+    context.set_offline(True)
+    page = context.new_page()
+    page.goto(file.as_uri() + "#block=1&head=2&token=20")
+    page.wait_for_selector("body.ready")
+    expect(page.locator("#picture .reading")).to_have_text(re.compile("^Patch in row 2, column 2 · block 1, head 2"))
+    context.close()
