@@ -29,7 +29,7 @@ def small_scale() -> Study:
         "data",
         DATA,
         Budget("samples", 256),
-        models=["vit-small", "vit", "cnn"],
+        models=["vit-small", "cnn"],
         sizes=(64, 256, 1.0),
         seeds=2,
         rates=(3e-3,),

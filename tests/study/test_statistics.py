@@ -50,7 +50,7 @@ def _false_alarms(seeds: int, seed_spread: float, flips: float, pictures: int = 
     return alarms / STUDIES
 
 
-@pytest.mark.parametrize(("seeds", "seed_spread", "flips"), [(1, 0.0, 0.0), (3, 0.0, 0.5), (3, 0.02, 0.5), (3, 0.15, 0.3), (5, 0.1, 0.5)])
+@pytest.mark.parametrize(("seeds", "seed_spread", "flips"), [(1, 0.0, 0.0), (3, 0.0, 0.5), (3, 0.15, 0.3), (5, 0.1, 0.5)])
 def test_paired_test_false_alarm_rate(seeds: int, seed_spread: float, flips: float) -> None:
     assert 0.025 <= _false_alarms(seeds, seed_spread, flips) <= 0.065
 
