@@ -29,13 +29,20 @@ KEYS = {"step", "epoch", "split", "loss", "accuracy", "lr", "images_per_second",
 
 
 def test_a_run_folder_holds_everything_after_it(trained: Run):
-    assert {path.name for path in trained.path.iterdir()} >= {"config.json", "env.json", "metrics.jsonl", "model.safetensors", "state", "snapshots"}
+    assert {path.name for path in trained.path.iterdir()} >= {
+        "config.json",
+        "env.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "state",
+        "snapshots",
+    }
     lines = [json.loads(line) for line in (trained.path / "metrics.jsonl").read_text().splitlines()]
     assert lines == trained.metrics and all(set(line) >= KEYS for line in lines)
     assert [line["split"] for line in lines].count("test") == 1 and lines[-1]["split"] == "test"
     assert [line["step"] for line in lines] == sorted(line["step"] for line in lines)
     training = [line["loss"] for line in lines if line["split"] == "train"]
-    assert training[-1] < 0.9 * training[0]
+    assert sum(training[-10:]) / 10 < sum(training[:10]) / 10 - 0.05
     environment = json.loads((trained.path / "env.json").read_text())
     assert environment["compile_seconds"] == 0 and environment["data"]["test_opened"] and environment["trained_parameters"] > 0
     stored = json.loads((trained.path / "config.json").read_text())
@@ -120,7 +127,9 @@ def test_a_loss_that_is_no_number_names_step_batch_and_remedy(out: Path, monkeyp
     assert not (out / "state" / "current.json").exists() and not (out / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+@pytest.mark.parametrize(
+    "error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+)
 def test_out_of_memory_says_what_would_fit(out: Path, monkeypatch: pytest.MonkeyPatch, error: Exception):
     def full(*_: object) -> None:
         raise error

@@ -67,7 +67,10 @@ def test_batched_muon_equals_one_matrix_at_a_time_and_qkv_is_three_matrices():
     def trained(parts: int, batches: list[list[int]]) -> list[torch.Tensor]:
         parameters = [nn.Parameter(value.clone()) for value in start]
         rules = [
-            Muon([{"params": [parameters[i] for i in batch], "parts": [parts] * len(batch), "lr": torch.tensor(0.1), "weight_decay": 0.2}], 0.9)
+            Muon(
+                [{"params": [parameters[i] for i in batch], "parts": [parts] * len(batch), "lr": torch.tensor(0.1), "weight_decay": 0.2}],
+                0.9,
+            )
             for batch in batches
         ]
         for step in gradients:

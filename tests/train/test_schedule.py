@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -40,7 +41,7 @@ def test_a_rate_is_always_a_share_of_the_peak_and_falls_after_the_warm_up(schedu
     values = curve(total, schedule=schedule, warmup=warmup, final_lr=final)
     assert all(0 < value <= 1 + 1e-12 for value in values)
     after = [value for step, value in enumerate(values) if step / total >= warmup]
-    assert all(later <= earlier + 1e-12 for earlier, later in zip(after, after[1:], strict=False))
+    assert all(later <= earlier + 1e-12 for earlier, later in itertools.pairwise(after))
 
 
 def test_patches_come_back_in_known_levels():
@@ -54,7 +55,7 @@ def test_patches_come_back_in_known_levels():
 def test_snapshots_are_log_spaced_from_the_start_to_the_end():
     steps = sorted(snapshot_steps(6, 1000))
     assert steps[0] == 0 and steps[-1] == 1000 and len(steps) == 6
-    ratios = [b / a for a, b in zip(steps[1:], steps[2:], strict=False)]
+    ratios = [b / a for a, b in itertools.pairwise(steps[1:])]
     assert max(ratios) / min(ratios) < 1.3
     assert snapshot_steps(0, 1000) == set() and snapshot_steps(1, 7) == {7}
 

@@ -86,11 +86,14 @@ def kills(number: int, seed: int, folder: Path) -> dict[str, Any]:
         begun = (disturbed / "config.json").exists()
         if len(moments) % 2:  # at a random time
             delay = draw.uniform(0.1, whole_seconds)
-            child = fork(lambda: engine.fit(config, out=disturbed, resume=begun, quiet=True))
+            child = fork(lambda begun=begun: engine.fit(config, out=disturbed, resume=begun, quiet=True))
             time.sleep(delay)
             os.kill(child, signal.SIGKILL)
         else:  # while a checkpoint is being written
-            child = fork(lambda: (die_in_write(draw.randrange(1, 40)), engine.fit(config, out=disturbed, resume=begun, quiet=True)))
+            count = draw.randrange(1, 40)
+            child = fork(
+                lambda begun=begun, count=count: (die_in_write(count), engine.fit(config, out=disturbed, resume=begun, quiet=True))
+            )
             delay = -1.0
         code = ended(child)
         if code == 0:  # it was done before: begin again, so that every kill counts

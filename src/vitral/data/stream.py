@@ -32,6 +32,7 @@ class Stream:
             batch_sampler=self.plan,
             collate_fn=list,
             num_workers=workers,
+            generator=torch.Generator(),  # its own: each pass draws a number, and a run's dropout must not depend on that
             persistent_workers=workers > 0,
             prefetch_factor=4 if workers else None,
         )

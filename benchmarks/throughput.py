@@ -1,0 +1,101 @@
+"""How fast the one loop trains: pictures per second and share of the GPU's peak, on made-up CIFAR-10-sized pictures.
+
+    python benchmarks/throughput.py [--runs cifar10 report-cifar] [--batch 512 1024] [--steps 100] [--json]
+
+The whole step is timed as `fit` runs it (device augmentation, forward, backward, optimizer, average), after compilation, median of
+five groups of steps; compilation is reported apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import time
+
+import numpy as np
+import torch
+
+from vitral.base.device import describe_machine, pick_device
+from vitral.build import build, forward_flops
+from vitral.data.augment import policy
+from vitral.data.loader import Loader
+from vitral.data.preprocess import Preprocess
+from vitral.data.readers import ArrayReader
+from vitral.data.split import Split
+from vitral.presets.runs import RUNS
+from vitral.train.parallel import World
+from vitral.train.plan import GPUS
+from vitral.train.steps import Stepper
+from vitral.train.tasks import task_of
+
+
+def measure(name: str, batch: int, steps: int, device: torch.device, compile: str) -> dict[str, float | str | int]:
+    preset = RUNS[name]
+    config, model_config = dataclasses.replace(preset.train, batch_size=batch, compile=compile), preset.model
+    size, channels = model_config.image_size, model_config.channels
+    draw = np.random.default_rng(0)
+    count = max(4 * batch, 8192)
+    pixels = draw.integers(0, 256, (count, channels, *size), dtype=np.uint8)
+    labels = draw.integers(0, model_config.classes, count)
+    preprocess = Preprocess(size, channels, resize="squash")
+    classes = tuple(map(str, range(model_config.classes)))
+    split = Split("train", ArrayReader(pixels, "made up"), np.arange(count), labels, classes, preprocess)
+    loader = Loader(split, batch_size=batch, policy=policy(preset.data.augment), device=device, train=True)
+    torch.manual_seed(0)
+    stepper = Stepper(build(model_config).to(device), task_of(config, None, None), config, device, World())
+    began = time.perf_counter()
+    seconds = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
+    compile_seconds = seconds or time.perf_counter() - began
+    times, number = [], 0
+    while len(times) < 6:
+        start = time.perf_counter()
+        done = 0
+        while done < max(1, steps // 5):
+            for shown in loader.epoch(number):
+                stepper.step(shown, 1e-3, None)
+                done += 1
+                if done >= max(1, steps // 5):
+                    break
+            number += 1
+        stepper.wait()
+        times.append((time.perf_counter() - start) / done)
+    per_step = statistics.median(times[1:])
+    flops = 3 * forward_flops(model_config) * batch
+    peak = next(
+        (gpu.peak for key, gpu in GPUS.items() if device.type == "cuda" and key in torch.cuda.get_device_name(device).lower()), None
+    )
+    return {
+        "run": name,
+        "batch": batch,
+        "compile": compile,
+        "milliseconds": round(per_step * 1e3, 3),
+        "pictures_per_second": round(batch / per_step, 1),
+        "tflops": round(flops / per_step / 1e12, 2),
+        "share_of_peak": round(flops / per_step / peak, 4) if peak else 0.0,
+        "compile_seconds": round(compile_seconds, 1),
+        "memory_gib": round(torch.cuda.max_memory_allocated(device) / 2**30, 2) if device.type == "cuda" else 0.0,
+        "seconds_per_100_epochs_of_50000": round(50_000 // batch * 100 * per_step, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", nargs="+", default=["cifar10"], choices=sorted(RUNS))
+    parser.add_argument("--batch", nargs="+", type=int, default=[512])
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--compile", nargs="+", default=["auto"], choices=["auto", "yes", "no", "max"])
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    device = pick_device()
+    rows = [measure(name, batch, asked.steps, device, mode) for name in asked.runs for batch in asked.batch for mode in asked.compile]
+    if asked.json:
+        print(json.dumps({"machine": describe_machine(), "rows": rows}, indent=2))
+        return
+    for row in rows:
+        print("  ".join(f"{key} {value}" for key, value in row.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitral.base.errors import UsageError
+from vitral.cli.train import apply, documents, flags_of, parse, run
+from vitral.config import TrainConfig
+from vitral.presets.runs import RUNS
+
+FLAGS = (
+    # fmt: off
+    "run",
+    "data",
+    "validation",
+    "subset",
+    "augment",
+    "workers",
+    "class_weights",
+    "model",
+    "image_size",
+    "patch_size",
+    "weights",
+    "tune",
+    "epochs",
+    "max_seconds",
+    "batch_size",
+    "accumulate",
+    "optimizer",
+    "lr",
+    "weight_decay",
+    "schedule",
+    "warmup",
+    "layer_decay",
+    "clip",
+    "label_smoothing",
+    "ema",
+    "keep",
+    "patience",
+    "teacher",
+    "token_drop",
+    "precision",
+    "compile",
+    "device",
+    "threads",
+    "seed",
+    "evaluate_every",
+    "checkpoint_every",
+    "snapshots",
+    "strategy",
+    "tensorboard",
+    "wandb",
+    "set",
+    "name",
+    "out",
+    "resume",
+    "quiet",
+    "json",
+    # fmt: on
+)
+
+
+def config_of(*arguments: str) -> Any:
+    return parse(list(arguments)).config()
+
+
+def test_the_flags_are_frozen():
+    assert [field.name for field in dataclasses.fields(flags_of(RUNS["digits"]))] == list(FLAGS)
+
+
+def test_without_flags_a_run_is_its_preset():
+    for name, preset in RUNS.items():
+        assert config_of(name) == preset
+
+
+def test_flags_and_settings_replace_fields_wherever_they_live():
+    config = config_of(
+        "digits",
+        "--epochs",
+        "3",
+        "--clip",
+        "None",
+        "--data",
+        "mnist",
+        "--set",
+        "qk_norm=false",
+        "betas=0.8,0.9",
+        "mixup=0.5",
+        "--from",
+        "x",
+    )
+    assert config.train.epochs == 3 and config.train.clip is None and config.data.name == "mnist" and config.weights == "x"
+    assert config.model.qk_norm is False and config.train.betas == (0.8, 0.9) and config.data.mixup == 0.5
+    sized = config_of("cifar10", "--model", "s/4", "--image-size", "64")
+    assert sized.model.width == 384 and sized.model.image_size == (64, 64)
+    assert config_of("cifar10", "--model", "cnn").model.family == "cnn"
+    assert config_of("cifar10", "--model", "h/14").model.image_size == (224, 224)
+    assert config_of("cifar10", "--patch-size", "8").model.stride is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "needs the name of a run"),
+        (["digts"], "digits"),
+        (["digits", "--epochs", "many"], "--epochs"),
+        (["digits", "--optimizer", "lion"], "adamw"),
+        (["digits", "--set", "widht=3"], "width"),
+        (["digits", "--set", "width"], "name=value"),
+        (["digits", "--set", "norm=batch"], "one of layer, rms"),
+        (["digits", "--set", "width=65"], "heads"),
+        (["digits", "--image-size", "1", "2", "3"], "a size of 3 numbers"),
+    ],
+)
+def test_wrong_use_is_one_line_that_helps(arguments: list[str], words: str):
+    with pytest.raises(UsageError) as caught:
+        config_of(*arguments)
+    assert words in str(caught.value) and "\n" not in str(caught.value) and caught.value.exit_code == 2
+
+
+def test_help_has_examples_and_the_words_under_each_field(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stop:
+        parse(["digits", "--help"])
+    shown = capsys.readouterr().out
+    assert stop.value.code == 0 and "vitral train digits --out runs/digits --resume" in shown and "--resume" in shown
+    assert documents(TrainConfig)["epochs"].startswith("Passes over")
+
+
+def test_a_whole_run_from_the_command_line_and_its_resumption(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = str(tmp_path / "run")
+    small = ["--set", "width=16", "depth=1", "mlp_width=16"]
+    arguments = ["digits", "--epochs", "0.2", "--device", "cpu", "--threads", "1", "--out", folder, "--quiet", "--json", *small]
+    assert run(arguments) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["split"] == "test" and result["path"] == folder
+    # The folder knows its settings: they need not be repeated.
+    assert run(["digits", "--out", folder, "--resume", "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] == result["accuracy"]
+    assert apply(RUNS["digits"], parse(["digits"])) == RUNS["digits"]
+
+    from vitral.cli.eval import run as evaluate
+    from vitral.cli.plan import run as plan
+
+    assert evaluate([folder, "digits", "--device", "cpu", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["top1"] == pytest.approx(result["accuracy"]) and figures["pictures"] == sum(map(sum, figures["confusion"]))
+    assert evaluate([folder, "digits", "--device", "cpu"]) == 0
+    assert "top-1" in capsys.readouterr().out
+    assert plan(["digits", "--gpu", "a100", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["measured"] is False
