@@ -63,9 +63,8 @@ def measure(name: str, batch: int, steps: int, device: torch.device, compile: st
         times.append((time.perf_counter() - start) / done)
     per_step = statistics.median(times[1:])
     flops = 3 * forward_flops(model_config) * batch
-    peak = next(
-        (gpu.peak for key, gpu in GPUS.items() if device.type == "cuda" and key in torch.cuda.get_device_name(device).lower()), None
-    )
+    kind = torch.cuda.get_device_name(device).lower() if device.type == "cuda" else ""
+    peak = next((gpu.peak for key, gpu in GPUS.items() if key in kind), None)
     return {
         "run": name,
         "batch": batch,

@@ -13,7 +13,6 @@ from vitral.config import TrainConfig
 from vitral.presets.runs import RUNS
 
 FLAGS = (
-    # fmt: off
     "run",
     "data",
     "validation",
@@ -60,7 +59,6 @@ FLAGS = (
     "resume",
     "quiet",
     "json",
-    # fmt: on
 )
 
 
