@@ -37,7 +37,7 @@ def test_result(whole: Scaling) -> None:
     assert {row["size"] for row in result["rows"]} == {64, 256, whole_set} and len(result["rows"]) == 6
     assert {row["samples"] for row in result["rows"]} == {256}
     for text in (found["text"] for found in result["crossings"].values()):
-        assert text.startswith(("crossing at", "no crossing in range"))
+        assert text.startswith(("crossing at", "crossing not established", "no crossing in range"))
     assert "With 64 training pictures" in result["conclusion"] and "no extra regularisation" in result["conclusion"]
     assert {pair["size"] for pair in result["pairs"]} == {64, whole_set}
     for picture in result["figures"]:
@@ -113,6 +113,6 @@ def test_cost(tmp_path: Path) -> None:
 
 
 def test_time_law_recovers_planted_costs() -> None:
-    rows = [{"linear": 1e9 * n, "quadratic": 1e7 * n * n, "training_ms": 0.5 * n + 2 * 0.01 * n * n} for n in (5, 20, 80, 300)]
+    rows = [{"linear": 1e9 * n, "quadratic": 1e7 * n * n, "training_ms": 0.3 + 0.5 * n + 2 * 0.01 * n * n} for n in (5, 20, 80, 300)]
     law = fit_time(rows)
-    assert np.allclose([law["linear_ms_per_gflop"], law["quadratic_ms_per_gflop"], law["largest_error"]], [0.5, 2, 0], atol=1e-6)
+    assert np.allclose(list(law.values()), [0.3, 0.5, 2, 0], atol=1e-6)

@@ -109,5 +109,8 @@ def test_crossing() -> None:
     truth = 10 ** (1 / 0.3)
     assert meet.at == pytest.approx(truth, rel=0.1) and meet.better == "first"
     assert meet.interval is not None and meet.interval[0] < truth * 1.1 and meet.interval[1] > truth * 0.9
+    assert str(meet).startswith("crossing at") and str(steep).startswith("falls as n^-0.5")
+    noisy = [power_law_fit(sizes, 0.5 * np.exp(rng.normal(0, 0.2, (3, 4)))) for _ in range(2)]
+    assert "does not fall measurably" in str(noisy[0]) and not str(crossing(*noisy)).startswith("crossing at")
     parallel = crossing(steep, power_law_fit(sizes, 20 * sizes**-0.5 * noise[1]))
     assert parallel.at is None and str(parallel).startswith("no crossing in range")

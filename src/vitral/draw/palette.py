@@ -82,7 +82,7 @@ def dress(axes: Axes, grid: str = "") -> Axes:
     for side in ("left", "bottom"):
         axes.spines[side].set_color(SOFT)
         axes.spines[side].set_linewidth(0.8)
-    axes.tick_params(colors=SOFT, labelsize=TICK_SIZE, width=0.8, length=3)
+    axes.tick_params(which="both", colors=SOFT, labelsize=TICK_SIZE, width=0.8, length=3)
     if grid:
         axes.grid(True, axis=grid, color=LINE, linewidth=0.7)  # type: ignore[arg-type]
         axes.set_axisbelow(True)

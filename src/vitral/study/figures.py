@@ -144,7 +144,7 @@ def draw_cost(folder: Path, rows: list[dict[str, Any]], title: str) -> list[str]
     time = line_chart(
         [
             Line(tokens, columns["training_ms"], "measured"),
-            Line(tokens, columns["predicted_ms"], "predicted a·linear + b·quadratic", dashed=True),
+            Line(tokens, columns["predicted_ms"], "fitted: fixed + a·linear + b·quadratic", dashed=True),
         ],
         x="tokens", y="training ms per picture", title=title, log_x=True, log_y=True,
     )  # fmt: skip

@@ -161,9 +161,7 @@ def conclude_data(study: Study, fits: dict[str, PowerLaw], crossings: dict[str, 
         parts = ([", ".join(told)] if told else []) + ([f"not told apart: {', '.join(open_pairs)}"] if open_pairs else [])
         sentences.append(f"With {size:,} training pictures: {'; '.join(parts) or 'no test was made (one seed)'}.")
     sentences += [f"{pair}: {found}." for pair, found in crossings.items()]
-    sentences += [
-        f"Error of {name} falls as n^-{fit.b:.2f} ({fit.b_interval[0]:.2f} to {fit.b_interval[1]:.2f})." for name, fit in fits.items()
-    ]
+    sentences += [f"The error of {name} {fit}." for name, fit in fits.items()]
     if bent := [name for name, fit in fits.items() if fit.residual > BENT]:
         worst = 2 ** max(fits[name].residual for name in bent)
         sentences.append(
@@ -197,9 +195,7 @@ def _compute(done: Executed) -> Scaling:
         )
         for share in study.shares
     )
-    lines = [
-        f"Error of {name} falls as FLOPs^-{fit.b:.2f} ({fit.b_interval[0]:.2f} to {fit.b_interval[1]:.2f})." for name, fit in fits.items()
-    ]
+    lines = [f"The error of {name} {fit}, n being training FLOPs." for name, fit in fits.items()]
     lines += [f"{pair}: {found} training FLOPs." for pair, found in crossings.items()]
     if bent := [name for name, fit in fits.items() if fit.residual > BENT]:
         lines.append(f"The points of {', '.join(bent)} do not lie on one power law: size and length of training do not trade evenly there.")

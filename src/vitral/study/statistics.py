@@ -19,6 +19,8 @@ import numpy as np
 
 from vitral.base.errors import UsageError
 
+SURE = 0.95
+"""Share of bootstrap draws that must cross in range before we speak of a crossing."""
 DRAWS = 4000
 """Bootstrap draws: a p-value of 0.05 is then known to about ± 0.004."""
 
@@ -145,6 +147,13 @@ class PowerLaw:
         low, high = np.quantile(lines, [0.5 - self.level / 2, 0.5 + self.level / 2], axis=0)
         return low, high
 
+    def __str__(self) -> str:
+        """`falls as n^-0.35 (0.30 to 0.41)`."""
+        low, high = self.b_interval
+        if low <= 0 <= high:
+            return f"does not fall measurably with n (exponent between {-high:.2f} and {-low:.2f})"
+        return f"{'falls' if self.b > 0 else 'rises'} as n^{-self.b:.2f} ({-high:.2f} to {-low:.2f})"
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "a": self.a,
@@ -216,7 +225,8 @@ class Crossing:
     def __str__(self) -> str:
         if self.at is None or self.interval is None:
             return f"no crossing in range ({self.span[0]:,.0f} to {self.span[1]:,.0f})"
-        return f"crossing at {self.at:,.0f} ({self.interval[0]:,.0f} to {self.interval[1]:,.0f}; in {self.share:.0%} of the draws)"
+        where = f"{self.at:,.0f} ({self.interval[0]:,.0f} to {self.interval[1]:,.0f}; in {self.share:.0%} of the draws)"
+        return f"crossing at {where}" if self.share >= SURE else f"crossing not established, perhaps at {where}"
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -52,7 +52,7 @@ def study_cost(
     threads: int | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
-    """Measure each config, fit time = a·linear + b·quadratic, draw it, and set R3's table of layer costs beside it."""
+    """Measure each config, fit time = fixed + a·linear + b·quadratic, draw it, and set R3's table of layer costs beside it."""
     folder, where = Path(out), pick_device(device)
     if threads:
         set_threads(threads)
@@ -77,9 +77,8 @@ def study_cost(
             bar.advance(1, tokens=config.tokens)
     law = fit_time(rows)
     for entry in rows:
-        entry["predicted_ms"] = (
-            law["linear_ms_per_gflop"] * entry["linear"] / 1e9 + law["quadratic_ms_per_gflop"] * entry["quadratic"] / 1e9
-        )
+        grown = law["linear_ms_per_gflop"] * entry["linear"] + law["quadratic_ms_per_gflop"] * entry["quadratic"]
+        entry["predicted_ms"] = law["fixed_ms"] + grown / 1e9
     base = configs[0]
     layers = {str(entry["tokens"]): [asdict(layer) for layer in layer_costs(entry["tokens"], base.width)] for entry in rows}
     even = even_tokens(base.width, base.mlp_width)
@@ -89,7 +88,7 @@ def study_cost(
         f"training time {last['training_ms'] / first['training_ms']:.1f}-fold; the quadratic part of the FLOPs rises from "
         f"{_share(first):.1%} to {_share(last):.1%}. At width {base.width} it would equal the rest of a block at {even:,} tokens: below "
         "that a ViT's cost is mostly linear in tokens, which R3's table (attention alone, n²·d) does not show. "
-        f"The time's fit a·linear + b·quadratic is off by up to {law['largest_error']:.0%}."
+        f"The time's fit, fixed + a·linear + b·quadratic, is off by up to {law['largest_error']:.0%}."
     )
     result = {
         "kind": "cost",
@@ -108,14 +107,18 @@ def study_cost(
 
 
 def fit_time(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Milliseconds per GFLOP of the linear and of the quadratic part, neither negative, by relative least squares."""
+    """Training time = fixed + a·linear + b·quadratic: ms a picture, and ms per GFLOP; none negative, by relative least squares.
+
+    The fixed part is what a step costs however small the model: starting kernels, the optimizer.
+    """
     from scipy.optimize import nnls
 
     measured = np.array([entry["training_ms"] for entry in rows])
-    parts = np.array([[entry["linear"] / 1e9, entry["quadratic"] / 1e9] for entry in rows])
-    (linear, quadratic), _ = nnls(parts / measured[:, None], np.ones(len(rows)))
-    errors = np.abs(parts @ np.array([linear, quadratic]) / measured - 1)
-    return {"linear_ms_per_gflop": float(linear), "quadratic_ms_per_gflop": float(quadratic), "largest_error": float(errors.max())}
+    parts = np.array([[1.0, entry["linear"] / 1e9, entry["quadratic"] / 1e9] for entry in rows])
+    found, _ = nnls(parts / measured[:, None], np.ones(len(rows)))
+    errors = np.abs(parts @ found / measured - 1)
+    names = ("fixed_ms", "linear_ms_per_gflop", "quadratic_ms_per_gflop")
+    return {**dict(zip(names, map(float, found), strict=True)), "largest_error": float(errors.max())}
 
 
 def cost_table(rows: Sequence[dict[str, Any]], markdown: bool = False) -> str:
