@@ -55,7 +55,8 @@ def extras(session: Session, model: int, key: str) -> dict[str, Any]:
     top = np.argsort(-logits)[:CLASSES].tolist()
     maps = {}
     for method in methods_of(classifier):
-        for target in [None] if method == "rollout" else top:
+        # Occlusion runs the model once a patch: only for the class that was predicted.
+        for target in [None] if method == "rollout" else top[:1] if method == "occlusion" else top:
             maps[f"{method}/{'' if target is None else target}"] = session.map(model, key, method, target)
     return {"top": top, "maps": maps, "surgery": all_cuts(session, model, key) if is_transformer(classifier) and logits.size else {}}
 

@@ -2,7 +2,8 @@
 
 A row of attention sums to 1, so only its shape needs storing. A weight w in a row with maximum m becomes round(L·√(w/m)) with
 L = 255 levels live and 47 in an exported page; back: (code/L)², divided by the row's sum. The square root spends the levels on the
-many small weights: for equal bytes linear codes do as well in the mean, but their worst rows are three times as far off (a row with one high peak loses its tail).
+many small weights: for equal bytes linear codes do as well in the mean, but their worst rows are three times as far off (a row with
+one high peak loses its tail).
 
 A packed trace is gzip of: length of the header (uint32, little-endian), the header (JSON), then the sections one after another.
 """

@@ -31,7 +31,7 @@ export function tokenFor(model, trace) {
 }
 
 export function targetFor(trace) {
-  return state.target !== null && state.target < trace.logits.length ? state.target : trace.order[0];
+  return state.target !== null && state.target >= 0 && state.target < trace.logits.length ? state.target : trace.order[0];
 }
 
 export function className(model, index) {

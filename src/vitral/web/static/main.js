@@ -128,7 +128,7 @@ class App {
   fillModels() {
     const box = byId("models");
     this.facts.models.forEach((model, index) => {
-      const size = `${(model.parameters / 1e6).toFixed(model.parameters < 1e7 ? 1 : 0)} M`;
+      const size = model.parameters < 1e6 ? `${Math.round(model.parameters / 1e3)} k` : `${(model.parameters / 1e6).toFixed(model.parameters < 1e7 ? 1 : 0)} M`;
       const shape = model.attention ? ` · ${model.depth} × ${model.heads} heads · ${model.grid.join(" × ")} patches` : ` · ${model.family}`;
       const facts = model.assumptions.length ? `Assumed, because the file does not say: ${model.assumptions.join("; ")}` : "";
       const choose = () => update({ model: index, block: null, head: -1, token: null, off: new Set() });

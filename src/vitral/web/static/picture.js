@@ -61,6 +61,8 @@ export class PictureView {
     const key = `${this.which()} ${state.picture} ${method} ${target}`;
     if (key === this.mapKey) return this.drawNow();
     this.mapKey = key;
+    this.map = null; // the old map belongs to another picture, class or method
+    this.drawNow();
     const late = setTimeout(() => (this.wait.hidden = false), 150);
     try {
       const map = await this.app.source.map(this.which(), state.picture, method, target);

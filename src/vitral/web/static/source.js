@@ -34,7 +34,10 @@ class Source {
     return this.answers.get(key);
   }
 
+  /** Traces are large: the last few are kept. */
   trace(model, picture) {
+    const traces = [...this.answers.keys()].filter((key) => key.startsWith("trace "));
+    if (traces.length > 8) this.answers.delete(traces[0]);
     return this.once(`trace ${model} ${picture}`, async () => Trace.open(await this.traceBytes(model, picture), this.facts.models[model]));
   }
 }
@@ -89,7 +92,7 @@ class PageSource extends Source {
   async map(model, picture, method, target) {
     const { maps, top } = await this.extras(model, picture);
     const found = maps[`${method}/${method === "rollout" ? "" : target ?? top[0]}`];
-    if (!found) throw new Refused("this page holds maps for the most probable classes only", "choose one of the first three, or run vitral explore");
+    if (!found) throw new Refused("this page holds maps for the most probable classes only", "choose one of the first three (for occlusion the first), or run vitral explore");
     return found;
   }
 

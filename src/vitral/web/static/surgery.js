@@ -11,7 +11,7 @@ export class SurgeryView {
   constructor(root, app) {
     Object.assign(this, { app, key: "", asked: "" });
     const live = app.source.live;
-    this.theatre = element("div", { class: "theatre", role: "grid", "aria-label": "Heads and blocks that can be switched off" });
+    this.theatre = element("div", { class: "theatre", role: "group", "aria-label": "Heads and blocks that can be switched off" });
     this.theatre.addEventListener("keydown", (event) => this.walk(event));
     this.summary = element("p", { class: "verdict", role: "status" });
     this.rows = element("ul", { class: "changes" });
@@ -81,7 +81,7 @@ export class SurgeryView {
       return;
     }
     for (let block = 0; block < model.depth; block++) {
-      const row = element("div", { class: model.heads > 8 ? "theatre-row narrow" : "theatre-row", role: "row" });
+      const row = element("div", { class: model.heads > 8 ? "theatre-row narrow" : "theatre-row" });
       row.append(this.toggle(`b${block}`, `block ${block}`, `${block}`, "block-switch"));
       for (let head = 0; head < model.heads; head++) row.append(this.toggle(`h${block}.${head}`, `block ${block}, head ${head}`, "", "head-switch"));
       this.theatre.append(row);
@@ -138,7 +138,7 @@ export class SurgeryView {
           {},
           element("span", { class: "name" }, className(model, index)),
           element("span", { class: "number" }, `${percent(before)} → ${percent(after)}`),
-          element("span", { class: `pair ${moved < 0 ? "down" : "up"}`, "aria-hidden": "true" }, ...bars),
+          element("span", { class: `pair ${moved < 0 ? "down" : moved > 0 ? "up" : "same"}`, "aria-hidden": "true" }, ...bars),
         );
       }),
     );

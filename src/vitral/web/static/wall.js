@@ -20,7 +20,7 @@ export class WallView {
       );
     }
     this.reading = element("p", { class: "reading", "aria-hidden": "true" });
-    this.wall = element("div", { class: "wall", role: "grid", "aria-label": "Attention of every block and head" });
+    this.wall = element("div", { class: "wall", role: "group", "aria-label": "Attention of every block and head" });
     this.note = element("p", { class: "quiet small" });
     root.append(
       element("p", { class: "sentence" }, "Each tile is one head: bright cells are where it lets the chosen token look. Arrow keys walk, a click enlarges."),
@@ -70,7 +70,7 @@ export class WallView {
     this.heads = heads;
     // The tiles are made once a model; afterwards only their pixels change.
     if (this.wall.childElementCount !== heads.length || !this.wall.querySelector("canvas")) {
-      this.wall.replaceChildren(...heads.map(() => element("button", { type: "button", class: "thumb", role: "gridcell", tabIndex: -1 }, element("canvas", { "aria-hidden": "true" }), element("span"))));
+      this.wall.replaceChildren(...heads.map(() => element("button", { type: "button", class: "thumb", tabIndex: -1 }, element("canvas", { "aria-hidden": "true" }), element("span"))));
     }
     const ratio = trace.image.width / trace.image.height;
     const dense = heads.length > 72;
@@ -126,7 +126,7 @@ export class WallView {
   mark() {
     const chosen = this.index();
     [...this.wall.children].forEach((button, index) => {
-      button.setAttribute("aria-selected", String(index === chosen));
+      button.setAttribute("aria-pressed", String(index === chosen));
       button.tabIndex = index === Math.max(chosen, 0) ? 0 : -1;
     });
     if (chosen >= 0) this.read(chosen);
