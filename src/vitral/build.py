@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
@@ -22,7 +23,7 @@ def create(name: str, **changes: Any) -> Classifier:
 
 
 def parameter_count(config: ModelConfig) -> int:
-    return sum(parameter.numel() for parameter in _shadow(config).parameters())
+    return sum(parameter.numel() for parameter in shadow(config).parameters())
 
 
 def forward_flops(config: ModelConfig) -> int:
@@ -31,7 +32,7 @@ def forward_flops(config: ModelConfig) -> int:
 
     if config.family == "vit":
         return transformer_cost(config).total
-    return counted_flops(_shadow(config), (config.channels, *config.image_size))
+    return counted_flops(shadow(config), (config.channels, *config.image_size))
 
 
 def models() -> dict[str, dict[str, Any]]:
@@ -51,9 +52,24 @@ def models() -> dict[str, dict[str, Any]]:
     }
 
 
-def _shadow(config: ModelConfig) -> Classifier:
-    with torch.device("meta"):
+def shadow(config: ModelConfig) -> Classifier:
+    """The module without numbers: names and shapes alone, on the meta device."""
+    with torch.device("meta"), _Unfilled():
         return build(config)
+
+
+class _Unfilled(TorchFunctionMode):
+    """Skips what fills meta tensors: it changes nothing there, yet makes torch import its compiler for seconds."""
+
+    FILLING = frozenset({"normal_", "uniform_", "erfinv_", "mul_", "add_", "clamp_", "fill_", "zero_"})
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init" or getattr(func, "__name__", "") in self.FILLING:
+            tensor = args[0] if args else kwargs["tensor"]
+            if tensor.is_meta:
+                return tensor
+        return func(*args, **kwargs)
 
 
 def _vit(config: ModelConfig) -> Classifier:

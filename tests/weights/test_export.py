@@ -49,6 +49,7 @@ HELD = {
     "grey": ({"channels": 1}, {"timm", "hf", "npz"}),
     "hidden": ({"head_hidden": 16}, {"torchvision", "npz"}),
     "qk-norm": ({"qk_norm": True}, {"timm"}),
+    "no-positions": ({"positions": "none"}, {"timm"}),
     "no-qkv-bias": ({"qkv_bias": False}, {"timm", "hf"}),
 }
 # held as the same function, with other parameters: zeros, sums, a table instead of a formula

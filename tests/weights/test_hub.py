@@ -44,6 +44,24 @@ def test_timm_brings_preprocessing(monkeypatch, capsys) -> None:
     assert "largest difference" in capsys.readouterr().err
 
 
+def test_hugging_face_brings_names_and_preprocessing(monkeypatch, tmp_path) -> None:
+    import dataclasses
+
+    from vitral.base.origin import known
+    from vitral.build import create
+    from vitral.weights.export import export
+
+    monkeypatch.setattr(hub, "_reachable", lambda address: False)
+    torch.manual_seed(0)
+    model = create("tiny", classes=3).eval()
+    model.origin = dataclasses.replace(model.origin, classes=known(("cat", "dog", "owl")), mean=known((0.1, 0.2, 0.3)))
+    fetched = load(f"hf:{export(model, tmp_path / 'hf', 'hf')}")
+    assert fetched.origin.classes.value == ("cat", "dog", "owl") and fetched.origin.classes.known
+    assert fetched.origin.mean.value == (0.1, 0.2, 0.3) and fetched.origin.mean.known
+    images = torch.randn(2, 3, 32, 32)
+    assert torch.equal(fetched(images), model(images))
+
+
 @pytest.mark.parametrize("spec", ["timm:vit_tiny_patch16_224", "torchvision:vit_b_16", "hf:someone/some-vit"])
 def test_offline_says_what_to_do(monkeypatch, tmp_path, spec) -> None:
     import timm

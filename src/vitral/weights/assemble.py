@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitral.base.errors import UsageError, WeightsError
 from vitral.base.origin import Origin, assumed, known
-from vitral.build import build
+from vitral.build import shadow
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights.detect import Detected, detect
@@ -49,8 +49,7 @@ def fill(config: ModelConfig, mapped: Mapped, source: str) -> Classifier:
     """The model with the mapped tensors as its parameters, copied, in fp32."""
     if config.depth > len(mapped.tensors):
         raise WeightsError(f"{source} cannot hold {config.depth} blocks in {len(mapped.tensors)} tensors", "the file is damaged")
-    with torch.device("meta"):
-        model = build(config)
+    model = shadow(config)
     check(mapped, model.state_dict(), source)
     wide = {name: tensor.detach().to("cpu", _kind(tensor), copy=True).contiguous() for name, tensor in mapped.tensors.items()}
     model.load_state_dict(wide, assign=True)

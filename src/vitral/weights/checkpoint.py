@@ -11,7 +11,7 @@ from safetensors.torch import save as to_bytes
 from vitral.base.errors import WeightsError
 from vitral.base.files import read_json, write_atomic, write_json
 from vitral.base.origin import Origin
-from vitral.build import build
+from vitral.build import shadow
 from vitral.config import ModelConfig, from_dict, to_dict
 from vitral.model.classifier import Classifier
 from vitral.weights.read import read_weights
@@ -53,8 +53,7 @@ def load_checkpoint(folder: str | Path) -> Classifier:
             f"{folder / CONFIG} describes {config.depth:,} blocks, {WEIGHTS} has {len(tensors)} tensors",
             "the two files do not belong together",
         )
-    with torch.device("meta"):
-        model = build(config)
+    model = shadow(config)
     check_fit(model, tensors, str(folder / WEIGHTS))
     model.load_state_dict(tensors, assign=True)
     for parameter in model.parameters():

@@ -109,6 +109,7 @@ def of_timm_folder(described: dict[str, Any]) -> Known:
             "activation": activation(arguments["act_layer"], "config.json") if arguments.get("act_layer") else None,
             "image_size": pair(arguments["img_size"]) if arguments.get("img_size") else None,
             "pool": {"token": "class", "avg": "mean"}.get(arguments.get("global_pool", "")),
+            "positions": "none" if arguments.get("pos_embed") == "none" else None,
         },
     )
     return architecture.over(of_timm_settings(described.get("pretrained_cfg") or described, "config.json"))
@@ -122,6 +123,10 @@ def of_timm(module: nn.Module) -> Known:
     pooling = getattr(module, "global_pool", "token")
     if pooling not in pools:
         raise WeightsError(f"this timm ViT pools with {pooling!r}", "known are token and avg")
+    if getattr(module, "rope", None) is not None:
+        raise WeightsError(
+            f"this {type(module).__name__} turns queries and keys (rotary positions)", "rotary ViTs of other libraries are not read"
+        )
     block: Any = next(iter(module.blocks))  # type: ignore[arg-type]
     gated = type(block.mlp).__name__ in ("GluMlp", "SwiGLU", "SwiGLUPacked")
     act = None if gated else activation(type(block.mlp.act).__name__, "this timm ViT")
@@ -136,6 +141,7 @@ def of_timm(module: nn.Module) -> Known:
             "norm_epsilon": block.norm1.eps,
             "image_size": pair(embedding.img_size) if embedding.img_size else None,
             "pool": pools[pooling],
+            "positions": "none" if getattr(module, "pos_embed", None) is None else None,
             "prefix_positions": "none"
             if getattr(module, "no_embed_class", False)
             else "all"

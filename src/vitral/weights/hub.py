@@ -188,6 +188,13 @@ def names() -> dict[str, list[str]]:
         "map",
         "srelpos",
         "hybrid",
+        "dinov3",
+        "sapiens2",
+        "lingbot",
+        "mci",
+        "pwee",
+        "dwee",
+        "dlittle",
     )
     plain = [name for name in timm.list_models(["vit_*", "deit*"], pretrained=True) if not any(part in name for part in refused)]
     return {**found, "timm": plain}

@@ -102,7 +102,8 @@ def _transformer(shapes: dict[str, tuple[int, ...]], family: Family, said: Known
     fields |= family.config
     fields |= {name: fact.value for name, fact in said.config.items() if name != "image_size"}
     fields |= {name: fact.value for name, fact in facts.items()}
-    fields["image_size"] = _image_size(shapes, fields, said.config["image_size"].value if "image_size" in said.config else None, source)
+    size = said.config["image_size"].value if "image_size" in said.config else None
+    fields["image_size"] = _image_size(shapes, fields, size, "positions" in said.config, source)
     return ModelConfig(**fields), facts
 
 
@@ -120,14 +121,15 @@ def _heads(width: int) -> tuple[int, str]:
     )
 
 
-def _image_size(shapes: dict[str, tuple[int, ...]], fields: dict[str, Any], said: Any, source: str) -> tuple[int, int]:
+def _image_size(shapes: dict[str, tuple[int, ...]], fields: dict[str, Any], said: Any, positionless: bool, source: str) -> tuple[int, int]:
     """From the number of positions: their grid times the patch; and which prefix tokens have a position."""
     patch = fields["patch_size"]
     wanted = (said, said) if isinstance(said, int) else tuple(said) if said else None
     if "positions.table" not in shapes:
-        if wanted is None:
+        if not positionless or wanted is None:
+            # Rotary and fixed positions leave no key: without them the model would run, and be wrong.
             raise WeightsError(
-                f"{source} has no learned positions, so its picture size is not in it", "load the folder it was saved in, or set image_size"
+                f"{source} has no learned positions", "a folder of ours knows which it has; rotary ViTs of other libraries are not read"
             )
         return wanted
     total = shapes["positions.table"][1]

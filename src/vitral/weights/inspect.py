@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from vitral.base.errors import WeightsError
 from vitral.base.files import read_json
 from vitral.base.origin import Fact, Origin
-from vitral.build import build
+from vitral.build import shadow
 from vitral.config import ModelConfig, to_dict
 from vitral.weights.assemble import file_says, make_origin
 from vitral.weights.checkpoint import CONFIG
@@ -113,8 +112,7 @@ def _unknown(detected: Detected) -> list[str]:
 
 
 def _missing(config: ModelConfig, tensors: dict[str, Tensor]) -> list[Row]:
-    with torch.device("meta"):
-        expected = build(config).state_dict()
+    expected = shadow(config).state_dict()
     return [Row((), name, "missing", tuple(tensor.shape)) for name, tensor in expected.items() if name not in tensors]
 
 
