@@ -15,7 +15,7 @@ def test_completeness(any_model, images) -> None:
     batch = images(any_model)
     tape = vitral.watch(any_model, batch)
     found = attribute(tape, 1, 2, tolerance=1e-4)
-    blank = any_model(torch.zeros_like(batch[1:2]))[0, 2]
+    blank = any_model(torch.zeros_like(batch[1:2]))[0, 2].detach()
     assert found.change == pytest.approx(float(tape.logits[1, 2] - blank), abs=1e-9)
     assert found.gap <= 1e-4
     heat = look.integrated_gradients(tape, 1, 2, tolerance=1e-4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 CELL = 2.3
 SIDE = 640
+BRIGHTEST = 97
+"""Percentile of a map at which its colours end."""
+FEW_CELLS = 64
+"""Smaller maps show their whole range."""
+COLOURS_END = f"colours up to the {BRIGHTEST}th percentile"
 
 
 def inside_sheet(
@@ -41,7 +47,7 @@ def inside_sheet(
 
     if not heats or len(captions) != len(heats):
         raise UsageError(f"{len(heats)} maps and {len(captions)} captions", "give at least one map, and a caption for each")
-    images = [heat.overlay(0.7, mode=mode, size=SIDE if heat.original is not None else None) for heat in heats]
+    images = [clear_overlay(heat, mode) for heat in heats]
     columns = max(2, min(columns, len(images)))
     rows = -(-len(images) // columns)
     shape = min(max(float(np.median([image.height / image.width for image in images])), 0.4), 2.0)
@@ -68,15 +74,30 @@ def inside_sheet(
         dress_picture(one).imshow(images[index])
         text = "\n".join(textwrap.wrap(captions[index], round(CELL * 15), max_lines=2, placeholder="…"))
         one.set_title(text, fontsize=TICK_SIZE, color=INK, pad=3)
+    if any(heat.grid.size >= FEW_CELLS for heat in heats):
+        parts[-1].supxlabel(COLOURS_END, fontsize=TICK_SIZE, color=SOFT)
     head_line(figure, title)
     return figure
+
+
+def clear_overlay(heat: Heatmap, mode: str = "bicubic", size: int = SIDE) -> Image.Image:
+    """An overlay whose colours end at the map's 97th percentile: a few artefact patches cannot outshine all the others."""
+    size_wanted = size if heat.original is not None else None
+    values = np.abs(heat.grid) if heat.signed else heat.grid
+    high = float(np.percentile(values, BRIGHTEST))
+    low = -high if heat.signed else float(values.min())
+    if values.size < FEW_CELLS or high <= low:
+        return heat.overlay(0.7, mode=mode, size=size_wanted)
+    # Cut before it is smoothed: a cubic through a spike would swing below zero beside it.
+    cut = replace(heat, grid=np.clip(heat.grid, low, high))
+    return cut.overlay(0.7, mode=mode, size=size_wanted, limits=(low, high))
 
 
 def outlined(heat: Heatmap, patch: tuple[int, int], size: int = SIDE, mode: str = "bicubic") -> Image.Image:
     """A map's overlay with one of its patches framed: the one that looks."""
     from PIL import ImageDraw
 
-    image = heat.overlay(0.75, size=size if heat.original is not None else None, mode=mode)
+    image = heat.overlay(0.7, mode=mode, size=size if heat.original is not None else None)
     across = down = 1.0
     box = Box(0, 0, image.width, image.height)
     if heat.original is not None and heat.box is not None:

@@ -101,7 +101,10 @@ def whole_model(model: Classifier, pictures: Sequence[Picture], rival: Classifie
 
 def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Iterator[Drawn]:
     """Figures of the first picture on a tape."""
-    from vitral.draw.sheet import heat_sheet, patch_figure, picture_sheet
+    from vitral.draw.inside import COLOURS_END, clear_overlay
+    from vitral.draw.overlay import enlarge
+    from vitral.draw.palette import shorten
+    from vitral.draw.sheet import patch_figure, picture_sheet
 
     assert tape.pictures is not None
     picture = tape.pictures[0]
@@ -119,13 +122,13 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
     if transformer:
         yield from _attention(tape, name)
         variants = {(heads, discard): rollout(tape, heads=heads, discard=discard) for discard in (0.0, 0.9) for heads in JOIN}
-        figure = heat_sheet(
-            list(variants.values()),
-            captions=[f"{heads} of heads" for heads, _ in variants],
+        figure = picture_sheet(
+            [clear_overlay(heat, mode_of(tape)) for heat in variants.values()],
+            [f"{heads} of heads" for heads, _ in variants],
             row_labels=["all weights", "strongest 10 %"],
-            title=f"{name}: attention rollout",
+            title=f"{shorten(name, 16)}: attention rollout ({COLOURS_END})",
             columns=len(JOIN),
-            mode=mode_of(tape),
+            cell=1.8,
         )
         grids = {f"{heads}_discard_{discard:g}": heat.grid for (heads, discard), heat in variants.items()}
         yield Drawn("rollout", figure, grids, f"{name}: attention rollout", {"maps": [heat.facts() for heat in variants.values()]})
@@ -133,9 +136,9 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
         classes = rank(tape, tape.logits[0], top=3)
         heats = [relevance(tape, target=index) for index in classes.indices]
         captions = [f"{label} ({share:.1%})" for label, share in classes]
-        figure = heat_sheet(
-            heats, captions=captions, title=f"{name}: what speaks for each class (relevance)", columns=4, mode=mode_of(tape)
-        )
+        images = [enlarge(picture.original), *(clear_overlay(heat, mode_of(tape)) for heat in heats)]
+        title = f"{shorten(name, 24)}: relevance for each class ({COLOURS_END})"
+        figure = picture_sheet(images, ["picture", *captions], title=title, columns=4, cell=1.8)
         yield Drawn(
             "classes", figure, {f"class_{heat.target}": heat.grid for heat in heats}, f"{name}: relevance of the most probable classes"
         )

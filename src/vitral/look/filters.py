@@ -44,7 +44,7 @@ class Filters:
     def draw(self) -> Figure:
         from vitral.draw.sheet import filter_tiles
 
-        return filter_tiles(self.shown, captions=self.captions, title=self.title[0].upper() + self.title[1:])
+        return filter_tiles(self.shown, captions=self.captions, title=self.title)
 
 
 def filters(model: Classifier | Tape, item: int = 0, target: int | None = None, start: Start = "class", *, count: int = 28) -> Filters:
@@ -56,9 +56,10 @@ def filters(model: Classifier | Tape, item: int = 0, target: int | None = None, 
         weight = model.patches.projection.weight.detach().double().cpu().numpy()  # type: ignore[union-attr]  (D, C, ph, pw)
         _, components, explained = principal(weight.reshape(len(weight), -1), count)
         tiles = components.reshape(-1, *weight.shape[1:]).transpose(0, 2, 3, 1)
-        return Filters(tiles, explained, f"patch embedding: first {len(tiles)} principal components")
+        return Filters(tiles, explained, f"Patch embedding: first {len(tiles)} principal components")
     first = next(module for module in model.modules() if isinstance(module, nn.Conv2d))
     weight = first.weight.detach().double().cpu().numpy()  # (filters, C, ph, pw)
     strongest = np.argsort(-np.linalg.norm(weight.reshape(len(weight), -1), axis=1), kind="stable")[:count]
-    name = "stem of the hybrid" if model.config.family == "hybrid" else model.config.family
+    family = model.config.family
+    name = {"cnn": "CNN", "hybrid": "Stem of the hybrid"}.get(family, family.replace("resnet", "ResNet-"))
     return Filters(weight[strongest].transpose(0, 2, 3, 1), None, f"{name}: the {len(strongest)} strongest of {len(weight)} first filters")

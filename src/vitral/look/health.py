@@ -59,7 +59,11 @@ class Health:
         lines = [Line(blocks, np.median(flat, axis=1), "patches: median, 5 to 95 %", low, high)]
         lines.append(Line(blocks, flat.max(axis=1), "largest patch", dashed=True))
         lines += [Line(blocks, self.prefix[:, 0], self.first)] if self.prefix.shape[1] else []
-        return line_chart(lines, x="block", y="norm of the token", log_y=True, title=self.finding[0].upper() + self.finding[1:])
+        wide = flat.max() > 10 * flat.min()
+        title = self.finding[0].upper() + self.finding[1:]
+        figure = line_chart(lines, x="block", y="norm of the token", log_y=bool(wide), title=title)
+        figure.get_axes()[0].set_xticks(blocks[:: 1 if len(blocks) <= 16 else 2])
+        return figure
 
 
 def health(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class") -> Health:
