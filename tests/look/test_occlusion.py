@@ -9,6 +9,7 @@ import vitral
 from vitral import look
 
 
+@torch.no_grad()
 def test_covers_what_it_says(make, images) -> None:
     model = make(image_size=(16, 24), patch_size=(4, 8))
     batch = images(model)
