@@ -14,12 +14,13 @@ from vitral.presets.runs import run
 from vitral.train.plan import EFFICIENCY, GPUS, efficiency, plan
 
 MEASURE = """
-import dataclasses, json, resource, sys, tempfile, time
+import dataclasses, json, sys, tempfile
 import torch
 torch.set_num_threads(1)
 from vitral.config import ModelConfig
 from vitral.presets.runs import run
 from vitral.train.engine import fit
+from vitral.train.memory import LiveBytes
 from vitral.train.plan import plan
 settings = json.loads(sys.argv[1])
 base = run("digits", threads=1, device="cpu", evaluate_every=1000.0, test=False, checkpoint_every=1e9, **settings["train"])
@@ -27,14 +28,11 @@ config = dataclasses.replace(base, name="measured", model=ModelConfig(**settings
 small = dataclasses.replace(config, train=dataclasses.replace(config.train, batch_size=2, epochs=0.003))
 with tempfile.TemporaryDirectory() as folder:
     fit(small, out=folder + "/warm", quiet=True)
+    # Live tensors, as torch.cuda.max_memory_allocated counts them; the process itself holds more (allocator, libraries).
+    with LiveBytes() as live:
+        result = fit(config, out=folder + "/run", quiet=True)
+    peak = live.most
     planned = plan(config)
-    # A fresh high-water mark: what the process holds now is what the libraries take.
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
-    status = lambda key: next(int(l.split()[1]) * 1024 for l in open("/proc/self/status") if l.startswith(key))
-    before = status("VmRSS")
-    result = fit(config, out=folder + "/run", quiet=True)
-    peak = status("VmHWM") - before
 seconds = result.metrics[-1]["seconds"]
 print(json.dumps({"seconds": seconds, "planned_seconds": planned.seconds, "peak": peak, "planned": planned.memory.total}))
 """
@@ -42,7 +40,7 @@ print(json.dumps({"seconds": seconds, "planned_seconds": planned.seconds, "peak"
 RUNS = {
     "many tokens": {
         "model": {"image_size": 64, "patch_size": 4, "width": 96, "depth": 4, "heads": 3, "mlp_width": 192},
-        "train": {"batch_size": 64, "epochs": 0.5, "optimizer": "adamw"},
+        "train": {"batch_size": 64, "epochs": 0.35, "optimizer": "adamw"},
     },
     "wide": {
         "model": {"image_size": 32, "patch_size": 4, "width": 384, "depth": 4, "heads": 6, "mlp_width": 768},
