@@ -48,3 +48,11 @@ def test_serving_prints_and_opens_the_address(
     assert ("?token=" in opened[0]) is asks
     serving.serve(session, host, 0, open_page=False)
     assert len(opened) == 1
+
+
+def test_without_the_web_extra_the_way_out_is_named(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(UsageError, match=r"needs uvicorn: pip install"):
+        serving.serve(session)

@@ -17,9 +17,12 @@ TRIES = 20
 
 def serve(session: Session, host: str = "127.0.0.1", port: int | None = None, open_page: bool = True) -> None:
     """Serve until interrupted. Beyond this machine only with a token, which the printed address carries."""
-    import uvicorn
+    try:
+        import uvicorn
 
-    from vitral.web.routes import make_app
+        from vitral.web.routes import make_app
+    except ModuleNotFoundError as error:
+        raise UsageError(f"the explorer needs {error.name}", "pip install 'vitral[web]'; --export works without it") from None
 
     token = None if is_loopback(host) else secrets.token_urlsafe(24)
     listening = bind(host, port)
