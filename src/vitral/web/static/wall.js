@@ -111,7 +111,12 @@ export class WallView {
       const side = Math.min(width / columns, height / Math.ceil(count / columns) - caption, 132);
       if (side > size + 0.5) [best, size] = [columns, side];
     }
-    if (size < 34) [best, size] = [Math.max(1, Math.floor(width / 40)), 40]; // a phone: shorter rows rather than unreadable tiles
+    if (size < 34) {
+      // Little room: let the page grow downwards; whole blocks to a row as long as a finger can meet a tile.
+      best = unit * Math.floor(width / (unit * 26)) || Math.max(1, Math.floor(width / 40));
+      best = state.sort === "depth" ? Math.min(best, Math.max(unit, 12)) : Math.min(best, 12);
+      size = Math.min(width / best, 60);
+    }
     this.columns = best;
     this.wall.style.gridTemplateColumns = `repeat(${best}, minmax(0, ${Math.floor(size)}px))`;
   }
