@@ -205,6 +205,7 @@ class DataConfig:
     placement: Literal["auto", "device", "stream"] = "auto"
     """device: whole set on the device as bytes; stream: decode while training; auto: device when it is small."""
     on_bad_image: Literal["fail", "skip"] = "fail"
+    """Stop at a file that cannot be read, or pass over it."""
     class_weights: bool = False
     """Weigh the loss against unbalanced classes."""
 

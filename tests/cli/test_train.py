@@ -19,6 +19,7 @@ FLAGS = (
     "subset",
     "augment",
     "workers",
+    "on_bad_image",
     "class_weights",
     "model",
     "image_size",

@@ -44,6 +44,8 @@ def main(argv: list[str] | None = None) -> int:
         if arguments[0] not in VERBS:
             raise one_of("verb", arguments[0], VERBS)
         return importlib.import_module(f"vitral.cli.{arguments[0]}").run(arguments[1:])
+    except SystemExit as stop:  # tyro leaves this way after --help
+        return stop.code if isinstance(stop.code, int) else 0
     except VitralError as error:
         if debug:
             raise

@@ -1,32 +1,103 @@
-"""vitral data: list, fetch and show data sets."""
+"""vitral data list|get|show: list, fetch and show data sets."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
+from vitral.base.errors import UsageError, one_of
+from vitral.cli.parsing import parse
+
+EXAMPLES = """List, fetch and show data sets.
+
+Examples:
+  vitral data list
+  vitral data get mnist
+  vitral data show digits --augment strong
+"""
+
+LIST = """Every data set that has a name: pictures, classes, size, licence, and where it is.
+
+Examples:
+  vitral data list
+  vitral data list --json
+"""
+
+GET = """Fetch a data set; a broken download goes on where it stopped.
+
+Examples:
+  vitral data get mnist
+  vitral data get cifar10 --root data
+"""
+
+SHOW = """A sheet of each class, and a sheet of what a model really sees after augmentation.
+
+Examples:
+  vitral data show digits --augment strong
+  vitral data show folder:photos --image-size 64 --out sheets
+"""
+
+
+@dataclass(frozen=True)
+class List:
+    root: str | None = None
+    """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+@dataclass(frozen=True)
+class Get:
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    """A name from `vitral data list`."""
+    root: str | None = None
+    """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
+
+
+@dataclass(frozen=True)
+class Show:
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    """A name from `vitral data list`, folder:PATH, hf:NAME or webdataset:PATTERN."""
+    out: Path = Path("data-sheets")
+    """Folder for the pictures."""
+    augment: str = "standard"
+    """Augmentation policy to show."""
+    root: str | None = None
+    """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
+    image_size: int | None = None
+    """Side in pixels of what the model sees; None: the data set's own."""
+    per_class: int = 10
+    """Pictures of each class."""
+    seed: int = 0
+    """Which pictures are chosen."""
+    on_bad_image: Literal["fail", "skip"] = "fail"
+    """Stop at a file that cannot be read, or skip it."""
+    json: bool = False
+    """Print the facts as JSON."""
+
 
 def run(arguments: list[str]) -> int:
-    """list | get | show."""
-    commands: dict[str, Any] = {"list": list_sets, "get": get_set, "show": show_set}
-    return int(tyro.extras.subcommand_cli_from_dict(commands, prog="vitral data", description=__doc__, args=arguments))
+    if not arguments:
+        raise UsageError("data needs a command", f"use {', '.join(COMMANDS)}; vitral data --help shows examples")
+    if arguments[0] in ("-h", "--help"):
+        print(f"usage: vitral data {{{','.join(COMMANDS)}}} …\n\n{EXAMPLES}")
+        return 0
+    if arguments[0] not in COMMANDS:
+        raise one_of("command of data", arguments[0], COMMANDS)
+    return COMMANDS[arguments[0]](arguments[1:])
 
 
-def list_sets(root: str | None = None, json_output: Annotated[bool, tyro.conf.arg(name="json")] = False) -> int:
-    """Every data set that has a name: pictures, classes, size, licence, and where it is. Example: vitral data list
-
-    Args:
-        root: Where data sets are kept; default $VITRAL_DATA or ~/.cache/vitral/data.
-        json_output: Print JSON instead of a table.
-    """
+def _list(arguments: list[str]) -> int:
+    flags = parse(List, arguments, "vitral data list", LIST)
     from vitral.data.catalogue import ENTRIES
     from vitral.data.named import data_root
     from vitral.data.sources import present
 
-    folder = data_root(root)
+    folder = data_root(flags.root)
     rows = [
         {
             "name": entry.name,
@@ -41,7 +112,7 @@ def list_sets(root: str | None = None, json_output: Annotated[bool, tyro.conf.ar
         }
         for entry in ENTRIES
     ]
-    if json_output:
+    if flags.json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return 0
     # Two lines each: what it is, then its licence and place, which may be long.
@@ -55,54 +126,28 @@ def list_sets(root: str | None = None, json_output: Annotated[bool, tyro.conf.ar
     return 0
 
 
-def get_set(name: tyro.conf.Positional[str], root: str | None = None) -> int:
-    """Fetch a data set; a broken download goes on where it stopped. Example: vitral data get mnist
-
-    Args:
-        name: A name from `vitral data list`.
-        root: Where data sets are kept; default $VITRAL_DATA or ~/.cache/vitral/data.
-    """
+def _get(arguments: list[str]) -> int:
+    flags = parse(Get, arguments, "vitral data get", GET)
     from vitral.config import DataConfig
     from vitral.data.datasets import open_data
 
-    data = open_data(DataConfig(name=name, root=root))
+    data = open_data(DataConfig(name=flags.name, root=flags.root))
     pictures = len(data.train) + len(data.validation)
-    print(f"{name}: {pictures:,} pictures of {len(data.classes)} classes to train and validate, in {data.where}")
+    print(f"{flags.name}: {pictures:,} pictures of {len(data.classes)} classes to train and validate, in {data.where}")
     return 0
 
 
-def show_set(
-    name: tyro.conf.Positional[str],
-    out: Path = Path("data-sheets"),
-    augment: str = "standard",
-    root: str | None = None,
-    image_size: int | None = None,
-    per_class: int = 10,
-    seed: int = 0,
-    on_bad_image: Literal["fail", "skip"] = "fail",
-    json_output: Annotated[bool, tyro.conf.arg(name="json")] = False,
-) -> int:
-    """A sheet of each class, and a sheet of what a model really sees after augmentation. Example: vitral data show cifar10 --augment strong
-
-    Args:
-        name: A name from `vitral data list`, folder:PATH, hf:NAME or webdataset:PATTERN.
-        out: Folder for the pictures.
-        augment: Augmentation policy to show.
-        root: Where data sets are kept.
-        image_size: Side in pixels of what the model sees; default: the data set's own.
-        per_class: Pictures of each class.
-        seed: Which pictures are chosen.
-        on_bad_image: Stop at a file that cannot be read, or skip it.
-        json_output: Print the facts as JSON.
-    """
+def _show(arguments: list[str]) -> int:
+    flags = parse(Show, arguments, "vitral data show", SHOW)
     from vitral.config import DataConfig
     from vitral.data.datasets import open_data
     from vitral.data.sheets import save_class_sheets, save_seen_sheet
 
-    data = open_data(DataConfig(name=name, root=root, augment=augment, on_bad_image=on_bad_image), image_size=image_size)
-    paths = save_class_sheets(data, out, per_class, seed) + save_seen_sheet(data, out, seed=seed)
+    config = DataConfig(name=flags.name, root=flags.root, augment=flags.augment, on_bad_image=flags.on_bad_image)
+    data = open_data(config, image_size=flags.image_size)
+    paths = save_class_sheets(data, flags.out, flags.per_class, flags.seed) + save_seen_sheet(data, flags.out, seed=flags.seed)
     facts = data.describe()
-    if json_output:
+    if flags.json:
         print(json.dumps({**facts, "files": [str(path) for path in paths]}, indent=2, ensure_ascii=False))
         return 0
     counts = f"{facts['train']:,} pictures to train, {facts['validation']:,} to validate"
@@ -115,3 +160,6 @@ def show_set(
         if path.suffix == ".png":
             print(path)
     return 0
+
+
+COMMANDS = {"list": _list, "get": _get, "show": _show}

@@ -11,6 +11,9 @@ from vitral.base.errors import UsageError
 
 T = TypeVar("T")
 
+KINDS = {"INT": "a whole number", "FLOAT": "a number", "INT INT": "two whole numbers", "[INT [INT ...]]": "one or more whole numbers"}
+"""tyro's words for types, in ours."""
+
 
 def parse(kind: type[T], arguments: list[str], program: str, description: str) -> T:
     """An instance of the dataclass `kind` from the command line; `--help` prints and leaves with SystemExit(0)."""
@@ -29,17 +32,37 @@ def parse(kind: type[T], arguments: list[str], program: str, description: str) -
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        raise UsageError(one_line(shown.getvalue()), f"{program} --help shows examples and all flags") from None
+        message, advice = one_line(shown.getvalue())
+        raise UsageError(message, f"{advice + '; ' if advice else ''}{program} --help shows examples and all flags") from None
 
 
-def one_line(box: str) -> str:
-    """The message inside the frame that tyro draws."""
+def one_line(box: str) -> tuple[str, str]:
+    """What tyro says in its frame, as (what is wrong, what to do), in the words of a user."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
-    lines = [re.sub(r"^[│╭╰|\s]+|[│╮╯|\s]+$", "", line) for line in plain.splitlines()]
-    kept = [
-        line
-        for line in lines
-        if line and not set(line) <= set("─- ") and not line.startswith(("For full help", "─")) and "─────" not in line
-    ]
-    message = re.split(r" Argument helptext:| ?Perhaps you meant:", " ".join(kept))[0]
-    return message.rstrip(".") or "the arguments cannot be understood"
+    lines = [re.sub(r"^[│|] ?|[│|\s]+$", "", line) for line in plain.splitlines() if not line.startswith(("╭", "╰"))]
+    parts = [part.strip("\n") for part in re.split(r"\n *[─-]{5,} *(?=\n|$)", "\n".join(lines))]
+    # Without a frame (no UTF-8) the title comes as a part of its own.
+    body = next((part for part in parts if ":" in part or "." in part), parts[0])
+    words = " ".join(body.split())
+    rest = "\n".join(parts)
+    if found := re.match(r"Unrecognized options: (\S+?),?(?: |$)", words):
+        flag = found[1]
+        meant = re.findall(r"^ *(--[\w-]+)", rest.partition("Perhaps you meant")[2], re.MULTILINE)
+        if not flag.startswith("-"):
+            return f"{flag!r} is one word too many", ""
+        return f"unknown flag {flag}", f"did you mean {' or '.join(dict.fromkeys(meant))}?" if meant else ""
+    if words.startswith("Missing from"):
+        names = re.findall(r"^ +([A-Z_]+)$", body, re.MULTILINE)
+        return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} missing", ""
+    if found := re.match(r"Missing value for argument '([^']+)'", words):
+        name = found[1]
+        return (f"{name} has no value", "write it after the flag") if name.startswith("-") else (f"{name.upper()} is missing", "")
+    if found := re.match(r"invalid choice '([^']*)' for argument '([^']+)'\. Expected one of \(([^)]*)\)", words):
+        return f"{found[2]} cannot be {found[1]!r}", "use " + found[3].replace("'", "").rstrip(",")
+    if found := re.match(r"Error parsing (\S+):", words):
+        flag, value = found[1], re.search(r"'([^']*)'\]?\.?(?: |$)", words)
+        kind = re.search(rf"^ *{re.escape(flag)} (.+)$", rest, re.MULTILINE)
+        wanted = [KINDS.get(part.strip("{}"), part.strip("{}")) for part in kind[1].split("|")] if kind else []
+        if value and wanted:
+            return f"{flag} cannot be {value[1]!r}", f"use {' or '.join(reversed(wanted))}"
+    return words.rstrip(".") or "the arguments cannot be understood", ""

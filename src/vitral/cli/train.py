@@ -30,7 +30,17 @@ Examples:
 Named runs: {runs}
 """
 
-DATA_FLAGS = ("validation", "subset", "augment", "workers", "class_weights")
+PLAN = """What a training will cost, before it is spent: steps, FLOPs, memory, time. Takes the flags of train.
+
+Examples:
+  vitral plan digits
+  vitral plan cifar10 --epochs 30 --gpu h200
+  vitral plan finetune --data folder:photos --from vit_tiny.safetensors --json
+
+Named runs: {runs}
+"""
+
+DATA_FLAGS = ("validation", "subset", "augment", "workers", "on_bad_image", "class_weights")
 TRAIN_FLAGS = (
     *("tune", "epochs", "max_seconds", "batch_size", "accumulate", "optimizer", "lr", "weight_decay", "schedule", "warmup", "layer_decay"),
     *("clip", "label_smoothing", "ema", "keep", "patience", "teacher", "token_drop", "precision", "compile", "device", "threads", "seed"),
@@ -69,7 +79,8 @@ def parse(arguments: list[str], verb: str = "train") -> Any:
         base = read_config(Path(out))[0]
     from vitral.cli.parsing import parse as parse_flags
 
-    return parse_flags(flags_of(base, verb), arguments, f"vitral {verb}", EXAMPLES.format(runs=", ".join(RUNS)) if verb == "train" else "")
+    examples = (EXAMPLES if verb == "train" else PLAN).format(runs=", ".join(RUNS))
+    return parse_flags(flags_of(base, verb), arguments, f"vitral {verb}", examples)
 
 
 def _value_of(arguments: list[str], flag: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vitral.base.errors import one_of
+from vitral.base.errors import UsageError, one_of
 
 EXAMPLES = """Look into weights files, carry weights from one library to another, list what can be read and written.
 
@@ -85,9 +85,11 @@ class Names:
 
 
 def run(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments:
+        raise UsageError("weights needs a command", f"use {', '.join(COMMANDS)}; vitral weights --help shows examples")
+    if arguments[0] in ("-h", "--help"):
         print(f"usage: vitral weights {{{','.join(COMMANDS)}}} …\n\n{EXAMPLES}")
-        return 0 if arguments else 2
+        return 0
     if arguments[0] not in COMMANDS:
         raise one_of("command of weights", arguments[0], COMMANDS)
     return COMMANDS[arguments[0]](arguments[1:])

@@ -35,6 +35,7 @@ FORMATS = tuple(
 )
 """What a file may be, whatever its name says: others (EPS, which runs Ghostscript, for one) stay closed."""
 ARRAY_START = b"\x93NUMPY"
+SKIP = "remove it or convert it; a data set passes over it with --on-bad-image skip"
 LARGEST = 178_956_970
 """Pixels; where Pillow itself refuses by default."""
 
@@ -63,12 +64,12 @@ def decode(source: str | Path | bytes | Image.Image | np.ndarray, name: str = ""
     except DataError:
         raise
     except UnidentifiedImageError as error:
-        raise DataError(f"{name} is not a picture that can be read", "remove it, convert it, or use --on-bad-image skip") from error
+        raise DataError(f"{name} is not a picture that can be read", SKIP) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{name} is enormous ({error})", f"shrink it below {LARGEST:,} pixels") from error
     except Exception as error:
         # Decoders raise whatever a damaged file leads them to: OSError, SyntaxError, struct.error, KeyError and more.
-        raise DataError(f"{name} is damaged ({error or type(error).__name__})", "replace it or use --on-bad-image skip") from error
+        raise DataError(f"{name} is damaged ({error or type(error).__name__})", SKIP) from error
 
 
 def header_ok(path: Path) -> str | None:

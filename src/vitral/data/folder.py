@@ -9,7 +9,7 @@ import numpy as np
 
 from vitral.base.errors import DataError
 from vitral.base.progress import say, track
-from vitral.data.decode import EXTENSIONS, header_ok
+from vitral.data.decode import EXTENSIONS, SKIP, header_ok
 from vitral.data.raw import Part, Raw, measure
 from vitral.data.readers import FileReader
 
@@ -90,7 +90,7 @@ def _readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[in
         if reason is None:
             good.append(number)
         elif on_bad_image == "fail":
-            raise DataError(f"{path} is not a picture that can be read ({reason})", "remove it, convert it, or use --on-bad-image skip")
+            raise DataError(f"{path} is not a picture that can be read ({reason})", SKIP)
         else:
             notes.append(f"skipped {path} ({reason})")
             say(f"skipped: {path} is not a picture that can be read ({reason})")

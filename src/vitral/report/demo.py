@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vitral.base.errors import UsageError
+from vitral.base.files import read_json
 from vitral.base.picture import Picture
 from vitral.base.progress import say
 from vitral.data.datasets import open_data
@@ -39,11 +40,11 @@ class Demo:
 def demo(out: str | Path = "runs/demo", seed: int = 0, epochs: float | None = None, quiet: bool = False) -> Demo:
     """Train the digits preset into `out` (replacing an earlier demo), draw what is inside, write report.html."""
     out = Path(out)
-    if out.exists():
-        if not (out / "config.json").is_file() and any(out.iterdir()):
-            raise UsageError(f"{out} exists and is no run folder", "name another folder with --out")
-        shutil.rmtree(out)
     config = named_run("digits", seed=seed, **({} if epochs is None else {"epochs": epochs}))
+    if out.exists():
+        if any(out.iterdir()) and not _replaceable(out):
+            raise UsageError(f"{out} exists and is not an earlier demo", "name another folder with --out")
+        shutil.rmtree(out)
     run = fit(dataclasses.replace(config, name=out.name), out=out, quiet=quiet)
     pictures = shown_pictures(run)
     figures = out / "figures"
@@ -55,6 +56,11 @@ def demo(out: str | Path = "runs/demo", seed: int = 0, epochs: float | None = No
         say(f"report:  {report}   (open it in a browser, no network needed)")
         say(f"explore: vitral explore {out}   (.venv/bin/vitral when it is not on your path)")
     return Demo(run, written, report)
+
+
+def _replaceable(out: Path) -> bool:
+    """A training on digits takes a minute to repeat; any other run, or folder, is somebody's work."""
+    return (out / "config.json").is_file() and read_json(out / "config.json").get("data", {}).get("name") == "digits"
 
 
 def shown_pictures(run: Run) -> list[Picture]:
