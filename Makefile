@@ -48,7 +48,7 @@ format: $(STAMP) ## let ruff mend what it can
 	@.venv/bin/ruff format .
 
 bench: $(STAMP) ## speed and memory beside the peers
-	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(PYTHON) $$script; done
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(PYTHON) $$script; done
 
 docs: $(STAMP) ## the documentation as web pages, in site/
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet

@@ -42,7 +42,8 @@ class ModelConfig:
     mlp_width: int = 768
     """Hidden numbers of the MLP in each block."""
     pool: Literal["class", "mean", "class+mean", "attention"] = "class"
-    """What the head reads: the class token, the mean of the patches, both side by side (DINOv2's linear head), or a learned query's attention over all tokens."""
+    """What the head reads: the class token, the mean of the patches, both side by side (DINOv2's linear head), or what a learned
+    query attends to."""
     class_token: bool = True
     """Prepend a learned class token. Needed for pool = class; possible with the others."""
     distillation_token: bool = False

@@ -29,7 +29,7 @@ NAMED: dict[str, ModelConfig] = {
     # One tiny real model for tests and first steps.
     "tiny": dataclasses.replace(SMALL, width=48, depth=2, heads=3, mlp_width=96),
     # scikit-learn's 8×8 digits: 16 patches of 2×2.
-    "digits": ModelConfig(image_size=(8, 8), patch_size=(2, 2), channels=1, classes=10, width=64, depth=4, heads=4, mlp_width=128),
+    "digits": ModelConfig(image_size=(8, 8), patch_size=(2, 2), channels=1, classes=10, width=96, depth=4, heads=4, mlp_width=192),
     # R0: 32×32, patch 4, width 32, 4 blocks, 8 heads; the MLP's width is not given there, 4 × width is the paper's rule.
     "report-mnist": dataclasses.replace(SMALL, channels=1, width=32, depth=4, heads=8, mlp_width=128, initialisation="torch"),
     "report-cifar-small": dataclasses.replace(SMALL, width=32, depth=4, heads=8, mlp_width=128, initialisation="torch"),
