@@ -67,7 +67,5 @@ def test_bad_input_is_one_line(place, tmp_path, capsys, verb, model, picture, wo
 def test_no_pictures_and_help(place, capsys) -> None:
     assert main(["predict", str(place / "model")]) == 2
     assert "vitral: " in capsys.readouterr().err
-    with pytest.raises(SystemExit) as stop:
-        main(["predict", "--help"])
-    assert stop.value.code == 0
+    assert main(["predict", "--help"]) == 0
     assert "vitral predict runs/digits" in capsys.readouterr().out

@@ -99,6 +99,8 @@ def test_flags_and_settings_replace_fields_wherever_they_live():
     assert config_of("cifar10", "--model", "cnn").model.family == "cnn"
     assert config_of("cifar10", "--model", "h/14").model.image_size == (224, 224)
     assert config_of("cifar10", "--patch-size", "8").model.stride is None
+    for settings in (["pool=class", "class_token=true"], ["class_token=true", "pool=class"]):
+        assert config_of("digits", "--set", *settings).model.pool == "class"
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_embed_folder(model: Classifier, tmp_path: Path) -> None:
     (tmp_path / "pictures" / "note.txt").write_text("no picture")
     written = embed_folder(model, tmp_path / "pictures", tmp_path / "features", batch_size=2, quiet=True)
     with np.load(written["path"]) as stored:
-        assert stored["paths"].tolist() == ["a.png", "b.png", "deep/c.png"] and stored["features"].shape == (3, 64)
+        assert stored["paths"].tolist() == ["a.png", "b.png", "deep/c.png"] and stored["features"].shape == (3, model.config.width)
         assert np.isfinite(stored["features"]).all() and not np.array_equal(stored["features"][0], stored["features"][1])
     with pytest.raises(DataError, match="holds no pictures"):
         embed_folder(model, _empty(tmp_path), tmp_path / "x")

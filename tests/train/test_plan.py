@@ -62,7 +62,7 @@ def test_a_plan_comes_true(name: str):
 
 
 def test_a_named_gpu_is_an_estimate_from_the_table():
-    config = dataclasses.replace(run("digits", epochs=2.0), model=model("s/4", image_size=32))
+    config = dataclasses.replace(run("digits", epochs=2.0, batch_size=64), model=model("s/4", image_size=32))
     result = plan(config, gpu="H200")
     assert not result.measured and result.device == "h200" and "an estimate" in result.text()
     assert result.parameters == parameter_count(dataclasses.replace(config.model, classes=10, channels=3))
