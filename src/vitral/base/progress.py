@@ -55,16 +55,16 @@ class _PlainProgress(Progress):
     def __init__(self, description: str, total: int | None) -> None:
         super().__init__(description, total)
         self._next = self._began + FIRST_LINE_AFTER
-        self._said = False
+        self._said: int | None = None  # how far it was when a line was last printed
 
     def advance(self, steps: int = 1, **values: Any) -> None:
         super().advance(steps, **values)
         if (now := time.monotonic()) >= self._next:
-            self._next, self._said = now + LINE_EVERY, True
+            self._next, self._said = now + LINE_EVERY, self.done
             say(self.line())
 
     def finish(self) -> None:
-        if self._said:
+        if self._said not in (None, self.done):
             say(self.line())
 
 

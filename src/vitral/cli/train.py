@@ -143,9 +143,12 @@ def apply(base: RunConfig, flags: Any) -> RunConfig:
         sizes["stride"] = None
     model = dataclasses.replace(model, **sizes)
     parts: dict[str, Any] = {"model": model, "data": data, "train": train}
+    settings: dict[str, dict[str, Any]] = {part: {} for part in parts}
     for setting in flags.set:
         part, name, value = _setting(setting)
-        parts[part] = dataclasses.replace(parts[part], **{name: value})
+        settings[part][name] = value
+    # All at once: pool=class class_token=true is possible in either order.
+    parts = {part: dataclasses.replace(config, **settings[part]) for part, config in parts.items()}
     return dataclasses.replace(base, name=getattr(flags, "name", None) or base.name, weights=flags.weights, **parts)
 
 

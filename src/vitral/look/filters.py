@@ -48,7 +48,7 @@ class Filters:
 
 
 def filters(model: Classifier | Tape, item: int = 0, target: int | None = None, start: Start = "class", *, count: int = 28) -> Filters:
-    """Of a model (or the model of a tape); nothing depends on a picture."""
+    """What the first layer of a model (or of a tape's model) looks for; nothing depends on a picture."""
     model = model_of(model)
     if count < 1:
         raise UsageError(f"count = {count}", "ask for at least one filter")

@@ -14,7 +14,10 @@ from vitral.model.tape import Tape
 
 
 def gradcam(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, block: int | None = None) -> Heatmap:
-    """`block`: after which block or stage (default: the last one whose patches still reach the head). `start` is not used."""
+    """Which places hold the features that speak for `target`; `start` is not used.
+
+    block: after which block or stage (default: the last one whose patches still reach the head).
+    """
     target = find_target(tape, check_item(tape, item), target)
     names = tape.model.map_names()
     blind = is_transformer(tape) and tape.config.pool == "class"

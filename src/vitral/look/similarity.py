@@ -66,7 +66,7 @@ class PositionSimilarity:
 
 
 def position_similarity(model: Classifier | Tape, item: int = 0, target: int | None = None, start: Start = "class") -> PositionSimilarity:
-    """Of a model (or the model of a tape); nothing depends on a picture."""
+    """How much each position vector of a model (or of a tape's model) resembles every other; nothing depends on a picture."""
     model = model_of(model)
     config = model.config
     if config.family not in ("vit", "hybrid") or config.positions not in ("learned", "sincos"):

@@ -43,7 +43,7 @@ def load(
     activation: str | None = None,
     patch_size: int | tuple[int, int] | None = None,
 ) -> Classifier:
-    """The model of `x` (see the top of this file), in eval mode.
+    """The model of a run folder, of a weights file of any known family, or of timm:NAME, torchvision:NAME, hf:NAME; in eval mode.
 
     preprocess          how its pictures were prepared: "half", "imagenet", "clip", …, or a dict of mean, std, resize, crop, interpolation
     heads, activation   what a weights file cannot say

@@ -1,0 +1,271 @@
+"""Writes docs/reference/ from the code: `python docs/make_reference.py`. A test compares the pages with the code."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+import vitral
+from vitral.cli import VERBS
+from vitral.cli.train import EXAMPLES as TRAIN
+from vitral.cli.train import PLAN, documents, flags_of
+from vitral.config import RunConfig
+from vitral.presets.runs import RUNS
+
+FOLDER = Path(__file__).parent / "reference"
+MADE = "<!-- Written by docs/make_reference.py from the code: change it there. -->"
+
+COMMANDS: dict[str, list[tuple[str, str]]] = {
+    "demo": [("", "Demo EXAMPLES")],
+    "eval": [("", "Flags EXAMPLES")],
+    "predict": [("", "Predict EXAMPLES")],
+    "look": [("", "Look EXAMPLES")],
+    "figures": [("", "Figures EXAMPLES")],
+    "explore": [("", "Flags EXAMPLES")],
+    "embed": [("", "Flags EXAMPLES")],
+    "probe": [("", "Flags EXAMPLES")],
+    "compare": [("", "Flags EXAMPLES")],
+    "scale": [("", "Flags EXAMPLES")],
+    "report": [("", "Flags EXAMPLES")],
+    "weights": [("inspect", "Inspect INSPECT"), ("convert", "Convert CONVERT"), ("list", "Names LIST")],
+    "data": [("list", "List LIST"), ("get", "Get GET"), ("show", "Show SHOW")],
+}
+"""Verb → its commands, each with the names of its dataclass and of its examples. train and plan make theirs from a run."""
+
+CLASSES = {
+    "vitral.model.vit.ViT": ("forward", "heads", "features", "pooled", "summary", "tape_names"),
+    "vitral.model.tape.Tape": ("attention", "gradient", "names"),
+    "vitral.draw.heatmap.Heatmap": ("overlay", "image", "figure", "save", "peak"),
+    "vitral.base.origin.Origin": ("assumptions", "class_name"),
+    "vitral.base.picture.Picture": (),
+    "vitral.train.engine.Run": ("test",),
+}
+"""What the functions give back, with the methods worth naming."""
+
+
+def cli_page() -> str:
+    parts = [f"{MADE}\n\n# The command line\n\n`vitral VERB --help` shows the same. Exit codes: 0 done, 1 failed, 2 used wrongly.", verbs()]
+    for verb, line in VERBS.items():
+        parts.append(f"## {verb}\n\n{line[0].upper()}{line[1:]}.")
+        if verb in ("train", "plan"):
+            parts.append(
+                "The defaults below are those of the settings; each named run brings its own, and `--help` after its name shows them."
+            )
+        for command, kind, examples in commands(verb):
+            parts += [f"### {verb} {command}"] if command else []
+            parts += [fenced(f"{usage(f'vitral {verb} {command}'.strip(), kind)}\n\n{examples.strip()}"), flag_table(kind)]
+    return "\n\n".join(parts) + "\n"
+
+
+def verbs() -> str:
+    return table(("verb", "what it does"), [(f"[{verb}](#{verb})", line) for verb, line in VERBS.items()])
+
+
+def commands(verb: str) -> list[tuple[str, type, str]]:
+    if verb in ("train", "plan"):
+        text = (TRAIN if verb == "train" else PLAN).format(runs=", ".join(RUNS))
+        return [("", flags_of(RunConfig(), verb), text)]
+    module = importlib.import_module(f"vitral.cli.{verb}")
+    return [(command, *(getattr(module, name) for name in names.split())) for command, names in COMMANDS[verb]]
+
+
+def usage(program: str, kind: type) -> str:
+    words = [metavar(hint) for field, hint in hints(kind) if is_positional(hint) and field]
+    return " ".join(["usage:", program, *words, "[flags]"])
+
+
+def flag_table(kind: type) -> str:
+    rows = []
+    for field, hint in hints(kind):
+        settings = argument(hint)
+        text = settings.help if settings and settings.help else texts(kind).get(field.name, "")
+        name = (
+            metavar(hint) if is_positional(hint) else f"--{(settings.name if settings and settings.name else field.name).replace('_', '-')}"
+        )
+        default = "" if field.default is dataclasses.MISSING or is_positional(hint) else shown(field.default)
+        rows.append((f"`{name}`", default, text.replace("\n", " ")))
+    return table(("flag", "default", "what it does"), rows)
+
+
+def hints(kind: type) -> list[tuple[dataclasses.Field[Any], Any]]:
+    # The fields of a class made at run time carry their types themselves.
+    found = {} if all(not isinstance(f.type, str) for f in dataclasses.fields(kind)) else typing.get_type_hints(kind, include_extras=True)
+    return [(field, found.get(field.name, field.type)) for field in dataclasses.fields(kind)]
+
+
+def is_positional(hint: Any) -> bool:
+    return any(part is tyro.conf.Positional for part in getattr(hint, "__metadata__", ()))
+
+
+def argument(hint: Any) -> Any:
+    return next((part for part in getattr(hint, "__metadata__", ()) if hasattr(part, "metavar")), None)
+
+
+def metavar(hint: Any) -> str:
+    settings = argument(hint)
+    return settings.metavar if settings and settings.metavar else "…"
+
+
+def texts(kind: type) -> dict[str, str]:
+    """The docstring under each field, of the class and of those it extends."""
+    return {
+        name: text for base in reversed(kind.__mro__[:-1]) if base.__module__.startswith("vitral") for name, text in documents(base).items()
+    }
+
+
+def config_page() -> str:
+    from vitral.config import DataConfig, ModelConfig, TrainConfig
+
+    parts = [
+        f"{MADE}\n\n# Settings\n\nFour frozen dataclasses in `vitral.config`, checked when they are made, to and from JSON. On the "
+        "command line, `vitral train RUN --FLAG` sets the common ones and `--set name=value` all others."
+    ]
+    for kind in (RunConfig, ModelConfig, DataConfig, TrainConfig):
+        rows = [
+            (f"`{f.name}`", f"`{f.type}`".replace("|", "\\|"), default_of(f), texts(kind).get(f.name, "")) for f in dataclasses.fields(kind)
+        ]
+        parts.append(f"## {kind.__name__}\n\n{inspect.getdoc(kind)}\n\n" + table(("field", "type", "default", "meaning"), rows))
+    parts.append("## Named models\n\n`vitral.create(name)`, `vitral train RUN --model NAME`.\n\n" + model_table())
+    rows = [
+        (
+            f"`{name}`",
+            run.data.name,
+            f"{run.model.family}, {by(run.model.image_size)}",
+            f"{run.train.epochs:g}",
+            run.train.optimizer,
+            run.weights or "–",
+        )
+        for name, run in RUNS.items()
+    ]
+    parts.append("## Named runs\n\n`vitral train NAME`.\n\n" + table(("run", "data", "model", "epochs", "optimizer", "starts from"), rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def model_table() -> str:
+    rows = [
+        (
+            f"`{name}`",
+            facts["family"],
+            f"{facts['parameters']:,}",
+            by(facts["image_size"]),
+            *(size(facts[key]) for key in ("patch_size", "width", "depth", "heads")),
+        )
+        for name, facts in vitral.models().items()
+    ]
+    return table(("name", "family", "parameters", "picture", "patch", "width", "depth", "heads"), rows)
+
+
+def default_of(field: dataclasses.Field[Any]) -> str:
+    return shown(field.default) if field.default is not dataclasses.MISSING else "its own defaults"
+
+
+def python_page() -> str:
+    from vitral import look
+
+    parts = [
+        f"{MADE}\n\n# The Python surface\n\n`import vitral` gives these names; each is loaded when it is first used.",
+        "## Functions",
+        *(function_entry(f"vitral.{name}", thing) for name in vitral.__all__ if inspect.isfunction(thing := getattr(vitral, name))),
+        "## Looking inside\n\nMethods that make a heat map of one picture:",
+        *(function_entry(f"vitral.look.{name}", method) for name, method in look.METHODS.items()),
+        "Methods that make other numbers, with `.numbers()` and `.draw()`:",
+        *(function_entry(f"vitral.look.{name}", method) for name, method in look.MEASURES.items()),
+        "Whole sets of pictures, without storing attention:",
+        *(function_entry(f"vitral.look.{method.__name__}", method) for method in (look.watch_rollout, look.watch_heads)),
+        "## What comes back",
+        *(class_entry(path, methods) for path, methods in CLASSES.items()),
+        "## Errors\n\nAll are `vitral.VitralError`, with `.message`, `.hint` and `.exit_code`.",
+        error_table(),
+        "## Settings\n\n`vitral.ModelConfig`, `vitral.DataConfig`, `vitral.TrainConfig`, `vitral.RunConfig`: [settings](config.md). "
+        "`vitral.presets.run(name, **changes)` and `vitral.presets.model(name, **changes)` give the named ones.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def function_entry(path: str, function: Callable[..., Any]) -> str:
+    return f"### {path}\n\n{fenced(signature(path, function), 'python')}\n\n{described(function)}"
+
+
+def class_entry(path: str, methods: tuple[str, ...]) -> str:
+    module, _, name = path.rpartition(".")
+    kind = getattr(importlib.import_module(module), name)
+    lines = [f"### {name}", described(kind)]
+    if dataclasses.is_dataclass(kind):
+        rows = [(f"`{f.name}`", f"`{f.type}`".replace("|", "\\|"), texts(kind).get(f.name, "")) for f in dataclasses.fields(kind)]
+        lines.append(table(("field", "type", "what"), rows))
+    for method in methods:
+        member = inspect.getattr_static(kind, method)
+        if isinstance(member, property):
+            lines.append(f"- `.{method}` – {first_line(member)}".rstrip(" –"))
+        else:
+            lines.append(f"- `.{signature(method, member, skip=1, wrap=False)}` – {first_line(member)}".rstrip(" –"))
+    return "\n\n".join(lines)
+
+
+def error_table() -> str:
+    from vitral.base import errors
+
+    kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.VitralError)]
+    return table(("error", "exit code", "when"), [(f"`{kind.__name__}`", str(kind.exit_code), first_line(kind)) for kind in kinds])
+
+
+def signature(name: str, function: Callable[..., Any], skip: int = 0, wrap: bool = True) -> str:
+    found = inspect.signature(function)
+    words, starred = [], False
+    for parameter in list(found.parameters.values())[skip:]:
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            words, starred = [*words, "*"], True
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}".replace("'", '"')
+        star = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        words.append(f"{star}{parameter.name}: {parameter.annotation}{default}")
+    result = f" -> {found.return_annotation}"
+    one = f"{name}({', '.join(words)}){result}"
+    return one if len(one) <= 120 or not wrap else f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f"){result}"
+
+
+def described(thing: Any) -> str:
+    """A docstring; what is laid out in columns stays so."""
+    first, _, rest = (inspect.getdoc(thing) or "").partition("\n\n")
+    return first + (f"\n\n{fenced(rest)}" if rest else "")
+
+
+def first_line(thing: Any) -> str:
+    return inspect.cleandoc(thing.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def table(head: tuple[str, ...], rows: list[Any]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+def fenced(text: str, language: str = "text") -> str:
+    return f"```{language}\n{text.strip()}\n```"
+
+
+def shown(value: Any) -> str:
+    if value == () or value == "":
+        return ""
+    return f"`{' '.join(map(str, value)) if isinstance(value, tuple) else value}`"
+
+
+def by(pair: tuple[int, int]) -> str:
+    return f"{pair[0]}×{pair[1]}"
+
+
+def size(value: Any) -> str:
+    return "–" if value is None else by(value) if isinstance(value, tuple) else str(value)
+
+
+PAGES = {"cli.md": cli_page, "python.md": python_page, "config.md": config_page}
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, make in PAGES.items():
+        (FOLDER / name).write_text(make(), encoding="utf-8")
+        print(FOLDER / name)

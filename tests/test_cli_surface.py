@@ -1,0 +1,219 @@
+"""The command line as a new user meets it: help everywhere, and mistakes answered in one line that says what to do."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from vitral.base.origin import Origin
+from vitral.base.version import __version__
+from vitral.build import create
+from vitral.cli import VERBS, main
+from vitral.weights.checkpoint import save
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = [[verb] for verb in VERBS] + [["weights", name] for name in ("inspect", "convert", "list")]
+COMMANDS += [["data", name] for name in ("list", "get", "show")]
+
+UNKNOWN_FLAG = [
+    ["demo"],
+    ["train", "digits"],
+    ["eval", "RUN", "digits"],
+    ["predict", "RUN", "a.png"],
+    ["look", "RUN", "a.png"],
+    ["figures", "RUN"],
+    ["explore", "RUN"],
+    ["embed", "RUN", "."],
+    ["probe", "RUN", "digits"],
+    ["compare", "digits"],
+    ["scale", "digits"],
+    ["report", "RUN"],
+    ["weights", "inspect", "RUN"],
+    ["weights", "convert", "RUN", "out"],
+    ["weights", "list"],
+    ["data", "list"],
+    ["data", "get", "digits"],
+    ["data", "show", "digits"],
+    ["plan", "digits"],
+]
+MISSING_ARGUMENT = [
+    (["train"], "use one of digits"),
+    (["plan"], "use one of digits"),
+    (["eval"], "MODEL and DATA are missing"),
+    (["eval", "RUN"], "DATA is missing"),
+    (["predict"], "MODEL is missing"),
+    (["predict", "RUN"], "no pictures given"),
+    (["look"], "MODEL is missing"),
+    (["look", "RUN"], "no pictures given"),
+    (["figures"], "MODEL is missing"),
+    (["explore"], "vitral demo"),
+    (["embed", "RUN"], "FOLDER is missing"),
+    (["probe", "RUN"], "DATA is missing"),
+    (["compare"], "DATA is missing"),
+    (["scale"], "DATA is missing"),
+    (["report"], "RUN_OR_STUDY is missing"),
+    (["weights"], "inspect, convert, list"),
+    (["weights", "inspect"], "FILE is missing"),
+    (["weights", "convert", "RUN"], "FOLDER is missing"),
+    (["data"], "list, get, show"),
+    (["data", "get"], "NAME is missing"),
+    (["data", "show"], "DATA is missing"),
+    (["train", "digits", "--epochs"], "--epochs has no value"),
+]
+MISSING_FILE = [
+    (["train", "digits", "--data", "folder:nowhere"], "one folder of pictures per class"),
+    (["train", "finetune", "--data", "digits", "--from", "nowhere.pth"], "timm:NAME"),
+    (["plan", "digits", "--data", "folder:nowhere"], "one folder of pictures per class"),
+    (["eval", "nowhere", "digits"], "timm:NAME"),
+    (["predict", "nowhere", "PICTURE"], "timm:NAME"),
+    (["predict", "RUN", "nowhere.png"], "name a picture"),
+    (["look", "RUN", "nowhere.png"], "name a picture"),
+    (["figures", "nowhere"], "timm:NAME"),
+    (["explore", "nowhere"], "timm:NAME"),
+    (["embed", "RUN", "nowhere"], "name a folder of pictures"),
+    (["probe", "nowhere", "digits"], "timm:NAME"),
+    (["compare", "folder:nowhere"], "one folder of pictures per class"),
+    (["scale", "folder:nowhere", "--yes"], "one folder of pictures per class"),
+    (["report", "nowhere"], "name the folder of a run or a study"),
+    (["weights", "inspect", "nowhere.pth"], "check the path"),
+    (["weights", "convert", "nowhere.pth", "out"], "timm:NAME"),
+    (["data", "show", "folder:nowhere"], "one folder of pictures per class"),
+]
+WRONG_VALUE = [
+    (["trian"], "did you mean train?"),
+    (["train", "digts"], "did you mean digits?"),
+    (["train", "digits", "--epoch", "3"], "did you mean --epochs?"),
+    (["train", "digits", "--epochs", "many"], "use a number"),
+    (["train", "digits", "--image-size", "big"], "use one or more whole numbers or None"),
+    (["train", "digits", "--optimizer", "lion"], "use adamw, sgd, muon"),
+    (["train", "digits", "again"], "one word too many"),
+    (["demo", "--seed", "x"], "use a whole number"),
+    (["demo", "--out", "."], "name another folder"),
+    (["eval", "RUN", "mnits"], "did you mean mnist"),
+    (["look", "RUN", "PICTURE", "--method", "rolout"], "did you mean rollout"),
+    (["look", "RUN", "PICTURE", "--method", "attention", "--block", "9"], "blocks 0 to 1"),
+    (["compare", "digits", "--models", "vti"], "did you mean vit"),
+    (["compare", "digits", "--budget", "5"], "samples=50000"),
+    (["weights", "convert", "RUN", "out", "--format", "tim"], "timm"),
+    (["weights", "swap"], "inspect, convert, list"),
+    (["data", "get", "mnits"], "did you mean mnist"),
+    (["plan", "digits", "--gpu", "b52"], "h200"),
+]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with a model and a picture in a folder below it."""
+    from PIL import Image
+
+    monkeypatch.chdir(tmp_path)
+    model, facts = create("tiny"), create("tiny").origin.to_dict()
+    for fact in facts.values():  # a model of which nothing is assumed: only mistakes are to be heard
+        if isinstance(fact, dict) and "known" in fact:
+            fact["known"] = True
+    model.origin = Origin.from_dict(facts)
+    save(model, tmp_path / "things" / "run")
+    Image.new("RGB", (32, 32), "teal").save(tmp_path / "things" / "teal.png")
+    return tmp_path
+
+
+def filled(arguments: list[str]) -> list[str]:
+    return [{"RUN": "things/run", "PICTURE": "things/teal.png"}.get(word, word) for word in arguments]
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    lines = captured.err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("vitral: "), captured.err
+    assert "Traceback" not in captured.err and ": " in lines[0].removeprefix("vitral: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_help_lists_all_verbs(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {verb} " in shown and line in shown for verb, line in VERBS.items())
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"vitral {__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_has_examples_that_begin_with_the_command(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--help"]) == 0
+    captured = capsys.readouterr()
+    assert "Examples" in captured.out and f"\n  vitral {' '.join(command)}" in captured.out.replace("│", " ") and not captured.err
+
+
+@pytest.mark.parametrize("arguments", UNKNOWN_FLAG, ids=" ".join)
+def test_an_unknown_flag(arguments: list[str], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*filled(arguments), "--no-such-thing"]) == 2
+    line = one_line(capsys)
+    assert "unknown flag --no-such-thing" in line and "--help shows examples" in line
+
+
+@pytest.mark.parametrize(("arguments", "hint"), MISSING_ARGUMENT, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_a_missing_argument(arguments: list[str], hint: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(filled(arguments)) == 2
+    assert hint in one_line(capsys)
+
+
+@pytest.mark.parametrize(("arguments", "hint"), MISSING_FILE, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_a_missing_file(arguments: list[str], hint: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(filled(arguments)) == 1
+    line = one_line(capsys)
+    assert "nowhere" in line and hint in line
+    assert {path.name for path in here.iterdir()} == {"things"}  # nothing was begun
+
+
+@pytest.mark.parametrize(("arguments", "hint"), WRONG_VALUE, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_a_wrong_value(arguments: list[str], hint: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(filled(arguments)) == 2
+    assert hint in one_line(capsys)
+
+
+def test_a_demo_that_cannot_be_keeps_what_is_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--epochs", "0"], []):
+        assert main(["demo", "--out", "things/run", *arguments]) == 2
+        one_line(capsys)
+        assert (here / "things/run/model.safetensors").is_file()
+
+
+def test_debug_shows_the_traceback(here: Path) -> None:
+    from vitral.base.errors import WeightsError
+
+    with pytest.raises(WeightsError, match="nowhere does not exist"):
+        main(["--debug", "predict", "nowhere", "things/teal.png"])
+
+
+def test_what_nobody_foresaw_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(arguments: list[str]) -> int:
+        raise RuntimeError("the cable\nis out")
+
+    monkeypatch.setattr("vitral.cli.report.run", fail)
+    assert main(["report", "x"]) == 1
+    assert one_line(capsys) == "vitral: RuntimeError: the cable: run again with --debug for the traceback"
+    with pytest.raises(RuntimeError):
+        main(["report", "x", "--debug"])
+
+
+def test_the_reference_is_what_the_code_says(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
+    assert spec and spec.loader
+    make_reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_reference)
+    for name, make in make_reference.PAGES.items():
+        written = (ROOT / "docs/reference" / name).read_text(encoding="utf-8")
+        assert written == make(), f"docs/reference/{name} has fallen behind the code: python docs/make_reference.py"
+    for verb in VERBS:  # the tables have every flag that --help shows
+        for command, kind, _ in make_reference.commands(verb):
+            capsys.readouterr()
+            assert main([word for word in (verb, command, "--help") if word]) == 0
+            shown = {word.strip("│, ") for word in capsys.readouterr().out.split() if word.startswith("--")}
+            listed = {row.split("`")[1] for row in make_reference.flag_table(kind).splitlines()[2:]}
+            assert {flag for flag in listed if flag.startswith("--")} <= shown, verb
