@@ -114,3 +114,14 @@ def test_crossing() -> None:
     assert "does not fall measurably" in str(noisy[0]) and not str(crossing(*noisy)).startswith("crossing at")
     parallel = crossing(steep, power_law_fit(sizes, 20 * sizes**-0.5 * noise[1]))
     assert parallel.at is None and str(parallel).startswith("no crossing in range")
+
+
+def test_a_crossing_that_only_the_fits_show_is_not_announced() -> None:
+    sizes = [100, 1000, 10_000]
+    first = power_law_fit(sizes, np.array([[0.50, 0.30, 0.20]] * 2))
+    bent = power_law_fit(sizes, np.array([[0.52, 0.40, 0.10]] * 2))  # lower at the last size alone
+    found = crossing(first, bent)
+    assert found.at is not None and found.at < 1000 and not found.seen
+    assert str(found).startswith("no crossing: the fits meet at")
+    straight = power_law_fit(sizes, np.array([[0.60, 0.30, 0.15]] * 2))
+    assert crossing(power_law_fit(sizes, np.array([[0.50, 0.31, 0.19]] * 2)), straight).seen

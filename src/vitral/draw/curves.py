@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 Rows = Sequence[Mapping[str, Any]]
 """The lines of a metrics.jsonl."""
+NOTE_WIDTH = 92
+"""Letters in a line of the note under a chart."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +51,20 @@ def line_chart(
     """Lines with bands in one chart. `percent`: values are fractions, shown in per cent. `note` says what the bands are."""
     if not lines:
         raise UsageError(f"no lines for the chart {title!r}", "give at least one")
-    figure, axes = new_figure(5.6, 3.5 + (0.2 if note else 0))
+    note = "\n".join(piece for line in note.splitlines() for piece in textwrap.wrap(line, NOTE_WIDTH))
+    figure, axes = new_figure(5.6, 3.5 + 0.16 * len(note.splitlines()))
     one = dress(axes[0, 0], grid="both")
     for index, line in enumerate(lines):
         draw_line(one, line, index, 100 if percent else 1)
     if log_x:
         one.set_xscale("log")
-        _log_ticks(one, np.concatenate([np.asarray(line.x, dtype=float) for line in lines]))
+        measured = [line for line in lines if line.markers] or lines  # lines without markers are fits
+        _log_ticks(one, np.concatenate([np.asarray(line.x, dtype=float) for line in measured]))
     if log_y:
         one.set_yscale("log")
+        for place in (one.yaxis.set_major_formatter, one.yaxis.set_minor_formatter):
+            place(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "12346" else "")  # 10, 20, 30, 40, 60, 100: not 6 × 10¹
+        one.tick_params(axis="y", which="both", labelsize=TICK_SIZE)
     name_axes(one, x, f"{y} (%)" if percent else y)
     legend(one, loc="best" if len(lines) <= 4 else "center left", **({} if len(lines) <= 4 else {"bbox_to_anchor": (1.01, 0.5)}))
     if note:

@@ -66,7 +66,7 @@ REPORT_SMALL = TrainConfig(epochs=20, batch_size=64, lr=1e-3, weight_decay=0.01,
 REPORT_MNIST = RunConfig("report-mnist", model("report-mnist"), DataConfig(name="mnist", augment="light"), REPORT_SMALL)
 REPORT_MNIST_CNN = dataclasses.replace(REPORT_MNIST, name="report-mnist-cnn", model=model("report-mnist-cnn"))
 REPORT_CIFAR_SMALL = RunConfig("report-cifar-small", model("report-cifar-small"), DataConfig(name="cifar10", augment="light"), REPORT_SMALL)
-# R0's small model (54 k parameters), our recipe: too small to overfit, so it is augmented lightly and trained longer.
+# R0's small model (54 k parameters), our recipe: its few parameters need little regularisation, so it is augmented lightly and trained longer.
 REPORT_CIFAR_SMALL_OURS = RunConfig(
     "report-cifar-small-ours",
     model("report-cifar-small", initialisation="zero"),

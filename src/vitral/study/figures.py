@@ -90,7 +90,7 @@ def draw_data(
             lines.append(Line(dense, fits[name].error(dense), "", lower, upper, dashed=True, markers=False, colour=index))
             numbers |= {f"{name} fit": fits[name].error(dense), f"{name} fit sizes": dense}
     met = [f"{pair}: {crossing}" for pair, crossing in crossings.items()]
-    note = "band: 95 % interval over seeds; dashed: error = a·n^-b with bootstrap band" + ("\n" + "; ".join(met) if met else "")
+    note = "\n".join(["band: 95 % interval over seeds; dashed: error = a·n^-b with bootstrap band", *met])
     error = line_chart(lines, x="training pictures", y="test error", title=title, log_x=True, log_y=True, percent=True, note=note)
     plain = [line for line in lines if not line.dashed]
     accuracy = [

@@ -135,6 +135,8 @@ class PowerLaw:
     sizes: tuple[float, ...]
     residual: float
     """Largest |log2(measured mean / fit)|: 0.1 is 7 % off, 1 is a factor of two."""
+    measured: tuple[float, ...] = ()
+    """Geometric mean of the errors over the seeds, at each size."""
     level: float = 0.95
     draws: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)), repr=False, compare=False)
 
@@ -207,7 +209,8 @@ def power_law_fit(
         pairs = np.array([[log_a, b]])
     low, high = np.quantile(pairs[:, 1], [0.5 - level / 2, 0.5 + level / 2])
     residual = float(np.abs(mean - design @ np.array([log_a, b])).max() / math.log(2))
-    return PowerLaw(float(np.exp(log_a)), float(b), (float(low), float(high)), tuple(float(v) for v in n), residual, level, pairs)
+    measured = tuple(float(v) for v in np.exp(mean))
+    return PowerLaw(float(np.exp(log_a)), float(b), (float(low), float(high)), tuple(float(v) for v in n), residual, measured, level, pairs)
 
 
 @dataclass(frozen=True)
@@ -221,11 +224,15 @@ class Crossing:
     span: tuple[float, float]
     better: str
     """Which has the lower error at the largest size: "first" or "second"."""
+    seen: bool = True
+    """Whether the measured means change order there too; where they do not, the fits bend past the data."""
 
     def __str__(self) -> str:
         if self.at is None or self.interval is None:
             return f"no crossing in range ({self.span[0]:,.0f} to {self.span[1]:,.0f})"
         where = f"{self.at:,.0f} ({self.interval[0]:,.0f} to {self.interval[1]:,.0f}; in {self.share:.0%} of the draws)"
+        if not self.seen:
+            return f"no crossing: the fits meet at {self.at:,.0f}, but the measured means do not change order there"
         return f"crossing at {where}" if self.share >= SURE else f"crossing not established, perhaps at {where}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -233,6 +240,7 @@ class Crossing:
             "at": self.at,
             "interval": list(self.interval) if self.interval else None,
             "share": self.share,
+            "seen": self.seen,
             "span": list(self.span),
             "text": str(self),
         }
@@ -256,7 +264,16 @@ def crossing(first: PowerLaw, second: PowerLaw) -> Crossing:
         return Crossing(None, None, share, (low, high), better)
     outer = (first.level + 1) / 2
     around = np.quantile(inside, [1 - outer, outer]) if inside else (point, point)
-    return Crossing(point, (float(around[0]), float(around[1])), share, (low, high), better)
+    return Crossing(point, (float(around[0]), float(around[1])), share, (low, high), better, _order_changes(first, second, point))
+
+
+def _order_changes(first: PowerLaw, second: PowerLaw, point: float) -> bool:
+    """Do the measured means change order between the sizes on either side of `point`?"""
+    other = dict(zip(second.sizes, second.measured, strict=True))
+    gaps = [(size, error - other[size]) for size, error in zip(first.sizes, first.measured, strict=True) if size in other]
+    below = [gap for size, gap in gaps if size <= point]
+    above = [gap for size, gap in gaps if size > point]
+    return not below or not above or below[-1] * above[0] <= 0
 
 
 def _meet(log_a: float, b: float, other_log_a: float, other_b: float) -> float:
