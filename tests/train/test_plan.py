@@ -2,63 +2,42 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
 from vitral.base.errors import UsageError
 from vitral.build import forward_flops, parameter_count
-from vitral.presets.models import model
-from vitral.presets.runs import run
-from vitral.train.plan import EFFICIENCY, GPUS, efficiency, plan
-
-MEASURE = """
-import dataclasses, json, sys, tempfile
-import torch
-torch.set_num_threads(1)
 from vitral.config import ModelConfig
+from vitral.presets.models import model
 from vitral.presets.runs import run
 from vitral.train.engine import fit
 from vitral.train.memory import LiveBytes
-from vitral.train.plan import plan
-settings = json.loads(sys.argv[1])
-base = run("digits", threads=1, device="cpu", evaluate_every=1000.0, test=False, checkpoint_every=1e9, **settings["train"])
-config = dataclasses.replace(base, name="measured", model=ModelConfig(**settings["model"]))
-small = dataclasses.replace(config, train=dataclasses.replace(config.train, batch_size=2, epochs=0.003))
-with tempfile.TemporaryDirectory() as folder:
-    fit(small, out=folder + "/warm", quiet=True)
-    # Live tensors, as torch.cuda.max_memory_allocated counts them; the process itself holds more (allocator, libraries).
-    with LiveBytes() as live:
-        result = fit(config, out=folder + "/run", quiet=True)
-    peak = live.most
-    planned = plan(config)
-seconds = result.metrics[-1]["seconds"]
-print(json.dumps({"seconds": seconds, "planned_seconds": planned.seconds, "peak": peak, "planned": planned.memory.total}))
-"""
+from vitral.train.plan import EFFICIENCY, GPUS, efficiency, plan
 
 RUNS = {
-    "many tokens": {
-        "model": {"image_size": 64, "patch_size": 4, "width": 96, "depth": 4, "heads": 3, "mlp_width": 192},
-        "train": {"batch_size": 64, "epochs": 0.35, "optimizer": "adamw"},
-    },
-    "wide": {
-        "model": {"image_size": 32, "patch_size": 4, "width": 384, "depth": 4, "heads": 6, "mlp_width": 768},
-        "train": {"batch_size": 128, "epochs": 0.9, "optimizer": "muon"},
-    },
-    "cnn": {"model": {"family": "cnn", "image_size": 32}, "train": {"batch_size": 256, "epochs": 1.0, "optimizer": "adamw", "lr": 1e-4}},
+    "many tokens": (
+        ModelConfig(image_size=(64, 64), patch_size=(4, 4), width=96, depth=4, heads=3, mlp_width=192),
+        {"batch_size": 64, "optimizer": "adamw"},
+    ),
+    "wide": (
+        ModelConfig(image_size=(32, 32), patch_size=(4, 4), width=384, depth=4, heads=6, mlp_width=768),
+        {"batch_size": 128, "optimizer": "muon"},
+    ),
+    "cnn": (ModelConfig(family="cnn", image_size=(32, 32), width=32), {"batch_size": 256, "optimizer": "adamw", "lr": 1e-4}),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_a_plan_comes_true(name: str):
-    """On a machine that does nothing else: within 25 % of the time and 15 % of the memory."""
-    done = subprocess.run([sys.executable, "-c", MEASURE, json.dumps(RUNS[name])], capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    figures = json.loads(done.stdout.splitlines()[-1])
-    assert figures["planned"] == pytest.approx(figures["peak"], rel=0.15), figures
-    assert figures["planned_seconds"] == pytest.approx(figures["seconds"], rel=0.25), figures
+def test_planned_memory_comes_true(name: str, tmp_path: Path):
+    """Within 15 % of the live tensors' peak; time against its plan is benchmarks/plan.py, where no neighbour disturbs it."""
+    network, settings = RUNS[name]
+    base = run("digits", threads=1, device="cpu", evaluate_every=1000.0, test=False, checkpoint_every=1e9, epochs=0.3, **settings)
+    config = dataclasses.replace(base, name="measured", model=network)
+    with LiveBytes() as live:
+        fit(config, out=tmp_path / "run", quiet=True)
+    assert plan(config).memory.total == pytest.approx(live.most, rel=0.15)
 
 
 def test_a_named_gpu_is_an_estimate_from_the_table():
