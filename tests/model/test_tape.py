@@ -1,5 +1,8 @@
 """The tape: what is recorded, what is edited, and never a silently empty result."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -44,6 +47,15 @@ def test_the_documented_names_are_all_recorded(model, images):
     }
     assert {name: tuple(tape[name].shape) for name in shapes} == shapes
     assert (tape.grid, tape.prefix) == ((8, 8), 2)
+
+
+def test_the_documentation_lists_every_name_and_no_other(model):
+    page = (Path(__file__).parents[2] / "docs/concepts/tape.md").read_text()
+    listed = set()
+    for row in re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE):
+        first, *endings = re.findall(r"`([^`]+)`", row)
+        listed |= {first, *(first.rsplit(".", 1)[0] + ending for ending in endings)}
+    assert listed == {re.sub(r"^blocks\.\d+", "blocks.{i}", name) for name in model.tape_names()}
 
 
 def test_recorded_values_are_the_ones_the_model_computes(model, images):
