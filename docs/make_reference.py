@@ -197,7 +197,7 @@ def class_entry(path: str, methods: tuple[str, ...]) -> str:
     module, _, name = path.rpartition(".")
     kind = getattr(importlib.import_module(module), name)
     lines = [f"### {name}", described(kind)]
-    if dataclasses.is_dataclass(kind):
+    if hasattr(kind, "__dataclass_fields__"):
         rows = [(f"`{f.name}`", f"`{f.type}`".replace("|", "\\|"), texts(kind).get(f.name, "")) for f in dataclasses.fields(kind)]
         lines.append(table(("field", "type", "what"), rows))
     for method in methods:

@@ -9,6 +9,7 @@ import functools
 import inspect
 import itertools
 import json
+import os
 import textwrap
 import typing
 from pathlib import Path
@@ -54,6 +55,8 @@ def run(arguments: list[str]) -> int:
     from vitral.train.engine import fit
 
     result = fit(config, out=flags.out, resume=flags.resume, quiet=flags.quiet)
+    if os.environ.get("RANK", "0") != "0":
+        return 0  # under torchrun one process speaks for all
     if flags.json:
         print(json.dumps({"path": str(result.path), **result.test}))
     else:

@@ -48,6 +48,7 @@ def demo(out: str | Path = "runs/demo", seed: int = 0, epochs: float | None = No
     run = fit(dataclasses.replace(config, name=out.name), out=out, quiet=quiet)
     pictures = shown_pictures(run)
     figures = out / "figures"
+    pictures[0].original.save(out / "digit.png")  # something to try the other verbs on
     written = _curves(run, figures) + _attention(run.model, pictures, figures)
     written += figure_set(run.model, pictures[:1], figures, command="vitral demo", quiet=quiet)
     report = write_run_report(out)

@@ -1,0 +1,183 @@
+"""What README.md and docs/ promise: commands run or at least parse, Python blocks run, links and paths exist, the tree is the tree."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+from types import ModuleType
+
+import matplotlib
+import pytest
+from PIL import Image
+
+import vitral
+from vitral.cli import VERBS, main
+from vitral.cli.parsing import parse
+from vitral.cli.train import parse as parse_run
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GUIDES = [page for page in PAGES if page.parent.name in ("guide", "concepts")]
+EXPENSIVE = ("train", "plan", "compare", "scale", "explore", "figures")
+"""Verbs of the README that take longer than a test may, need data from elsewhere, wait for a browser, or were run by the demo already:
+their arguments are parsed."""
+
+
+def commands(page: Path) -> list[tuple[str, str]]:
+    """(command line, next line) for all that a page shows in fenced or indented blocks."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    found = []
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        if match := re.match(r"(?: {4})?(?:\$ )?((?:torchrun .* -m )?vitral [a-z].*)", line):
+            if line.startswith("vitral ") and page != README:
+                continue  # prose
+            found.append((re.split(r" {3,}|  #", match[1])[0].strip(), after.strip()))
+    return found
+
+
+COMMANDS = [(page, line, after) for page in (README, *GUIDES) for line, after in commands(page)]
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="session")
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new user's folder after `vitral demo`: runs/demo, with weights and photographs beside it."""
+    folder = tmp_path_factory.mktemp("user")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("vitral.draw.provenance.DPI", 40)
+        assert main(["demo", "--epochs", "1"]) == 0
+    vitral.export(vitral.create("ti/16"), folder / "timm", format="timm").rename(folder / "vit_tiny.safetensors")
+    for name in ("cats", "dogs"):
+        (folder / "photos" / name).mkdir(parents=True)
+        for number in range(8):
+            Image.linear_gradient("L").rotate(20 * number).convert("RGB").save(folder / "photos" / name / f"{number}.png")
+    return folder
+
+
+@pytest.fixture
+def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("vitral.draw.provenance.DPI", 40)
+    return place
+
+
+def test_the_demo_leaves_what_it_says(here: Path) -> None:
+    assert {"report.html", "digit.png", "model.safetensors", "metrics.jsonl"} <= {path.name for path in (here / "runs/demo").iterdir()}
+    assert (here / "runs/demo/figures/class-token-attention.png").is_file()
+    assert vitral.load("runs/demo").config.class_token  # the README shows where it looks
+
+
+def test_readme_python_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = blocks(README)
+    exec(compile(block, "README.md", "exec"), {})
+    with Image.open(here / "where.png") as where:
+        assert min(where.size) >= 8
+    assert "0." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", [page for page in GUIDES if blocks(page)], ids=lambda page: page.name)
+def test_guide_python_runs(page: Path, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    matplotlib.use("Agg")
+    for name in ("runs", "vit_tiny.safetensors", "photos"):
+        (tmp_path / name).symlink_to(here / name)
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(page):
+        exec(compile(block.replace("runs/from-python", "from-python"), page.name, "exec"), {})
+
+
+def test_every_line_of_the_look_guide_runs(here: Path) -> None:
+    page = ROOT / "docs/guide/look.md"
+    lines = re.findall(r"^    (look\.\w+\(.*\))$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    lines += [f"look.{call}" for call in re.findall(r"^\| `(\w+\((?:tape|model).*?\))` \|", page.read_text(encoding="utf-8"), re.MULTILINE)]
+    assert {line.partition("(")[0].removeprefix("look.") for line in lines} == {*vitral.look.METHODS, *vitral.look.MEASURES}
+    model = vitral.load("runs/demo")
+    names = {"look": vitral.look, "model": model, "tape": vitral.watch(model, "runs/demo/digit.png")}
+    for line in lines:
+        assert eval(line, names) is not None
+
+
+@pytest.mark.parametrize("line", [line for page, line, _ in COMMANDS if page == README and line.split()[1] not in EXPENSIVE])
+def test_readme_command_runs(line: str, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("runs", "vit_tiny.safetensors"):
+        (tmp_path / name).symlink_to(here / name)
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(line)[1:]) == 0
+
+
+@pytest.mark.parametrize(("page", "line", "after"), COMMANDS, ids=lambda value: value.name if isinstance(value, Path) else None)
+def test_every_command_parses(
+    page: Path, line: str, after: str, here: Path, reference: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, verb, *arguments = shlex.split(line.partition(" -m ")[2] or line)
+    assert verb in VERBS
+    if after.startswith("vitral: "):  # a mistake, shown with its answer
+        assert main([verb, *arguments]) == 2
+        assert capsys.readouterr().err.strip() == after
+    elif verb in ("train", "plan"):
+        parse_run(arguments, verb).config()
+    else:
+        kinds = {command: kind for command, kind, _ in reference.commands(verb)}
+        command = arguments.pop(0) if "" not in kinds else ""
+        parse(kinds[command], arguments, "vitral", "")
+
+
+def test_the_lists_of_commands_are_not_empty() -> None:
+    assert len([line for page, line, _ in COMMANDS if page == README]) >= 10
+    assert all(commands(page) for page in GUIDES if page.parent.name == "guide")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_paths_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        there = (page.parent / target).resolve() if target else page
+        assert there.exists(), f"{page.name} links to {target}"
+        if anchor and there.suffix == ".md":
+            assert anchor in slugs(there), f"{page.name} links to {target}#{anchor}"
+    for path in re.findall(r"`((?:src|docs|examples|tests|benchmarks)/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), f"{page.name} speaks of {path}"
+
+
+def slugs(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_verb_that_is_mentioned_exists(page: Path) -> None:
+    mentioned = set(re.findall(r"`(?:\.venv/bin/)?vitral ([a-z]+)", page.read_text(encoding="utf-8")))
+    assert mentioned <= {*VERBS}, page
+
+
+def test_the_tree_in_the_readme_is_the_tree() -> None:
+    text = README.read_text(encoding="utf-8")
+    tree = text[text.index("src/vitral/\n") :].partition("```")[0]
+    inside = re.findall(r"^  (\S+)", tree, re.MULTILINE)
+    real = [path for path in (ROOT / "src/vitral").iterdir() if not path.name.startswith(("_", "."))]
+    assert {name.rstrip("/") for name in inside if name.endswith("/")} == {path.name for path in real if path.is_dir()}
+    assert {name for name in inside if name.endswith(".py")} == {path.name for path in real if path.suffix == ".py"}
+    for name in re.findall(r"^(\w+)/", tree, re.MULTILINE):
+        assert (ROOT / name).is_dir()
+
+
+def test_the_navigation_names_every_page() -> None:
+    named = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
+    assert named == {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
