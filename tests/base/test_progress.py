@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from vitral.base import progress as module
-from vitral.base.progress import progress, say, track
+from vitral.base.progress import Progress, progress, say, track
 
 
 class Clock:
@@ -82,3 +82,13 @@ def test_bars_on_a_terminal_nest_and_end(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "a line between [bold]" in shown
     assert module._Live.display is None
     assert module._Live.users == 0
+
+
+def test_time_left_does_not_count_what_was_done_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("vitral.base.progress.time.monotonic", lambda: now[0])
+    bar = Progress("Training", 100, start=80)
+    assert "left" not in bar.line()
+    bar.advance(10)
+    now[0] = 60.0
+    assert bar.line().endswith("about 1 min 00 s left")

@@ -20,10 +20,10 @@ LINE_EVERY = 5.0
 class Progress:
     """What `progress()` yields. `advance(k, loss=…)` moves it on and shows the values beside it."""
 
-    def __init__(self, description: str, total: int | None) -> None:
+    def __init__(self, description: str, total: int | None, start: int = 0) -> None:
         self.description = description
         self.total = total
-        self.done = 0
+        self.start = self.done = start
         self.values: dict[str, Any] = {}
         self._began = time.monotonic()
 
@@ -46,14 +46,15 @@ class Progress:
             parts[0] += f" ({100 * self.done / self.total:.0f} %)"
         parts += [_value(name, value) for name, value in self.values.items()]
         parts.append(_duration(self.seconds))
-        if self.total and 0 < self.done < self.total:
-            parts.append(f"about {_duration(self.seconds / self.done * (self.total - self.done))} left")
+        if self.total and self.start < self.done < self.total:
+            # What was done before this bar began took none of its time.
+            parts.append(f"about {_duration(self.seconds / (self.done - self.start) * (self.total - self.done))} left")
         return ", ".join(parts)
 
 
 class _PlainProgress(Progress):
-    def __init__(self, description: str, total: int | None) -> None:
-        super().__init__(description, total)
+    def __init__(self, description: str, total: int | None, start: int = 0) -> None:
+        super().__init__(description, total, start)
         self._next = self._began + FIRST_LINE_AFTER
         self._said: int | None = None  # how far it was when a line was last printed
 
@@ -71,10 +72,10 @@ class _PlainProgress(Progress):
 class _BarProgress(Progress):
     """A row of the one live display: bars inside bars share it."""
 
-    def __init__(self, description: str, total: int | None) -> None:
-        super().__init__(description, total)
+    def __init__(self, description: str, total: int | None, start: int = 0) -> None:
+        super().__init__(description, total, start)
         self._live = _Live.enter()
-        self._task = self._live.add_task(description, total=total, values="")
+        self._task = self._live.add_task(description, total=total, completed=start, values="")
 
     def advance(self, steps: int = 1, **values: Any) -> None:
         super().advance(steps, **values)
@@ -124,10 +125,10 @@ class _Live:
 
 
 @contextlib.contextmanager
-def progress(description: str, total: int | None = None, quiet: bool = False) -> Iterator[Progress]:
-    """`with progress("Training", total=n) as bar: bar.advance(1, loss=…)`."""
+def progress(description: str, total: int | None = None, quiet: bool = False, start: int = 0) -> Iterator[Progress]:
+    """`with progress("Training", total=n) as bar: bar.advance(1, loss=…)`; `start`: how much was done before."""
     kind = Progress if quiet else _BarProgress if _on_terminal() else _PlainProgress
-    bar = kind(description, total)
+    bar = kind(description, total, start)
     try:
         yield bar
     finally:

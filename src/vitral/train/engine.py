@@ -155,8 +155,7 @@ class Engine:
         if not self.quiet:
             say(folders.headline(self.setup, self.stepper, self.total, self.counts.step))
         try:
-            with self.interrupts, progress("Training", total=self.total, quiet=self.quiet) as bar:
-                bar.advance(self.counts.step)
+            with self.interrupts, progress("Training", self.total, self.quiet, self.counts.step) as bar:
                 if self.counts.step == 0:
                     self._snapshot()
                 self._loop(bar)
