@@ -9,6 +9,8 @@ from vitral.config import RunConfig
 if TYPE_CHECKING:
     from vitral.train.setup import Setup
 
+SHOWN = 5
+"""Notes on the data (skipped pictures, left-out files) that are printed before the rest is counted."""
 GAP = 0.15
 """Training accuracy this far above validation is learning by heart."""
 
@@ -16,7 +18,9 @@ GAP = 0.15
 def before(setup: Setup) -> list[str]:
     """Notes on a run that is about to begin."""
     config, origin = setup.config, setup.model.origin
-    notes = of_config(config)
+    notes = [*setup.data.notes[:SHOWN], *of_config(config)]
+    if len(setup.data.notes) > SHOWN:
+        notes.insert(SHOWN, f"… and {len(setup.data.notes) - SHOWN} more such notes on the data: vitral data show lists them")
     if config.weights is not None:
         given = [name for name in ("mean", "std") if getattr(config.data, name) is not None]
         notes += [
