@@ -107,12 +107,15 @@ def draw_data(
 
 
 def draw_compute(folder: Path, families: dict[str, list[Outcome]], title: str) -> list[str]:
-    """Accuracy against training FLOPs, one line per family."""
+    """Accuracy against training FLOPs: a colour for each family, a line for each of its sizes from short to long training."""
     lines, numbers = [], {}
-    for name, cells in families.items():
-        flops, means, low, high = _by(cells, lambda outcome: outcome.training_flops)
-        lines.append(Line(flops, means, name, low, high))
-        numbers |= {f"{name} flops": flops, f"{name} accuracy": means, f"{name} low": low, f"{name} high": high}
+    for index, (family, cells) in enumerate(families.items()):
+        names = list(dict.fromkeys(cell.model for cell in cells))
+        for name in names:
+            flops, means, low, high = _by([cell for cell in cells if cell.model == name], lambda outcome: outcome.training_flops)
+            label = "" if name != names[0] else family if names == [family] else f"{family}: {', '.join(names)}"
+            lines.append(Line(flops, means, label, low, high, colour=index))
+            numbers |= {f"{name} flops": flops, f"{name} accuracy": means, f"{name} low": low, f"{name} high": high}
     figure = line_chart(
         lines,
         x="training FLOPs of one run",
@@ -120,7 +123,7 @@ def draw_compute(folder: Path, families: dict[str, list[Outcome]], title: str) -
         title=title,
         log_x=True,
         percent=True,
-        note="band: 95 % interval over seeds",
+        note="one line per model, from short to long training; band: 95 % interval over seeds",
     )
     return [_save(folder, "accuracy-against-compute", figure, numbers, f"Accuracy against training FLOPs; {title}")]
 
