@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Train a small ViT on scikit-learn's handwritten digits (CPU, under a minute), look inside it, write a report.
+EXAMPLES = """Train a small ViT on scikit-learn's handwritten digits (CPU, about a minute), look inside it, write a report.
 
 Examples:
   vitral demo
