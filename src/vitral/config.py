@@ -274,9 +274,9 @@ class TrainConfig:
     """Share of the loss that comes from the teacher."""
     teacher_temperature: float = 1.0
     token_drop: float = 0.0
-    """Share of patches left out at the start of training; falls to none at `token_drop_until`."""
+    """Share of patches left out, other ones for each picture, until `token_drop_until`: cheaper steps, and a regulariser."""
     token_drop_until: float = 0.5
-    """Share of the run at which all patches are back."""
+    """Share of the run after which the model sees all patches."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """auto: bf16 on a GPU that has it, fp32 otherwise."""
     compile: Literal["auto", "yes", "no", "max"] = "auto"

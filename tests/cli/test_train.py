@@ -43,6 +43,7 @@ FLAGS = (
     "patience",
     "teacher",
     "token_drop",
+    "token_drop_until",
     "precision",
     "compile",
     "device",

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.config import TrainConfig
-from vitral.train.schedule import average_decay, kept_patches, rate, snapshot_steps, token_levels
+from vitral.train.schedule import average_decay, kept_patches, rate, snapshot_steps, token_shares
 
 
 def curve(total: int, **changes: object) -> list[float]:
@@ -44,12 +44,12 @@ def test_a_rate_is_always_a_share_of_the_peak_and_falls_after_the_warm_up(schedu
     assert all(later <= earlier + 1e-12 for earlier, later in itertools.pairwise(after))
 
 
-def test_patches_come_back_in_known_levels():
+def test_patches_come_back_at_the_share_of_the_run_that_was_asked_for():
     config = TrainConfig(token_drop=0.5, token_drop_until=0.5)
     seen = [kept_patches(config, step / 1000) for step in range(1000)]
-    assert seen[0] == 0.5 and seen[499] is not None and seen[500] is None
-    assert list(dict.fromkeys(seen)) == token_levels(config) == [0.5, 0.625, 0.75, 0.875, None]
-    assert token_levels(TrainConfig()) == [None]
+    assert seen[:500] == [0.5] * 500 and seen[500:] == [None] * 500
+    assert {keep: seen.count(keep) / 1000 for keep in seen} == token_shares(config)
+    assert token_shares(TrainConfig()) == {None: 1.0} == token_shares(TrainConfig(token_drop=0.5, token_drop_until=0.0))
 
 
 def test_snapshots_are_log_spaced_from_the_start_to_the_end():

@@ -24,7 +24,7 @@ from vitral.train.evaluate import evaluate
 from vitral.train.memory import Memory, step_memory
 from vitral.train.optim import choose
 from vitral.train.parallel import World
-from vitral.train.schedule import token_levels
+from vitral.train.schedule import token_shares
 from vitral.train.setup import Setup, number_type, prepare
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
@@ -183,25 +183,27 @@ def calibrate(setup: Setup, memory: Memory) -> tuple[float, float, Memory]:
     cuda = setup.device.type == "cuda"
     if cuda:
         torch.cuda.reset_peak_memory_stats(setup.device)
-    levels = token_levels(train)
-    times: list[float] = []
+    shares = token_shares(train)
+    times: dict[float | None, list[float]] = {keep: [] for keep in shares}
     began = time.perf_counter()
     number = 0
-    # In groups, so that a GPU's queue is full while it is timed; the first group is still slow and is left out.
-    while time.perf_counter() - began < CALIBRATION or len(times) < 3:
+    # In groups, so that a GPU's queue is full while it is timed; the first group of each kind is still slow and is left out.
+    while time.perf_counter() - began < CALIBRATION or min(map(len, times.values())) < 3:
         group = 10 if cuda else 1
-        start = time.perf_counter()
-        for batch in _endless(loader, number, group):
-            stepper.step(batch, 1e-3, levels[number % len(levels)])
-            number += 1
-        stepper.wait()
-        times.append((time.perf_counter() - start) / group)
-        if len(times) >= 3 and time.perf_counter() - began > 4 * CALIBRATION:
-            break
+        for keep, found in times.items():
+            start = time.perf_counter()
+            for batch in _endless(loader, number, group):
+                stepper.step(batch, 1e-3, keep)
+                number += 1
+            stepper.wait()
+            found.append((time.perf_counter() - start) / group)
     if cuda:
         peak = torch.cuda.max_memory_allocated(setup.device)
         memory = dataclasses.replace(memory, step=max(0, peak - memory.total + memory.step))
-    per_step = statistics.median(times[1:] if len(times) > 3 else times)
+    per_step = sum(
+        share * statistics.median(found[1:] if len(found) > 3 else found)
+        for share, found in zip(shares.values(), times.values(), strict=True)
+    )
     per_picture = 0.0
     if len(setup.data.validation):
         few = setup.evaluation_loader(setup.data.validation.first(min(256, len(setup.data.validation)), 0), world)
@@ -235,11 +237,7 @@ def efficiency(width: int) -> float:
 
 def _token_share(config: RunConfig) -> float:
     """Mean cost of a step when patches are left out early, relative to all patches (their number counts about linearly)."""
-    train = config.train
-    if train.token_drop == 0:
-        return 1.0
-    levels = [level for level in token_levels(train) if level is not None]
-    return train.token_drop_until * sum(levels) / len(levels) + 1 - train.token_drop_until
+    return sum(share * (keep or 1.0) for keep, share in token_shares(config.train).items())
 
 
 def _bytes(count: float) -> str:

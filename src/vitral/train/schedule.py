@@ -6,9 +6,6 @@ import math
 
 from vitral.config import TrainConfig
 
-TOKEN_LEVELS = 4
-"""Token dropping fades out in this many equal steps: each share of patches is one shape, and one compilation."""
-
 
 def rate(config: TrainConfig, progress: float, step_share: float = 0.0) -> float:
     """The factor on the peak learning rate. `step_share`: what share of the run one step is, so that the first step learns already."""
@@ -26,18 +23,15 @@ def rate(config: TrainConfig, progress: float, step_share: float = 0.0) -> float
 
 
 def kept_patches(config: TrainConfig, progress: float) -> float | None:
-    """Share of patches the model sees now; None: all of them."""
-    if config.token_drop == 0 or progress >= config.token_drop_until:
-        return None
-    left = TOKEN_LEVELS - int(progress / config.token_drop_until * TOKEN_LEVELS)
-    return 1 - config.token_drop * left / TOKEN_LEVELS
+    """Share of patches the model sees now; None: all of them. One share for the whole time: each is a shape to be compiled."""
+    return 1 - config.token_drop if config.token_drop and progress < config.token_drop_until else None
 
 
-def token_levels(config: TrainConfig) -> list[float | None]:
-    """Every value `kept_patches` takes in a run, first to last."""
-    if config.token_drop == 0 or config.token_drop_until == 0:
-        return [None]
-    return [1 - config.token_drop * left / TOKEN_LEVELS for left in range(TOKEN_LEVELS, 0, -1)] + [None]
+def token_shares(config: TrainConfig) -> dict[float | None, float]:
+    """Every value `kept_patches` takes in a run, and for what share of it."""
+    if not config.token_drop or not config.token_drop_until:
+        return {None: 1.0}
+    return {1 - config.token_drop: config.token_drop_until, None: 1 - config.token_drop_until}
 
 
 def snapshot_steps(number: int, total: int) -> set[int]:

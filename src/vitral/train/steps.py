@@ -17,7 +17,7 @@ from vitral.model.classifier import Classifier
 from vitral.train.ema import Average, copy_values
 from vitral.train.optim import Optimizer, choose, clip
 from vitral.train.parallel import World
-from vitral.train.schedule import token_levels
+from vitral.train.schedule import token_shares
 from vitral.train.setup import autocast, number_type
 from vitral.train.state import random_states, set_random_states
 from vitral.train.tasks import Learner, Outcome, Task
@@ -127,7 +127,7 @@ class Stepper:
         variants = [dataclasses.replace(batch, second=None, share=None)]
         if mixed:
             variants.append(dataclasses.replace(batch, second=batch.labels, share=torch.full(batch.labels.shape, 0.5, device=self.device)))
-        for keep in token_levels(self.config):
+        for keep in token_shares(self.config):
             for variant in variants:
                 for _ in range(2):
                     self.step(variant, 1.0, keep)
