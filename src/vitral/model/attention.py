@@ -34,7 +34,8 @@ class Attention(nn.Module):
     ) -> torch.Tensor:
         batch, count, width = tokens.shape
         joined = self.qkv(tokens).view(batch, count, 3, self.heads, self.head_width)
-        query, key, value = joined.permute(2, 0, 3, 1, 4).unbind(0)  # each (B, h, T, d)
+        # Taken apart here, not after a permutation of all three: backwards that would copy their joined gradient once more.
+        query, key, value = (part.transpose(1, 2) for part in joined.unbind(2))  # each (B, h, T, d)
         query, key = self.query_norm(query), self.key_norm(key)
         if rotation is not None:
             query, key = rotate(query, rotation), rotate(key, rotation)

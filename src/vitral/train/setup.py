@@ -58,13 +58,18 @@ class Setup:
         return evaluation_loader(split, self.preprocess, self.device, self.config.train.batch_size, self.config.data.workers, world)
 
 
+def evaluation_batch(batch_size: int) -> int:
+    """Pictures evaluated at a time by a run that learns from `batch_size`: there are no gradients to keep."""
+    return max(batch_size, EVALUATION_BATCH // batch_size * batch_size)
+
+
 def evaluation_loader(
     split: Split, preprocess: Preprocess, device: torch.device, batch_size: int, workers: int = 0, world: World | None = None
 ) -> Loader:
     """Every picture once, in order, not augmented."""
     return Loader(
         split,
-        batch_size=max(batch_size, EVALUATION_BATCH // batch_size * batch_size),
+        batch_size=evaluation_batch(batch_size),
         preprocess=preprocess,
         device=device,
         workers=workers,

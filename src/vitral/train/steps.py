@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -18,12 +17,12 @@ from vitral.train.ema import Average, copy_values
 from vitral.train.optim import Optimizer, choose, clip
 from vitral.train.parallel import World
 from vitral.train.schedule import token_shares
-from vitral.train.setup import autocast, number_type
+from vitral.train.setup import autocast, evaluation_batch, number_type
 from vitral.train.state import random_states, set_random_states
 from vitral.train.tasks import Learner, Outcome, Task
 
 COMPILED_SHAPES = 64
-"""Each share of kept patches, with and without mixed labels, is a graph of its own; PyTorch's limit of 8 is for accidents."""
+"""Each share of kept patches is a graph of its own; PyTorch's limit of 8 is for accidents."""
 
 
 class Stepper:
@@ -33,6 +32,9 @@ class Stepper:
         self.model, self.config, self.device, self.world = model, config, device, world
         self.dtype = number_type(config.precision, device)
         self.compiled = config.compile in ("yes", "max") or (config.compile == "auto" and device.type == "cuda")
+        # Small models are limited by how fast Python can launch kernels; a recorded graph launches them all at once. Gradients that
+        # add up over pieces or travel between processes outlive the graph's memory.
+        self.graphs = self.compiled and device.type == "cuda" and world.size == 1 and config.accumulate == 1
         if config.token_drop and not hasattr(model, "blocks"):
             raise ConfigError(f"token_drop needs a model with tokens, not a {model.config.family}", "set token_drop = 0")
         if config.batch_size % (world.size * config.accumulate):
@@ -46,6 +48,7 @@ class Stepper:
         self.average = Average(model, config.ema) if config.ema is not None else None
         self.scaler = torch.amp.GradScaler(device.type) if self.dtype == torch.float16 else None  # type: ignore[attr-defined]
         self.learner: Callable[..., Any] = self._compile(self.wrapped)
+        self._mixed = False
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")
 
@@ -53,7 +56,9 @@ class Stepper:
         if not self.compiled:
             return module
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, COMPILED_SHAPES)
-        return torch.compile(module, dynamic=False, mode="max-autotune-no-cudagraphs" if self.config.compile == "max" else None)
+        if self.config.compile == "max":
+            return torch.compile(module, dynamic=False, mode="max-autotune" if self.graphs else "max-autotune-no-cudagraphs")
+        return torch.compile(module, dynamic=False, mode="reduce-overhead" if self.graphs else None)
 
     # ---- learning --------------------------------------------------------------------------------------------------------------
 
@@ -61,9 +66,15 @@ class Stepper:
         """Learn from a batch at `factor` × the peak rates. The outcome stays on the device."""
         self.model.train()
         self.optimizer.rate(factor)
+        if self.graphs:
+            torch.compiler.cudagraph_mark_step_begin()
         pieces = self.config.accumulate
         loss = correct = torch.zeros((), device=self.device)
-        parts = [part if part is None else part.chunk(pieces) for part in (batch.images, batch.labels, batch.second, batch.share)]
+        second, share = batch.second, batch.share
+        if self._mixed and second is None:
+            # A run that mixes at times has one graph for both: all of the first label is the same number as no second one.
+            second, share = batch.labels, torch.ones(batch.labels.shape, device=self.device)
+        parts = [part if part is None else part.chunk(pieces) for part in (batch.images, batch.labels, second, share)]
         for index in range(pieces):
             images, labels, second, share = (None if part is None else part[index] for part in parts)
             with self._held_back(index < pieces - 1), autocast(self.dtype, self.device):
@@ -104,7 +115,12 @@ class Stepper:
         return self.average.inside(self.model) if self.average is not None else nullcontext()
 
     def logits(self, images: Tensor) -> Tensor:
-        return self.learner(images)
+        """For evaluation. When compiled, a smaller batch is filled up: another size would be another compilation."""
+        count = len(images)
+        missing = evaluation_batch(self.config.batch_size) // self.world.size - count if self.compiled else 0
+        if missing > 0:
+            images = torch.cat([images, images.new_zeros(missing, *images.shape[1:])])
+        return self.learner(images)[:count]
 
     def precision(self) -> AbstractContextManager[Any]:
         return autocast(self.dtype, self.device)
@@ -124,13 +140,10 @@ class Stepper:
         began = time.perf_counter()
         own = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         random = random_states()
-        variants = [dataclasses.replace(batch, second=None, share=None)]
-        if mixed:
-            variants.append(dataclasses.replace(batch, second=batch.labels, share=torch.full(batch.labels.shape, 0.5, device=self.device)))
+        self._mixed = mixed
         for keep in token_shares(self.config):
-            for variant in variants:
-                for _ in range(2):
-                    self.step(variant, 1.0, keep)
+            for _ in range(3):  # compile, record, replay
+                self.step(batch, 1.0, keep)
         if evaluation is not None:
             self.model.eval()
             with torch.no_grad(), self.precision():
