@@ -7,7 +7,8 @@ import torch
 from vitral import look
 from vitral.base.errors import UsageError
 from vitral.build import create
-from vitral.web.surgery import Cut, cells, operate
+from vitral.look.occlusion import cells
+from vitral.web.surgery import Cut, operate
 
 
 @pytest.fixture(scope="module")
