@@ -165,6 +165,7 @@ def test_post_norm_normalises_the_stream_itself():
     tape = Tape(model, keep=["blocks.*.output"])
     model(torch.randn(2, 3, 32, 32), tape=tape)
     assert torch.allclose(tape["blocks.1.output"].mean(-1), torch.zeros(()), atol=1e-5)
+    assert torch.allclose(tape["blocks.1.output"].var(-1, unbiased=False), torch.ones(()), atol=1e-3), "the sum, not what is added to it"
 
 
 def test_compiles_into_one_graph_with_and_without_a_tape():
