@@ -169,6 +169,13 @@ def test_marked_pixel_is_put_back(height: int, width: int, resize: str, crop: fl
     assert again == pytest.approx(found)
 
 
+def test_the_box_follows_each_side_by_its_own_scale() -> None:
+    """21 × 10 becomes 8 × 4: a pixel is 2.625 wide and 2.5 high, because sides are whole numbers."""
+    wide, tall = (Preprocess((4, 4), 1).box(*size) for size in ((21, 10), (10, 21)))
+    assert (wide.left, wide.top, wide.right, wide.bottom) == (5.25, 0, 15.75, 10)
+    assert (tall.left, tall.top, tall.right, tall.bottom) == (0, 5.25, 10, 15.75)
+
+
 def test_same_as_torchvision_two_steps() -> None:
     """timm's and torchvision's evaluation: resize the short side, cut the centre; pixel for pixel."""
     from torchvision import transforms
