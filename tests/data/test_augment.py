@@ -94,6 +94,11 @@ def test_resized_crop_draws_torchvisions_law() -> None:
         assert ours.double().std() == pytest.approx(other.std().item(), rel=0.06)
 
 
+def test_resized_crop_takes_ratios_as_width_to_height() -> None:
+    _, _, wide, tall = ResizedCrop((0.25, 0.25), (4.0, 4.0)).boxes(numbers(3, 22), 80, 80)
+    assert wide.tolist() == [80] * 3 and tall.tolist() == [20] * 3
+
+
 def test_resized_crop_falls_back_to_the_largest_legal_crop() -> None:
     left, top, wide, tall = ResizedCrop((0.9, 1.0), (3 / 4, 4 / 3)).boxes(numbers(4, 22), 10, 1000)
     assert wide.tolist() == [13] * 4 and tall.tolist() == [10] * 4 and left.tolist() == [493] * 4 and top.tolist() == [0] * 4

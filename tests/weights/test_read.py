@@ -155,6 +155,11 @@ def test_declared_sizes_are_checked_before_memory_is_asked_for(tmp_path) -> None
         read_weights(tmp_path / "repeated.pth")
 
 
+def test_a_header_is_not_read_when_it_is_too_long_to_be_one(sound, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("vitral.weights.read.HEADER_LIMIT", 64)
+    assert "declares a header of" in (attempt(tmp_path, "long.safetensors", sound[".safetensors"]) or "")
+
+
 def test_an_old_pickle_cannot_declare_more_than_it_has(tmp_path) -> None:
     torch.save({"cls_token": torch.zeros(70000)}, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
     content = (tmp_path / "old.pth").read_bytes()
