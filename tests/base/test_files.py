@@ -5,6 +5,7 @@ import os
 import stat
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,7 +85,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(data=JSON)
 def test_json_round_trip(data: object, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "round.json"
@@ -115,6 +116,15 @@ def test_reads_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot write"):
         (tmp_path / "file").touch()
         files.write_atomic(tmp_path / "file" / "below", "x")
+
+
+def test_a_file_that_grows_while_it_is_read_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log").write_bytes(b"12345678")
+    status = os.fstat
+    monkeypatch.setattr(os, "fstat", lambda handle: SimpleNamespace(st_mode=status(handle).st_mode, st_size=3))
+    assert files.read_bounded(tmp_path / "log", 8) == b"12345678"
+    with pytest.raises(DataError, match="more than 7 bytes"):
+        files.read_bounded(tmp_path / "log", 7)
 
 
 def test_read_bounded_at_the_limit(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def test_corners() -> None:
     assert box.to_original(56, 112, (224, 112)) == (60, 45)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(left=numbers, top=numbers, width=st.floats(1, 1000), height=st.floats(1, 1000), x=numbers, y=numbers, rows=sizes, columns=sizes)
 def test_there_and_back(left: float, top: float, width: float, height: float, x: float, y: float, rows: int, columns: int) -> None:
     box = Box(left, top, left + width, top + height)

@@ -94,6 +94,11 @@ def test_resized_crop_draws_torchvisions_law() -> None:
         assert ours.double().std() == pytest.approx(other.std().item(), rel=0.06)
 
 
+def test_resized_crop_takes_ratios_as_width_to_height() -> None:
+    _, _, wide, tall = ResizedCrop((0.25, 0.25), (4.0, 4.0)).boxes(numbers(3, 22), 80, 80)
+    assert wide.tolist() == [80] * 3 and tall.tolist() == [20] * 3
+
+
 def test_resized_crop_falls_back_to_the_largest_legal_crop() -> None:
     left, top, wide, tall = ResizedCrop((0.9, 1.0), (3 / 4, 4 / 3)).boxes(numbers(4, 22), 10, 1000)
     assert wide.tolist() == [13] * 4 and tall.tolist() == [10] * 4 and left.tolist() == [493] * 4 and top.tolist() == [0] * 4
@@ -112,6 +117,12 @@ def test_affine_amounts() -> None:
     images = pictures(1, 20).expand(4, -1, -1, -1)
     right = Affine()(images, torch.tensor([[0.35, 1.0 - 1e-7]] * 4), MEAN)
     assert torch.allclose(right[0, :, :, :16] * 255, images[0, :, :, 4:].float(), atol=0.05)
+    # A picture of its own coordinates: rotated by 0.52, each place shows where it was taken from.
+    along = (torch.arange(40) * 2 + 1) / 40 - 1
+    places = torch.stack([along.expand(40, 40), along[:, None].expand(40, 40), torch.zeros(40, 40)])[None]
+    rotated = Affine()(places, torch.tensor([[0.05, 1.0]]), MEAN)[0, :, 14:26, 14:26]
+    x, y, cosine, sine = along[14:26], along[14:26, None], np.cos(0.52), np.sin(0.52)
+    assert torch.allclose(rotated[0], cosine * x - sine * y, atol=1e-5) and torch.allclose(rotated[1], sine * x + cosine * y, atol=1e-5)
     many = pictures(1000, 8)
     same = (Affine()(many, numbers(1000, 2), MEAN) == many.float() / 255).flatten(1).all(1).float().mean()
     assert abs(same - 0.5) < 0.06
@@ -132,7 +143,7 @@ def test_colour_changes() -> None:
     assert contrast(images, low).std() == pytest.approx(images.std().item() * 0.1, rel=0.05)
     assert torch.allclose(saturation(images, low).mean(1), images.mean(1), atol=1e-6)
     assert torch.equal(solarise(images, half), torch.where(images > 0.5, 1 - images, images))
-    assert len(posterise(images, half).unique()) <= 9
+    assert posterise(torch.tensor([0.0, 0.13, 0.99, 1.0]), half[0, 0, 0]).tolist() == [0, 0.125, 0.875, 1]
     stretched = stretch(images * 0.5 + 0.2, half)
     assert stretched.amin() < 1e-4 and stretched.amax() > 0.999
     many = pictures(2000, 4)

@@ -65,6 +65,18 @@ def test_folder_without_splits(photographs: Path) -> None:
     assert data.std == pytest.approx(pixels.std((0, 2, 3)), abs=1e-3)
 
 
+def test_statistics_are_of_the_training_pictures_alone(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for number in range(10):
+            Image.new("L", (8, 8), 25 * number if name == "a" else 255 - 2 * number**2).save(tmp_path / name / f"{number}.png")
+    data = open_data(DataConfig(name=f"folder:{tmp_path}", validation=0.2))
+    own, others = data.train.pixels() / 255, [split.pixels() / 255 for split in (data.validation, data.test())]
+    assert data.mean[0] == pytest.approx(own.mean().item(), abs=1e-4)
+    assert data.std[0] == pytest.approx(own.std(unbiased=False).item(), abs=1e-4)
+    assert all(abs(other.mean() - own.mean()) > 0.01 for other in others), "else this proves nothing"
+
+
 def test_origin_comes_before_the_set_and_config_before_both() -> None:
     wanted = Preprocess((16, 16), 3, (0.1, 0.2, 0.3), (0.5, 0.6, 0.7), crop=0.9)
     assert open_data(DataConfig(name="digits"), preprocess=wanted).preprocess == wanted

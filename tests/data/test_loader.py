@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from PIL import Image
 
 from vitral.base.errors import DataError
 from vitral.config import DataConfig
+from vitral.data.augment import policy as named_policy
 from vitral.data.datasets import Data, open_data
 from vitral.data.loader import Batch, Loader
 from vitral.data.preprocess import Preprocess
@@ -54,6 +56,40 @@ def test_training_order_is_a_new_permutation_each_epoch(digits: Data) -> None:
     assert not torch.equal(first, second)
     again = Loader(digits.train, batch_size=100, train=True, seed=3)
     assert all(same(a, b) for a, b in zip(loader.epoch(1), again.epoch(1), strict=True))
+    assert not np.array_equal(loader.order(0), Loader(digits.train, batch_size=100, train=True, seed=4).order(0))
+
+
+@pytest.mark.parametrize("placement", ["device", "stream"])
+def test_a_picture_is_changed_anew_in_each_epoch_step_and_seed(placement: str) -> None:
+    """All pictures are the same one here, so that only the random numbers can differ."""
+    split = small(32)
+    split.reader.pixels[:] = split.reader.pixels[:1]  # type: ignore[attr-defined]
+
+    def batches(seed: int, epoch: int) -> list[torch.Tensor]:
+        return [
+            batch.images
+            for batch in Loader(split, batch_size=16, train=True, policy="standard", placement=placement, seed=seed).epoch(epoch)
+        ]
+
+    seen = [*batches(0, 0), *batches(0, 1), *batches(1, 0)]
+    assert not any(torch.equal(a, b) for number, a in enumerate(seen) for b in seen[:number])
+    assert not torch.equal(seen[0][0], seen[0][1])
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_mixed_labels_are_those_of_the_mixed_pixels(world: int) -> None:
+    """Pictures whose every pixel is their label: a mixed pixel tells how much of which label is in it."""
+    split = small()
+    split.reader.pixels[:] = 50 * split.labels[:, None, None, None]  # type: ignore[attr-defined]
+    policy = dataclasses.replace(named_policy("none"), mixup=0.5, cutmix=0.5)
+    wanted = Preprocess((16, 16), 3, (0.0,), (1.0,))
+    for rank in range(world):
+        loader = Loader(split, batch_size=20, preprocess=wanted, train=True, policy=policy, seed=6, rank=rank, world=world)
+        for batch in (batch for epoch in range(4) for batch in loader.epoch(epoch)):
+            assert batch.second is not None and batch.share is not None
+            mean = batch.images.mean((1, 2, 3)) * 255 / 50
+            assert torch.allclose(mean, batch.share * batch.labels + (1 - batch.share) * batch.second, atol=1e-4)
+            assert bool((batch.labels == torch.from_numpy(split.labels)[batch.indices]).all())
 
 
 @pytest.mark.parametrize("placement", ["device", "stream"])
@@ -159,8 +195,6 @@ def test_bad_pictures_fail_or_are_skipped_by_name(photographs: Path, placement: 
     assert path.name in {Path(train.where(i)).name for i in range(len(train))}
     with pytest.raises(DataError, match=r"zz\.jpg"):
         list(Loader(train, batch_size=4, policy="none", train=True, placement=placement, drop_last=False).epoch(0))
-    import dataclasses
-
     train = open_data(dataclasses.replace(config, on_bad_image="skip"), image_size=16).train
     loader = Loader(train, batch_size=4, policy="none", placement=placement)
     seen = torch.cat([batch.indices for epoch in range(2) for batch in loader.epoch(epoch)]).tolist()

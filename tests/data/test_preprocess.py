@@ -169,6 +169,13 @@ def test_marked_pixel_is_put_back(height: int, width: int, resize: str, crop: fl
     assert again == pytest.approx(found)
 
 
+def test_the_box_follows_each_side_by_its_own_scale() -> None:
+    """21 × 10 becomes 8 × 4: a pixel is 2.625 wide and 2.5 high, because sides are whole numbers."""
+    wide, tall = (Preprocess((4, 4), 1).box(*size) for size in ((21, 10), (10, 21)))
+    assert (wide.left, wide.top, wide.right, wide.bottom) == (5.25, 0, 15.75, 10)
+    assert (tall.left, tall.top, tall.right, tall.bottom) == (0, 5.25, 10, 15.75)
+
+
 def test_same_as_torchvision_two_steps() -> None:
     """timm's and torchvision's evaluation: resize the short side, cut the centre; pixel for pixel."""
     from torchvision import transforms
@@ -185,10 +192,11 @@ def test_same_as_torchvision_two_steps() -> None:
 
 def test_a_long_strip_needs_no_enormous_middle_picture() -> None:
     strip = np.zeros((1, 60_000, 3), np.uint8)
-    strip[:, 30_000:] = 255
+    strip[:, 30_000] = 255
     picture = open_picture(strip, Preprocess((64, 64), 3, (0.0,), (1.0,), interpolation="nearest"))
     assert picture.box.width == pytest.approx(1, abs=1e-3)
     assert picture.tensor.shape == (3, 64, 64)
+    assert bool((picture.tensor[:, :, :32] == 0).all() and (picture.tensor[:, :, 32:] == 1).all()), "the middle of the strip, not all of it"
 
 
 def test_one_pixel_fills_the_input() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +162,8 @@ def test_really_fetched(
     try:
         get(entry, tmp_path)
     except DataError as error:
+        if not re.search(r"not installed|not a Debian system|cannot be run|was stopped|failed \(", error.message):
+            raise  # it came, and was not what was published
         pytest.skip(f"no way to fetch {name} here: {error.message}")
     data = open_data(DataConfig(name=name, root=str(tmp_path), validation=0.1))
     pixels = data.train.reader.pixels  # type: ignore[attr-defined]

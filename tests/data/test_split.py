@@ -34,6 +34,11 @@ def test_carved_share_is_disjoint_balanced_and_whole(counts: list[int], share: f
     assert np.array_equal(again[1], held)
 
 
+def test_what_is_left_over_goes_to_the_classes_that_lost_most_by_rounding() -> None:
+    labels = np.repeat([0, 1], [19, 14])  # a tenth is 1.9 and 1.4, together 3
+    assert np.bincount(labels[carve(labels, 0.1, 0, "validation")[1]]).tolist() == [2, 1]
+
+
 def test_other_seeds_and_purposes_carve_others() -> None:
     labels = np.repeat(np.arange(4), 50)
     first = carve(labels, 0.2, 0, "validation")[1]
@@ -63,7 +68,9 @@ def test_subsets_are_nested_and_balanced(counts: list[int], seed: int) -> None:
 def test_subset_carries_pixels_and_labels() -> None:
     split = make(np.array([0, 1, 0, 1, 1]), 2)
     split.pixels()
+    split.bad.update({0: "cut off", 3: "not a picture"})
     some = split.subset(np.array([4, 0]))
+    assert some.bad == {1: "cut off"}, "unreadable pictures move with their positions"
     assert some.pixels()[:, 0, 0, 0].tolist() == [4, 0] and some.labels.tolist() == [1, 0]
     assert np.asarray(some.picture(0)).max() == 4
     with pytest.raises(DataError, match="6 pictures out of 5"):

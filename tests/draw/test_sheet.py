@@ -8,8 +8,7 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
-from vitral.draw.heatmap import Heatmap
-from vitral.draw.sheet import class_sheet, filter_tiles, heat_sheet, patch_figure, picture_sheet
+from vitral.draw.sheet import class_sheet, filter_tiles, patch_figure, picture_sheet
 
 DIGIT = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8) * 4)
 
@@ -33,16 +32,6 @@ def test_pictures_captions_and_labels(whole: Callable, photograph: Image.Image) 
 def test_large_pictures_are_made_small_but_keep_their_shape() -> None:
     figure = picture_sheet([Image.new("RGB", (4000, 2000))])
     assert shown(figure)[0].shape == (240, 480, 3)
-
-
-def test_heat_sheet_compares_on_one_scale(whole: Callable) -> None:
-    weak, strong = (Heatmap(np.eye(4) * value, "attention", block=index, original=DIGIT) for index, value in enumerate((0.1, 1.0)))
-    own, shared = heat_sheet([weak, strong]), heat_sheet([weak, strong], shared=True, title="both")
-    whole(shared)
-    assert [axes.get_title() for axes in own.axes] == ["picture", "attention, block 0", "attention, block 1"]
-    assert (shown(own)[1] == shown(own)[2]).all(), "each on its own scale: the same picture"
-    assert shown(shared)[1].sum() < shown(shared)[2].sum()
-    assert (shown(shared)[0] == np.asarray(DIGIT.convert("RGB")).repeat(32, 0).repeat(32, 1)).all()
 
 
 def test_class_sheet(whole: Callable, photograph: Image.Image) -> None:
@@ -81,6 +70,6 @@ def test_filters_have_zero_at_mid_grey(whole: Callable) -> None:
 
 
 def test_wrong_use() -> None:
-    for call in (lambda: picture_sheet([]), lambda: heat_sheet([]), lambda: class_sheet({"a": []}), lambda: filter_tiles(np.zeros((2, 2)))):
+    for call in (lambda: picture_sheet([]), lambda: class_sheet({"a": []}), lambda: filter_tiles(np.zeros((2, 2)))):
         with pytest.raises(UsageError):
             call()

@@ -13,7 +13,7 @@ from vitral.model.tape import Tape
 from vitral.model.vit import drop_patches
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(config=configs(), seed=st.integers(0, 9))
 def test_fused_and_watched_logits_agree(config, seed):
     torch.manual_seed(seed)
@@ -35,7 +35,7 @@ def test_fused_and_watched_logits_agree(config, seed):
             assert torch.allclose(rows.sum(-1), torch.ones(()), atol=1e-5)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(config=configs())
 def test_bf16_autocast_agrees_within_its_precision(config):
     torch.manual_seed(0)
@@ -50,7 +50,7 @@ def test_bf16_autocast_agrees_within_its_precision(config):
     assert torch.allclose(tape.attention(0).float().sum(-1), torch.ones(()), atol=2e-2)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(config=configs())
 def test_every_parameter_learns(config):
     """A parameter without a gradient would be one the forward pass forgot."""
@@ -106,11 +106,22 @@ def test_pooled_is_what_the_head_reads():
     assert torch.allclose(model.head(model.pooled(images)), model(images), atol=1e-6)
 
 
+@pytest.mark.parametrize("pool", ["mean", "class+mean"])
+def test_a_mean_is_over_the_patches_alone(pool):
+    model = create("tiny", pool=pool, registers=2).eval()
+    tape = Tape(model, keep=["tokens", "pooled"])
+    model(torch.randn(2, 3, 32, 32), tape=tape)
+    mean = tape.tokens[:, 3:].mean(dim=1)
+    assert torch.allclose(tape["pooled"], mean if pool == "mean" else torch.cat([tape.tokens[:, 0], mean], dim=1), atol=1e-6)
+
+
 def test_a_distillation_token_averages_two_heads():
     model = create("tiny", distillation_token=True).eval()
     images = torch.randn(2, 3, 32, 32)
     first, second = model.heads(images)
     assert second is not None and not torch.allclose(first, second)
+    tokens = model.encode(images)
+    assert torch.equal(first, model.head(tokens[:, 0])) and torch.equal(second, model.distillation_head(tokens[:, 1]))
     assert torch.allclose(model(images), (first + second) / 2)
 
 
@@ -155,6 +166,7 @@ def test_token_dropping_keeps_the_prefix_and_matches_the_dense_pass_when_all_are
     tokens = torch.arange(12.0).view(1, 12, 1).expand(3, -1, 2)
     kept, rotation = drop_patches(tokens, (tokens[0], tokens[0]), prefix=2, keep=0.5)
     assert kept.shape == (3, 7, 2)
+    assert not torch.equal(kept[0], kept[1]), "each picture loses patches of its own"
     assert torch.equal(kept[:, :2], tokens[:, :2])
     assert bool((kept[:, 1:, 0].diff(dim=1) > 0).all()), "kept patches stay in reading order, each once"
     assert rotation is not None and torch.equal(rotation[0][:, 0], kept)
@@ -165,6 +177,7 @@ def test_post_norm_normalises_the_stream_itself():
     tape = Tape(model, keep=["blocks.*.output"])
     model(torch.randn(2, 3, 32, 32), tape=tape)
     assert torch.allclose(tape["blocks.1.output"].mean(-1), torch.zeros(()), atol=1e-5)
+    assert torch.allclose(tape["blocks.1.output"].var(-1, unbiased=False), torch.ones(()), atol=1e-3), "the sum, not what is added to it"
 
 
 def test_compiles_into_one_graph_with_and_without_a_tape():

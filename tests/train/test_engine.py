@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import itertools
 import json
 import os
 import signal
@@ -168,6 +169,54 @@ def test_the_best_weights_are_those_of_the_best_validation(out: Path, monkeypatc
     result = fit(tiny(epochs=2.0, keep="best"), out=out, quiet=True)
     assert len(kept) == 4
     assert all(torch.equal(value, kept[1][name]) for name, value in result.model.state_dict().items())
+
+
+def test_the_best_weights_outlive_an_interruption(out: Path, monkeypatch: pytest.MonkeyPatch):
+    kept: list[dict[str, torch.Tensor]] = []
+    scores = iter([0.3, 0.9, 0.5, 0.6])
+    learn, measure = engine.Engine._learn, engine.Engine._measure
+
+    def scripted(self: engine.Engine, loader: Any) -> Any:
+        result, speed = measure(self, loader)
+        if loader is self.validation:
+            kept.append({name: value.clone() for name, value in self.setup.model.state_dict().items()})
+            result = dataclasses.replace(result, top1=next(scores))
+        return result, speed
+
+    def interrupted(self: engine.Engine, batch: Any) -> None:
+        learn(self, batch)
+        if self.counts.step == 25:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(engine.Engine, "_measure", scripted)
+    monkeypatch.setattr(engine.Engine, "_learn", interrupted)
+    config = tiny(epochs=2.0, keep="best")
+    with pytest.raises(VitralError, match="SIGINT at step 25"):
+        fit(config, out=out, quiet=True)
+    monkeypatch.setattr(engine.Engine, "_learn", learn)
+    result = fit(config, out=out, resume=True, quiet=True)
+    assert len(kept) == 4
+    assert all(torch.equal(value, kept[1][name]) for name, value in result.model.state_dict().items())
+
+
+def test_lines_are_means_over_their_steps_and_mixing_ends_when_told(out: Path, monkeypatch: pytest.MonkeyPatch):
+    step, losses, mixed = Stepper.step, [], []
+
+    def seen(self: Stepper, batch: Any, factor: float, keep: float | None) -> Outcome:
+        outcome = step(self, batch, factor, keep)
+        losses.append(outcome.loss.item())
+        mixed.append(batch.second is not None)
+        return outcome
+
+    monkeypatch.setattr(Stepper, "step", seen)
+    monkeypatch.setattr(engine, "LINES", 6)
+    metrics = fit(tiny(mixup=0.5, cutmix=0.5, mixing_off=0.25, evaluate_every=0.3), out=out, quiet=True).metrics
+    total = len(losses)
+    assert mixed == [number < 0.75 * total for number in range(total)]
+    ends = [0, *(line["step"] for line in metrics if line["split"] == "train")]
+    means = [sum(losses[low:high]) / (high - low) for low, high in itertools.pairwise(ends)]
+    assert ends[-1] == total > len(means) + 5
+    assert [line["loss"] for line in metrics if line["split"] == "train"] == pytest.approx(means)
 
 
 def test_a_budget_of_seconds_ends_the_schedule_with_it(out: Path):

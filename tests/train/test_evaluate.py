@@ -51,3 +51,19 @@ def test_calibration_error_is_the_gap_between_sure_and_right():
     assert calibrate(sure, np.arange(100) < 80)["error"] == pytest.approx(0.0)
     assert calibrate(sure, np.arange(100) < 30)["error"] == pytest.approx(0.5)
     assert calibrate(np.ones(4), np.ones(4, bool))["count"][-1] == 4
+
+
+def test_calibration_bins_are_equal_parts_and_count_by_their_pictures():
+    """Three times too shy in one bin, once too sure in another: gaps are sizes, and each weighs as many pictures as it has."""
+    sure, right = np.array([0.4, 0.4, 0.4, 0.9]), np.array([True, True, True, False])
+    found = calibrate(sure, right)
+    assert found["error"] == pytest.approx((3 * 0.6 + 1 * 0.9) / 4)
+    assert np.flatnonzero(found["count"]).tolist() == [6, 13], "0.4 · 15 = 6 and 0.9 · 15 = 13.5"
+    assert found["confidence"][6] == pytest.approx(0.4) and found["accuracy"][13] == 0
+
+
+def test_evaluation_switches_dropout_off_and_back_on():
+    logits, labels = torch.randn(40, 5, generator=torch.Generator().manual_seed(2)), torch.arange(40) % 5
+    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.9)).train()
+    assert evaluate(model, loader(logits, labels, 8)).predictions.tolist() == logits.argmax(1).tolist()
+    assert model.training

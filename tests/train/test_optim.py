@@ -7,7 +7,7 @@ from torch import nn
 from vitral.base.errors import ConfigError
 from vitral.build import create
 from vitral.config import TrainConfig
-from vitral.train.optim import Muon, Optimizer, choose, clip, groups, is_attention, is_head, orthogonal, parts_of
+from vitral.train.optim import Muon, Optimizer, choose, clip, groups, is_attention, is_head, muon_update, orthogonal, parts_of
 
 
 def test_tune_attention_trains_exactly_attention_and_head():
@@ -52,6 +52,15 @@ def test_layer_decay_halves_the_rate_of_each_block_below():
     assert rates["patches.projection.weight"] == rates["positions.table"] == 0.125
 
 
+def test_layer_decay_counts_the_stages_of_rivals():
+    for name, first, last in (("resnet18", "network.bn1.weight", "network.fc.weight"), ("hybrid", "stem.0.weight", "head.linear.weight")):
+        model = create(name, image_size=32, classes=3)
+        depth = model.config.depth
+        found = groups(dict(model.named_parameters()), TrainConfig(lr=1.0, layer_decay=0.5), depth)
+        rates = {name: group.lr for group in found for name in group.names}
+        assert rates[last] == 1.0 and rates[first] == 0.5 ** (depth + 1), name
+
+
 @pytest.mark.parametrize("shape", [(4, 8, 8), (3, 6, 12), (2, 20, 5)])
 def test_orthogonal_brings_all_singular_values_near_one(shape: tuple[int, ...]):
     torch.manual_seed(0)
@@ -92,6 +101,15 @@ def test_batched_muon_equals_one_matrix_at_a_time_and_qkv_is_three_matrices():
     assert not torch.allclose(together[0], trained(1, [[0, 1, 2]])[0], atol=1e-3)
     assert parts_of("blocks.0.attention.qkv.weight", False) == 3
     assert parts_of("blocks.0.mlp.expand.weight", True) == 2 and parts_of("blocks.0.mlp.expand.weight", False) == 1
+
+
+@pytest.mark.parametrize(("rows", "columns", "size"), [(4, 16, 1.0), (36, 4, 3.0)])
+def test_muon_moves_tall_matrices_further(rows: int, columns: int, size: float):
+    """√(rows / columns), from 1 on: each output then changes as much, however many there are."""
+    torch.manual_seed(0)
+    gradient = torch.randn(rows, columns)
+    (update,) = muon_update([gradient], [torch.zeros(rows, columns)], 1, 0.0)
+    assert torch.allclose(update, size * orthogonal(gradient[None])[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd", "muon"])

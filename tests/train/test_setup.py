@@ -86,6 +86,15 @@ def test_a_teacher_sees_pictures_as_it_knows_them(trained: Run):
     assert seen[0].shape == (1, 1, 8, 8) and torch.allclose(seen[0], torch.full((1, 1, 8, 8), (0.6 - mean) / std), atol=1e-4)
 
 
+def test_fine_tuning_keeps_the_weights_normalisation_unless_it_is_set_by_hand(trained: Run):
+    config = dataclasses.replace(run("digits"), weights=str(trained.path))
+    own = trained.model.origin
+    assert prepare(config, CPU).preprocess.mean == own.mean.value
+    setup = prepare(dataclasses.replace(config, data=dataclasses.replace(config.data, mean=(0.3,))), CPU)
+    assert setup.preprocess.mean == setup.data.mean == setup.model.origin.mean.value == (0.3,)
+    assert setup.preprocess.std == own.std.value
+
+
 def test_half_precision_needs_a_gpu():
     assert number_type("auto", CPU) == torch.float32 and number_type("bf16", CPU) == torch.bfloat16
     with pytest.raises(ConfigError, match="fp16 training needs a CUDA GPU"):

@@ -37,6 +37,9 @@ def test_class_weights_weigh_each_picture():
     weights = torch.tensor([0.5, 1.0, 2.0])
     plain = F.cross_entropy(LOGITS, LABELS, reduction="none")
     assert cross_entropy(LOGITS, LABELS, None, None, 0.0, weights).item() == pytest.approx(((plain * weights[LABELS]).mean()).item())
+    share, other = torch.tensor([0.7, 0.4]), F.cross_entropy(LOGITS, SECOND, reduction="none")
+    mixed = share * plain * weights[LABELS] + (1 - share) * other * weights[SECOND]
+    assert cross_entropy(LOGITS, LABELS, SECOND, share, 0.0, weights).item() == pytest.approx(mixed.mean().item())
 
 
 def test_distilling_from_oneself_costs_nothing_and_from_another_pulls_towards_it():
@@ -49,6 +52,15 @@ def test_distilling_from_oneself_costs_nothing_and_from_another_pulls_towards_it
         task(student, IMAGES, LABELS, None, None, None).loss.backward()
         optimizer.step()
     assert torch.allclose(student.logits.softmax(1), LOGITS.softmax(1), atol=1e-2)
+
+
+def test_the_teacher_counts_by_its_weight_and_the_square_of_the_temperature():
+    """Hinton and others (2015): softened gradients shrink with 1/T², and the factor brings them back; the mean is over pictures."""
+    student, weight, temperature = torch.tensor([[0.0, 1.0, 0.5], [1.0, -1.0, 0.0]]), 0.7, 3.0
+    loss = distillation(Table(LOGITS), weight, temperature)(Table(student), IMAGES, LABELS, None, None, None).loss
+    wanted, given = (LOGITS / temperature).softmax(1), (student / temperature).softmax(1)
+    divergence = (wanted * (wanted / given).log()).sum() / 2
+    assert loss.item() == pytest.approx(((1 - weight) * F.cross_entropy(student, LABELS) + weight * temperature**2 * divergence).item())
 
 
 def test_a_distillation_token_learns_from_the_teacher_and_the_class_token_from_the_labels():

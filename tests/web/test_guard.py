@@ -24,6 +24,12 @@ def test_other_hosts_are_turned_away(client: TestClient, host: str) -> None:
     assert set(answer.json()) == {"error", "hint"}
 
 
+def test_two_hosts_are_one_too_many(client: TestClient) -> None:
+    """Whoever stands in front of the server may have looked at the other one."""
+    answer = client.get("/api/session", headers=[("host", "evil.example"), ("host", "127.0.0.1:8642")])
+    assert answer.status_code == 400 and answer.json()["error"] == "two Host headers"
+
+
 @pytest.mark.parametrize(
     "headers", [{"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}, {"origin": "http://127.0.0.1:1"}]
 )

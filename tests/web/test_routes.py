@@ -185,6 +185,32 @@ def test_many_uploads_at_once_stay_bounded() -> None:
     app.state.worker.close()
 
 
+def test_one_upload_more_than_allowed_is_told_to_wait() -> None:
+    session = Session({"tiny": create("tiny")}, Limits(uploading=1))
+    app = make_app(session)
+    body, headers = picture(0), {"content-type": "image/png"}
+
+    async def ask() -> list[int]:
+        begun, go = asyncio.Event(), asyncio.Event()
+
+        async def held():
+            begun.set()
+            yield body[:10]
+            await go.wait()
+            yield body[10:]
+
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            first = asyncio.create_task(client.post("/api/pictures", content=held(), headers=headers))
+            await begun.wait()
+            second = await client.post("/api/pictures", content=body, headers=headers)
+            go.set()
+            third = await client.post("/api/pictures", content=body, headers=headers) if (await first).is_success else second
+            return [first.result().status_code, second.status_code, third.status_code]
+
+    assert asyncio.run(ask()) == [200, 429, 200]
+    app.state.worker.close()
+
+
 def test_a_full_line_answers_503(session: Session, key: str) -> None:
     app = make_app(session, limits=Limits(waiting=1))
     begun, go = threading.Event(), threading.Event()

@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from vitral import look
@@ -42,6 +43,18 @@ def test_the_same_question_is_answered_from_memory(session: Session, key: str) -
     assert session.trace(0, key) is session.trace(0, key)
     assert session.map(0, key, "rollout", 1) is session.map(0, key, "rollout", 2), "rollout knows no class"
     assert session.map(0, key, "gradcam", 1) is not session.map(0, key, "gradcam", 2)
+
+
+def test_another_model_picture_or_class_is_another_question() -> None:
+    torch.manual_seed(0)
+    session = Session({"one": create("tiny"), "other": create("tiny", depth=1)})
+    first, second = session.give(picture("red"), "a"), session.give(picture("blue"), "b")
+    asked = [(0, first), (1, first), (0, second)]
+    for ask in (session.trace, session.surgery, lambda model, key: session.map(model, key, "rollout")):
+        found = [ask(model, key) for model, key in asked]
+        assert not any(a is b for number, a in enumerate(found) for b in found[:number])
+    rows = [{row[0] for row in session.surgery(0, first, target=target)["rows"]} for target in range(10)]
+    assert all(target in each for target, each in enumerate(rows))
 
 
 def test_uploads_are_named_by_content_and_forgotten_in_turn() -> None:

@@ -7,7 +7,8 @@ import torch
 from vitral import look
 from vitral.base.errors import UsageError
 from vitral.build import create
-from vitral.web.surgery import Cut, cells, operate
+from vitral.look.occlusion import cells
+from vitral.web.surgery import Cut, operate
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,16 @@ def test_a_patch_is_covered_with_the_mean_colour(model, image) -> None:
     with torch.no_grad():
         expected = model(covered[None])[0].numpy()
     np.testing.assert_allclose(operate(model, image, [Cut(patches=(8,))]).logits[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_patches_are_counted_row_by_row() -> None:
+    torch.manual_seed(0)
+    wide, image = create("tiny", image_size=(16, 32)).eval(), torch.randn(3, 16, 32)
+    covered = image.clone()
+    covered[:, 4:8, 24:28] = 0  # second row, seventh of eight columns
+    with torch.no_grad():
+        expected = wide(covered[None])[0].numpy()
+    np.testing.assert_allclose(operate(wide, image, [Cut(patches=(14,))]).logits[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_everything_off_leaves_the_residual_path(model, image) -> None:

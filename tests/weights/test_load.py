@@ -13,6 +13,7 @@ from vitral.weights.assemble import imagenet_names
 from vitral.weights.checkpoint import save
 from vitral.weights.detect import detect
 from vitral.weights.export import export
+from vitral.weights.family import PREPROCESS
 from vitral.weights.load import load
 
 
@@ -61,6 +62,24 @@ def test_what_a_file_cannot_say_is_assumed_printed_and_can_be_set(file, capsys) 
     images = torch.randn(1, 3, 32, 32)
     assert not torch.allclose(other(images), told(images))
     assert not torch.allclose(load(file, heads=4)(images), told(images))
+
+
+@pytest.mark.parametrize(
+    ("more", "head", "mean"),
+    [
+        ((), True, (0.5, 0.5, 0.5)),
+        ((), False, (0.485, 0.456, 0.406)),
+        (("dist_token", "head_dist.weight"), True, (0.485, 0.456, 0.406)),
+        (("reg_token",), True, (0.485, 0.456, 0.406)),
+        (("blocks.0.ls1.gamma",), True, (0.485, 0.456, 0.406)),
+        (("norm_pre.weight",), True, (0.48145466, 0.4578275, 0.40821073)),
+    ],
+)
+def test_the_mean_that_is_assumed_follows_the_family(file, more, head, mean) -> None:
+    """ViT, self-supervised backbone, DeiT, registers, DINOv2 and CLIP share timm's layout, but not how pictures are normalised."""
+    names = [name for name in load_file(file) if head or not name.startswith("head.")]
+    family = detect({name: torch.zeros(1) for name in (*names, *more)}).family
+    assert PREPROCESS[family.preprocess]["mean"] == mean
 
 
 def test_preprocessing_is_set_by_name_or_by_field(file) -> None:

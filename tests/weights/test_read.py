@@ -132,18 +132,32 @@ def test_an_npz_with_objects_is_not_unpickled(tmp_path, monkeypatch) -> None:
 def test_declared_sizes_are_checked_before_memory_is_asked_for(tmp_path) -> None:
     header = json.dumps({"cls_token": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}).encode()
     (tmp_path / "huge.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    with pytest.raises(WeightsError, match="header"):
+    with pytest.raises(WeightsError, match="header that does not describe its contents"):
         read_weights(tmp_path / "huge.safetensors")
     (tmp_path / "long.safetensors").write_bytes(struct.pack("<Q", 2**60) + b"{}")
-    with pytest.raises(WeightsError, match="header"):
+    with pytest.raises(WeightsError, match="declares a header of 1,152,921,504,606,846,976 bytes in a file of 10"):
         read_weights(tmp_path / "long.safetensors")
     with zipfile.ZipFile(tmp_path / "zeros.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("cls.npy", _npy(np.zeros(2**25, np.float32)))
     with pytest.raises(WeightsError, match="would unpack"):
         read_weights(tmp_path / "zeros.npz")
+    few = _npy(np.zeros(2, np.float32)).replace(b"(2,), }" + b" " * 10, b"(1099511627776,), }")
+    with zipfile.ZipFile(tmp_path / "few.npz", "w") as archive:
+        archive.writestr("cls.npy", few)
+    with pytest.raises(WeightsError, match="declares more numbers than it has"):
+        read_weights(tmp_path / "few.npz")
+    storage = torch.zeros(2**20)
+    torch.save({f"blocks.{number}.gamma": storage.view(2**10, 2**10) for number in range(20)}, tmp_path / "shared.pth")
+    with pytest.raises(WeightsError, match="declares tensors of 83,886,080"):
+        read_weights(tmp_path / "shared.pth")
     torch.save({"cls_token": torch.zeros(1).expand(2**40)}, tmp_path / "repeated.pth")
     with pytest.raises(WeightsError, match="not a plain tensor"):
         read_weights(tmp_path / "repeated.pth")
+
+
+def test_a_header_is_not_read_when_it_is_too_long_to_be_one(sound, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("vitral.weights.read.HEADER_LIMIT", 64)
+    assert "declares a header of" in (attempt(tmp_path, "long.safetensors", sound[".safetensors"]) or "")
 
 
 def test_an_old_pickle_cannot_declare_more_than_it_has(tmp_path) -> None:
@@ -160,6 +174,16 @@ def _npy(array: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, array)
     return buffer.getvalue()
+
+
+def test_averaged_weights_come_before_the_raw_ones(tmp_path) -> None:
+    inner = {"state_dict_ema": 1.0, "model_ema": 2.0, "teacher": 3.0, "state_dict": 4.0, "model": 5.0, "student": 6.0}
+    while inner:
+        torch.save({name: {"cls_token": torch.full((1,), value)} for name, value in reversed(inner.items())}, tmp_path / "run.pth")
+        first = next(iter(inner))
+        found = read_weights(tmp_path / "run.pth")
+        assert found.tensors["cls_token"].item() == inner.pop(first)
+        assert found.notes == [f"weights taken from {first!r} of the file"]
 
 
 def test_what_is_not_weights_is_named(tmp_path) -> None:

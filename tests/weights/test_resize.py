@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.base.errors import UsageError
+from vitral.base.origin import Origin, known
 from vitral.build import create
 from vitral.weights.resize import adapt, resize_channels, resize_kernel, resize_positions
 
@@ -16,7 +17,7 @@ SIDES = st.integers(2, 9)
 
 
 @given(SIDES, SIDES, SIDES, SIDES, st.integers(0, 5))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=25, derandomize=True)
 def test_positions_of_the_prefix_stay_and_a_plane_stays_a_plane(h: int, w: int, h2: int, w2: int, prefix: int) -> None:
     constant = torch.randn(1, 1, 6)
     table = torch.cat([torch.randn(1, prefix, 6), constant.expand(1, h * w, 6)], dim=1)
@@ -57,6 +58,8 @@ def test_kernels_agree_with_timm() -> None:
 
     kernel = torch.randn(4, 3, 8, 8)
     assert torch.allclose(resize_kernel(kernel, (12, 12)), resample_patch_embed(kernel, [12, 12], antialias=False), atol=1e-4)
+    for new in ((4, 4), (4, 8), (8, 4)):
+        assert torch.allclose(resize_kernel(kernel, new), resample_patch_embed(kernel, list(new), antialias=True), atol=1e-4), new
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
@@ -77,6 +80,21 @@ def test_every_kind_of_prefix_is_resized_there_and_forward_works(changes) -> Non
     assert adapt(model, image_size=32) is model
     untouched = [name for name in model.state_dict() if name != "positions.table"]
     assert all(torch.equal(model.state_dict()[name], resized.state_dict()[name]) for name in untouched)
+
+
+def test_as_many_patches_in_another_shape_are_another_grid() -> None:
+    model = create("tiny", image_size=(16, 32))
+    turned = adapt(model, image_size=(32, 16))
+    expected = resize_positions(model.positions.table, (4, 8), (8, 4), 1)
+    assert torch.equal(turned.positions.table, expected) and not torch.equal(turned.positions.table, model.positions.table)
+    assert "positions resized: 4×8 → 8×4 patches" in turned.origin.changes
+
+
+def test_other_channels_are_normalised_by_the_mean_of_the_former() -> None:
+    model = create("tiny")
+    model.origin = Origin(mean=known((0.2, 0.4, 0.9)), std=known((0.1, 0.2, 0.6)))
+    grey = adapt(model, channels=1).origin
+    assert grey.mean.value == pytest.approx((0.5,)) and grey.std.value == pytest.approx((0.3,)) and grey.mean.known
 
 
 def test_rivals_get_new_heads_and_channels() -> None:

@@ -12,7 +12,7 @@ from vitral.data.geometry import on_some, unit
 @dataclass(frozen=True)
 class Colour:
     """One of ten, alike in chance: brightness, contrast, saturation (each × 0.1 to 1.9), solarise above a random level,
-    posterise to 8 levels, stretch each channel to its full range, or four times nothing."""
+    posterise to eighths, stretch each channel to its full range, or four times nothing."""
 
     columns = 2
 

@@ -11,8 +11,7 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
-from vitral.draw.heatmap import Heatmap
-from vitral.draw.overlay import enlarge, to_rgb
+from vitral.draw.overlay import to_rgb
 from vitral.draw.palette import INK, LABEL_SIZE, PAPER, TICK_SIZE, dress_picture, head_line, new_figure
 
 if TYPE_CHECKING:
@@ -56,34 +55,6 @@ def picture_sheet(
             one.set_ylabel(_wrap(row_labels[index // columns], height), fontsize=LABEL_SIZE, color=INK)
     head_line(figure, title)
     return figure
-
-
-def heat_sheet(
-    heats: Sequence[Heatmap],
-    *,
-    columns: int | None = None,
-    title: str = "",
-    captions: Sequence[str] = (),
-    mode: str = "bicubic",
-    alpha: float = 0.75,
-    shared: bool = False,
-    row_labels: Sequence[str] = (),
-    with_original: bool = True,
-    cell: float = 1.8,
-) -> Figure:
-    """Overlays beside each other, the first original in front. `shared`: one colour range for all, so that they compare."""
-    if not heats:
-        raise UsageError("no maps for the sheet", "give at least one")
-    limits = None
-    if shared:
-        ranges = [heat.limits for heat in heats]
-        limits = min(low for low, _ in ranges), max(high for _, high in ranges)
-    images = [heat.overlay(alpha, mode=mode, limits=limits, size=_shown_side(heat)) for heat in heats]
-    texts = list(captions) or [heat.title for heat in heats]
-    if with_original and heats[0].original is not None and not row_labels:
-        images.insert(0, enlarge(heats[0].original))
-        texts.insert(0, "picture")
-    return picture_sheet(images, texts, columns=columns, title=title, row_labels=row_labels, cell=cell)
 
 
 def class_sheet(pictures: Mapping[str, Sequence[Image.Image]], *, title: str = "", cell: float = 0.62) -> Figure:
@@ -141,13 +112,6 @@ def _tile(picture: Image.Image) -> Image.Image:
     if max(image.size) > TILE_SIDE:
         image.thumbnail((TILE_SIDE, TILE_SIDE), Image.Resampling.LANCZOS)
     return image
-
-
-def _shown_side(heat: Heatmap) -> int | None:
-    """Overlays are made no larger than the sheet shows them."""
-    if heat.original is None:
-        return None
-    return TILE_SIDE if max(heat.original.size) > TILE_SIDE else None
 
 
 def _square(picture: Image.Image) -> Image.Image:

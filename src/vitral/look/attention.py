@@ -25,10 +25,11 @@ def attention(
 ) -> Heatmap:
     """Where a token looks in one block: one head, or the mean of all. Attention alone knows no class: `target` is not used."""
     need_transformer(tape, "attention")
+    item = check_item(tape, item)
     block = check_index("block", block, tape.config.depth)
     if head is not None:
         head = check_index("head", head, tape.config.heads)
-    used, at, row = _row(tape, check_item(tape, item), start, block, head)
+    used, at, row = _row(tape, item, start, block, head)
     _, note = start_index(tape, start)
     return heat(
         used,

@@ -27,8 +27,8 @@ def model_of(model: Classifier | Tape) -> Classifier:
     return model.model if isinstance(model, Tape) else getattr(model, "_orig_mod", model)
 
 
-def is_transformer(tape: Tape) -> bool:
-    return tape.config.family in ("vit", "hybrid")
+def is_transformer(model: Classifier | Tape) -> bool:
+    return model.config.family in ("vit", "hybrid")
 
 
 def need_transformer(tape: Tape, what: str) -> None:

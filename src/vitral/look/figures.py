@@ -14,6 +14,7 @@ from vitral.base.progress import progress
 from vitral.look.ablate import ablate
 from vitral.look.about import Drawn, about_model, about_picture, open_pictures, seen, stems
 from vitral.look.attention import attention, attention_matrix
+from vitral.look.common import is_transformer
 from vitral.look.distance import watch_heads
 from vitral.look.filters import Filters, filters
 from vitral.look.health import health
@@ -79,7 +80,7 @@ def whole_model(model: Classifier, pictures: Sequence[Picture], rival: Classifie
     """Figures that belong to the model, not to one picture."""
     own = filters(model)
     yield _filters_drawn(own, filters(rival) if rival is not None else None)
-    if not _is_transformer(model):
+    if not is_transformer(model):
         return
     if model.config.positions in ("learned", "sincos"):
         positions = position_similarity(model)
@@ -108,7 +109,7 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
 
     assert tape.pictures is not None
     picture = tape.pictures[0]
-    transformer = _is_transformer(tape.model)
+    transformer = is_transformer(tape.model)
     if transformer:
         title = f"{name} in patches of {' × '.join(map(str, tape.config.patch_size))}"
         yield Drawn("patches", patch_figure(picture.original, tape.grid, picture.box, title), {"grid": np.array(tape.grid)}, title)
@@ -213,14 +214,10 @@ def _filters_drawn(own: Filters, rival: Filters | None) -> Drawn:
     return Drawn("filters", figure, {**own.numbers(), "rival_tiles": rival.tiles}, f"{own.title}; beside: {rival.title}")
 
 
-def _is_transformer(model: Classifier) -> bool:
-    return model.config.family in ("vit", "hybrid")
-
-
 def _whole_count(model: Classifier) -> int:
     """How many figures `whole_model` will make."""
     config = model.config
-    if not _is_transformer(model):
+    if not is_transformer(model):
         return 1
     own = config.positions == "learned" and config.class_token and config.prefix_positions != "none"
     return 3 + (2 if config.positions in ("learned", "sincos") else 0) + int(own)
@@ -229,6 +226,6 @@ def _whole_count(model: Classifier) -> int:
 def _picture_count(model: Classifier) -> int:
     """How many figures `one_picture` will make."""
     classes = model.config.classes
-    if not _is_transformer(model):
+    if not is_transformer(model):
         return 2 + int(classes > 0)
     return 9 + 2 * int(classes > 0) + int(classes > 1)

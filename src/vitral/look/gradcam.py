@@ -18,7 +18,8 @@ def gradcam(tape: Tape, item: int = 0, target: int | str | None = None, start: S
 
     block: after which block or stage (default: the last one whose patches still reach the head).
     """
-    target = find_target(tape, check_item(tape, item), target)
+    item = check_item(tape, item)
+    target = find_target(tape, item, target)
     names = tape.model.map_names()
     blind = is_transformer(tape) and tape.config.pool == "class"
     if block is None:

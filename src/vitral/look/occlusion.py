@@ -9,6 +9,7 @@ from vitral.base.errors import UsageError
 from vitral.base.progress import track
 from vitral.draw.heatmap import Heatmap
 from vitral.look.common import Start, check_item, find_target, heat, is_transformer, pictures_of, run, score, score_unit
+from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
 BATCH = 32
@@ -27,12 +28,12 @@ def occlusion(
     target = find_target(tape, item, target)
     image = pictures_of(tape)[item].detach()
     height, width = image.shape[-2:]
-    rows, columns = tape.grid if is_transformer(tape) else (min(RIVAL_CELLS, height), min(RIVAL_CELLS, width))
+    rows, columns = cells(tape.model)
     size = max(1, round(min(rows, columns) / 5)) if size is None else size
     if not 1 <= size <= max(rows, columns):
         raise UsageError(f"size = {size} cells", f"use 1 to {max(rows, columns)}")
     before, after = (size - 1) // 2, size - (size - 1) // 2
-    edges_down, edges_across = _edges(height, rows), _edges(width, columns)
+    edges_down, edges_across = edges(height, rows), edges(width, columns)
     places = [(row, column) for row in range(rows) for column in range(columns)]
     drops: list[float] = []
     with torch.no_grad():
@@ -50,5 +51,14 @@ def occlusion(
     return heat(tape, item, grid, "occlusion", target=target, note=note, unit=f"fall of the {unit}", signed=True)
 
 
-def _edges(pixels: int, cells: int) -> list[int]:
-    return [round(index * pixels / cells) for index in range(cells + 1)]
+def cells(model: Classifier) -> tuple[int, int]:
+    """The grid in which a picture is covered: a transformer's own, or at most 14 × 14 for a rival."""
+    if is_transformer(model):
+        return model.config.grid
+    height, width = model.config.image_size
+    return min(RIVAL_CELLS, height), min(RIVAL_CELLS, width)
+
+
+def edges(pixels: int, count: int) -> list[int]:
+    """Where the cells of a side begin, and where the last one ends."""
+    return [round(index * pixels / count) for index in range(count + 1)]

@@ -19,7 +19,8 @@ from vitral.model.tape import Tape
 def relevance(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, lower: bool = False) -> Heatmap:
     """What the score of `target` (default: the predicted class) owes to each patch, through every block's attention."""
     need_transformer(tape, "relevance")
-    target = find_target(tape, check_item(tape, item), target)
+    item = check_item(tape, item)
+    target = find_target(tape, item, target)
     used, at, steps = _steps(tape, item, target, lower)
     total = torch.eye(used.config.tokens, dtype=steps[0].dtype, device=steps[0].device)
     for step in steps:
@@ -30,7 +31,8 @@ def relevance(tape: Tape, item: int = 0, target: int | str | None = None, start:
 def gradient_rollout(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, lower: bool = False) -> Heatmap:
     """Attention rollout in which each weight counts by how much it moves the score of `target`."""
     need_transformer(tape, "gradient rollout")
-    target = find_target(tape, check_item(tape, item), target)
+    item = check_item(tape, item)
+    target = find_target(tape, item, target)
     used, at, steps = _steps(tape, item, target, lower)
     total = with_residual(steps[0])
     for step in steps[1:]:

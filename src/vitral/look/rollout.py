@@ -47,6 +47,7 @@ def rollout(
     heads: mean, min or max. discard: share of each block's weights, the weakest, that is set to zero.
     """
     need_transformer(tape, "rollout")
+    item = check_item(tape, item)
     used, at = with_values(tape, item, [f"blocks.{block}.attention.weights" for block in range(tape.config.depth)])
     running = RunningRollout(heads, discard)
     for block in range(tape.config.depth):
@@ -76,7 +77,6 @@ def _finish(tape: Tape, item: int, at: int, running: RunningRollout, start: Star
     row, note = start_row(tape, product, start)
     if running.discard:
         note = f"weakest {running.discard:.0%} of weights dropped" + (f"; {note}" if note else "")
-    item = item if item >= 0 else check_item(tape, item)
     return heat(tape, item, to_grid(tape, row), "rollout", at=at, head=running.heads, note=note, unit="share of the answer")
 
 

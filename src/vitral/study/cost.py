@@ -56,31 +56,11 @@ def layer_costs(n: int, d: int, k: int = 3, r: int = 9) -> list[LayerCost]:
     return [LayerCost(layer, term, operations, FLOPS_PER_TERM[layer] * operations) for layer, term, operations in rows]
 
 
-@dataclass(frozen=True)
-class BlockCost:
-    """FLOPs of one Transformer block, split by how they grow with the tokens."""
-
-    quadratic: int
-    """Scores and mix: 4·n²·d."""
-    linear: int
-    """Query, key, value, output projection and the MLP: 8·n·d² + 4·n·d·m."""
-
-    @property
-    def total(self) -> int:
-        return self.quadratic + self.linear
-
-    @property
-    def quadratic_share(self) -> float:
-        return self.quadratic / self.total
-
-
-def block_cost(n: int, d: int, m: int) -> BlockCost:
-    """R3's table speaks of attention alone; in a ViT block the square stays the smaller part until n = 2·d + m."""
-    return BlockCost(4 * self_attention(n, d), 8 * n * d * d + 4 * n * d * m)
-
-
 def even_tokens(d: int, m: int) -> int:
-    """Number of tokens at which the quadratic part of a block has caught up with the rest."""
+    """Number of tokens at which the quadratic part of a block, 4·n²·d, has caught up with the rest, 8·n·d² + 4·n·d·m.
+
+    R3's table speaks of attention alone: in a ViT block the square stays the smaller part until here.
+    """
     return 2 * d + m
 
 

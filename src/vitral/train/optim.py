@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from vitral.base.errors import ConfigError
 from vitral.config import TrainConfig
+from vitral.train.ema import local
 
 HEADS = ("head.", "distillation_head.", "network.fc.")
 BLOCK = re.compile(r"^blocks\.(\d+)\.")
@@ -161,7 +162,7 @@ class Muon(torch.optim.Optimizer):
         gradients = [whole(parameter.grad) for parameter in parameters]  # type: ignore[arg-type]
         updates = self._update(gradients, momenta, parts, self.momentum)
         shards = [shard_like(update, parameter) for update, parameter in zip(updates, parameters, strict=True)]
-        targets = [shard(parameter) for parameter in parameters]
+        targets = [local(parameter) for parameter in parameters]
         if decay:
             torch._foreach_mul_(targets, 1 - lr * decay)  # type: ignore[arg-type]
         torch._foreach_mul_(shards, -lr)  # type: ignore[arg-type, operator]
@@ -172,11 +173,6 @@ def whole(value: Tensor) -> Tensor:
     """A sharded matrix, gathered: orthogonality is a property of the whole matrix."""
     value = value.detach()
     return value.full_tensor() if hasattr(value, "full_tensor") else value  # type: ignore[operator]
-
-
-def shard(value: Tensor) -> Tensor:
-    value = value.detach()
-    return value.to_local() if hasattr(value, "to_local") else value  # type: ignore[operator]
 
 
 def shard_like(update: Tensor, parameter: Tensor) -> Tensor:

@@ -18,11 +18,12 @@ import numpy as np
 from vitral.base.errors import VitralError
 from vitral.base.files import write_atomic
 from vitral.base.progress import track
+from vitral.look.common import is_transformer
 from vitral.web.assets import assets, bundle
 from vitral.web.facts import compare, methods_of
 from vitral.web.pack import EXPORT_LEVELS, pack, unpack
 from vitral.web.session import Session
-from vitral.web.surgery import Cut, is_transformer, operate
+from vitral.web.surgery import Cut, operate
 
 CLASSES = 3
 """How many of the most probable classes the class-wise methods are computed for."""

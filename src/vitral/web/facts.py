@@ -14,13 +14,14 @@ from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
 from vitral.draw.heatmap import Heatmap
 from vitral.look import filters, position_similarity
+from vitral.look.common import is_transformer
 from vitral.look.distance import MEASURES
+from vitral.look.occlusion import cells
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION
 from vitral.web.limits import Limits, Refusal
 from vitral.web.pack import CodingError, encode_rows, pack
-from vitral.web.surgery import cells, is_transformer
 
 MAP_METHODS = ("rollout", "relevance", "gradcam", "occlusion")
 SHOWN_SIDE = 560

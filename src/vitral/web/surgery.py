@@ -14,14 +14,13 @@ import numpy as np
 import torch
 
 from vitral.base.errors import UsageError
-from vitral.look.common import start_row
+from vitral.look.common import is_transformer, start_row
 from vitral.look.gradcam import gradcam
+from vitral.look.occlusion import cells, edges
 from vitral.look.rollout import RunningRollout
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Edit
-
-RIVAL_CELLS = 14
 
 
 @dataclass(frozen=True)
@@ -42,25 +41,13 @@ class Outcome:
     method: str
 
 
-def is_transformer(model: Classifier) -> bool:
-    return model.config.family in ("vit", "hybrid")
-
-
-def cells(model: Classifier) -> tuple[int, int]:
-    """The grid in which patches are counted: a transformer's own, or at most 14 × 14 for a rival."""
-    if is_transformer(model):
-        return model.config.grid
-    height, width = model.config.image_size
-    return min(RIVAL_CELLS, height), min(RIVAL_CELLS, width)
-
-
 def operate(model: Classifier, image: torch.Tensor, cuts: Sequence[Cut], target: int | None = None) -> Outcome:
     """One picture (C, H, W) under each of the cuts."""
     for cut in cuts:
         check_cut(model, cut)
     images = image.repeat(len(cuts), 1, 1, 1)  # (copies, C, H, W)
     rows, columns = cells(model)
-    down, across = _edges(images.shape[2], rows), _edges(images.shape[3], columns)
+    down, across = edges(images.shape[2], rows), edges(images.shape[3], columns)
     for copy, cut in enumerate(cuts):
         for patch in cut.patches:
             row, column = divmod(patch, columns)
@@ -119,10 +106,6 @@ def _zero(places: list[tuple[int, int | slice]]) -> Edit:
         return value
 
     return edit
-
-
-def _edges(pixels: int, count: int) -> list[int]:
-    return [round(index * pixels / count) for index in range(count + 1)]
 
 
 def _numbers(value: torch.Tensor) -> np.ndarray:

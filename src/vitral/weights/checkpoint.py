@@ -56,8 +56,6 @@ def load_checkpoint(folder: str | Path) -> Classifier:
     model = shadow(config)
     check_fit(model, tensors, str(folder / WEIGHTS))
     model.load_state_dict(tensors, assign=True)
-    for parameter in model.parameters():
-        parameter.requires_grad_(True)
     model.origin = Origin.from_dict(described.get("origin", {}))
     return model.eval()
 

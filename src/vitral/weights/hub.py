@@ -46,7 +46,7 @@ def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
         raise WeightsError(f"{spec} needs the library {error.name or library}", "install it: pip install 'vitral[hub]'") from None
     except Exception as error:  # each library has its own errors for a lost network
         words = " ".join(str(error).split())[:160]
-        raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {words})", OFFLINE) from None
+        raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {words})", OFFLINE) from error
     model = adopt(module, said=(said or Known()).over(spoken))
     worst = max(model.origin.parity.values())
     say(f"{spec}: {sum(p.numel() for p in model.parameters()):,} parameters; largest difference from the source {worst:.0e}")

@@ -42,7 +42,9 @@ def resize_kernel(kernel: Tensor, new: tuple[int, int]) -> Tensor:
         return kernel
     count = old[0] * old[1]
     basis = torch.eye(count, dtype=torch.float64).reshape(count, 1, *old)
-    resized = F.interpolate(basis, size=new, mode="bicubic", antialias=new[0] < old[0], align_corners=False).reshape(count, -1)
+    resized = F.interpolate(basis, size=new, mode="bicubic", antialias=new[0] < old[0] or new[1] < old[1], align_corners=False).reshape(
+        count, -1
+    )
     inverse = torch.linalg.pinv(resized)  # (h'·w', h·w)
     flat = kernel.double().reshape(-1, count) @ inverse.T
     return flat.reshape(*kernel.shape[:2], *new).to(kernel.dtype)
