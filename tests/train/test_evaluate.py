@@ -6,6 +6,7 @@ import torch
 from sklearn.metrics import confusion_matrix, top_k_accuracy_score
 from torch import nn
 
+from vitral.base.errors import VitralError
 from vitral.train.evaluate import calibrate, evaluate
 
 
@@ -51,3 +52,10 @@ def test_calibration_error_is_the_gap_between_sure_and_right():
     assert calibrate(sure, np.arange(100) < 80)["error"] == pytest.approx(0.0)
     assert calibrate(sure, np.arange(100) < 30)["error"] == pytest.approx(0.5)
     assert calibrate(np.ones(4), np.ones(4, bool))["count"][-1] == 4
+
+
+def test_a_model_that_answers_nan_is_refused():
+    logits = torch.zeros(6, 3)
+    logits[4] = float("nan")
+    with pytest.raises(VitralError, match="NaN or infinite for 1 of 6 pictures"):
+        evaluate(Fixed(), loader(logits, torch.arange(6) % 3, 4))
