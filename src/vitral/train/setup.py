@@ -64,7 +64,7 @@ def evaluation_loader(
     """Every picture once, in order, not augmented."""
     return Loader(
         split,
-        batch_size=max(batch_size, EVALUATION_BATCH // batch_size * batch_size),
+        batch_size=max(batch_size, EVALUATION_BATCH // max(1, batch_size) * batch_size),
         preprocess=preprocess,
         device=device,
         workers=workers,
