@@ -32,3 +32,9 @@ def test_the_table_of_models_is_whole():
 def test_unknown_model():
     with pytest.raises(UsageError, match="unknown model 'vit'"):
         create("vit")
+
+
+def test_a_created_model_knows_what_its_config_says():
+    origin = create("tiny", activation="quick_gelu", norm_epsilon=1e-5).origin
+    assert (origin.activation.value, origin.norm_epsilon.value, origin.heads.value) == ("quick_gelu", 1e-5, 3)
+    assert create("cnn").origin.heads.value == 0

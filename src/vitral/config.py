@@ -6,6 +6,7 @@ Impossible combinations are refused here, by name, before anything is spent.
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from dataclasses import dataclass, field
@@ -97,7 +98,7 @@ class ModelConfig:
                 object.__setattr__(self, name, (value, value))
             elif isinstance(value, list):
                 object.__setattr__(self, name, tuple(value))
-        _check_choices(self)
+        _check_values(self)
         for name in ("channels", "width", "depth", "heads", "mlp_width"):
             _at_least(self, name, 1)
         for name in ("classes", "registers", "head_hidden"):
@@ -214,7 +215,7 @@ class DataConfig:
         for name in ("mean", "std"):
             if isinstance(value := getattr(self, name), list):
                 object.__setattr__(self, name, tuple(value))
-        _check_choices(self)
+        _check_values(self)
         if not 0 <= self.validation < 1:
             raise ConfigError(f"validation {self.validation} is not a share", "use a number from 0 to below 1, such as 0.1")
         if self.subset is not None and self.subset <= 0:
@@ -302,7 +303,7 @@ class TrainConfig:
         for name in ("betas", "milestones"):
             if isinstance(value := getattr(self, name), list):
                 object.__setattr__(self, name, tuple(value))
-        _check_choices(self)
+        _check_values(self)
         for name in ("batch_size", "accumulate"):
             _at_least(self, name, 1)
         if self.epochs <= 0:
@@ -320,6 +321,14 @@ class TrainConfig:
             raise ConfigError(f"ema {self.ema} does not lie between 0 and 1", "use something like 0.999, or leave it out")
         if self.evaluate_every <= 0:
             raise ConfigError(f"evaluate_every {self.evaluate_every} is not positive", "use 1 for every epoch")
+        if self.weight_decay < 0:
+            raise ConfigError(f"weight_decay {self.weight_decay} is negative", "use something like 0.05, or 0 for none")
+        for name in ("clip", "max_seconds"):
+            if (value := getattr(self, name)) is not None and value <= 0:
+                raise ConfigError(f"{name} {value} is not positive", "use more than 0, or leave it out")
+        if self.patience is not None:
+            _at_least(self, "patience", 1)
+        _at_least(self, "snapshots", 0)
         if not 0 < self.layer_decay <= 1:
             raise ConfigError(f"layer_decay {self.layer_decay} does not lie in (0, 1]", "use something like 0.75, or 1 for none")
 
@@ -400,9 +409,11 @@ def _say(hint: Any) -> str:
     return getattr(hint, "__name__", str(hint)) if isinstance(hint, type) else str(hint)
 
 
-def _check_choices(config: Any) -> None:
+def _check_values(config: Any) -> None:
     for name, hint in typing.get_type_hints(type(config)).items():
         value = getattr(config, name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{name} = {value}", "use a finite number")
         choices: tuple[Any, ...] = ()
         for part in (hint, *typing.get_args(hint)):
             if typing.get_origin(part) is Literal:

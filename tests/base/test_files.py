@@ -194,3 +194,11 @@ def test_replacing_folder_from_many_threads(tmp_path: Path) -> None:
     assert failures == []
     assert (path / "a").read_text() == (path / "b").read_text()
     assert left_behind(tmp_path) == []
+
+
+def test_a_folder_is_made_once_and_never_over_a_file(tmp_path: Path) -> None:
+    assert files.make_folder(tmp_path / "a" / "b") == files.make_folder(tmp_path / "a" / "b")
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(DataError, match="is there a folder where a file is meant"):
+            files.make_folder(path)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from vitral.base.errors import UsageError
 from vitral.cli.data import run
 
 
@@ -48,3 +49,9 @@ def test_show_reports_unbalanced_classes(tmp_path: Path, capsys: pytest.CaptureF
             Image.fromarray(random.integers(0, 256, (12, 12), dtype=np.uint8)).save(tmp_path / "set" / name / f"{number}.png")
     assert run(["show", f"folder:{tmp_path / 'set'}", "--out", str(tmp_path / "out")]) == 0
     assert "times as many pictures as the smallest" in capsys.readouterr().out
+
+
+def test_an_unknown_augmentation_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="did you mean strong"):
+        run(["show", "digits", "--out", str(tmp_path / "out"), "--augment", "stong"])
+    assert not (tmp_path / "out").exists()

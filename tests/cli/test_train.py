@@ -90,11 +90,10 @@ def test_flags_and_settings_replace_fields_wherever_they_live():
         "qk_norm=false",
         "betas=0.8,0.9",
         "mixup=0.5",
-        "--from",
-        "x",
     )
-    assert config.train.epochs == 3 and config.train.clip is None and config.data.name == "mnist" and config.weights == "x"
+    assert config.train.epochs == 3 and config.train.clip is None and config.data.name == "mnist"
     assert config.model.qk_norm is False and config.train.betas == (0.8, 0.9) and config.data.mixup == 0.5
+    assert config_of("digits", "--from", "x").weights == "x"
     sized = config_of("cifar10", "--model", "s/4", "--image-size", "64")
     assert sized.model.width == 384 and sized.model.image_size == (64, 64)
     assert config_of("cifar10", "--model", "cnn").model.family == "cnn"
@@ -154,3 +153,11 @@ def test_a_whole_run_from_the_command_line_and_its_resumption(tmp_path: Path, ca
     assert "top-1" in capsys.readouterr().out
     assert plan(["digits", "--gpu", "a100", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["measured"] is False
+
+
+@pytest.mark.parametrize("asked", ["--model cnn", "--patch-size 8", "--set depth=3"])
+def test_weights_and_another_model_contradict_each_other(asked: str) -> None:
+    with pytest.raises(UsageError, match=rf"^{asked.split('=')[0].removesuffix(' cnn').removesuffix(' 8')} cannot change the model"):
+        parse(["digits", "--from", "w.safetensors", *asked.split()]).config()
+    assert parse(["finetune", "--from", "None", *asked.split()]).config().weights is None
+    assert parse(["digits", "--from", "w.safetensors", "--image-size", "16", "--set", "drop_path=0.2"]).config().model.drop_path == 0.2

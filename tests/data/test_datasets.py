@@ -108,3 +108,11 @@ def test_flat_pictures_do_not_divide_by_nothing(tmp_path: Path) -> None:
         for number in range(4):
             Image.new("L", (8, 8), grey).save(tmp_path / name / f"{number}.png")
     assert open_data(DataConfig(name=f"folder:{tmp_path}")).std == (1.0,)
+
+
+def test_one_picture_a_class_leaves_none_for_testing(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "one.png")
+    with pytest.raises(DataError, match="none can be set aside for testing"):
+        open_data(DataConfig(name=f"folder:{tmp_path}"))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, UsageError
 from vitral.config import DataConfig
 from vitral.data.augment import policy as named_policy
 from vitral.data.datasets import Data, open_data
@@ -203,3 +203,8 @@ def test_bad_pictures_fail_or_are_skipped_by_name(photographs: Path, placement: 
     assert capsys.readouterr().err.count("zz.jpg") == 1
     training = Loader(train, batch_size=4, policy="none", placement=placement, train=True)
     assert all(len(batch.labels) == 4 and bad not in batch.indices for batch in training.epoch(0))
+
+
+def test_a_batch_has_a_picture(digits: Data) -> None:
+    with pytest.raises(UsageError, match="a batch of 0 pictures: use a batch size of at least 1"):
+        Loader(digits.validation, batch_size=0)

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from vitral.draw import palette
 
@@ -58,3 +60,21 @@ assert not {"matplotlib.pyplot", "torch"} & set(sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("title", ["short: cat, 40.7%", "a very long name of a picture " * 6 + ": cat, 40.7%"])
+def test_a_title_keeps_its_ends_and_fits(whole: Callable, title: str) -> None:
+    figure, axes = palette.new_figure(3, 2)
+    axes[0, 0].plot([0, 1])
+    palette.head_line(figure, title)
+    whole(figure)
+    shown = figure.get_suptitle()
+    assert shown == title if len(title) < 30 else ("…" in shown and shown.startswith("a very long") and len(shown) > 25)
+    assert shown.endswith(": cat, 40.7%")
+
+
+def test_per_cents_end_at_a_hundred() -> None:
+    _, axes = palette.new_figure(3, 2)
+    palette.percent_axis(axes[0, 0], 125, [0, 50, 100])
+    assert axes[0, 0].spines["bottom"].get_bounds() == (0, 100)
+    assert axes[0, 0].get_xlim() == (0, 125)

@@ -45,3 +45,11 @@ def test_methods_by_name(make, images) -> None:
         check_methods(model, ["rolout"])
     heat = call("rollout", vitral.watch(model, images(model)), 1, block=2, target=None, heads="max")
     assert heat.head == "max" and heat.item == 1
+
+
+@pytest.mark.parametrize("top", [0, -2])
+def test_no_classes_cannot_be_shown(make, tmp_path, top) -> None:
+    model = make().float()
+    with pytest.raises(vitral.VitralError, match=f"top = {top}: ask for at least one class"):
+        look_at(model, [Image.new("RGB", (16, 16))], tmp_path / "out", methods=["rollout"], top=top)
+    assert not (tmp_path / "out").exists()

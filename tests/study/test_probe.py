@@ -116,3 +116,14 @@ def test_embed_folder(model: Classifier, tmp_path: Path) -> None:
 def _empty(tmp_path: Path) -> Path:
     (tmp_path / "empty").mkdir()
     return tmp_path / "empty"
+
+
+def test_nothing_to_probe_with_is_refused(model: Classifier, data: Data, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no number of shots"):
+        probe(model, data, shots=[], quiet=True)
+    with pytest.raises(UsageError, match="a batch of 0 pictures"):
+        probe(model, data, shots=[1], batch_size=0, quiet=True)
+    Image.new("L", (8, 8)).save(tmp_path / "one.png")
+    with pytest.raises(UsageError, match="a batch of 0 pictures"):
+        embed_folder(model, tmp_path, tmp_path / "out.npz", batch_size=0)
+    assert not (tmp_path / "out.npz").exists()

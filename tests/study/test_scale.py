@@ -108,6 +108,9 @@ def test_cost(tmp_path: Path) -> None:
     assert rows[-1]["training_ms"] > rows[0]["training_ms"] > 0
     assert [layer["term"] for layer in result["layers"]["65"]] == ["n²·d", "n·d²", "k·n·d²", "r·n·d"]
     assert all((tmp_path / picture).exists() for picture in result["figures"]) and (tmp_path / "table.md").exists()
+    assert "is off by up to" in result["conclusion"]
+    exact = study_cost(configs[:3], tmp_path, batch_size=2, device="cpu", quiet=True)
+    assert "off by" not in exact["conclusion"]  # three numbers fitted to three points
     with pytest.raises(UsageError, match="fewer than two"):
         plan_cost(model("tiny"), [32], [5])
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from vitral.base.errors import ConfigError, UsageError, VitralError
+from vitral.base.errors import ConfigError, DataError, UsageError, VitralError
 from vitral.train import engine
 from vitral.train.engine import Run, fit
 from vitral.train.steps import Stepper
@@ -256,3 +256,23 @@ def test_default_folders_are_numbered(tmp_path: Path, monkeypatch: pytest.Monkey
     assert fit(tiny(epochs=0.1, test=False), resume=True, quiet=True).path == Path("runs/digits-2")
     with pytest.raises(UsageError, match="no training to go on with"):
         fit(tiny(), out=tmp_path / "nowhere", resume=True, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [("data", {"augment": "stong"}), ("train", {"teacher": "nowhere"}), ("train", {"keep": "best"})],
+)
+def test_a_refused_run_leaves_no_folder(out: Path, part: str, changes: dict[str, Any]):
+    config = tiny(epochs=1)
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, validation=0.0))
+    with pytest.raises(VitralError):
+        fit(dataclasses.replace(config, **{part: dataclasses.replace(getattr(config, part), **changes)}), out, quiet=True)
+    assert not (out / "config.json").exists()
+
+
+def test_a_file_in_the_place_of_the_folder(tmp_path: Path):
+    (tmp_path / "taken").write_text("mine")
+    for place in (tmp_path / "taken", tmp_path / "taken" / "below"):
+        with pytest.raises(DataError, match="is there a folder where a file is meant"):
+            fit(tiny(epochs=1), place, quiet=True)
+    assert (tmp_path / "taken").read_text() == "mine"

@@ -6,6 +6,7 @@ import torch
 from sklearn.metrics import confusion_matrix, top_k_accuracy_score
 from torch import nn
 
+from vitral.base.errors import VitralError
 from vitral.train.evaluate import calibrate, evaluate
 
 
@@ -67,3 +68,10 @@ def test_evaluation_switches_dropout_off_and_back_on():
     model = nn.Sequential(nn.Flatten(), nn.Dropout(0.9)).train()
     assert evaluate(model, loader(logits, labels, 8)).predictions.tolist() == logits.argmax(1).tolist()
     assert model.training
+
+
+def test_a_model_that_answers_nan_is_refused():
+    logits = torch.zeros(6, 3)
+    logits[4] = float("nan")
+    with pytest.raises(VitralError, match="NaN or infinite for 1 of 6 pictures"):
+        evaluate(Fixed(), loader(logits, torch.arange(6) % 3, 4))

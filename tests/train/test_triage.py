@@ -50,3 +50,10 @@ def test_learning_by_heart_is_seen_during_the_run():
     config = run("digits")
     assert "learns by heart" in during(config, 0.99, 0.6, 0.5)
     assert during(config, 0.99, 0.95, 0.5) == "" and during(config, 0.99, 0.6, 0.1) == "" and during(config, None, 0.6, 0.5) == ""
+
+
+def test_says_when_patches_are_far_too_many():
+    digits = run("digits")
+    many = change(digits, model=dataclasses.replace(digits.model, image_size=(224, 224)))
+    assert any("12,544 patches a picture" in line for line in of_config(many))
+    assert not any("patches a picture" in line for line in of_config(digits))

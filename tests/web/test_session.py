@@ -95,3 +95,11 @@ def test_what_does_not_exist(session: Session, key: str) -> None:
         assert caught.value.hint
     with pytest.raises(UsageError, match="no model"):
         Session({})
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(b"", "empty"), (b"GIF89a", "header is damaged|not a picture"), (picture("red")[:200], "damaged")]
+)
+def test_a_bad_file_of_the_command_line_is_named(session: Session, content: bytes, words: str) -> None:
+    with pytest.raises(Refusal, match=rf"^cat\.bmp: .*({words})"):
+        session.give(content, "cat.bmp")

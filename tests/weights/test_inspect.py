@@ -85,3 +85,10 @@ def test_the_command_line_fails_in_one_line(tmp_path, capsys) -> None:
     ):
         assert main(arguments) == code
         assert capsys.readouterr().err.strip().splitlines()[-1].startswith("vitral: ")
+
+
+def test_a_nan_is_a_problem(model, tmp_path) -> None:
+    with torch.no_grad():
+        model.norm.bias[3] = float("inf")
+    found = inspect(export(model, tmp_path, "npz"))
+    assert found.problem == "NaN or infinity in norm.bias" and found.config is not None

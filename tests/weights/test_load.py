@@ -188,3 +188,16 @@ def test_a_hostile_config_beside_our_own_weights_is_one_line(model, tmp_path) ->
         with pytest.raises(vitral.VitralError) as caught:
             load(folder)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", ["file", "folder"])
+def test_a_nan_is_refused_by_the_name_of_its_parameter(model, file, tmp_path, place) -> None:
+    with torch.no_grad():
+        model.blocks[1].attention.qkv.weight[0, 0] = float("nan")
+    where = file if place == "file" else save(model, tmp_path / "run")
+    if place == "file":
+        tensors = load_file(file)
+        tensors["blocks.1.attn.qkv.weight"][0, 0] = float("nan")
+        save_file(tensors, file)
+    with pytest.raises(WeightsError, match=r"holds NaN or infinity in blocks\.1\.attention\.qkv\.weight"):
+        load(where, heads=3)

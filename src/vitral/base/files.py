@@ -43,6 +43,14 @@ def write_atomic(path: str | Path, content: bytes | str) -> Path:
     return path
 
 
+def make_folder(path: str | Path) -> Path:
+    """`path` as a folder, made with its parents when it is missing."""
+    path = Path(path)
+    with _clear("write", path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def write_json(path: str | Path, data: Any) -> Path:
     """Write `data` as indented JSON; NumPy values, paths and tuples are understood, NaN and infinity become null."""
     return write_atomic(path, json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n")

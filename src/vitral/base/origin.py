@@ -56,7 +56,7 @@ class Origin:
     activation: Fact[str] = field(default_factory=lambda: known("gelu"))
     norm_epsilon: Fact[float] = field(default_factory=lambda: known(1e-6))
     heads: Fact[int] = field(default_factory=lambda: known(0))
-    """Attention heads, which no key of a weights file tells; 0: as the config says."""
+    """Attention heads, which no key of a weights file tells; 0: a model without attention."""
     parity: dict[str, float] = field(default_factory=dict)
     """Largest relative difference from the source per layer, where the import was proved."""
     changes: tuple[str, ...] = ()

@@ -145,7 +145,8 @@ def _show(arguments: list[str]) -> int:
 
     config = DataConfig(name=flags.name, root=flags.root, augment=flags.augment, on_bad_image=flags.on_bad_image)
     data = open_data(config, image_size=flags.image_size)
-    paths = save_class_sheets(data, flags.out, flags.per_class, flags.seed) + save_seen_sheet(data, flags.out, seed=flags.seed)
+    seen = save_seen_sheet(data, flags.out, seed=flags.seed)  # first: it refuses an unknown augmentation before anything is written
+    paths = save_class_sheets(data, flags.out, flags.per_class, flags.seed) + seen
     facts = data.describe()
     if flags.json:
         print(json.dumps({**facts, "files": [str(path) for path in paths]}, indent=2, ensure_ascii=False))

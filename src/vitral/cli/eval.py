@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from vitral.base.errors import UsageError
+from vitral.base.progress import say
 
 EXAMPLES = """Loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
 
@@ -56,6 +58,7 @@ def run(arguments: list[str]) -> int:
             f"the model has {model.config.classes} classes, {flags.data} has {len(data.classes)}",
             "use the data it was trained on, or fine-tune it",
         )
+    _check_names(model.origin.classes.value, data.classes, flags.data)
     device = pick_device(flags.device)
     split = data.test() if flags.split == "test" else getattr(data, flags.split)
     if not len(split):
@@ -65,6 +68,22 @@ def run(arguments: list[str]) -> int:
     values = {"model": flags.model, "data": flags.data, "split": flags.split, **result.to_dict(data.classes)}
     print(json.dumps(values) if flags.json else text(values))
     return 0
+
+
+def _check_names(ours: Sequence[str], theirs: Sequence[str], data: str) -> None:
+    """As many classes need not be the same classes: told, since ImageNet's folders rightly have other names than its classes."""
+    if not ours or tuple(ours) == tuple(theirs):
+        return
+    if sorted(ours) == sorted(theirs):
+        raise UsageError(
+            f"the model has the classes of {data} in another order ({_few(ours)}; {_few(theirs)})",
+            "name the folders so that they sort alike",
+        )
+    say(f"the model's classes are {_few(ours)}, those of {data} are {_few(theirs)}: they are compared by their numbers")
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
 
 
 def text(values: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ class Figures:
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")] = ()
-    """Pictures, or folders of pictures; none: scikit-learn's two photographs."""
+    """Pictures, or folders of any depth with pictures; none: scikit-learn's two photographs."""
     out: Path = Path("figures")
     """Folder for the figures."""
     rival: str | None = None

@@ -27,7 +27,7 @@ class Look:
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
-    """Pictures, or folders of pictures."""
+    """Pictures, or folders of any depth with pictures."""
     out: Path = Path("look")
     """Folder for the sheets."""
     method: str = ""

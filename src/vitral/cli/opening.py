@@ -11,8 +11,6 @@ from vitral.base.errors import DataError, UsageError
 if TYPE_CHECKING:
     from vitral.model.classifier import Classifier
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-
 
 def open_model(name: str) -> Classifier:
     """Anything `vitral.load` takes. What had to be assumed about it is said on stderr."""
@@ -27,16 +25,18 @@ def open_model(name: str) -> Classifier:
 
 
 def picture_paths(given: Sequence[str]) -> list[Path]:
-    """Files as they are, folders by the pictures in them, sorted."""
+    """Files as they are, folders by the pictures in them and in their folders, sorted."""
     if not given:
         raise UsageError("no pictures given", "name at least one picture or a folder of pictures")
     paths: list[Path] = []
     for name in given:
         path = Path(name)
         if path.is_dir():
-            found = sorted(inner for inner in path.iterdir() if inner.suffix.lower() in ENDINGS and inner.is_file())
+            from vitral.data.decode import EXTENSIONS
+
+            found = sorted(inner for inner in path.rglob("*") if inner.suffix.lower() in EXTENSIONS and inner.is_file())
             if not found:
-                raise DataError(f"the folder {path} holds no pictures", f"name one with {', '.join(ENDINGS[:4])} files")
+                raise DataError(f"the folder {path} holds no pictures", f"files ending in {', '.join(sorted(EXTENSIONS))} are looked for")
             paths += found
         elif not path.exists():
             raise DataError(f"{path} does not exist", "name a picture or a folder of pictures")

@@ -24,7 +24,7 @@ class Predict:
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
-    """Pictures, or folders of pictures."""
+    """Pictures, or folders of any depth with pictures."""
     top: int = 5
     """How many classes to show."""
     json: bool = False

@@ -49,6 +49,9 @@ TRAIN_FLAGS = (
     *("evaluate_every", "checkpoint_every", "snapshots", "strategy", "tensorboard", "wandb"),
 )
 
+TUNED = ("image_size", "dropout", "drop_path")
+"""What a run may say about a model that comes with weights."""
+
 
 def run(arguments: list[str]) -> int:
     flags = parse(arguments)
@@ -151,9 +154,22 @@ def apply(base: RunConfig, flags: Any) -> RunConfig:
     for setting in flags.set:
         part, name, value = _setting(setting)
         settings[part][name] = value
+    if flags.weights is not None:
+        _check_from(flags, settings["model"])
     # All at once: pool=class class_token=true is possible in either order.
     parts = {part: dataclasses.replace(config, **settings[part]) for part, config in parts.items()}
     return dataclasses.replace(base, name=getattr(flags, "name", None) or base.name, weights=flags.weights, **parts)
+
+
+def _check_from(flags: Any, settings: dict[str, Any]) -> None:
+    """Weights say what the model is: what asks for another one would be passed over in silence."""
+    asked = [f"--{name.replace('_', '-')}" for name in ("model", "patch_size") if getattr(flags, name) is not None]
+    asked += [f"--set {name}" for name in settings if name not in TUNED]
+    if asked:
+        raise UsageError(
+            f"{asked[0]} cannot change the model of the weights {flags.weights}",
+            f"leave {asked[0]} out, or start from scratch: --from None",
+        )
 
 
 def _setting(text: str) -> tuple[str, str, Any]:

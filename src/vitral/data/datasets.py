@@ -108,6 +108,8 @@ def open_data(
     train, test = raw.train, raw.test
     if test is None:
         kept, held = carve(train.labels, TEST_SHARE, config.split_seed, "test split")
+        if not len(held):
+            raise DataError(f"{raw.name} has one picture a class, so none can be set aside for testing", "add pictures, or a test folder")
         carved_test, train = train.some(held), train.some(kept)
         test = lambda: carved_test  # noqa: E731
     if raw.validation is None:

@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 
 from vitral.base.errors import DataError
+from vitral.base.files import make_folder
 
 PIECE = 1 << 20
 ATTEMPTS = 5
@@ -28,7 +29,7 @@ def download(url: str, path: Path, digest: str, description: str = "", pause: fl
     if path.is_file() and has_digest(path, digest):
         return path
     part = path.with_name(path.name + ".part")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     for failures in itertools.count(1):
         had = _size(part)
         try:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, UsageError
 from vitral.data.augment import Augment, Policy, sample_transform
 from vitral.data.augment import policy as named_policy
 from vitral.data.keys import generator, key, uniforms
@@ -64,7 +64,9 @@ class Loader:
         world: int = 1,
         drop_last: bool | None = None,
     ) -> None:
-        if batch_size < 1 or batch_size % world:
+        if batch_size < 1:
+            raise UsageError(f"a batch of {batch_size} pictures", "use a batch size of at least 1")
+        if batch_size % world:
             raise DataError(f"a batch of {batch_size} cannot be shared by {world} processes", f"use a multiple of {world}")
         if preprocess is not None and preprocess != split.preprocess:
             split = _with_preprocess(split, preprocess)

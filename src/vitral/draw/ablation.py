@@ -1,4 +1,4 @@
-"""What a model loses when a part of it is switched off: heads and parts of blocks side by side, one scale."""
+"""What a model loses when a part of it is switched off: heads and parts of blocks side by side, each with its scale."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.draw import palette
 from vitral.draw.overlay import enlarge
-from vitral.draw.palette import dress, dress_picture, head_line, legend, name_axes, new_figure, series_colour, shorten
+from vitral.draw.palette import dress, dress_picture, head_line, legend, name_axes, new_figure, percent_axis, series_colour, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,8 +47,7 @@ def prediction_chart(
         dress_picture(axes[0, 0])
     _bars(axes[0, -2], [shorten(name) for name in names], logits, "logit", "{:.2f}", truth)
     _bars(axes[0, -1], [""] * len(names), np.asarray(probabilities) * 100, "probability (%)", "{:.1f}", None)
-    axes[0, -1].set_xlim(0, 118)
-    axes[0, -1].set_xticks([0, 25, 50, 75, 100])
+    percent_axis(axes[0, -1], 118, [0, 25, 50, 75, 100])
     head_line(figure, title)
     return figure
 

@@ -14,7 +14,19 @@ from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.overlay import enlarge
-from vitral.draw.palette import INK, PAPER, SOFT, TICK_SIZE, dress, dress_picture, head_line, name_axes, series_colour, shorten
+from vitral.draw.palette import (
+    INK,
+    PAPER,
+    SOFT,
+    TICK_SIZE,
+    dress,
+    dress_picture,
+    head_line,
+    name_axes,
+    percent_axis,
+    series_colour,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +39,7 @@ BRIGHTEST = 97
 FEW_CELLS = 64
 """Smaller maps show their whole range."""
 COLOURS_END = f"colours up to the {BRIGHTEST}th percentile"
+SIGNS = "red above zero, blue below"
 
 
 def inside_sheet(
@@ -52,30 +65,31 @@ def inside_sheet(
     rows = -(-len(images) // columns)
     shape = min(max(float(np.median([image.height / image.width for image in images])), 0.4), 2.0)
     top = max(1.7, 0.24 * len(names) + 0.7) if names else 0.0
-    cell = CELL * shape + 0.42
+    texts = ["\n".join(textwrap.wrap(caption, round(CELL * 15), max_lines=2, placeholder="…")) for caption in captions]
+    cell = CELL * shape + 0.16 + 0.13 * max(text.count("\n") + 1 for text in texts)
     figure = Figure(figsize=(CELL * columns + 0.1, top + cell * rows + 0.35), layout="constrained", facecolor=PAPER)
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.01, hspace=0.01)  # type: ignore[union-attr]
     parts = figure.subfigures(2 if names else 1, 1, height_ratios=[top, cell * rows] if names else [1], squeeze=False)[:, 0]
     if names:
         ratio = [1.0, 1.5, 1.1] if picture is not None else [1.5, 1.1]
-        axes = parts[0].subplots(1, len(ratio), width_ratios=ratio, squeeze=False)[0]
+        axes = parts[0].subplots(1, len(ratio), width_ratios=ratio, squeeze=False, gridspec_kw={"wspace": 0.05})[0]
         if picture is not None:
             dress_picture(axes[0]).imshow(enlarge(picture))
         _bars(dress(axes[-2]), [shorten(name, 30) for name in names], np.asarray(logits), "logit", "{:.1f}")
         _bars(dress(axes[-1]), [""] * len(names), 100 * np.asarray(probabilities), "probability (%)", "{:.1f}")
-        axes[-1].set_xlim(0, 125)
-        axes[-1].set_xticks([0, 50, 100])
+        percent_axis(axes[-1], 125, [0, 50, 100])
     cells = parts[-1].subplots(rows, columns, squeeze=False).ravel()
     for index, one in enumerate(cells):
         if index >= len(images):
             one.set_visible(False)
             continue
         dress_picture(one).imshow(images[index])
-        text = "\n".join(textwrap.wrap(captions[index], round(CELL * 15), max_lines=2, placeholder="…"))
-        one.set_title(text, fontsize=TICK_SIZE, color=INK, pad=3)
-    if any(heat.grid.size >= FEW_CELLS for heat in heats):
-        parts[-1].supxlabel(COLOURS_END, fontsize=TICK_SIZE, color=SOFT)
+        one.set_title(texts[index], fontsize=TICK_SIZE, color=INK, pad=3)
+    notes = [COLOURS_END] if any(heat.grid.size >= FEW_CELLS for heat in heats) else []
+    notes += [SIGNS] if any(heat.signed for heat in heats) else []
+    if notes:
+        parts[-1].supxlabel("; ".join(notes), fontsize=TICK_SIZE, color=SOFT)
     head_line(figure, title)
     return figure
 

@@ -1,12 +1,13 @@
 """Colours that everybody can tell apart, and the look of every figure.
 
 Lines use Okabe and Ito's colours, in an order that starts with the strongest contrast. Maps use perceptually uniform scales:
-`inferno` where more is more, `RdBu` (blue below zero, red above) where the sign matters; both keep their order in grey print.
+`inferno` where more is more, `RdBu` (blue below zero, red above) where the sign matters; the first keeps its order in grey print.
 The look is set on each object, not in matplotlib's global settings, so drawing is safe in threads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,9 +110,22 @@ def name_axes(axes: Axes, x: str = "", y: str = "", title: str = "") -> None:
         axes.set_title(title, fontsize=TITLE_SIZE, color=INK, loc="left")
 
 
+def percent_axis(axes: Axes, room: float, ticks: Sequence[int]) -> None:
+    """An axis of per cents: its line ends at 100, the numbers written behind the bars have `room` beyond it."""
+    axes.set_xlim(0, room)
+    axes.set_xticks(ticks)
+    axes.spines["bottom"].set_bounds(0, 100)
+
+
 def head_line(figure: Figure, title: str) -> None:
-    if title:
-        figure.suptitle(title, fontsize=TITLE_SIZE + 1, color=INK, x=0.01, ha="left")
+    """The figure's title; one that is wider than the figure loses its middle: a name starts it, what was found ends it."""
+    if not title:
+        return
+    text = figure.suptitle(title, fontsize=TITLE_SIZE + 1, color=INK, x=0.01, ha="left")
+    length, room = len(title), 0.95 * figure.bbox.width
+    while length > 3 and (width := text.get_window_extent().width) > room:
+        length = min(length - 1, int(length * room / width))
+        text.set_text(f"{title[: length // 2]}…{title[-(length - length // 2 - 1) :]}")
 
 
 def legend(axes: Axes, **options: Any) -> None:

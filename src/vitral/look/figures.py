@@ -14,7 +14,7 @@ from vitral.base.progress import progress
 from vitral.look.ablate import ablate
 from vitral.look.about import Drawn, about_model, about_picture, open_pictures, seen, stems
 from vitral.look.attention import attention, attention_matrix
-from vitral.look.common import is_transformer
+from vitral.look.common import find_target, is_transformer
 from vitral.look.distance import watch_heads
 from vitral.look.filters import Filters, filters
 from vitral.look.health import health
@@ -59,6 +59,8 @@ def figure_set(
     from vitral.draw.provenance import save_figure
 
     opened = open_pictures(model, pictures)
+    if target is not None:
+        find_target(watch(model, opened[:1]), 0, target)  # a wrong name is told before anything is written
     names = stems(opened)
     about = about_model(model, command)
     written: list[Path] = []

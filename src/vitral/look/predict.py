@@ -43,8 +43,6 @@ class Ranking(list[tuple[str, float]]):
 def predict(model: Classifier, pictures: Any, top: int = 5) -> list[Ranking]:
     """Ranked (class, probability) for each picture; pictures as `vitral.watch` takes them."""
     check_classes(model)
-    if not isinstance(top, int) or top < 1:
-        raise UsageError(f"top = {top}", "ask for at least one class")
     items = pictures if isinstance(pictures, list | tuple | torch.Tensor) else [pictures]
     if isinstance(items, torch.Tensor) and items.ndim == 3:
         items = items[None]
@@ -68,6 +66,8 @@ def predict(model: Classifier, pictures: Any, top: int = 5) -> list[Ranking]:
 
 def rank(model_or_tape: Classifier | Tape, logits: torch.Tensor, source: str = "", top: int = 5) -> Ranking:
     """One picture's logits (K,) as a ranking."""
+    if not isinstance(top, int) or top < 1:
+        raise UsageError(f"top = {top}", "ask for at least one class")
     logits = logits.detach().double().cpu()
     order = logits.argsort(descending=True, stable=True)[:top].tolist()
     names = [model_or_tape.origin.class_name(index) for index in order]

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from vitral.base.errors import UsageError
-from vitral.base.origin import Origin
+from vitral.base.origin import Origin, known
 from vitral.config import ModelConfig
 from vitral.model.tape import Tape
 
@@ -19,7 +19,8 @@ class Classifier(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.origin = Origin()
+        heads = config.heads if config.family in ("vit", "hybrid") else 0
+        self.origin = Origin(activation=known(config.activation), norm_epsilon=known(config.norm_epsilon), heads=known(heads))
 
     def tape_names(self) -> list[str]:
         """Every name that a tape of this model can keep, read or edit."""

@@ -42,7 +42,7 @@ def demo(out: str | Path = "runs/demo", seed: int = 0, epochs: float | None = No
     out = Path(out)
     config = named_run("digits", seed=seed, **({} if epochs is None else {"epochs": epochs}))
     if out.exists():
-        if any(out.iterdir()) and not _replaceable(out):
+        if not out.is_dir() or (any(out.iterdir()) and not _replaceable(out)):
             raise UsageError(f"{out} exists and is not an earlier demo", "name another folder with --out")
         shutil.rmtree(out)
     run = fit(dataclasses.replace(config, name=out.name), out=out, quiet=quiet)

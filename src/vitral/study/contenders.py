@@ -72,7 +72,9 @@ def describe(config: ModelConfig) -> str:
         sizes = f"patch {patch}, {config.tokens} tokens, width {config.width}, depth {config.depth}, heads {config.heads}"
         norm = "RMSNorm" if config.norm == "rms" else "LayerNorm"
         return f"{kind} ({sizes}, MLP {config.mlp_width}, {norm}, {'class token' if config.pool == 'class' else config.pool + ' pooling'})"
-    return {"cnn": "the small CNN of report R2"}.get(config.family, f"torchvision's {config.family}")
+    return {"cnn": "small CNN (three stages of two 3×3 convolutions, three linear layers)"}.get(
+        config.family, f"torchvision's {config.family}"
+    )
 
 
 def make_contenders(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, UsageError
 from vitral.base.files import write_atomic
 from vitral.base.progress import progress
 from vitral.data.decode import EXTENSIONS
@@ -27,6 +27,8 @@ def embed_folder(
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in EXTENSIONS and path.is_file())
     if not paths:
         raise DataError(f"{folder} holds no pictures", f"files ending in {', '.join(sorted(EXTENSIONS))} are looked for")
+    if batch_size < 1:
+        raise UsageError(f"a batch of {batch_size} pictures", "use a batch size of at least 1")
     preprocess, model = Preprocess.of(model), model.to(device).eval()
     features = []
     with torch.no_grad(), progress("Embedding", total=len(paths), quiet=quiet) as bar:

@@ -52,7 +52,7 @@ def execute(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     pool, folder = pool or Pool(), Path(out)
     if (folder / PLAN).exists():
         check_same(study, read_json(folder / PLAN), str(folder))
-    elif folder.exists() and any(folder.iterdir()):
+    elif folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty and holds no study", "choose another --out")
     else:
         write_json(folder / PLAN, study.to_dict())

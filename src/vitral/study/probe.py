@@ -102,6 +102,8 @@ def probe(
     name: str = "model",
 ) -> Probe:
     """Linear probe and kNN for each number of shots; `None` is all training pictures."""
+    if not shots:
+        raise UsageError("no number of shots given", "use --shots 1,5,10,all")
     if draws < 2:
         raise UsageError(f"{draws} draw gives no interval", "use --draws 5")
     if not len(data.validation):

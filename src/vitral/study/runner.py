@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.base.errors import Stopped, UsageError, VitralError
-from vitral.base.files import read_json, write_json
+from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.progress import progress, say
 from vitral.study.plan import Cell
 
@@ -64,8 +64,7 @@ def run_cells(
     description: str = "Cells",
 ) -> Finished:
     """Run all cells; each in `folder/NAME`. `parallel` counts processes; `ray` is a cluster's address, or "local" for one of our own."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(folder)
     if parallel < 1:
         raise UsageError(f"{parallel} cells at a time", "use --parallel 1 or more")
     finished = Finished()

@@ -74,11 +74,13 @@ def fit(config: RunConfig, out: str | Path | None = None, resume: bool = False, 
             setup = prepare(config, device, origin)
         else:
             setup = prepare(config, device)
-            folders.begin(path, setup, world)
         if not quiet:
             for line in triage.before(setup):
                 say(f"note: {line}")
-        return Engine(setup, path, slots, world, quiet).run(going_on)
+        engine = Engine(setup, path, slots, world, quiet)
+        if not going_on:  # only now: a run that is refused must leave no folder that looks like a training
+            folders.begin(path, setup, world)
+        return engine.run(going_on)
     finally:
         world.close()
 

@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitral.base.errors import VitralError
+
 BINS = 15
 
 
@@ -83,6 +85,11 @@ def evaluate(
     # Several processes may see a picture twice (an even share for each): once is enough.
     _, first = np.unique(columns[0], return_index=True)
     _, loss, guess, place, sure, label = (column[first] for column in columns)
+    if lost := int((~np.isfinite(sure)).sum()):
+        raise VitralError(
+            f"the model's output is NaN or infinite for {lost:,} of {len(sure):,} pictures",
+            "its training diverged: lower the learning rate",
+        )
     return summarise(loss, guess, place, sure, label, classes)
 
 

@@ -75,7 +75,6 @@ def reopen(path: Path, quiet: bool = False) -> Run:
 
 def begin(path: Path, setup: Setup, world: World) -> None:
     if world.main:
-        path.mkdir(parents=True, exist_ok=True)
         write_json(path / "config.json", {**to_dict(setup.config), "origin": setup.model.origin.to_dict()})
     world.barrier()
 

@@ -60,7 +60,7 @@ class Setup:
 
 def evaluation_batch(batch_size: int) -> int:
     """Pictures evaluated at a time by a run that learns from `batch_size`: there are no gradients to keep."""
-    return max(batch_size, EVALUATION_BATCH // batch_size * batch_size)
+    return max(batch_size, EVALUATION_BATCH // max(1, batch_size) * batch_size)
 
 
 def evaluation_loader(

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 SHOWN = 5
 """Notes on the data (skipped pictures, left-out files) that are printed before the rest is counted."""
+MANY = 4096
+"""Patches above which a step takes seconds even on a GPU: rarely meant, easily had with weights of small patches."""
 GAP = 0.15
 """Training accuracy this far above validation is learning by heart."""
 
@@ -45,6 +47,10 @@ def of_config(config: RunConfig) -> list[str]:
         notes.append(f"no warm-up at a rate of {train.lr:g}: transformers often diverge or stall so; try --warmup 0.05")
     if transformer and model.grid[0] * model.grid[1] < 16:
         notes.append(f"{model.grid[0] * model.grid[1]} patches are few for attention to work on: use a smaller patch or a larger picture")
+    if transformer and model.grid[0] * model.grid[1] > MANY:
+        notes.append(
+            f"{model.grid[0] * model.grid[1]:,} patches a picture: attention costs their square; use a larger patch or --image-size"
+        )
     if transformer and model.norm_order == "post" and train.warmup < 0.05:
         notes.append("post-norm needs a long warm-up: try --warmup 0.1")
     if config.weights is not None and train.tune == "all" and train.optimizer == "adamw" and train.lr > 1e-3:

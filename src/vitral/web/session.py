@@ -41,7 +41,10 @@ class Session:
 
     def give(self, content: bytes, name: str) -> str:
         """A picture from the command line: always at hand, never pushed out by uploads."""
-        entry = self.add_picture(content, name)
+        try:
+            entry = self.add_picture(content, name)
+        except Refusal as error:  # of several files on a command line, this one
+            raise Refusal(error.status, f"{name}: {error.message}", error.hint) from None
         if entry["picture"] not in self._given_bytes:
             self._given_bytes[entry["picture"]] = content
             self.given.append(entry)

@@ -24,7 +24,6 @@ def save(model: Classifier, folder: str | Path, extra: dict[str, Any] | None = N
     """Write the model into `folder`; `extra` joins config.json (a run puts its whole config there)."""
     model = getattr(model, "_orig_mod", model)
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     write_atomic(folder / WEIGHTS, to_bytes(tensors, metadata={"format": "vitral"}))
     write_json(folder / CONFIG, {**(extra or {}), "model": to_dict(model.config), "origin": model.origin.to_dict()})

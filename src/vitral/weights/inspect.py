@@ -99,7 +99,9 @@ def _inspected(path: Path, detected: Detected, said: Known, notes: tuple[str, ..
     if config is not None and config.depth <= len(mapped.tensors):
         rows += _missing(config, mapped.tensors)
     counts = Counter(row.action for row in rows)
-    problem = problem or "; ".join(f"{counts[action]} keys {action}" for action in ("unknown", "missing") if counts[action])
+    wrong = [f"{counts[action]} keys {action}" for action in ("unknown", "missing") if counts[action]]
+    wrong += [f"NaN or infinity in {name}" for name, tensor in mapped.tensors.items() if not tensor.isfinite().all()][:1]
+    problem = problem or "; ".join(wrong)
     parameters = sum(tensor.numel() for tensor in mapped.tensors.values())
     return Inspection(
         str(path), detected.family.label, tuple(rows), config, origin, parameters, (*notes, *detected.notes), problem, dict(counts)

@@ -54,6 +54,7 @@ def load(
     facts = preprocess_facts(preprocess)
     said = says(CALLER, {"heads": heads, "activation": activation}, facts)
     model = _open(x, said, says(CALLER, {"image_size": image_size}))
+    _check_finite(model, str(x))
     model.origin = dataclasses.replace(model.origin, **_fitting(facts, model.config))
     _check_said(model, heads, activation)
     return adapt(model, image_size=image_size, patch_size=patch_size, channels=channels, classes=classes)
@@ -95,7 +96,8 @@ def announced(model: Classifier) -> Classifier:
     """Says, once and in a line, what was taken for granted about weights from elsewhere."""
     taken = [line.partition(" (assumed")[0] for line in model.origin.assumptions()]
     if taken:
-        say(f"{model.origin.source.value}; assumed: {', '.join(taken)} (to set: preprocess, heads, activation)")
+        set_by = "to set: preprocess, heads, activation of vitral.load or vitral weights convert"
+        say(f"{model.origin.source.value}; assumed: {', '.join(taken)} ({set_by})")
     return model
 
 
@@ -136,6 +138,14 @@ def folder_tensors(folder: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
 def _fitting(facts: dict[str, Any], config: ModelConfig) -> dict[str, Any]:
     """The caller's word on preprocessing for this model's channels."""
     return {name: known(per_channel(value, config.channels) if name in ("mean", "std") else value, CALLER) for name, value in facts.items()}
+
+
+def _check_finite(model: Classifier, where: str) -> None:
+    """One NaN makes every answer NaN: refused here, where the parameter can still be named."""
+    broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
+    if broken:
+        more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+        raise WeightsError(f"{where} holds NaN or infinity in {broken[0]}{more}", "its training diverged or the file is damaged")
 
 
 def _check_said(model: Classifier, heads: int | None, activation: str | None) -> None:
