@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -78,6 +79,17 @@ def test_one_process_per_folder(tmp_path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(UsageError, match="another process"):
             run_cells(CELLS, tmp_path, works.square, quiet=True)
+
+
+def test_a_script_without_a_guard_may_use_the_pool(tmp_path: Path) -> None:
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from test_runner import CELLS, run_cells, squares, works\n"
+        f"print(squares(run_cells(CELLS, {str(tmp_path / 'cells')!r}, works.square, parallel=2, quiet=True)))\n"
+    )
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.stdout.strip() == "[0, 1, 4, 9]" and not ended.stderr
 
 
 @pytest.mark.slow

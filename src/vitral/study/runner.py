@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from vitral.base.errors import Stopped, UsageError, VitralError
@@ -141,7 +142,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.link, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, work, threads), daemon=True)
-        with _environment(threads):
+        with _environment(threads), _without_script(work):
             self.process.start()
         theirs.close()
         self.cell: Cell | None = None
@@ -270,6 +271,21 @@ def _result(cell: Cell, folder: Path) -> dict[str, Any] | None:
     if stored["cell"] != cell.to_dict():
         raise UsageError(f"{path.parent} holds another run of the same name", "choose another --out")
     return stored["result"]
+
+
+@contextlib.contextmanager
+def _without_script(work: Work) -> Iterator[None]:
+    """Keep a new process from importing the user's script, which it needs only for a `work` that lives there.
+
+    Without an `if __name__ == "__main__":` guard the import would begin the study anew inside its own cells.
+    """
+    script = sys.modules["__main__"]
+    if work.__module__ != "__main__":
+        sys.modules["__main__"] = ModuleType("__main__")  # it has no file, so there is nothing to import
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 @contextlib.contextmanager
