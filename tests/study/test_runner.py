@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -64,6 +67,21 @@ def test_wrong_settings_are_not_tried_again(tmp_path: Path) -> None:
 def test_a_stop_is_not_a_death(tmp_path: Path) -> None:
     with pytest.raises(Stopped, match=r"stopped by SIGINT.*the same command goes on"):
         run_cells(CELLS, tmp_path, works.stop, quiet=True)
+
+
+def test_terminated_pool_keeps_what_is_done_and_says_so(tmp_path: Path) -> None:
+    def terminate() -> None:
+        while not list(tmp_path.glob(f"*/{RESULT}")):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    threading.Thread(target=terminate, daemon=True).start()
+    with pytest.raises(Stopped, match=r"stopped by SIGTERM.*the same command goes on"):
+        run_cells(CELLS, tmp_path, works.linger, parallel=2, quiet=True)
+    assert not multiprocessing.active_children() and signal.getsignal(signal.SIGTERM) == before
+    again = run_cells(CELLS, tmp_path, works.square, quiet=True)
+    assert again.skipped == [CELLS[0].name] and squares(again) == [0, 1, 4, 9]
 
 
 def test_another_run_of_the_same_name_is_refused(tmp_path: Path) -> None:

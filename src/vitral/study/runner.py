@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -182,6 +183,7 @@ def _in_pool(todo: list[Cell], folder: Path, work: Work, parallel: int, threads:
     queue = deque(todo)
     tries = dict.fromkeys((cell.name for cell in todo), 0)
     workers: list[_Worker] = []
+    before = _stop_on_terminate()
     try:
         workers = [_Worker(work, threads) for _ in range(parallel)]
         while queue or any(worker.cell for worker in workers):
@@ -212,6 +214,21 @@ def _in_pool(todo: list[Cell], folder: Path, work: Work, parallel: int, threads:
                 worker.process.kill()
         for worker in workers:
             worker.stop()
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _stop_on_terminate() -> Any:
+    """Let SIGTERM end a pool in order and with a word, as Ctrl-C does; the handler before it, None outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+
+    def stop(number: int, frame: Any) -> None:
+        raise Stopped(
+            "stopped by SIGTERM: finished cells are kept, begun ones have their last checkpoint", "the same command goes on from here"
+        )
+
+    return signal.signal(signal.SIGTERM, stop)
 
 
 def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: int | None, address: str) -> Iterator[Event]:
