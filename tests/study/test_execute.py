@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vitral.base.errors import VitralError
+from vitral.base.errors import UsageError, VitralError
 from vitral.base.files import read_json
 from vitral.config import DataConfig
 from vitral.presets import model
@@ -47,6 +47,12 @@ def test_a_rate_that_fails_is_passed_over_and_named(tmp_path: Path) -> None:
 def test_a_model_without_any_rate_stops_the_study(tmp_path: Path) -> None:
     with pytest.raises(VitralError, match="died twice: RuntimeError: the loss is nan"):
         execute(STUDY, tmp_path / "study", Pool(quiet=True), diverge)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "note").touch()
+    with pytest.raises(UsageError, match="is a file"):
+        execute(STUDY, tmp_path / "note", Pool(quiet=True), learn)
 
 
 def test_the_edge_of_the_grid_is_named(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ class Executed:
 def execute(study: Study, out: str | Path, pool: Pool | None = None, work: Work = run_cell) -> Executed:
     """Run what is not yet done of a study. Killed at any moment, the same call goes on where it was."""
     pool, folder = pool or Pool(), Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file, a study needs a folder", "choose another --out")
     if (folder / PLAN).exists():
         check_same(study, read_json(folder / PLAN), str(folder))
     elif folder.exists() and any(folder.iterdir()):
