@@ -27,9 +27,9 @@ VIT_SIZES = {
 }
 HYBRID_SIZES = {"hybrid-small": (96, 3, 3, 192), "hybrid": (192, 6, 3, 384), "hybrid-large": (384, 8, 6, 768)}
 SMALL_PICTURES = {**SMALL_DATA, "initialisation": "torch"}
-"""Every contender starts as PyTorch starts its layers, and positions at size 1 as in the reports. With the run's own start (positions
-of size 0.02) AdamW needs most of a short budget to learn where a patch lies: digits, 20,000 samples, rate 3e-3, one seed, validation:
-57.5 % against 94.7 %."""
+"""PyTorch's start and positions of size 1, as in the reports. With the run's own start (positions of size 0.02) AdamW needs most of
+a short budget to learn where a patch lies: digits, 20,000 samples, rate 3e-3, one seed, validation: 57.5 % against 94.7 %. The hybrid,
+whose stem knows places, keeps the run's start: 92.8 % against 88.4 % after 6,400 samples."""
 TOKENS = (16, 64, 196)
 """Patches aimed at, for the same three ranges of sizes."""
 
@@ -37,8 +37,8 @@ TOKENS = (16, 64, 196)
 def fitting_vit(name: str, size: tuple[int, int], channels: int, classes: int) -> ModelConfig:
     """A ViT for pictures of this size: for 32×32, patch 4 and report R2's widths; for 224×224, ViT-Ti/16.
 
-    Small pictures get the model family of the `cifar10` run (mean pooling, RMSNorm, normalised queries and keys), started as the
-    rivals are: the ViT a careful user would enter. R2's own plain ViT is there too, under its name `report-cifar`.
+    Small pictures get the model family of the `cifar10` run (mean pooling, RMSNorm, normalised queries and keys), started as in the
+    reports: the ViT a careful user would enter. R2's own plain ViT is there too, under its name `report-cifar`.
     """
     side = max(size)
     group = 0 if side <= 16 else 1 if side <= 96 else 2
@@ -62,7 +62,7 @@ def fit_model(name: str, size: tuple[int, int], channels: int, classes: int) -> 
         if max(size) <= 16:
             width, depth, heads, mlp = width // 3, depth, heads if (width // 3) % heads == 0 else 4, mlp // 3
         sizes = {"width": width, "depth": depth, "heads": heads, "mlp_width": mlp}
-        return model("hybrid", image_size=size, channels=channels, classes=classes, **sizes, **(SMALL_PICTURES if max(size) <= 96 else {}))
+        return model("hybrid", image_size=size, channels=channels, classes=classes, **sizes, **(SMALL_DATA if max(size) <= 96 else {}))
     if name not in MODELS:
         raise one_of("model", name, [*VIT_SIZES, *HYBRID_SIZES, *MODELS])
     return model(name, image_size=size, channels=channels, classes=classes)
