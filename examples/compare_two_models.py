@@ -4,8 +4,7 @@ from vitral.config import DataConfig
 from vitral.study.compare import compare, plan_compare
 from vitral.study.plan import Budget
 
-if __name__ == "__main__":  # cells run in processes of their own, which import this file
-    study = plan_compare(DataConfig(name="digits"), ["vit-small", "hybrid"], Budget.parse("samples=512"), seeds=2, rates=[3e-3])
-    result = compare(study, "runs/fight")
-    print(result.table.text())
-    print(result.conclusion)
+study = plan_compare(DataConfig(name="digits"), ["vit-small", "hybrid"], Budget.parse("samples=512"), seeds=2, rates=[3e-3])
+result = compare(study, "runs/fight")
+print(result.table.text())
+print(result.conclusion)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from vitral.build import create
 from vitral.cli import main
+from vitral.weights.checkpoint import save
 
 COMPARE = ["compare", "digits", "--models", "vit-small,hybrid", "--budget", "samples=128", "--seeds", "2", "--batch-size", "64"]
 COMPARE += ["--rates", "3e-3", "--parallel", "1", "--device", "cpu", "--quiet"]
@@ -35,6 +37,41 @@ def test_compare_text(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMPARE, "--out", str(study)]) == 0
     shown = capsys.readouterr().out
     assert "95 % interval" in shown and "vit-small: ViT (patch 2×2" in shown and "This holds for digits" in shown
+
+
+def test_several_data_sets_from_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(create("tiny", width=24, depth=1, image_size=16), tmp_path / "weights")
+    for label in ("dark", "light"):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for index in range(20):
+            Image.new("L", (16, 16), index + 200 * (label == "light")).save(tmp_path / "photos" / label / f"{index}.png")
+    photos, out = f"folder:{tmp_path / 'photos'}", tmp_path / "both"
+    arguments = ["compare", "digits", photos, "--from", f"mine={tmp_path / 'weights'}", "--tune", "head", "--budget", "samples=32"]
+    arguments += [
+        "--seeds",
+        "2",
+        "--batch-size",
+        "16",
+        "--rates",
+        "3e-3",
+        "--parallel",
+        "1",
+        "--device",
+        "cpu",
+        "--quiet",
+        "--out",
+        str(out),
+    ]
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("model  digits ") and "the head learns" in shown and "Each data set is tested by itself" in shown
+    assert shown.count("mine reaches") == 2 and "other weights to start from" in shown
+    assert f"| model | digits | {photos} |" in (out / "table.md").read_text()
+    assert main([*arguments, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [row["data"] for row in result["rows"]] == ["digits", photos] and {row["model"] for row in result["rows"]} == {"mine"}
+    assert all((out / name / "study.json").exists() for name in result["studies"].values())
+    assert main(["report", str(out)]) == 0 and "the head learns" in (out / "report.html").read_text()
 
 
 def test_report(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,6 +120,9 @@ def test_scale_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["compare", "digits", "--models", "vitt"], "did you mean"),
         (["compare", "digits", "--models", "vit", "--from", "timm:x"], "names no model"),
         (["compare", "digits", "--rates", "fast"], "not a list of numbers"),
+        (["compare", "digits", "--tune", "head"], "without weights"),
+        (["compare", "digits", "digits", "--models", "vit-small"], "named twice"),
+        (["compare", "digits", "--budget", "flops=1e6"], "less than a batch"),
         (["compare", "digits", "--validation", "0"], "no validation pictures"),
         (["scale", "digits", "--kind", "data", "--models", "vit-small", "--quiet", "--device", "cpu"], "--yes"),
         (

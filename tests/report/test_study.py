@@ -27,7 +27,10 @@ def result() -> dict:
              "test": "paired bootstrap, Holm"},
         ],
         "conclusion": "CNN is better than ViT on cifar10 at 10 epochs.",
-        "tuning": {"ViT": {"chosen": 3e-4, "trials": [{"lr": 3e-4, "validation": 0.7}], "at_edge": True}},
+        "models": {"ViT": "ViT, from vit.safetensors, the head learns"},
+        "tuning": {
+            "ViT": {"chosen": 3e-4, "trials": [{"lr": 3e-4, "validation": 0.7}, {"lr": 9, "failed": "it diverged"}], "at_edge": True}
+        },
         "failed": {"vit-seed-2": "out of memory"},
         "machine": {"torch": "2.15", "cpu_count": 2},
     }  # fmt: skip
@@ -60,6 +63,8 @@ def test_a_whole_study(folder: Path, read: Callable) -> None:
         "different",
         "paired bootstrap, Holm",
         "at the edge of what was tried",
+        "9 (failed: it diverged)",
+        "from vit.safetensors, the head learns",
         "vit-seed-2: out of memory",
         "77.00 %, 77.10 %, 77.26 %",
         "Accuracy of each model",
@@ -89,6 +94,15 @@ def test_rows_of_another_kind_and_sizes(folder: Path, read: Callable) -> None:
     text = read(write_study_report(folder)).text
     assert "training pictures" in text
     assert "1,250" in text
+
+
+def test_several_data_sets(folder: Path, read: Callable) -> None:
+    (folder / PLAN).unlink()
+    rows = [{"data": data, "model": "ViT", "mean": 0.5, "size": size, **ROW} for data, size in (("pets", 100), ("flowers", 200))]
+    pairs = [{"data": "pets", **result()["pairs"][0]}]
+    (folder / RESULT).write_text(json.dumps({"rows": rows, "pairs": pairs, "studies": {"pets": "pets", "flowers": "flowers"}}))
+    text = read(write_study_report(folder)).text
+    assert text.count("pets") >= 3 and "flowers in flowers/" in text and "training pictures" not in text
 
 
 def test_names_are_only_text(folder: Path, read: Callable, nasty: str) -> None:

@@ -103,7 +103,7 @@ def test_killed_and_resumed_ends_the_same_to_the_bit(whole: Comparison, tmp_path
 
 def test_other_settings_do_not_mix_into_a_study(whole: Comparison) -> None:
     with pytest.raises(UsageError, match=r"another study \(different: budget"):
-        compare(plan_compare(drive.DATA, ["cnn"], Budget("samples", 99), seeds=2, train=drive.recipe()), whole.folder)
+        compare(plan_compare(drive.DATA, ["cnn"], Budget("samples", 999), seeds=2, train=drive.recipe()), whole.folder)
     (whole.folder.parent / "other").mkdir(exist_ok=True)
     (whole.folder.parent / "other" / "note.txt").write_text("mine")
     with pytest.raises(UsageError, match="not empty"):
@@ -112,15 +112,15 @@ def test_other_settings_do_not_mix_into_a_study(whole: Comparison) -> None:
 
 def test_one_seed() -> None:
     with pytest.raises(ConfigError, match="one seed cannot carry a claim"):
-        plan_compare(drive.DATA, ["vit", "cnn"], Budget("samples", 100), seeds=1, claim="significance")
-    assert plan_compare(drive.DATA, ["vit", "cnn"], Budget("samples", 100), seeds=1).claim == "none"
+        plan_compare(drive.DATA, ["vit", "cnn"], Budget("samples", 1000), seeds=1, claim="significance")
+    assert plan_compare(drive.DATA, ["vit", "cnn"], Budget("samples", 1000), seeds=1).claim == "none"
 
 
 def test_no_validation_no_choice() -> None:
     import dataclasses
 
     with pytest.raises(UsageError, match="no validation pictures"):
-        plan_compare(dataclasses.replace(drive.DATA, validation=0.0), ["vit"], Budget("samples", 100))
+        plan_compare(dataclasses.replace(drive.DATA, validation=0.0), ["vit"], Budget("samples", 1000))
 
 
 def test_final_cells_cannot_choose_rates(whole: Comparison) -> None:

@@ -4,7 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
+from vitral.base.errors import UsageError
+from vitral.build import build
 from vitral.study.conclude import compare_pairs, conclude
 from vitral.study.contenders import fit_model, fitting_vit, make_contenders
 from vitral.study.table import Outcome, row
@@ -30,19 +33,32 @@ def test_says_what_differs_what_does_not_and_what_it_cannot_say() -> None:
         pairs,
         data="digits",
         budget="seconds=20",
-        at_edge=["cnn"],
+        remarks=["The grid was small."],
         failed=1,
         shared=4,
     )
     assert "cnn is better than vit by" in text and "vit is better" not in text
     assert "Not told apart: cnn and hybrid" in text and "no proof that they are equal" in text
-    assert "cnn lies at the edge" in text and "1 cell failed" in text and "Up to 4 cells shared" in text
-    assert "This holds for digits, seconds=20" in text
+    assert "The grid was small." in text and "1 cell failed" in text and "Up to 4 cells shared" in text
+    assert "This holds for digits, seconds=20" in text and "or pretrained weights" in text and "equally right" not in text
 
 
-@pytest.mark.parametrize("accuracies", [{"vit": (0.9,), "cnn": (0.8,)}, {"vit": (0.9, 0.8)}])
-def test_one_seed_or_one_model_concludes_nothing(accuracies: dict) -> None:
-    assert "nothing can be concluded" in conclude(rows(**accuracies), [], data="digits", budget="samples=1")
+@pytest.mark.parametrize(
+    ("accuracies", "words"),
+    [
+        ({"vit": (0.9,), "cnn": (0.8,)}, "each model has one seed: nothing can be concluded"),
+        ({"vit": (0.9, 0.8), "cnn": (0.8,)}, "some model has one seed: nothing can be concluded"),
+        ({"vit": (0.9, 0.8)}, "vit reaches 85.00% on digits at samples=1; there is one model: nothing can be compared"),
+    ],
+)
+def test_one_seed_or_one_model_concludes_nothing(accuracies: dict, words: str) -> None:
+    assert words in conclude(rows(**accuracies), [], data="digits", budget="samples=1")
+
+
+def test_an_interval_of_no_width_is_not_taken_for_certainty() -> None:
+    text = conclude(rows(vit=(1.0, 1.0), cnn=(0.9, 0.8)), [], data="digits", budget="samples=1", pretrained=True)
+    assert "All seeds of vit are equally right" in text
+    assert "or other weights to start from" in text and "pretrained weights" not in text
 
 
 @pytest.mark.parametrize(
@@ -52,6 +68,13 @@ def test_one_seed_or_one_model_concludes_nothing(accuracies: dict) -> None:
 def test_vit_fits_the_picture(size: tuple[int, int], patch: int, tokens: int) -> None:
     config = fitting_vit("vit", size, 3, 10)
     assert config.patch_size == (patch, patch) and config.tokens == tokens
+
+
+@pytest.mark.parametrize("size", [(8, 8), (32, 32)])
+def test_positions_are_seen_from_the_first_step(size: tuple[int, int]) -> None:
+    made = build(fit_model("vit", size, 1, 10))
+    positions = torch.cat([parameter.flatten() for key, parameter in made.named_parameters() if "positions." in key]).detach()
+    assert 0.8 < float(positions.std()) < 1.2
 
 
 def test_sizes_are_ordered_and_rates_are_the_same_for_all() -> None:
@@ -71,4 +94,20 @@ def test_contenders_from_weights_keep_their_own_size(tmp_path) -> None:
 
     save(create("tiny"), tmp_path / "tiny")
     (made,) = make_contenders(["mine"], (8, 8), 1, 7, weights={"mine": str(tmp_path / "tiny")}, tune="head")
-    assert made.model.image_size == (32, 32) and made.model.classes == 7 and made.weights and made.rates == (1e-3, 3e-3, 1e-2)
+    assert made.model.image_size == (32, 32) and made.model.classes == 7 and made.weights and min(made.rates) == 1e-3
+    (larger,) = make_contenders(["mine"], (64, 64), 1, 7, weights={"mine": str(tmp_path / "tiny")}, weights_size=(64, 64))
+    assert larger.model.image_size == (64, 64) and larger.flops > made.flops
+    with pytest.raises(UsageError, match="--tune head without weights"):
+        make_contenders(["vit"], (8, 8), 1, 7, tune="head")
+
+
+def test_a_rival_without_attention_has_the_same_rates_to_choose_from(tmp_path) -> None:
+    from vitral.build import create
+    from vitral.weights.checkpoint import save
+
+    save(create("tiny"), tmp_path / "vit")
+    save(create("resnet18", image_size=32, classes=5), tmp_path / "resnet")
+    weights = {name: str(tmp_path / name) for name in ("vit", "resnet")}
+    vit, resnet = make_contenders(["vit", "resnet"], (32, 32), 3, 5, weights=weights, tune="attention")
+    assert (vit.tune, resnet.tune) == ("attention", "all") and vit.rates == resnet.rates
+    assert "attention and head learn" in vit.note and "all parameters learn" in resnet.note

@@ -59,6 +59,9 @@ def test_smaller_sets_get_the_same_samples() -> None:
         ({"seeds": (0, 1000)}, "tunes and is tested"),
         ({"kind": "data", "sizes": (10, 2000)}, "between 1 and 1,000"),
         ({"kind": "compute", "budget": Budget("seconds", 3)}, "not seconds"),
+        ({"budget": Budget("samples", 199)}, "less than a batch of 50"),
+        ({"budget": Budget("flops", 2e6)}, r"lets cnn see 41\.7 pictures"),
+        ({"shares": (0.01, 1.0)}, "see 20 pictures in its shortest run"),
         ({"tuning_share": 0.0}, "tuning share"),
     ],
 )

@@ -5,7 +5,11 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import os
+import signal
+import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -65,6 +69,21 @@ def test_a_stop_is_not_a_death(tmp_path: Path) -> None:
         run_cells(CELLS, tmp_path, works.stop, quiet=True)
 
 
+def test_terminated_pool_keeps_what_is_done_and_says_so(tmp_path: Path) -> None:
+    def terminate() -> None:
+        while not list(tmp_path.glob(f"*/{RESULT}")):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    threading.Thread(target=terminate, daemon=True).start()
+    with pytest.raises(Stopped, match=r"stopped by SIGTERM.*the same command goes on"):
+        run_cells(CELLS, tmp_path, works.linger, parallel=2, quiet=True)
+    assert not multiprocessing.active_children() and signal.getsignal(signal.SIGTERM) == before
+    again = run_cells(CELLS, tmp_path, works.square, quiet=True)
+    assert again.skipped == [CELLS[0].name] and squares(again) == [0, 1, 4, 9]
+
+
 def test_another_run_of_the_same_name_is_refused(tmp_path: Path) -> None:
     run_cells(CELLS[:1], tmp_path, works.square, quiet=True)
     other = dataclasses.replace(CELLS[0], size=99)
@@ -78,6 +97,17 @@ def test_one_process_per_folder(tmp_path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(UsageError, match="another process"):
             run_cells(CELLS, tmp_path, works.square, quiet=True)
+
+
+def test_a_script_without_a_guard_may_use_the_pool(tmp_path: Path) -> None:
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from test_runner import CELLS, run_cells, squares, works\n"
+        f"print(squares(run_cells(CELLS, {str(tmp_path / 'cells')!r}, works.square, parallel=2, quiet=True)))\n"
+    )
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.stdout.strip() == "[0, 1, 4, 9]" and not ended.stderr
 
 
 @pytest.mark.slow

@@ -15,10 +15,10 @@ from vitral.base.files import read_json
 from vitral.data.datasets import open_data
 from vitral.presets import model
 from vitral.study.cell import run_cell
-from vitral.study.execute import Pool
+from vitral.study.execute import Executed, Pool
 from vitral.study.plan import final_cells
 from vitral.study.predict import Prediction, check_hours, predict
-from vitral.study.scale import Scaling, fit_cells, scale
+from vitral.study.scale import Scaling, _compute, fit_cells, scale
 from vitral.study.table import Outcome
 from vitral.study.tokens import fit_time, plan_cost, study_cost
 
@@ -79,6 +79,25 @@ def test_compute(tmp_path: Path) -> None:
         value == 3 * samples * next(row["flops"] for row in rows if row["model"] == name) for (name, samples), value in flops.items()
     )
     assert (done.folder / done.result["figures"][0]).exists()
+
+
+def test_no_exponent_or_crossing_is_claimed_where_the_fit_does_not_hold(tmp_path: Path) -> None:
+    study = drive.small_compute()
+    errors = {"vit-small": (0.5, 0.25), "vit": (0.8, 0.7), "hybrid": (0.4, 0.3)}  # the two ViTs do not lie on one line
+
+    def outcome(name: str, index: int, seed: int) -> Outcome:
+        flops = 1e9 * 4**index * (2 if name == "vit" else 1)
+        right = 1 - errors[name][index] - 0.001 * seed
+        return Outcome(f"{name}{index}{seed}", name, seed, 1e-3, right, 1.0, right, 1, 1, flops, 1, 1.0, 1, "d", share=study.shares[index])
+
+    outcomes = tuple(outcome(name, index, seed) for name in errors for index in (0, 1) for seed in (0, 1))
+    tuning = {name: {"trials": [{"lr": 1e-3}], "at_edge": name == "vit", "chosen": 1e-3} for name in errors}
+    done = _compute(Executed(study, tmp_path, {}, tuning, outcomes, {}, {"final--vit": "it died"}))
+    assert "The error of hybrid falls" in done.conclusion and "The error of vit" not in done.conclusion
+    assert "no crossing is claimed" in done.conclusion and not done.result["crossings"]
+    assert "best rate of vit lies at the edge" in done.conclusion and "1 cell failed and is missing" in done.conclusion
+    assert "Rates were chosen with all training pictures" in done.conclusion
+    assert "- hybrid: hybrid: ResNet stem" in (tmp_path / "table.md").read_text()
 
 
 def test_fit_leaves_out_places_with_missing_seeds(whole: Scaling) -> None:

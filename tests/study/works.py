@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,13 @@ def die_always(cell: dict[str, Any], folder: str) -> dict[str, Any]:
 
 def refuse(cell: dict[str, Any], folder: str) -> dict[str, Any]:
     raise ConfigError("these settings cannot work", "use others")
+
+
+def linger(cell: dict[str, Any], folder: str) -> dict[str, Any]:
+    """All but seed 0 take longer than anybody waits."""
+    if cell["run"]["train"]["seed"]:
+        time.sleep(600)
+    return square(cell, folder)
 
 
 def stop(cell: dict[str, Any], folder: str) -> dict[str, Any]:

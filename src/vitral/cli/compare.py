@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -18,7 +17,7 @@ EXAMPLES = """Several models under one budget: same splits, augmentation and tun
 Examples:
   vitral compare digits --models vit,cnn,hybrid --budget samples=50000 --out runs/fight
   vitral compare cifar10 --models vit,cnn,resnet18,hybrid --budget seconds=20 --batch-size 512 --parallel 4
-  vitral compare folder:photos --models vit,resnet --from vit=torchvision:vit_b_16,resnet=torchvision:resnet152 --tune attention
+  vitral compare cifar100 flowers102 folder:photos --from vit=timm:vit_base_patch16_224,resnet=torchvision:resnet152 --tune attention
   vitral compare digits --models vit,cnn --ray local --json
 
 The same command again goes on where it was stopped.
@@ -51,7 +50,7 @@ class StudyFlags:
     augment: str = "standard"
     """The same for every model: none, light, standard, strong …"""
     image_size: int | None = None
-    """Side of the picture; default: the data's own."""
+    """Side of the picture; default: the data's own, or what the weights were trained at."""
     batch_size: int = 128
     weight_decay: float = 0.05
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -68,8 +67,10 @@ class StudyFlags:
     """Print the result as JSON."""
     quiet: bool = False
 
-    def data_config(self) -> DataConfig:
-        return DataConfig(name=self.data, root=self.root, validation=self.validation, split_seed=self.split_seed, augment=self.augment)
+    def data_config(self, name: str | None = None) -> DataConfig:
+        return DataConfig(
+            name=name or self.data, root=self.root, validation=self.validation, split_seed=self.split_seed, augment=self.augment
+        )
 
     def recipe(self, tune: str = "all") -> TrainConfig:
         from dataclasses import replace
@@ -93,8 +94,10 @@ class StudyFlags:
     def grid(self) -> list[float] | None:
         return None if self.rates is None else numbers(self.rates, "--rates")
 
-    def folder(self, verb: str) -> str:
-        return self.out or f"runs/{verb}-{re.sub(r'[^A-Za-z0-9.-]+', '-', self.data).strip('-')}"
+    def folder(self, verb: str, *data: str) -> str:
+        from vitral.study.several import folder_name
+
+        return self.out or "-".join([f"runs/{verb}", *map(folder_name, data or (self.data,))])
 
     def at_a_time(self) -> int:
         if self.parallel is not None:
@@ -109,10 +112,12 @@ class StudyFlags:
 
 @dataclass(frozen=True)
 class Flags(StudyFlags):
+    more: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DATA…")] = ()
+    """Further data sets: the same comparison on each, then one table of them all."""
     weights: Annotated[str | None, tyro.conf.arg(name="from")] = None
-    """Weights to start from: MODEL=WEIGHTS with commas; WEIGHTS is anything `vitral eval` takes."""
+    """Weights to start from: MODEL=WEIGHTS with commas; WEIGHTS is anything `vitral eval` takes. Without --models, these are compared."""
     tune: Literal["all", "attention", "head"] = "all"
-    """Which parameters learn."""
+    """Which parameters learn in models that start from weights; a model without attention learns wholly instead."""
     claim: Literal["auto", "significance", "none"] = "auto"
     """significance needs two seeds or more; none: a description without intervals and tests."""
 
@@ -131,27 +136,32 @@ def run(arguments: list[str]) -> int:
     from vitral.study.compare import compare, plan_compare
     from vitral.study.execute import Pool
     from vitral.study.plan import Budget
+    from vitral.study.several import Several, compare_several
 
-    study = plan_compare(
-        flags.data_config(),
-        flags.names() or ["vit", "cnn", "resnet18", "hybrid"],
-        Budget.parse(flags.budget),
-        seeds=flags.seeds,
-        train=flags.recipe(flags.tune),
-        rates=flags.grid(),
-        tuning_share=flags.tuning_share,
-        weights=flags.sources(),
-        image_size=flags.image_size,
-        claim=flags.claim,
-    )
-    result = compare(study, flags.folder("compare"), Pool(flags.at_a_time(), flags.ray, flags.quiet))
+    sources, data = flags.sources(), (flags.data, *flags.more)
+    studies = [
+        plan_compare(
+            flags.data_config(name),
+            flags.names() or list(sources) or ["vit", "cnn", "resnet18", "hybrid"],
+            Budget.parse(flags.budget),
+            seeds=flags.seeds,
+            train=flags.recipe(flags.tune),
+            rates=flags.grid(),
+            tuning_share=flags.tuning_share,
+            weights=sources,
+            image_size=flags.image_size,
+            claim=flags.claim,
+        )
+        for name in data
+    ]
+    out, pool = flags.folder("compare", *data), Pool(flags.at_a_time(), flags.ray, flags.quiet)
+    result = compare(studies[0], out, pool) if len(studies) == 1 else compare_several(studies, out, pool)
     if flags.json:
         print(json.dumps(plain(result.result)))
+    elif isinstance(result, Several):
+        print(f"{result.text()}\n{result.folder}")
     else:
-        print(result.table.text())
-        for row in result.table.rows:
-            print(f"{row.model}: {row.note}")
-        print(f"\n{result.conclusion}\n\n{result.folder}")
+        print(f"{result.table.text()}\n{result.conclusion}\n\n{result.folder}")
     return 1 if result.result["failed"] else 0
 
 

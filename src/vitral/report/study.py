@@ -29,9 +29,16 @@ def write_study_report(study_folder: str | Path, out: str | Path | None = None) 
     if rows:
         page.section("Table")
         _rows(page, rows)
+    if isinstance(models := result.get("models"), dict) and models:
+        page.table(["model", "what it is"], [[str(name), str(note)] for name, note in models.items()])
     _pairs(page, result.get("pairs"))
     _fairness(page, result)
-    figures_section(page, folder, "they are drawn when the study ends")
+    if isinstance(parts := result.get("studies"), dict):
+        page.text(
+            "Each data set has a study of its own, with figures: " + ", ".join(f"{name} in {part}/" for name, part in parts.items()) + "."
+        )
+    else:
+        figures_section(page, folder, "they are drawn when the study ends")
     if plan:
         page.section("The plan")
         page.facts(plan, PLAN)
@@ -52,9 +59,10 @@ def _summary(page: Page, result: dict[str, Any]) -> None:
 def _rows(page: Page, rows: Sequence[dict[str, Any]]) -> None:
     if all("mean" in row for row in rows):
         heads = ["model", "n", "accuracy", "95 % interval", "parameters", "FLOPs per picture", "time", "memory"]
-        if sized := len({row.get("size") for row in rows}) > 1:
-            heads.insert(1, "training pictures")
-        page.table(heads, [_row(row, sized) for row in rows])
+        named = any("data" in row for row in rows)
+        sized = not named and len({row.get("size") for row in rows}) > 1
+        extra = {"data": "data"} if named else {"size": "training pictures"} if sized else {}
+        page.table([heads[0], *extra.values(), *heads[1:]], [_row(row, *extra) for row in rows])
         page.text("Accuracy: mean over n seeds on the test split. Interval: Student's t over the seeds; none with a single seed.")
         several = [row for row in rows if isinstance(row.get("accuracies"), list) and len(row["accuracies"]) > 1]
         if several:
@@ -64,7 +72,7 @@ def _rows(page: Page, rows: Sequence[dict[str, Any]]) -> None:
         page.table([head.replace("_", " ") for head in heads], [[show(row.get(head)) for head in heads] for row in rows])
 
 
-def _row(row: dict[str, Any], sized: bool) -> list[str]:
+def _row(row: dict[str, Any], *extra: str) -> list[str]:
     seeds = row.get("seeds")
     cells = [
         str(row.get("model", "–")),
@@ -76,7 +84,7 @@ def _row(row: dict[str, Any], sized: bool) -> list[str]:
         duration(row.get("seconds")),
         scaled(row.get("memory"), BYTES, 1024),
     ]
-    return [cells[0], show(row.get("size")), *cells[1:]] if sized else cells
+    return [cells[0], *(show(row.get(key)) for key in extra), *cells[1:]]
 
 
 def interval(ends: Any, unit: str = "%") -> str:
@@ -92,10 +100,10 @@ def _pairs(page: Page, pairs: Any) -> None:
         return
     page.section("Pairs")
     verdict = {True: "different", False: "not told apart", None: "–"}
-    sized = any("size" in pair for pair in chosen)
+    extra = {key: head for key, head in (("data", "data"), ("size", "training pictures")) if any(key in pair for pair in chosen)}
     rows = [
         [
-            *([show(pair.get("size"))] if sized else []),
+            *(show(pair.get(key)) for key in extra),
             f"{pair['a']} – {pair['b']}",
             f"{100 * pair['difference']:+.2f} points",
             interval(pair.get("interval"), "points"),
@@ -105,7 +113,7 @@ def _pairs(page: Page, pairs: Any) -> None:
         ]
         for pair in chosen
     ]
-    page.table([*(["training pictures"] if sized else []), "pair", "difference", "95 % interval", "p", "p, adjusted", ""], rows)
+    page.table([*extra.values(), "pair", "difference", "95 % interval", "p", "p, adjusted", ""], rows)
     if test := chosen[0].get("test"):
         page.text(f"Test: {test}.")
 
@@ -118,12 +126,16 @@ def _fairness(page: Page, result: dict[str, Any]) -> None:
         rows = []
         for model, entry in tuning.items():
             trials = entry.get("trials") or []
-            tried = ", ".join(f"{show(trial.get('lr'))} ({percent(trial.get('validation'))})" for trial in trials) or "given"
+            tried = ", ".join(f"{show(trial.get('lr'))} ({_tried(trial)})" for trial in trials) or "given"
             rows.append([model, show(entry.get("chosen")), tried, "at the edge of what was tried" if entry.get("at_edge") else ""])
         page.table(["model", "chosen", "tried (accuracy on validation)", ""], rows)
     for key, title in (("failed", "failed for good"), ("retried", "failed once and ran again")):
         if isinstance(result.get(key), dict) and result[key]:
             page.note(f"{len(result[key])} cell(s) {title}: " + "; ".join(f"{name}: {why}" for name, why in result[key].items()))
+
+
+def _tried(trial: dict[str, Any]) -> str:
+    return f"failed: {trial['failed']}" if "failed" in trial else percent(trial.get("validation"))
 
 
 def _percents(values: Sequence[float]) -> str:

@@ -16,7 +16,7 @@ from vitral.study import figures
 from vitral.study.cell import read_answers, run_cell
 from vitral.study.conclude import Pair, compare_pairs, conclude
 from vitral.study.contenders import make_contenders
-from vitral.study.execute import RESULT, Executed, Pool, common_result, execute
+from vitral.study.execute import RESULT, Executed, Pool, common_result, execute, tuning_remarks
 from vitral.study.plan import Budget, Study
 from vitral.study.runner import Work
 from vitral.study.table import Table, row
@@ -50,7 +50,16 @@ def plan_compare(
     """The study that `vitral compare` runs. Opens the data to learn its size; the test split stays closed."""
     facts = data_facts(data, image_size)
     train = train or default_recipe()
-    contenders = make_contenders(models, facts.size, facts.channels, facts.classes, rates=rates, weights=weights, tune=train.tune)
+    contenders = make_contenders(
+        models,
+        facts.size,
+        facts.channels,
+        facts.classes,
+        rates=rates,
+        weights=weights,
+        tune=train.tune,
+        weights_size=facts.size if image_size is not None else None,
+    )
     if not facts.validation and any(len(contender.rates) > 1 for contender in contenders):
         raise UsageError(
             f"{data.name} has no validation pictures to choose rates on", "set --validation 0.1, or give one rate with --rates"
@@ -75,13 +84,23 @@ def compare(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     kept = [contender for contender in study.contenders if done.of(contender.name)]
     if not kept:
         raise VitralError("every cell failed", next(iter(done.failed.values()), ""))
-    table = Table(tuple(row(done.of(contender.name), contender.note) for contender in kept), f"{study.data.name} at {study.budget}")
+    table = Table(
+        tuple(row(done.of(contender.name), contender.note) for contender in kept),
+        f"{study.data.name} at {study.budget}",
+        tuple(f"{contender.name}: {contender.note}" for contender in kept),
+    )
     correct = answers(done)
     enough = study.claim == "significance" and len(correct) > 1 and min(len(c) for c in correct.values()) > 1
     pairs = compare_pairs(correct) if enough else []
-    edge = [name for name, entry in done.tuning.items() if entry["at_edge"]]
     conclusion = conclude(
-        table.rows, pairs, data=study.data.name, budget=str(study.budget), at_edge=edge, failed=len(done.failed), shared=pool.parallel
+        table.rows,
+        pairs,
+        data=study.data.name,
+        budget=str(study.budget),
+        remarks=tuning_remarks(done),
+        failed=len(done.failed),
+        shared=pool.parallel,
+        pretrained=any(contender.weights for contender in kept),
     )
     result = {
         **common_result(done),

@@ -61,13 +61,23 @@ def compare_pairs(correct: dict[str, np.ndarray]) -> list[Pair]:
 
 
 def conclude(
-    rows: Sequence[Row], pairs: Sequence[Pair], *, data: str, budget: str, at_edge: Sequence[str] = (), failed: int = 0, shared: int = 1
+    rows: Sequence[Row],
+    pairs: Sequence[Pair],
+    *,
+    data: str,
+    budget: str,
+    remarks: Sequence[str] = (),
+    failed: int = 0,
+    shared: int = 1,
+    pretrained: bool = False,
 ) -> str:
-    """What can and what cannot be concluded."""
+    """What can and what cannot be concluded. `remarks` are on the tuning; `pretrained`: some model started from weights."""
     best = max(rows, key=lambda row: row.mean)
     sentences = []
-    if not pairs:
-        why = "there is one model" if len(rows) == 1 else "each model has one seed"
+    if len(rows) == 1:
+        sentences.append(f"{best.model} reaches {best.mean:.2%} on {data} at {budget}; there is one model: nothing can be compared.")
+    elif not pairs:
+        why = "some model has one seed" if any(row.seeds > 1 for row in rows) else "each model has one seed"
         sentences.append(
             f"{best.model} has the highest accuracy on {data} at {budget} ({best.mean:.2%}), but {why}: "
             "nothing can be concluded about a difference between models."
@@ -78,20 +88,24 @@ def conclude(
         for found in (_different(pairs), _alike(pairs)):
             sentences += found
         sentences.append(f"(Paired bootstrap over test pictures with the seeds' spread, Holm over {tests}.)")
-    if at_edge:
+    if agreed := [row.model for row in rows if len(set(row.accuracies)) == 1 and row.seeds > 1]:
         sentences.append(
-            f"The best rate of {', '.join(at_edge)} lies at the edge of the grid: "
-            f"a wider grid could help {'it' if len(at_edge) == 1 else 'them'}."
+            f"All seeds of {', '.join(agreed)} are equally right: an interval over seeds says nothing there about other pictures."
         )
+    sentences += remarks
     if failed:
-        sentences.append(f"{failed} cell{'s' if failed > 1 else ''} failed and {'are' if failed > 1 else 'is'} missing.")
+        sentences.append(missing(failed))
     if shared > 1 and budget.startswith("seconds"):
         sentences.append(f"Up to {shared} cells shared the device, so a second here is less than a second alone; it is so for every model.")
+    other = "other weights to start from" if pretrained else "pretrained weights"
     sentences.append(
-        f"This holds for {data}, {budget} and this recipe; "
-        "it says nothing about more data, longer training, other recipes or pretrained weights."
+        f"This holds for {data}, {budget} and this recipe; it says nothing about more data, longer training, other recipes or {other}."
     )
     return " ".join(sentences)
+
+
+def missing(failed: int) -> str:
+    return f"{failed} cell{'s' if failed > 1 else ''} failed and {'are' if failed > 1 else 'is'} missing."
 
 
 def _different(pairs: Sequence[Pair]) -> list[str]:

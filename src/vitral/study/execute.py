@@ -14,7 +14,7 @@ from vitral.base.errors import UsageError
 from vitral.base.files import read_json, write_json
 from vitral.base.progress import say
 from vitral.study.cell import run_cell
-from vitral.study.plan import Study, check_same, final_cells, tuning_cells
+from vitral.study.plan import Contender, Study, check_same, final_cells, tuning_cells
 from vitral.study.runner import Work, run_cells
 from vitral.study.table import Outcome
 
@@ -37,7 +37,7 @@ class Executed:
     rates: dict[str, float]
     """Contender → chosen rate."""
     tuning: dict[str, dict[str, Any]]
-    """Contender → validation accuracy and loss of each rate, and whether the best one lies at the edge of the grid."""
+    """Contender → validation accuracy and loss of each rate (or why it failed), and whether the best one lies at the edge of the grid."""
     outcomes: tuple[Outcome, ...]
     """Of the final cells."""
     retried: dict[str, str]
@@ -50,6 +50,8 @@ class Executed:
 def execute(study: Study, out: str | Path, pool: Pool | None = None, work: Work = run_cell) -> Executed:
     """Run what is not yet done of a study. Killed at any moment, the same call goes on where it was."""
     pool, folder = pool or Pool(), Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file, a study needs a folder", "choose another --out")
     if (folder / PLAN).exists():
         check_same(study, read_json(folder / PLAN), str(folder))
     elif folder.is_dir() and any(folder.iterdir()):
@@ -59,8 +61,10 @@ def execute(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     cells = folder / "cells"
     options: dict[str, Any] = {"parallel": pool.parallel, "ray": pool.ray, "quiet": pool.quiet, "threads": study.train.threads}
     trials = run_cells(tuning_cells(study), cells, work, description="Tuning", **options)
-    trials.raise_failures()
-    tuning = choose_rates(study, [Outcome(**result) for result in trials.results.values()])
+    tried = [Outcome(**result) for result in trials.results.values()]
+    if any(len(contender.rates) > 1 and not _own(tried, contender) for contender in study.contenders):
+        trials.raise_failures()  # a rate that is too high may fail, but one must be left
+    tuning = choose_rates(study, tried, trials.failed)
     write_json(folder / TUNING, tuning)
     rates = {name: entry["chosen"] for name, entry in tuning.items()}
     if trials.results and not pool.quiet:
@@ -70,22 +74,44 @@ def execute(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     return Executed(study, folder, rates, tuning, outcomes, {**trials.retried, **finals.retried}, finals.failed)
 
 
-def choose_rates(study: Study, trials: list[Outcome]) -> dict[str, dict[str, Any]]:
-    """For each contender the rate with the best validation accuracy; equal ones are decided by the lower validation loss."""
+def choose_rates(study: Study, trials: list[Outcome], failed: dict[str, str] | None = None) -> dict[str, dict[str, Any]]:
+    """For each contender the rate with the best validation accuracy; equal ones are decided by the lower validation loss.
+
+    A rate whose cell is in `failed` (it diverged, say) cannot be chosen; it stays in the list with its reason.
+    """
+    lost = [cell for cell in tuning_cells(study) if cell.name in (failed or {})]
     out: dict[str, dict[str, Any]] = {}
     for contender in study.contenders:
         if len(contender.rates) == 1:
             out[contender.name] = {"chosen": contender.rates[0], "trials": [], "at_edge": False}
             continue
-        own = [trial for trial in trials if trial.model == contender.name]
+        own = _own(trials, contender)
         if wrong := next((trial.cell for trial in own if trial.role != "tune"), None):
             raise UsageError(f"{wrong} is a final cell: its test accuracy may not choose anything", "select on validation")
         best = max(own, key=lambda trial: (trial.validation, -trial.loss, -trial.lr))
         out[contender.name] = {
             "chosen": best.lr,
-            "trials": [{"lr": trial.lr, "validation": trial.validation, "loss": trial.loss} for trial in own],
+            "trials": [{"lr": trial.lr, "validation": trial.validation, "loss": trial.loss} for trial in own]
+            + [{"lr": cell.lr, "failed": (failed or {})[cell.name]} for cell in lost if cell.contender == contender.name],
             "at_edge": len(contender.rates) > 2 and best.lr in (min(contender.rates), max(contender.rates)),
         }
+    return out
+
+
+def _own(trials: list[Outcome], contender: Contender) -> list[Outcome]:
+    return [trial for trial in trials if trial.model == contender.name]
+
+
+def tuning_remarks(done: Executed) -> list[str]:
+    """What a reader must know of how the rates were chosen."""
+    out = []
+    if edge := [name for name, entry in done.tuning.items() if entry["at_edge"]]:
+        out.append(
+            f"The best rate of {', '.join(edge)} lies at the edge of the grid, a wider one could help {'it' if len(edge) == 1 else 'them'}."
+        )
+    lost = [f"{trial['lr']:g} of {name}" for name, entry in done.tuning.items() for trial in entry["trials"] if "failed" in trial]
+    if lost:
+        out.append(f"{'Rates' if len(lost) > 1 else 'Rate'} {', '.join(lost)} failed in tuning and could not be chosen.")
     return out
 
 
@@ -104,6 +130,10 @@ def common_result(done: Executed) -> dict[str, Any]:
             "optimizer": study.train.optimizer,
             "augment": study.data.augment,
             "schedule": study.train.schedule,
+            "warmup": study.train.warmup,
+            "weight_decay": study.train.weight_decay,
+            "clip": study.train.clip,
+            "layer_decay": study.train.layer_decay,
         },
         "models": {contender.name: contender.note for contender in study.contenders},
         "tuning": done.tuning,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from vitral.draw.charts import bar_chart
 from vitral.draw.curves import Line, line_chart, training_curves
 from vitral.draw.provenance import command_line, save_figure
 from vitral.study.statistics import Crossing, PowerLaw, t_interval
-from vitral.study.table import Outcome, Table
+from vitral.study.table import Outcome, Row, Table
 
 if TYPE_CHECKING:
     from vitral.study.execute import Executed
@@ -51,17 +52,12 @@ def draw_compare(done: Executed, table: Table) -> list[str]:
             f"Test accuracy with 95 % interval over seeds; {title}",
         ),
     ]
-    lines = [
-        Line(
-            [row.training_flops],
-            [row.mean],
-            row.model,
-            [row.interval[0]] if row.interval else None,
-            [row.interval[1]] if row.interval else None,
-        )
-        for row in table.rows
-    ]
-    figure = line_chart(lines, x="training FLOPs of one run", y="test accuracy", title=title, log_x=True, percent=True)
+    if done.study.budget.kind == "flops":
+        return paths  # all models have spent the same: the axis would show how their budgets were rounded to batches
+    note = "bar: 95 % interval over seeds"
+    figure = line_chart(
+        points(table.rows), x="training FLOPs of one run", y="test accuracy", title=title, log_x=True, percent=True, note=note
+    )
     paths.append(
         _save(
             done.folder,
@@ -72,6 +68,17 @@ def draw_compare(done: Executed, table: Table) -> list[str]:
         )
     )
     return paths
+
+
+def points(rows: Sequence[Row]) -> list[Line]:
+    """A mark for each model and an upright bar for its interval: a band needs two points."""
+    marks = [Line([row.training_flops], [row.mean], row.model, colour=index) for index, row in enumerate(rows)]
+    bars = [
+        Line([row.training_flops] * 2, list(row.interval), "", markers=False, colour=index)
+        for index, row in enumerate(rows)
+        if row.interval
+    ]
+    return marks + bars
 
 
 def draw_data(

@@ -125,6 +125,18 @@ class Study:
             )
         if self.kind == "compute" and self.budget.kind == "seconds":
             raise ConfigError("a compute study counts FLOPs or samples, not seconds", "use --budget samples=… or flops=…")
+        for contender in self.contenders:
+            self._check_steps(contender)
+
+    def _check_steps(self, contender: Contender) -> None:
+        """A run takes whole batches: one that may see less than a batch would spend more than it is said to."""
+        shortest = min(*self.shares, self.tuning_share if len(contender.rates) > 1 else 1.0)
+        samples, batch = self.budget.times(shortest).samples(contender.flops), min(self.train.batch_size, self.pictures)
+        if samples is not None and samples < batch:
+            raise ConfigError(
+                f"{self.budget} lets {contender.name} see {samples:.3g} pictures in its shortest run, less than a batch of {batch}",
+                "use a larger --budget or a smaller --batch-size",
+            )
 
     def to_dict(self) -> dict[str, Any]:
         plain = to_dict(self)

@@ -12,11 +12,13 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from vitral.base.errors import Stopped, UsageError, VitralError
@@ -140,7 +142,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.link, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, work, threads), daemon=True)
-        with _environment(threads):
+        with _environment(threads), _without_script(work):
             self.process.start()
         theirs.close()
         self.cell: Cell | None = None
@@ -180,6 +182,7 @@ def _in_pool(todo: list[Cell], folder: Path, work: Work, parallel: int, threads:
     queue = deque(todo)
     tries = dict.fromkeys((cell.name for cell in todo), 0)
     workers: list[_Worker] = []
+    before = _stop_on_terminate()
     try:
         workers = [_Worker(work, threads) for _ in range(parallel)]
         while queue or any(worker.cell for worker in workers):
@@ -210,6 +213,21 @@ def _in_pool(todo: list[Cell], folder: Path, work: Work, parallel: int, threads:
                 worker.process.kill()
         for worker in workers:
             worker.stop()
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _stop_on_terminate() -> Any:
+    """Let SIGTERM end a pool in order and with a word, as Ctrl-C does; the handler before it, None outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+
+    def stop(number: int, frame: Any) -> None:
+        raise Stopped(
+            "stopped by SIGTERM: finished cells are kept, begun ones have their last checkpoint", "the same command goes on from here"
+        )
+
+    return signal.signal(signal.SIGTERM, stop)
 
 
 def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: int | None, address: str) -> Iterator[Event]:
@@ -269,6 +287,21 @@ def _result(cell: Cell, folder: Path) -> dict[str, Any] | None:
     if stored["cell"] != cell.to_dict():
         raise UsageError(f"{path.parent} holds another run of the same name", "choose another --out")
     return stored["result"]
+
+
+@contextlib.contextmanager
+def _without_script(work: Work) -> Iterator[None]:
+    """Keep a new process from importing the user's script, which it needs only for a `work` that lives there.
+
+    Without an `if __name__ == "__main__":` guard the import would begin the study anew inside its own cells.
+    """
+    script = sys.modules["__main__"]
+    if work.__module__ != "__main__":
+        sys.modules["__main__"] = ModuleType("__main__")  # it has no file, so there is nothing to import
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 @contextlib.contextmanager

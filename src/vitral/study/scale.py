@@ -7,6 +7,7 @@ trained from the start at several parts of the budget, against training FLOPs.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -21,9 +22,9 @@ from vitral.config import DataConfig, TrainConfig
 from vitral.study import figures
 from vitral.study.cell import read_answers, run_cell
 from vitral.study.compare import data_facts, default_recipe
-from vitral.study.conclude import Pair, compare_pairs
+from vitral.study.conclude import Pair, compare_pairs, missing
 from vitral.study.contenders import make_contenders
-from vitral.study.execute import RESULT, Executed, Pool, common_result, execute
+from vitral.study.execute import RESULT, Executed, Pool, common_result, execute, tuning_remarks
 from vitral.study.plan import Budget, Study
 from vitral.study.runner import Work
 from vitral.study.statistics import Crossing, PowerLaw, crossing, power_law_fit
@@ -117,7 +118,7 @@ def _data(done: Executed) -> Scaling:
         for size in study.sizes
     )
     ends = {size: _pairs_at(done, size) for size in (study.sizes[0], study.sizes[-1])}
-    conclusion = conclude_data(study, fits, crossings, ends)
+    conclusion = conclude_data(study, fits, crossings, ends, remarks(done))
     result = {
         **common_result(done),
         "rows": [entry for table in tables for entry in table.to_dict()],
@@ -153,7 +154,20 @@ def _pairs_at(done: Executed, size: int) -> list[Pair]:
     return compare_pairs(stacked) if len(stacked) > 1 and done.study.claim == "significance" else []
 
 
-def conclude_data(study: Study, fits: dict[str, PowerLaw], crossings: dict[str, Crossing], ends: dict[int, list[Pair]]) -> str:
+def remarks(done: Executed) -> list[str]:
+    """What a reader must know of the cells behind the lines."""
+    tuned = ["Rates were chosen with all training pictures and a part of the budget, and kept for every size and length of training."]
+    chosen = any(entry["trials"] for entry in done.tuning.values())
+    return (tuned if chosen else []) + tuning_remarks(done) + ([missing(len(done.failed))] if done.failed else [])
+
+
+def conclude_data(
+    study: Study,
+    fits: dict[str, PowerLaw],
+    crossings: dict[str, Crossing],
+    ends: dict[int, list[Pair]],
+    remarks: Sequence[str] = (),
+) -> str:
     sentences = []
     for size, pairs in ends.items():
         told = [f"{pair.ranked[0]} beats {pair.ranked[1]} by {abs(pair.difference) * 100:.1f} points" for pair in pairs if pair.different]
@@ -167,6 +181,7 @@ def conclude_data(study: Study, fits: dict[str, PowerLaw], crossings: dict[str, 
         sentences.append(
             f"The points of {', '.join(bent)} do not lie on a power law (off by up to {worst:.1f} times): take their crossings with care."
         )
+    sentences += remarks
     sentences.append(
         f"This holds for {study.data.name}, the same {study.budget} at every size, and no extra regularisation on small subsets; "
         f"beyond {study.sizes[-1]:,} pictures it is extrapolation."
@@ -185,7 +200,13 @@ def _compute(done: Executed) -> Scaling:
         families.setdefault(family, []).extend(done.of(contender.name))
     families = {name: cells for name, cells in families.items() if cells}
     fits = {name: fit for name, cells in families.items() if (fit := fit_cells(cells, lambda cell: cell.training_flops)) is not None}
-    crossings = {f"{a} and {b}": crossing(fits[a], fits[b]) for a, b in combinations(fits, 2) if _overlap(fits[a], fits[b])}
+    bent = [name for name, fit in fits.items() if fit.residual > BENT]
+    crossings = {
+        f"{a} and {b}": crossing(fits[a], fits[b])
+        for a, b in combinations(fits, 2)
+        # Families are measured at different FLOPs, so no measured means can confirm a crossing: both fits must hold by themselves.
+        if _overlap(fits[a], fits[b]) and a not in bent and b not in bent
+    }
     tables = tuple(
         Table(
             tuple(
@@ -195,10 +216,15 @@ def _compute(done: Executed) -> Scaling:
         )
         for share in study.shares
     )
-    lines = [f"The error of {name} {fit}, n being training FLOPs." for name, fit in fits.items()]
+    lines = [f"The error of {name} {fit}, n being training FLOPs." for name, fit in fits.items() if name not in bent]
     lines += [f"{pair}: {found} training FLOPs." for pair, found in crossings.items()]
-    if bent := [name for name, fit in fits.items() if fit.residual > BENT]:
-        lines.append(f"The points of {', '.join(bent)} do not lie on one power law: size and length of training do not trade evenly there.")
+    if bent:
+        worst = 2 ** max(fits[name].residual for name in bent)
+        lines.append(
+            f"The points of {', '.join(bent)} do not lie on one power law (off by up to {worst:.1f} times): "
+            "size and length of training do not trade evenly there, so no exponent and no crossing is claimed."
+        )
+    lines += remarks(done)
     lines.append(f"This holds for {study.data.name} and runs of up to {study.budget}; training FLOPs are counted as three forward passes.")
     result = {
         **common_result(done),
@@ -217,6 +243,9 @@ def _overlap(first: PowerLaw, second: PowerLaw) -> bool:
 
 
 def _write(done: Executed, tables: tuple[Table, ...], conclusion: str, result: dict[str, Any]) -> Scaling:
+    notes = [f"{contender.name}: {contender.note}" for contender in done.study.contenders if done.of(contender.name)]
+    *first, last = tables
+    tables = (*first, dataclasses.replace(last, notes=tuple(notes)))  # once, under the last one
     write_atomic(done.folder / "table.md", "\n".join(table.markdown() for table in tables) + f"\n{conclusion}\n")
     write_json(done.folder / RESULT, result)
     return Scaling(done.folder, tables, conclusion, result)

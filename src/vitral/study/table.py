@@ -86,7 +86,8 @@ class Table:
 
     def markdown(self) -> str:
         lines = [_line(HEADS), _line(["---"] + ["---:"] * (len(HEADS) - 1)), *(_line(_cells(row)) for row in self.rows)]
-        return "\n".join(([f"**{self.title}**", ""] if self.title else []) + lines + (["", *self.notes] if self.notes else [])) + "\n"
+        notes = ["", *(f"- {note}" for note in self.notes)] if self.notes else []
+        return "\n".join(([f"**{self.title}**", ""] if self.title else []) + lines + notes) + "\n"
 
     def text(self) -> str:
         grid = [HEADS, *(_cells(row) for row in self.rows)]
@@ -96,7 +97,8 @@ class Table:
             for line in grid
         ]
         lines.insert(1, "  ".join("─" * w for w in widths))
-        return "\n".join(([self.title] if self.title else []) + lines + list(self.notes)) + "\n"
+        notes = ["", *self.notes] if self.notes else []
+        return "\n".join(([self.title] if self.title else []) + lines + notes) + "\n"
 
 
 HEADS = ["model", "accuracy", "95 % interval", "n", "parameters", "FLOPs/picture", "seconds", "memory", "rate"]

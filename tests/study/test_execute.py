@@ -1,0 +1,60 @@
+"""Tuning before the final runs, with stand-ins for trainings."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitral.base.errors import UsageError, VitralError
+from vitral.base.files import read_json
+from vitral.config import DataConfig
+from vitral.presets import model
+from vitral.study.execute import TUNING, Pool, execute, tuning_remarks
+from vitral.study.plan import Budget, Cell, Contender, Study
+from vitral.study.table import Outcome
+
+VIT = Contender("vit", model("digits"), 1000, rates=(1e-3, 3e-3, 1e-2))
+STUDY = Study("compare", DataConfig(), (VIT,), Budget("samples", 1000), pictures=100, seeds=(0, 1))
+
+
+def learn(plain: dict[str, Any], folder: str) -> dict[str, Any]:
+    """The higher the rate the better, until it is too high."""
+    cell = Cell.from_dict(plain)
+    if cell.lr > 5e-3:
+        raise RuntimeError("the loss is nan")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    right = 100 * cell.lr
+    return dataclasses.asdict(
+        Outcome(cell.name, cell.contender, cell.seed, cell.lr, right, 1.0, right, 1, 1, 1.0, 1, 1.0, 1, "digits", role=cell.role)
+    )
+
+
+def diverge(plain: dict[str, Any], folder: str) -> dict[str, Any]:
+    raise RuntimeError("the loss is nan")
+
+
+def test_a_rate_that_fails_is_passed_over_and_named(tmp_path: Path) -> None:
+    done = execute(STUDY, tmp_path / "study", Pool(quiet=True), learn)
+    assert done.rates == {"vit": 3e-3} and len(done.outcomes) == 2 and not done.failed
+    (remark,) = tuning_remarks(done)
+    assert remark == "Rate 0.01 of vit failed in tuning and could not be chosen."
+    assert read_json(tmp_path / "study" / TUNING)["vit"]["trials"][2] == {"lr": 1e-2, "failed": "RuntimeError: the loss is nan"}
+
+
+def test_a_model_without_any_rate_stops_the_study(tmp_path: Path) -> None:
+    with pytest.raises(VitralError, match="died twice: RuntimeError: the loss is nan"):
+        execute(STUDY, tmp_path / "study", Pool(quiet=True), diverge)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "note").touch()
+    with pytest.raises(UsageError, match="is a file"):
+        execute(STUDY, tmp_path / "note", Pool(quiet=True), learn)
+
+
+def test_the_edge_of_the_grid_is_named(tmp_path: Path) -> None:
+    study = dataclasses.replace(STUDY, contenders=(dataclasses.replace(VIT, rates=(3e-4, 1e-3, 3e-3)),))
+    assert "The best rate of vit lies at the edge of the grid" in tuning_remarks(execute(study, tmp_path, Pool(quiet=True), learn))[0]
