@@ -22,7 +22,8 @@ SMALL_DATA: dict[str, Any] = {
     "pool": "mean",
     "class_token": False,
 }
-# Overlapping 4×4 patches at stride 2: 256 tokens, 5.3 M parameters.
+# Overlapping 4×4 patches at stride 2: 256 tokens, 5.3 M parameters. Rotary positions learn faster than learned ones here: after 26
+# epochs 94.1 against 91.9 % on validation (docs/LOG.md).
 CIFAR_MODEL = ModelConfig(
     image_size=(32, 32),
     patch_size=(4, 4),
@@ -32,6 +33,7 @@ CIFAR_MODEL = ModelConfig(
     depth=8,
     heads=4,
     mlp_width=768,
+    positions="rotary",
     drop_path=0.1,
     **SMALL_DATA,
 )
@@ -102,14 +104,23 @@ REPORT_CIFAR_OURS = RunConfig(
     dataclasses.replace(MUON, epochs=200, ema=0.999),
 )
 
-CIFAR10 = RunConfig("cifar10", CIFAR_MODEL, DataConfig(name="cifar10", augment="strong"), MUON)
+# Half of the patches is left out for three quarters of the run: overlapping as they are, the other half still shows 94 % of the pixels.
+# Settings were chosen with 10 % for validation; with them settled, 2 % are enough to see that a run is well.
+CIFAR10 = RunConfig(
+    "cifar10",
+    CIFAR_MODEL,
+    DataConfig(name="cifar10", augment="strong", validation=0.02),
+    dataclasses.replace(MUON, token_drop=0.5, token_drop_until=0.75),
+)
 CIFAR10_FAST = dataclasses.replace(
     CIFAR10,
     name="cifar10-fast",
-    train=dataclasses.replace(MUON, epochs=40),
+    train=dataclasses.replace(CIFAR10.train, epochs=26),
     model=dataclasses.replace(CIFAR_MODEL, drop_path=0.05),
 )
-CIFAR10_BEST = dataclasses.replace(CIFAR10, name="cifar10-best", train=dataclasses.replace(MUON, epochs=300, ema=0.999, evaluate_every=10))
+CIFAR10_BEST = dataclasses.replace(
+    CIFAR10, name="cifar10-best", train=dataclasses.replace(CIFAR10.train, epochs=300, ema=0.999, evaluate_every=10)
+)
 
 MNIST = RunConfig(
     "mnist",
@@ -152,8 +163,8 @@ FINETUNE = RunConfig(
 FLOWERS = dataclasses.replace(
     FINETUNE,
     name="flowers102",
-    data=DataConfig(name="flowers102", augment="standard"),
-    train=dataclasses.replace(FINETUNE.train, epochs=50, lr=3e-4),
+    data=DataConfig(name="flowers102", augment="resized-crop"),
+    train=dataclasses.replace(FINETUNE.train, epochs=60, lr=3e-4),
 )
 CIFAR10_FINETUNE = dataclasses.replace(
     FINETUNE,
