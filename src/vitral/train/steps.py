@@ -25,6 +25,14 @@ COMPILED_SHAPES = 64
 """Each share of kept patches is a graph of its own; PyTorch's limit of 8 is for accidents."""
 
 
+def can_record(device: str, processes: int, pieces: int) -> bool:
+    """Whether a step can be recorded as a CUDA graph and replayed at once: small models wait for Python's launches otherwise.
+
+    Gradients that add up over the pieces of a batch, or travel between processes, would outlive the graph's memory.
+    """
+    return device == "cuda" and processes == 1 and pieces == 1
+
+
 class Stepper:
     """A model that learns: weights, average, optimizer and scaler, and how a batch moves them."""
 
@@ -32,9 +40,7 @@ class Stepper:
         self.model, self.config, self.device, self.world = model, config, device, world
         self.dtype = number_type(config.precision, device)
         self.compiled = config.compile in ("yes", "max") or (config.compile == "auto" and device.type == "cuda")
-        # Small models are limited by how fast Python can launch kernels; a recorded graph launches them all at once. Gradients that
-        # add up over pieces or travel between processes outlive the graph's memory.
-        self.graphs = self.compiled and device.type == "cuda" and world.size == 1 and config.accumulate == 1
+        self.graphs = self.compiled and can_record(device.type, world.size, config.accumulate)
         if config.token_drop and not hasattr(model, "blocks"):
             raise ConfigError(f"token_drop needs a model with tokens, not a {model.config.family}", "set token_drop = 0")
         if config.batch_size % (world.size * config.accumulate):
@@ -42,8 +48,9 @@ class Stepper:
                 f"batch_size {config.batch_size} cannot be split into {config.accumulate} equal pieces on each of {world.size} processes",
                 "choose a multiple",
             )
-        self.trained = list(choose(model, config.tune))
+        choose(model, config.tune)
         self.wrapped = world.wrap(Learner(model, task), list(getattr(model, "blocks", [])), device)
+        self.learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = Optimizer(model, config, model.config.depth, device, compile=self.compiled)
         self.average = Average(model, config.ema) if config.ema is not None else None
         self.scaler = torch.amp.GradScaler(device.type) if self.dtype == torch.float16 else None  # type: ignore[attr-defined]
@@ -64,7 +71,8 @@ class Stepper:
 
     def step(self, batch: Any, factor: float, keep: float | None) -> Outcome:
         """Learn from a batch at `factor` × the peak rates. The outcome stays on the device."""
-        self.model.train()
+        if not self.model.training:  # a walk over all modules in every step would take as long as an optimizer
+            self.model.train()
         self.optimizer.rate(factor)
         if self.graphs:
             torch.compiler.cudagraph_mark_step_begin()
@@ -89,16 +97,15 @@ class Stepper:
         return Outcome(loss, correct)
 
     def _apply(self) -> None:
-        learning = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         if self.scaler is None:
             if self.config.clip is not None:
-                clip(learning, self.config.clip)
+                clip(self.learning, self.config.clip)
             self.optimizer.step()
         else:
             if self.config.clip is not None:
                 for rule in self.optimizer.rules:
                     self.scaler.unscale_(rule)
-                clip(learning, self.config.clip)
+                clip(self.learning, self.config.clip)
             for rule in self.optimizer.rules:
                 self.scaler.step(rule)
             self.scaler.update()

@@ -1,0 +1,71 @@
+"""One step. Compilation itself is tried in test_engine.py (slow); here `compiled` is set by hand, so that its paths run uncompiled."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from vitral.build import create
+from vitral.config import TrainConfig
+from vitral.data.loader import Batch
+from vitral.train.optim import is_attention, is_head
+from vitral.train.parallel import World
+from vitral.train.setup import evaluation_batch
+from vitral.train.steps import Stepper, can_record
+from vitral.train.tasks import task_of
+
+CPU = torch.device("cpu")
+DRAW = torch.Generator().manual_seed(0)
+BATCH = Batch(torch.randn(8, 3, 16, 16, generator=DRAW), torch.arange(8) % 4, None, None, torch.arange(8))
+
+
+def stepper(**changes: object) -> Stepper:
+    torch.manual_seed(0)
+    model = create("tiny", image_size=16, patch_size=4, classes=4, width=16, depth=2, heads=2, mlp_width=16)
+    config = TrainConfig(batch_size=8, label_smoothing=0.1, **changes)  # type: ignore[arg-type]
+    return Stepper(model, task_of(config, None, None), config, CPU, World())
+
+
+def test_a_plain_batch_of_a_run_that_mixes_is_the_same_step_to_the_bit():
+    """One graph serves both kinds of batches, so a plain one is shown as mixed with nothing of a second label."""
+    plain, mixing = stepper(), stepper()
+    mixing._mixed = True
+    for _ in range(3):
+        one, other = plain.step(BATCH, 1.0, None), mixing.step(BATCH, 1.0, None)
+        assert torch.equal(one.loss, other.loss) and torch.equal(one.correct, other.correct)
+    for name, value in plain.model.state_dict().items():
+        assert torch.equal(value, mixing.model.state_dict()[name]), name
+
+
+def test_compiled_evaluation_has_one_size_and_answers_for_the_given_pictures_only():
+    found = stepper()
+    found.model.eval()
+    wanted = found.logits(BATCH.images[:5])
+    sizes: list[int] = []
+    learner = found.learner
+    found.learner = lambda images: sizes.append(len(images)) or learner(images)
+    found.compiled = True
+    for count in (5, 8):
+        assert torch.allclose(found.logits(BATCH.images[:count])[:5], wanted, atol=1e-6)
+    assert found.logits(BATCH.images[:5]).shape == (5, 4)
+    assert set(sizes) == {evaluation_batch(8)}
+
+
+def test_graphs_are_recorded_only_where_gradients_stay_in_their_place():
+    assert can_record("cuda", 1, 1)
+    assert not any(can_record(*other) for other in (("cpu", 1, 1), ("mps", 1, 1), ("cuda", 2, 1), ("cuda", 1, 2)))
+
+
+@pytest.mark.parametrize("limit", [None, 1e-3])
+def test_only_what_learns_is_clipped_and_moves(limit: float | None):
+    found = stepper(tune="attention", optimizer="sgd", momentum=0.0, weight_decay=0.0, lr=1.0, clip=limit)
+    names = {id(parameter): name for name, parameter in found.model.named_parameters()}
+    assert all(is_attention(names[id(parameter)]) or is_head(names[id(parameter)]) for parameter in found.learning)
+    before = {name: value.clone() for name, value in found.model.state_dict().items()}
+    found.model.eval()
+    found.step(dataclasses.replace(BATCH), 1.0, None)
+    assert found.model.training
+    moved = {name: (value - before[name]).norm() for name, value in found.model.state_dict().items()}
+    assert all(size == 0 for name, size in moved.items() if not (is_attention(name) or is_head(name)))
+    total = torch.stack(list(moved.values())).norm().item()
+    assert total == pytest.approx(1e-3, rel=1e-2) if limit else total > 1e-2
