@@ -3,7 +3,7 @@
     python benchmarks/throughput.py [--runs cifar10 report-cifar] [--batch 512 1024] [--steps 100] [--json]
 
 The whole step is timed as `fit` runs it (device augmentation, forward, backward, optimizer, average), after compilation, median of
-five groups of steps; compilation is reported apart.
+five groups of steps; compilation is reported apart. A run that leaves patches out at first has a row for each of its two kinds of steps.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ from vitral.data.split import Split
 from vitral.presets.runs import RUNS
 from vitral.train.parallel import World
 from vitral.train.plan import GPUS
+from vitral.train.schedule import token_shares
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
 
+Row = dict[str, float | str | int]
 
-def measure(name: str, batch: int, steps: int, device: torch.device, compile: str) -> dict[str, float | str | int]:
+
+def measure(name: str, batch: int, steps: int, device: torch.device, compile: str) -> list[Row]:
     preset = RUNS[name]
     config, model_config = dataclasses.replace(preset.train, batch_size=batch, compile=compile), preset.model
     size, channels = model_config.image_size, model_config.channels
@@ -48,35 +51,46 @@ def measure(name: str, batch: int, steps: int, device: torch.device, compile: st
     began = time.perf_counter()
     seconds = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
     compile_seconds = seconds or time.perf_counter() - began
+    kind = torch.cuda.get_device_name(device).lower() if device.type == "cuda" else ""
+    peak = next((gpu.peak for key, gpu in GPUS.items() if key in kind), None)
+    rows: list[Row] = []
+    for keep in token_shares(config):
+        per_step = timed(stepper, loader, keep, steps)
+        flops = 3 * forward_flops(model_config) * (keep or 1.0) * batch
+        rows.append(
+            {
+                "run": name,
+                "batch": batch,
+                "patches": keep or 1.0,
+                "compile": compile,
+                "milliseconds": round(per_step * 1e3, 3),
+                "pictures_per_second": round(batch / per_step, 1),
+                "tflops": round(flops / per_step / 1e12, 2),
+                "share_of_peak": round(flops / per_step / peak, 4) if peak else 0.0,
+                "compile_seconds": round(compile_seconds, 1),
+                "memory_gib": round(torch.cuda.max_memory_allocated(device) / 2**30, 2) if device.type == "cuda" else 0.0,
+                "seconds_per_100_epochs_of_50000": round(50_000 // batch * 100 * per_step, 1),
+            }
+        )
+    return rows
+
+
+def timed(stepper: Stepper, loader: Loader, keep: float | None, steps: int) -> float:
+    """Seconds of one step: median of five groups, the first group left out."""
     times, number = [], 0
     while len(times) < 6:
         start = time.perf_counter()
         done = 0
         while done < max(1, steps // 5):
             for shown in loader.epoch(number):
-                stepper.step(shown, 1e-3, None)
+                stepper.step(shown, 1e-3, keep)
                 done += 1
                 if done >= max(1, steps // 5):
                     break
             number += 1
         stepper.wait()
         times.append((time.perf_counter() - start) / done)
-    per_step = statistics.median(times[1:])
-    flops = 3 * forward_flops(model_config) * batch
-    kind = torch.cuda.get_device_name(device).lower() if device.type == "cuda" else ""
-    peak = next((gpu.peak for key, gpu in GPUS.items() if key in kind), None)
-    return {
-        "run": name,
-        "batch": batch,
-        "compile": compile,
-        "milliseconds": round(per_step * 1e3, 3),
-        "pictures_per_second": round(batch / per_step, 1),
-        "tflops": round(flops / per_step / 1e12, 2),
-        "share_of_peak": round(flops / per_step / peak, 4) if peak else 0.0,
-        "compile_seconds": round(compile_seconds, 1),
-        "memory_gib": round(torch.cuda.max_memory_allocated(device) / 2**30, 2) if device.type == "cuda" else 0.0,
-        "seconds_per_100_epochs_of_50000": round(50_000 // batch * 100 * per_step, 1),
-    }
+    return statistics.median(times[1:])
 
 
 def main() -> None:
@@ -88,7 +102,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     device = pick_device()
-    rows = [measure(name, batch, asked.steps, device, mode) for name in asked.runs for batch in asked.batch for mode in asked.compile]
+    kinds = [(name, batch, mode) for name in asked.runs for batch in asked.batch for mode in asked.compile]
+    rows = [row for name, batch, mode in kinds for row in measure(name, batch, asked.steps, device, mode)]
     if asked.json:
         print(json.dumps({"machine": describe_machine(), "rows": rows}, indent=2))
         return

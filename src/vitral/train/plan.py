@@ -57,7 +57,7 @@ GPUS = {
 
 LAUNCH = 3e-3
 """Seconds that even the smallest step takes on a GPU: hundreds of kernels must be launched."""
-EFFICIENCY = ((192, 0.10), (256, 0.20), (384, 0.22), (768, 0.39), (1280, 0.42))
+EFFICIENCY = ((192, 0.10), (256, 0.17), (384, 0.22), (768, 0.39), (1280, 0.42))
 """(width, share of the peak reached in training), from compiled bf16 steps on an H200; between them by the logarithm of the width."""
 
 
