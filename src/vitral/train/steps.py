@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from vitral.base.errors import ConfigError
 from vitral.config import TrainConfig
@@ -25,12 +26,14 @@ COMPILED_SHAPES = 64
 """Each share of kept patches is a graph of its own; PyTorch's limit of 8 is for accidents."""
 
 
-def can_record(device: str, processes: int, pieces: int) -> bool:
+def can_record(model: nn.Module, device: str, processes: int, pieces: int) -> bool:
     """Whether a step can be recorded as a CUDA graph and replayed at once: small models wait for Python's launches otherwise.
 
-    Gradients that add up over the pieces of a batch, or travel between processes, would outlive the graph's memory.
+    Gradients that add up over the pieces of a batch, or travel between processes, would outlive the graph's memory; and the running
+    statistics of a batch norm are written inside the step, which a graph may refuse.
     """
-    return device == "cuda" and processes == 1 and pieces == 1
+    writes = any(isinstance(module, _BatchNorm) for module in model.modules())
+    return device == "cuda" and processes == 1 and pieces == 1 and not writes
 
 
 class Stepper:
@@ -40,7 +43,7 @@ class Stepper:
         self.model, self.config, self.device, self.world = model, config, device, world
         self.dtype = number_type(config.precision, device)
         self.compiled = config.compile in ("yes", "max") or (config.compile == "auto" and device.type == "cuda")
-        self.graphs = self.compiled and can_record(device.type, world.size, config.accumulate)
+        self.graphs = self.compiled and can_record(model, device.type, world.size, config.accumulate)
         if config.token_drop and not hasattr(model, "blocks"):
             raise ConfigError(f"token_drop needs a model with tokens, not a {model.config.family}", "set token_drop = 0")
         if config.batch_size % (world.size * config.accumulate):
