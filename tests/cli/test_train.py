@@ -44,6 +44,7 @@ FLAGS = (
     "teacher",
     "token_drop",
     "token_drop_until",
+    "head_start",
     "precision",
     "compile",
     "device",

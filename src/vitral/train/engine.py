@@ -24,6 +24,7 @@ from vitral.train import folder as folders
 from vitral.train import triage, trouble
 from vitral.train.ema import copy_values
 from vitral.train.evaluate import Evaluation, evaluate
+from vitral.train.head import start_head
 from vitral.train.journal import Journal, read_metrics
 from vitral.train.parallel import World, lost_peer
 from vitral.train.schedule import kept_patches, rate, snapshot_steps
@@ -77,6 +78,8 @@ def fit(config: RunConfig, out: str | Path | None = None, resume: bool = False, 
         if not quiet:
             for line in triage.before(setup):
                 say(f"note: {line}")
+        if config.train.head_start == "probe" and not going_on:
+            start_head(setup, quiet)
         engine = Engine(setup, path, slots, world, quiet)
         if not going_on:  # only now: a run that is refused must leave no folder that looks like a training
             folders.begin(path, setup, world)
