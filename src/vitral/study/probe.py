@@ -141,14 +141,14 @@ def draw_shots(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 
 class Scaler:
-    """Features centred and brought to unit size as a whole: a spread per feature cannot be measured on a handful of pictures."""
+    """Each feature centred and brought to spread 1, which even with one picture a class did better than one spread for all of them."""
 
     def __init__(self, features: np.ndarray) -> None:
         self.mean = features.mean(axis=0)
-        self.size = float(np.sqrt(((features - self.mean) ** 2).mean())) or 1.0
+        self.spread = np.maximum(features.std(axis=0), 1e-6)
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
-        return ((features - self.mean) / self.size).astype(np.float64)
+        return ((features - self.mean) / self.spread).astype(np.float64)
 
 
 def best_linear(x: np.ndarray, y: np.ndarray, judge: np.ndarray, judge_labels: np.ndarray, classes: int) -> tuple[Predict, str]:
