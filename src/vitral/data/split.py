@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +17,9 @@ from vitral.data.decode import Raster
 from vitral.data.keys import generator
 from vitral.data.preprocess import Preprocess, viewable
 from vitral.data.readers import ArrayReader, Reader
+
+READERS = min(16, os.cpu_count() or 1)
+"""Threads that decode a split which is then kept whole."""
 
 
 @dataclass(eq=False)
@@ -98,11 +103,22 @@ class Split:
         from vitral.base.progress import track
 
         out = np.zeros((len(self), *size), np.uint8)
-        for position in track(range(len(self)), f"Reading {self.name}", total=len(self)):
+
+        def read(position: int) -> DataError | None:
             try:
                 out[position] = self.seen(position)
             except DataError as error:
-                self.note_bad(position, error)
+                return error
+            return None
+
+        # Threads: decoding and resizing let others run. Errors are met in the order of the pictures all the same.
+        with ThreadPoolExecutor(READERS) as pool:
+            results = pool.map(read, range(len(self)))
+            for position, error in enumerate(track(results, f"Reading {self.name}", total=len(self))):
+                if error is not None:
+                    if self.on_bad_image == "fail":
+                        pool.shutdown(wait=False, cancel_futures=True)  # the rest need not be read before this is told
+                    self.note_bad(position, error)
         return torch.from_numpy(out)
 
     def note_bad(self, position: int, error: DataError) -> None:
