@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,17 @@ def test_labels_as_words_and_hidden_test_labels(tmp_path: Path) -> None:
     assert data.test().labels.min() >= 0 and "no labels" in data.notes[0]
 
 
-def test_offline_and_useless_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_and_useless_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     def unreachable(*arguments: object, **options: object) -> object:
+        logging.getLogger("datasets.load").warning("Retrying in 1s [Retry 1/5].")
+        assert datasets.config.HF_HUB_OFFLINE  # its own copy of the switch
         raise ConnectionError("no network")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    monkeypatch.setattr("vitral.base.hub.reachable", lambda address: False)
     with pytest.raises(DataError, match=r"hf:some/set cannot be opened.*no network.*HF_HUB_OFFLINE.*save_to_disk.*folder:PATH"):
         open_data(DataConfig(name="hf:some/set"))
+    assert capfd.readouterr().err == "" and not datasets.config.HF_HUB_OFFLINE
     datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": ["a"]})}).save_to_disk(str(tmp_path / "text"))
     with pytest.raises(DataError, match="columns text"):
         open_data(DataConfig(name=f"hf:{tmp_path / 'text'}"))

@@ -68,6 +68,17 @@ def test_what_does_not_apply_is_left_out(make, model, picture) -> None:
     assert names == expected
 
 
+def test_what_is_left_out_or_overlaps_is_said(make, picture, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("vitral.draw.provenance.DPI", 50)
+    model = make(depth=1, class_token=False, pool="mean", positions="rotary", stride=(2, 2)).float()
+    figure_set(model, [picture], tmp_path, formats=("png",))
+    assert "no figures of positions: with positions = rotary there are no vectors to compare" in capsys.readouterr().err
+    told = json.loads((tmp_path / "a-cat-patches.json").read_text())
+    assert told["caption"] == "a-cat in patches of 4 × 4, overlapping: one every 2 × 2"
+    figure_set(model, [picture], tmp_path, formats=("png",), quiet=True)
+    assert capsys.readouterr().err == ""
+
+
 def test_sample_pictures_exist() -> None:
     assert [path.name for path in sample_pictures()] == ["china.jpg", "flower.jpg"]
     assert all(path.is_file() for path in sample_pictures())

@@ -85,6 +85,37 @@ def test_training_is_told_by_its_last_epoch_not_by_its_last_batch(folder: Path, 
     assert "5.5000" in text
 
 
+def harder(folder: Path, read: Callable, data: dict, train: dict, model: dict) -> str:
+    config = json.loads((folder / "config.json").read_text())
+    for part, changes in {"data": data, "train": train, "model": model}.items():
+        config[part] |= changes
+    (folder / "config.json").write_text(json.dumps(config))
+    text = read(write_run_report(folder)).text
+    return text.partition("that is no fault: ")[2].partition(". \n")[0]
+
+
+def test_why_training_may_look_worse_is_told_by_the_run_itself(folder: Path, read: Callable) -> None:
+    plain = {"augment": "none", "mixup": None, "cutmix": None}, {"label_smoothing": 0.0, "ema": None, "token_drop": 0.0}, {"dropout": 0.0}
+    assert harder(folder, read, *plain) == ""
+    told = harder(folder, read, {"augment": "light", "cutmix": 0.5}, {"label_smoothing": 0.1, "token_drop": 0.4, "mixing_off": 0.25}, {})
+    assert told.split(", ") == [
+        "the pictures are augmented (light)",
+        "pictures are mixed with each other for the first 75 % of the run",
+        "labels are smoothed (0.1)",
+        "40 % of the patches are left out for the first 50 % of the run",
+    ]
+    told = harder(folder, read, *plain[:1], {**plain[1], "teacher": "x", "ema": 0.99, "token_drop_until": 0.0}, {"drop_path": 0.1})
+    assert told == "dropout is on, part of the loss is the teacher's, validation is of averaged weights"
+
+
+def test_mixing_is_told_for_the_policies_that_mix(folder: Path, read: Callable) -> None:
+    from vitral.data.augment import POLICIES, policy
+
+    for name in POLICIES:
+        told = harder(folder, read, {"augment": name, "mixup": None, "cutmix": None}, {}, {})
+        assert ("pictures are mixed" in told) == (policy(name).mixup + policy(name).cutmix > 0), name
+
+
 def test_out_is_respected_and_nothing_else_is_written(folder: Path, tmp_path: Path, read: Callable) -> None:
     before = sorted(path.name for path in folder.iterdir())
     read(write_run_report(folder, tmp_path / "elsewhere" / "page.html"))

@@ -8,7 +8,7 @@ import pytest
 from vitral.base.errors import ConfigError, UsageError
 from vitral.config import DataConfig, TrainConfig
 from vitral.presets import model
-from vitral.study.plan import BACKWARD, Budget, Cell, Contender, Study, check_same, final_cells, fingerprint, tuning_cells
+from vitral.study.plan import Budget, Cell, Contender, Study, check_same, final_cells, fingerprint, tuning_cells
 
 VIT = Contender("s/2", model("s/2", image_size=8, classes=10, channels=1), flops=1000, rates=(1e-3, 3e-3))
 CNN = Contender("cnn", model("cnn"), flops=4000, rates=(1e-3, 3e-3))
@@ -36,10 +36,21 @@ def test_budgets_are_equal() -> None:
     assert {cell.run.train.epochs for cell in final_cells(STUDY, rates)} == {2.0}
     assert {cell.run.train.epochs for cell in tuning_cells(STUDY)} == {0.5}
     by_flops = dataclasses.replace(STUDY, budget=Budget("flops", 12e6))
-    spent = {cell.run.train.epochs * 1000 * cell.flops * BACKWARD for cell in final_cells(by_flops, rates)}
+    spent = {cell.run.train.epochs * 1000 * cell.flops * 3 for cell in final_cells(by_flops, rates)}
     assert spent == {12e6}
     clock = final_cells(dataclasses.replace(STUDY, budget=Budget("seconds", 20)), rates)
     assert {cell.run.train.max_seconds for cell in clock} == {20.0}
+
+
+def test_a_flops_budget_lasts_longer_where_only_the_head_learns() -> None:
+    study = dataclasses.replace(
+        STUDY, contenders=(VIT, dataclasses.replace(VIT, name="head", tune="head", weights="x")), budget=Budget("flops", 12e6)
+    )
+    whole, head = (
+        next(cell for cell in final_cells(study, {"s/2": 1e-3, "head": 1e-3}) if cell.contender == name) for name in ("s/2", "head")
+    )
+    assert whole.training_flops == 3000 and head.training_flops == pytest.approx(1000, rel=0.01)
+    assert head.run.train.epochs == pytest.approx(3 * whole.run.train.epochs, rel=0.01)
 
 
 def test_smaller_sets_get_the_same_samples() -> None:
@@ -54,6 +65,7 @@ def test_smaller_sets_get_the_same_samples() -> None:
     [
         ({"select_on": "test"}, "selection on test"),
         ({"seeds": (0,)}, "one seed cannot carry a claim"),
+        ({"seeds": ()}, "a study without seeds trains nothing"),
         ({"contenders": ()}, "without models"),
         ({"contenders": (VIT, VIT)}, "twice"),
         ({"seeds": (0, 1000)}, "tunes and is tested"),

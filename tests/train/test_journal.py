@@ -1,9 +1,17 @@
+from __future__ import annotations
+
+import sys
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from vitral.base.errors import ConfigError
-from vitral.train.journal import Journal, open_wandb, read_metrics
+from vitral.presets.runs import run
+from vitral.train.engine import fit
+from vitral.train.journal import Journal, read_metrics
 
 
 def line(step: int) -> dict:
@@ -34,7 +42,58 @@ def test_other_processes_write_nothing(tmp_path: Path):
     assert journal.position() == 0 and not list(tmp_path.iterdir())
 
 
-def test_wandb_that_is_not_installed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(__import__("sys").modules, "wandb", None)
-    with pytest.raises(ConfigError, match="pip install wandb"):
-        open_wandb(tmp_path, "run")
+@pytest.mark.parametrize(("flag", "module"), [("wandb", "wandb"), ("tensorboard", "torch.utils.tensorboard")])
+def test_a_library_that_is_not_installed_is_refused_before_anything_is_written(
+    flag: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delattr(torch.utils, "tensorboard", raising=False)  # another test may have imported it
+    with pytest.raises(ConfigError, match=f"{flag} is not installed: pip install {flag}, or leave --{flag} out"):
+        fit(run("digits", **{flag: True}), out=tmp_path / "run", quiet=True)
+    assert not list(tmp_path.iterdir())
+
+
+class Wandb(types.ModuleType):
+    """Stands in for the library: notes what it is asked to do."""
+
+    def __init__(self) -> None:
+        super().__init__("wandb")
+        self.calls: list[tuple[str, Any]] = []
+        self.id = "abc123"
+
+    def init(self, **settings: Any) -> Wandb:
+        self.calls.append(("init", settings))
+        return self
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self.calls.append(("log", (step, values)))
+
+    def finish(self) -> None:
+        self.calls.append(("finish", None))
+
+
+def test_wandb_is_begun_told_and_finished_and_a_resumed_run_is_the_same_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    library = Wandb()
+    monkeypatch.setitem(sys.modules, "wandb", library)
+    journal = Journal(tmp_path / "metrics.jsonl", wandb=True, name="seven")
+    journal.write(line(3))
+    position = journal.position()
+    journal.close()
+    journal.close()  # the engine closes once at the end and once on the way out
+    settings = {"project": "vitral", "name": "seven", "dir": str(tmp_path), "resume": "allow"}
+    assert library.calls == [
+        ("init", {**settings, "id": None}),
+        ("log", (3, {"train/loss": 0.25, "train/accuracy": 0.5})),
+        ("finish", None),
+    ]
+    Journal(tmp_path / "metrics.jsonl", position, wandb=True, name="seven").close()
+    assert library.calls[3:] == [("init", {**settings, "id": "abc123"}), ("finish", None)]
+
+
+def test_a_whole_run_is_told_to_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    library = Wandb()
+    monkeypatch.setitem(sys.modules, "wandb", library)
+    made = fit(run("digits", epochs=0.05, wandb=True, device="cpu"), out=tmp_path / "run", quiet=True)
+    names = [name for name, _ in library.calls]
+    assert names == ["init", *["log"] * len(made.metrics), "finish"]
+    assert "test/accuracy" in library.calls[-2][1][1]

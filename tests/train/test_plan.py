@@ -53,6 +53,29 @@ def test_a_named_gpu_is_an_estimate_from_the_table():
         plan(config, gpu="h2000")
 
 
+def test_notes_come_before_the_measuring(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def measure(setup, memory):
+        said = capsys.readouterr().err.splitlines()
+        assert said[0].startswith("note: 64 patches a picture") and said[-1] == "measuring steps of 64 pictures on this machine"
+        return 1.0, 1.0, memory
+
+    monkeypatch.setattr("vitral.train.plan.calibrate", measure)
+    monkeypatch.setattr("vitral.train.triage.MANY", 63)
+    config = run("digits", batch_size=64, device="cpu")
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, image_size=(8, 8), patch_size=(1, 1)))
+    result = plan(config)
+    assert result.notes[0].startswith("64 patches") and "note:" not in result.text() and not capsys.readouterr().err
+
+
+def test_a_tuned_head_costs_hardly_more_than_looking():
+    config = run("digits", batch_size=64)
+    full, head = (
+        plan(dataclasses.replace(config, train=dataclasses.replace(config.train, tune=tune)), gpu="h200") for tune in ("all", "head")
+    )
+    assert full.training_flops == pytest.approx(3 * full.forward_flops * full.pictures * full.steps)
+    assert head.training_flops == pytest.approx(full.training_flops / 3, rel=0.01)
+
+
 def test_efficiency_rises_with_the_width_between_measured_points():
     assert [efficiency(width) for width, _ in EFFICIENCY] == [share for _, share in EFFICIENCY]
     assert efficiency(10) == EFFICIENCY[0][1] and efficiency(5000) == EFFICIENCY[-1][1]

@@ -57,7 +57,7 @@ def test_a_description_is_json_and_complete(session: Session) -> None:
     assert facts["prefix"] == ["class token", "register 0"]
     assert facts["methods"] == ["attention", "rollout", "relevance", "gradcam", "occlusion"]
     assert facts["reads"] == 0
-    assert facts["grid"] == [8, 8]
+    assert facts["grid"] == [8, 8] and facts["overlap"] is False
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,24 @@ def test_tokens_before_the_patches(changes: dict, names: list[str], reads: int) 
     assert prefix_names(create("tiny", **changes)) == names
 
 
+def test_the_modern_small_vit(session: Session, key: str) -> None:
+    """The architecture of the `cifar10` run: what it lacks is said, what it has is there."""
+    changes = {"norm": "rms", "positions": "rotary", "qk_norm": True, "qkv_bias": False, "pool": "mean", "class_token": False}
+    model = create("tiny", image_size=(16, 16), patch_size=(4, 4), stride=(2, 2), width=24, heads=3, **changes)
+    own = Session({"modern": model}, session.limits)
+    picture = own.give(session._given_bytes[key], "one.png")
+    (facts,) = own.facts()["models"]
+    assert (facts["overlap"], facts["grid"], facts["prefix"], facts["reads"]) == (True, [8, 8], [], -1)
+    header, sections = unpack(own.trace(0, picture))
+    assert header["rows"][-1] == -1 and sections["attention"].shape == (2, 3, 65, 64)
+    for method in facts["methods"][1:]:
+        assert np.shape(own.map(0, picture, method)["grid"]) == (8, 8)
+    assert "no class token" in own.map(0, picture, "rollout")["note"]
+    cut = own.surgery(0, picture, heads=[(0, 1)], patches=[63])
+    assert np.shape(cut["difference"]) == (8, 8) and cut["rows"]
+    assert own.figures(0)["positions"] == {"reason": "this vit has rotary positions, so there are no position vectors to compare"}
+
+
 def test_a_model_without_a_head_keeps_what_needs_none() -> None:
     assert methods_of(create("tiny", classes=0)) == ["rollout"]
 
@@ -84,7 +102,7 @@ def test_figures(session: Session) -> None:
     values = np.frombuffer(base64.b64decode(figures["positions"]["values"]), np.int8).reshape(64, 64)
     np.testing.assert_array_equal(values.diagonal(), 127)
     assert "reason" in model_figures(session.models[1])["positions"]
-    assert "reason" in model_figures(create("tiny", positions="none"))["positions"]
+    assert model_figures(create("tiny", positions="none"))["positions"]["reason"].startswith("this vit has no positions")
 
 
 def test_grey_filters_become_colours() -> None:

@@ -208,6 +208,47 @@ def test_vit_b_16_of_torchvision_accepts_it(tmp_path) -> None:
         close(client(images), model(images))
 
 
+MODERN = {
+    "norm": "rms",
+    "positions": "rotary",
+    "qk_norm": True,
+    "pool": "mean",
+    "class_token": False,
+    "qkv_bias": False,
+    "image_size": (16, 16),
+    "patch_size": (6, 6),
+    "stride": (4, 4),
+    "width": 24,
+    "heads": 3,
+    "depth": 2,
+}
+"""The architecture of the `cifar10` run, tiny."""
+
+
+@pytest.mark.parametrize("format", ["timm", "hf", "torchvision", "npz"])
+def test_a_model_that_no_other_library_holds_is_told_who_does(tmp_path, format) -> None:
+    with pytest.raises(UsageError, match=r"cannot hold norm = rms: .*; save it in Vitral's own format, or export it to onnx"):
+        export(made(**MODERN), tmp_path / "out", format)
+    assert not (tmp_path / "out").exists()
+
+
+def test_such_a_model_is_converted_to_onnx(tmp_path, capsys) -> None:
+    import onnxruntime
+
+    from vitral.cli import main
+    from vitral.weights.checkpoint import save
+
+    model = made(**MODERN)
+    save(model, tmp_path / "run")
+    assert main(["weights", "convert", str(tmp_path / "run"), str(tmp_path / "out"), "--format", "onnx", "--attention"]) == 0
+    session = onnxruntime.InferenceSession(capsys.readouterr().out.splitlines()[0], providers=["CPUExecutionProvider"])
+    images = torch.randn(3, 3, 16, 16)
+    with torch.no_grad():
+        logits, *maps = session.run(None, {"images": images.numpy()})
+        assert np.abs(logits - model(images).numpy()).max() <= 1e-4
+    assert len(maps) == 2 and maps[0].shape == (3, 3, 16, 16) and np.allclose(maps[0].sum(axis=-1), 1, atol=1e-5)
+
+
 @pytest.mark.parametrize("attention", [False, True])
 def test_onnx_runtime_accepts_it(tmp_path, attention) -> None:
     import onnxruntime

@@ -48,7 +48,7 @@ def test_unknown_incomplete_and_twice_filled_are_listed() -> None:
 
 def test_missing_extra_and_wrong_shapes_are_listed() -> None:
     mapped = Mapped({"a": torch.zeros(2), "b": torch.zeros(3)})
-    with pytest.raises(WeightsError, match=r"lacks 1 parameters.*c"):
+    with pytest.raises(WeightsError, match=r"lacks 1 parameter of.*c"):
         check(mapped, {"a": torch.zeros(2), "b": torch.zeros(3), "c": torch.zeros(1)})
     with pytest.raises(WeightsError, match=r"does not have.*b"):
         check(mapped, {"a": torch.zeros(2)})

@@ -47,16 +47,21 @@ class StudyFlags:
     validation: float = 0.1
     """Share of the training pictures to choose on."""
     split_seed: int = 0
+    """Seed of the carved splits; the same for every model and seed."""
     augment: str = "standard"
     """The same for every model: none, light, standard, strong …"""
     image_size: int | None = None
     """Side of the picture; default: the data's own, or what the weights were trained at."""
     batch_size: int = 128
+    """Pictures per optimizer step."""
     weight_decay: float = 0.05
+    """Pull of the weights towards zero, the same for every model."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """auto: bf16 on a GPU that has it, fp32 otherwise."""
     compile: Literal["auto", "yes", "no"] = "no"
     """Worth it for runs of minutes; short cells are over before it pays."""
     device: str = "auto"
+    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     threads: int = 1
     """CPU threads of one cell; results do not depend on --parallel then."""
     parallel: int | None = None
@@ -66,6 +71,7 @@ class StudyFlags:
     json: bool = False
     """Print the result as JSON."""
     quiet: bool = False
+    """No progress."""
 
     def data_config(self, name: str | None = None) -> DataConfig:
         return DataConfig(

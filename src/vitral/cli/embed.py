@@ -23,11 +23,15 @@ class Flags:
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
     """Pictures, in folders of any depth."""
     out: str = "features.npz"
+    """The file to write."""
     batch_size: int = 64
+    """Pictures at a time."""
     device: str = "auto"
+    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     json: bool = False
     """Print what was written as JSON."""
     quiet: bool = False
+    """No progress."""
 
 
 def run(arguments: list[str]) -> int:

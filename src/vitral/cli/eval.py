@@ -32,7 +32,9 @@ class Flags:
     root: str | None = None
     """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
     batch_size: int = 128
+    """Pictures at a time."""
     device: str = "auto"
+    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     workers: int = 0
     """Processes that decode pictures."""
     json: bool = False

@@ -36,6 +36,7 @@ class Flags:
     no_open: bool = False
     """Only print the address."""
     device: str = "auto"
+    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
 
 
 def run(arguments: list[str]) -> int:

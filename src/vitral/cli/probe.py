@@ -33,11 +33,15 @@ class Flags:
     validation: float = 0.1
     """Share of the training pictures to choose settings on."""
     split_seed: int = 0
+    """Seed of the carved splits."""
     batch_size: int = 128
+    """Pictures at a time."""
     device: str = "auto"
+    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     json: bool = False
     """Print the result as JSON."""
     quiet: bool = False
+    """No progress."""
 
 
 def run(arguments: list[str]) -> int:

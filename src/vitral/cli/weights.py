@@ -69,11 +69,17 @@ class Convert:
     preprocess: str | None = None
     """How pictures were prepared: half, squash, imagenet, deit, torchvision, clip."""
     classes: int | None = None
+    """Give the model a new head for this many classes; 0: none."""
     image_size: tuple[int, int] | None = None
+    """Height and width the weights shall be for: positions are resized."""
     patch_size: tuple[int, int] | None = None
+    """Height and width the patches shall have: the embedding is resized."""
     channels: int | None = None
+    """Colour channels the weights shall be for: the embedding is adapted."""
     heads: int | None = None
+    """Attention heads, where the file cannot say."""
     activation: str | None = None
+    """Activation of the MLPs, where the file cannot say: gelu, gelu_tanh, quick_gelu …"""
     json: bool = False
     """Print the result as JSON."""
 

@@ -54,6 +54,8 @@ def decode(source: str | Path | bytes | Image.Image | np.ndarray, name: str = ""
             raise DataError(f"{name} is not a file" if path.exists() else f"{name}: no such file", "check the path")
         if path.suffix.lower() == ".npy":
             return _array(_load_array(path, name), name)
+    elif not isinstance(source, bytes | Image.Image) and not hasattr(source, "read"):
+        raise DataError(f"{name} is no picture but of type {type(source).__name__}", "give a path, bytes, a PIL image or an array")
     if isinstance(source, bytes) and source.startswith(ARRAY_START):
         return _array(_load_array(io.BytesIO(source), name), name)
     try:

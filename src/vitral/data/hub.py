@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from vitral.base.errors import DataError
+from vitral.base.hub import asking_the_hub
 from vitral.data.raw import Part, Raw, measure
 from vitral.data.readers import TableReader
 
@@ -60,7 +61,8 @@ def _tables(name: str) -> dict[str, Any]:
             loaded = datasets.load_from_disk(str(path))
         else:
             hub_name, _, config = name.partition("@")
-            loaded = datasets.load_dataset(hub_name, config or None)
+            with asking_the_hub():
+                loaded = datasets.load_dataset(hub_name, config or None)
     except Exception as error:
         # The library has dozens of exception classes for "not there", "no network" and "damaged".
         raise DataError(

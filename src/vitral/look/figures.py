@@ -10,7 +10,7 @@ import numpy as np
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
-from vitral.base.progress import progress
+from vitral.base.progress import progress, say
 from vitral.look.ablate import ablate
 from vitral.look.about import Drawn, about_model, about_picture, open_pictures, seen, stems
 from vitral.look.attention import attention, attention_matrix
@@ -22,7 +22,7 @@ from vitral.look.predict import rank
 from vitral.look.relevance import relevance
 from vitral.look.rollout import JOIN, rollout
 from vitral.look.sheets import TOP, call, check_methods, mode_of, sheet
-from vitral.look.similarity import position_similarity, token_colours
+from vitral.look.similarity import POSITIONED, position_similarity, token_colours
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
@@ -64,6 +64,8 @@ def figure_set(
     names = stems(opened)
     about = about_model(model, command)
     written: list[Path] = []
+    if is_transformer(model) and model.config.positions not in POSITIONED and not quiet:
+        say(f"no figures of positions: with positions = {model.config.positions} there are no vectors to compare")
     steps = _whole_count(model) + len(opened) * _picture_count(model)
     with progress("Drawing", total=steps, quiet=quiet) as bar:
         for drawn in whole_model(model, opened, rival):
@@ -84,7 +86,7 @@ def whole_model(model: Classifier, pictures: Sequence[Picture], rival: Classifie
     yield _filters_drawn(own, filters(rival) if rival is not None else None)
     if not is_transformer(model):
         return
-    if model.config.positions in ("learned", "sincos"):
+    if model.config.positions in POSITIONED:
         positions = position_similarity(model)
         yield Drawn("positions", positions.draw(), positions.numbers(), positions.finding)
         yield Drawn("positions-rows-columns", positions.draw_distances(), positions.numbers(), positions.finding)
@@ -113,7 +115,9 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
     picture = tape.pictures[0]
     transformer = is_transformer(tape.model)
     if transformer:
-        title = f"{name} in patches of {' × '.join(map(str, tape.config.patch_size))}"
+        title = f"{name} in patches of {_size(tape.config.patch_size)}"
+        if tape.config.step != tape.config.patch_size:
+            title += f", overlapping: one every {_size(tape.config.step)}"
         yield Drawn("patches", patch_figure(picture.original, tape.grid, picture.box, title), {"grid": np.array(tape.grid)}, title)
     if tape.config.classes:
         ranking = rank(tape, tape.logits[0], picture.source, TOP)
@@ -216,13 +220,17 @@ def _filters_drawn(own: Filters, rival: Filters | None) -> Drawn:
     return Drawn("filters", figure, {**own.numbers(), "rival_tiles": rival.tiles}, f"{own.title}; beside: {rival.title}")
 
 
+def _size(size: tuple[int, int]) -> str:
+    return " × ".join(map(str, size))
+
+
 def _whole_count(model: Classifier) -> int:
     """How many figures `whole_model` will make."""
     config = model.config
     if not is_transformer(model):
         return 1
     own = config.positions == "learned" and config.class_token and config.prefix_positions != "none"
-    return 3 + (2 if config.positions in ("learned", "sincos") else 0) + int(own)
+    return 3 + (2 if config.positions in POSITIONED else 0) + int(own)
 
 
 def _picture_count(model: Classifier) -> int:

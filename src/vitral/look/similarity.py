@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from vitral.base.picture import Picture
 
+POSITIONED = ("learned", "sincos")
+"""Positions that are vectors, one a token."""
+
 
 @dataclass(frozen=True)
 class PositionSimilarity:
@@ -69,8 +72,9 @@ def position_similarity(model: Classifier | Tape, item: int = 0, target: int | N
     """How much each position vector of a model (or of a tape's model) resembles every other; nothing depends on a picture."""
     model = model_of(model)
     config = model.config
-    if config.family not in ("vit", "hybrid") or config.positions not in ("learned", "sincos"):
-        has = f"{config.positions} positions" if config.family in ("vit", "hybrid") else "no tokens"
+    if config.family not in ("vit", "hybrid") or config.positions not in POSITIONED:
+        kind = "no" if config.positions == "none" else config.positions
+        has = f"{kind} positions" if config.family in ("vit", "hybrid") else "no tokens"
         raise UsageError(
             f"this {config.family} has {has}, so there are no position vectors to compare",
             "use a model with learned or sine/cosine positions",

@@ -56,7 +56,9 @@ def as_images(model: Classifier, x: Any) -> tuple[torch.Tensor, list[Picture] | 
     items = list(x) if isinstance(x, list | tuple) else [x]
     if not items:
         raise UsageError("no pictures given", "pass a tensor, a path, or a list of pictures")
-    if all(isinstance(item, torch.Tensor) for item in items):
+    if any(isinstance(item, torch.Tensor) for item in items):
+        if len({getattr(item, "shape", None) for item in items}) > 1:
+            raise UsageError("tensors of another shape, or of another kind, in one list", "pass tensors (C, H, W) of one size, or pictures")
         return torch.stack(items), None
     from vitral.data.preprocess import open_picture
 

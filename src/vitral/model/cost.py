@@ -47,14 +47,19 @@ def transformer_cost(config: ModelConfig) -> Cost:
     )
 
 
-def counted_flops(model: nn.Module, image: tuple[int, int, int]) -> int:
-    """FLOPs of one forward pass as PyTorch counts them, for any module; nothing is computed (meta device)."""
+def counted_flops(model: nn.Module, image: tuple[int, int, int], backward: bool = False) -> int:
+    """FLOPs of one forward pass as PyTorch counts them, for any module; nothing is computed (meta device).
+
+    `backward`: and of the gradients of those parameters that require one.
+    """
     import copy
 
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
     shadow = copy.deepcopy(model).to("meta").eval()
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        shadow(torch.zeros(1, *image, device="meta"))
+    with torch.set_grad_enabled(backward), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        output = shadow(torch.zeros(1, *image, device="meta"))
+        if backward:
+            output.sum().backward()
     return counter.get_total_flops()

@@ -33,7 +33,7 @@ class Tape:
     keep       names or patterns of values to keep (default: the attention weights of every block)
     blocks     only these blocks, for patterns that name blocks
     heads      only these heads of the attention weights
-    rows       only these tokens' rows of the attention weights; "class" for the first token
+    rows       only these tokens' rows of the attention weights; "class" for the class token's
     edits      {pattern: function(value, name) → new value}
     readers    {pattern: function(value, name)}: see values as they pass; nothing is stored
     gradients  keep the graph, so that `gradient(name, target)` works
@@ -59,6 +59,8 @@ class Tape:
         self.images: torch.Tensor | None = None
         self._values: dict[str, torch.Tensor] = {}
         self._known = model.tape_names()
+        if rows == "class" and self._transformer and not self.config.class_token:
+            raise UsageError("this model has no class token whose row could be kept", "leave rows out, or give numbers of tokens")
         self._heads = self._check("head", heads, self.config.heads)
         self._rows = self._check("row", [0] if rows == "class" else rows, self.config.tokens) if self._transformer else None
         wanted_blocks = self._check("block", blocks, self.config.depth)

@@ -29,7 +29,7 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> P
     page = Page(name, headline(metrics))
     for line in trouble:
         page.note(line)
-    _results(page, folder, name, metrics)
+    _results(page, folder, name, metrics, config)
     figures_section(page, folder, f"make some with `vitral figures {folder.name} --out {folder.name}/figures`")
     _origin(page, config.get("origin"))
     _settings(page, config)
@@ -73,7 +73,7 @@ def last(metrics: Metrics, split: str) -> dict[str, Any]:
     return next((row for row in reversed(metrics) if row.get("split") == split), {})
 
 
-def _results(page: Page, folder: Path, name: str, metrics: Metrics) -> None:
+def _results(page: Page, folder: Path, name: str, metrics: Metrics, config: dict[str, Any]) -> None:
     page.section("Results")
     rows = [("train, last epoch", _last_epoch(metrics)), *((split, last(metrics, split)) for split in ("validation", "test"))]
     validations = [row for row in metrics if row.get("split") == "validation" and isinstance(row.get("accuracy"), int | float)]
@@ -83,7 +83,9 @@ def _results(page: Page, folder: Path, name: str, metrics: Metrics) -> None:
     if rows:
         heads = ["split", "epoch", "accuracy", "loss", "images per second", "time so far"]
         page.table(heads, [[label, *_numbers(row)] for label, row in rows])
-        page.text("Training: mean of the last epoch, on pictures as they were fed in, augmented, while the weights still moved.")
+        page.text("Training: mean of the last epoch, on pictures as they were fed in, while the weights still moved.")
+        if reasons := _harder(config):
+            page.text(f"Training may look worse than validation here, and that is no fault: {', '.join(reasons)}.")
         try:
             from vitral.draw.curves import training_curves
 
@@ -100,6 +102,33 @@ def _last_epoch(metrics: Metrics) -> dict[str, Any]:
 
     means = {key: float(values[-1]) for key in ("accuracy", "loss") if len(values := read_curve(metrics, "train", key)[1])}
     return {**last(metrics, "train"), **means}
+
+
+def _harder(config: dict[str, Any]) -> list[str]:
+    """Why the figures of training and validation are not of the same thing in this run."""
+    try:
+        run = _run_of(config)
+    except (VitralError, TypeError):
+        return []  # said further down the page
+    data, train, model = run.data, run.train, run.model
+    # Unless told otherwise, `strong` alone mixes; the policies themselves are out of reach without torch.
+    mixing = sum(own if own is not None else float(data.augment == "strong") for own in (data.mixup, data.cutmix))
+    dropped = train.token_drop * train.token_drop_until
+    found = {
+        f"the pictures are augmented ({data.augment})": data.augment != "none",
+        f"pictures are mixed with each other{_until(1 - train.mixing_off)}": mixing > 0 and train.mixing_off < 1,
+        f"labels are smoothed ({train.label_smoothing:g})": train.label_smoothing > 0,
+        f"{100 * train.token_drop:.0f} % of the patches are left out{_until(train.token_drop_until)}": dropped > 0,
+        "dropout is on": max(model.dropout, model.attention_dropout, model.drop_path) > 0,
+        "part of the loss is the teacher's": train.teacher is not None and train.teacher_weight > 0,
+        "the loss is weighed by class": data.class_weights,
+        "validation is of averaged weights": train.ema is not None,
+    }
+    return [reason for reason, applies in found.items() if applies]
+
+
+def _until(share: float) -> str:
+    return f" for the first {100 * share:.0f} % of the run" if share < 1 else ""
 
 
 def _test(page: Page, test: dict[str, Any]) -> None:
@@ -170,11 +199,15 @@ def _settings(page: Page, config: dict[str, Any]) -> None:
 def _again(page: Page, config: dict[str, Any]) -> None:
     page.section("Train it again")
     try:
-        run = from_dict(RunConfig, {key: value for key, value in config.items() if key != "origin"}, "config.json")
+        run = _run_of(config)
     except (VitralError, TypeError) as error:
         page.note(f"no command: these settings do not fit this version ({error})")
         return
     page.code(training_command(run))
+
+
+def _run_of(config: dict[str, Any]) -> RunConfig:
+    return from_dict(RunConfig, {key: value for key, value in config.items() if key != "origin"}, "config.json")
 
 
 def _numbers(row: dict[str, Any]) -> list[str]:

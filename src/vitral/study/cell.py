@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vitral.base.errors import DataError
-from vitral.study.plan import BACKWARD, Cell, fingerprint
+from vitral.study.plan import Cell, fingerprint
 from vitral.study.table import Outcome
 
 PREDICTIONS = "test.npz"
@@ -54,7 +54,7 @@ def describe(cell: Cell, metrics: list[dict[str, Any]], parameters: int, memory:
         validation=float(judged["accuracy"]) if judged else float("nan"),
         parameters=parameters,
         flops=cell.flops,
-        training_flops=float(BACKWARD * cell.flops * samples),
+        training_flops=cell.training_flops * samples,
         samples=samples,
         seconds=float(last["seconds"]),
         memory=memory,

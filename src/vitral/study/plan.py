@@ -12,10 +12,9 @@ from typing import Any, Literal
 
 from vitral.base.errors import ConfigError, UsageError
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
+from vitral.train.flops import passes
 
 BudgetKind = Literal["samples", "seconds", "flops"]
-BACKWARD = 3
-"""Training one picture costs about three forward passes: one forward, two backward."""
 EVALUATIONS = 10
 """Validations per run: enough for a curve, too few to cost much."""
 ENDLESS = 100_000.0
@@ -49,10 +48,10 @@ class Budget:
         return Budget(self.kind, self.amount * share)
 
     def samples(self, flops: float) -> float | None:
-        """Pictures a model of `flops` forward FLOPs may see; None when only the clock decides."""
+        """Pictures a model may learn from when each costs `flops`, forward and backward; None when only the clock decides."""
         if self.kind == "seconds":
             return None
-        return self.amount if self.kind == "samples" else self.amount / (BACKWARD * flops)
+        return self.amount if self.kind == "samples" else self.amount / flops
 
     def __str__(self) -> str:
         return f"{self.kind}={self.amount:g}"
@@ -75,6 +74,11 @@ class Contender:
     family: str = ""
     """Contenders of one family lie on one line in a compute study."""
     note: str = ""
+
+    @property
+    def training_flops(self) -> float:
+        """Forward and backward, per picture."""
+        return passes(self.model, self.tune) * self.flops
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,8 @@ class Study:
             raise ConfigError(
                 f"selection on {self.select_on}: what the test pictures have chosen they can no longer judge", "select on validation"
             )
+        if not self.seeds:
+            raise ConfigError("a study without seeds trains nothing", "use --seeds 3")
         if self.claim == "significance" and len(set(self.seeds)) < 2:
             raise ConfigError("one seed cannot carry a claim of significance", "use --seeds 3, or --claim none for a plain description")
         if not self.contenders:
@@ -113,7 +119,7 @@ class Study:
         names = [contender.name for contender in self.contenders]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ConfigError(f"model {twice} is in the study twice", "name each model once")
-        if len(set(self.seeds)) != len(self.seeds) or not self.seeds:
+        if len(set(self.seeds)) != len(self.seeds):
             raise ConfigError(f"seeds {self.seeds} are not different", "use --seeds 3")
         if self.tuning_seed in self.seeds:
             raise ConfigError(f"seed {self.tuning_seed} tunes and is tested", "use another tuning seed")
@@ -131,7 +137,7 @@ class Study:
     def _check_steps(self, contender: Contender) -> None:
         """A run takes whole batches: one that may see less than a batch would spend more than it is said to."""
         shortest = min(*self.shares, self.tuning_share if len(contender.rates) > 1 else 1.0)
-        samples, batch = self.budget.times(shortest).samples(contender.flops), min(self.train.batch_size, self.pictures)
+        samples, batch = self.budget.times(shortest).samples(contender.training_flops), min(self.train.batch_size, self.pictures)
         if samples is not None and samples < batch:
             raise ConfigError(
                 f"{self.budget} lets {contender.name} see {samples:.3g} pictures in its shortest run, less than a batch of {batch}",
@@ -175,6 +181,11 @@ class Cell:
     flops: int = 0
 
     @property
+    def training_flops(self) -> float:
+        """Forward and backward, per picture."""
+        return passes(self.run.model, self.run.train.tune) * self.flops
+
+    @property
     def seed(self) -> int:
         return self.run.train.seed
 
@@ -213,7 +224,7 @@ def final_cells(study: Study, rates: dict[str, float]) -> list[Cell]:
 
 def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], rate: float, seed: int, size: int, share: float) -> Cell:
     budget = study.budget.times(share)
-    samples = budget.samples(contender.flops)
+    samples = budget.samples(contender.training_flops)
     epochs = ENDLESS if samples is None else samples / per_epoch(size, study.train.batch_size)
     # By the clock an epoch of a small subset may be a few steps: validate after as many pictures as in the whole set.
     often = study.pictures / size if samples is None else epochs / EVALUATIONS

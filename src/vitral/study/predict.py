@@ -50,7 +50,7 @@ def predict(study: Study, parallel: int = 1, quiet: bool = False) -> Prediction:
 
 
 def _training(study: Study, cell: Cell, seconds: float) -> float:
-    samples = study.budget.times(cell.share).samples(cell.flops)
+    samples = study.budget.times(cell.share).samples(cell.training_flops)
     return study.budget.amount * cell.share if samples is None else samples * seconds
 
 

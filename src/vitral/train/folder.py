@@ -22,7 +22,7 @@ from vitral.base.progress import say
 from vitral.build import build, forward_flops
 from vitral.config import RunConfig, from_dict, to_dict
 from vitral.model.classifier import Classifier
-from vitral.train.journal import read_metrics
+from vitral.train.journal import check_installed, read_metrics
 from vitral.train.optim import whole
 from vitral.train.parallel import World
 from vitral.weights.checkpoint import load_checkpoint, save
@@ -42,6 +42,7 @@ FREE = {
 
 def choose(config: RunConfig, out: str | Path | None, resume: bool, world: World) -> Path:
     """`out`, or runs/NAME (runs/NAME-2 … when that is taken; the newest of them when going on)."""
+    check_installed(config.train)
     if out is not None:
         path = Path(out)
         if not resume and (path / "config.json").exists():

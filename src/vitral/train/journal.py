@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from vitral.base.errors import ConfigError
+from vitral.config import TrainConfig
+
+WANDB_ID = "wandb-id.txt"
+"""In the run folder: the name under which W&B keeps the run, so that a resumed training goes on with it."""
 
 
 class Journal:
@@ -49,12 +53,14 @@ class Journal:
         return self._file.tell()
 
     def close(self) -> None:
+        """Once or more: the second time there is nothing left to close."""
         if self._file is not None:
             self._file.close()
         if self._board is not None:
             self._board.close()
         if self._wandb is not None:
             self._wandb.finish()
+        self._file = self._board = self._wandb = None
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -64,17 +70,38 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
 
 
+def check_installed(train: TrainConfig) -> None:
+    """Refuse a journal whose library is missing, before a run has written anything."""
+    if train.tensorboard:
+        _tensorboard()
+    if train.wandb:
+        _wandb()
+
+
 def open_tensorboard(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise ConfigError("tensorboard is not installed", "pip install tensorboard, or leave --tensorboard out") from error
-    return SummaryWriter(str(folder))
+    return _tensorboard().SummaryWriter(str(folder))
 
 
 def open_wandb(folder: Path, name: str) -> Any:
+    """A new run there, or the one this folder began: W&B goes on only with a run whose id it is told."""
+    kept = folder / WANDB_ID
+    known = kept.read_text(encoding="utf-8").strip() if kept.exists() else None
+    run = _wandb().init(project="vitral", name=name, dir=str(folder), id=known, resume="allow")
+    kept.write_text(run.id, encoding="utf-8")
+    return run
+
+
+def _tensorboard() -> Any:
+    try:
+        from torch.utils import tensorboard
+    except ImportError as error:
+        raise ConfigError("tensorboard is not installed", "pip install tensorboard, or leave --tensorboard out") from error
+    return tensorboard
+
+
+def _wandb() -> Any:
     try:
         import wandb  # type: ignore[import-not-found]
     except ImportError as error:
         raise ConfigError("wandb is not installed", "pip install wandb, or leave --wandb out") from error
-    return wandb.init(project="vitral", name=name, dir=str(folder), resume="allow")
+    return wandb

@@ -17,10 +17,12 @@ import torch
 
 from vitral.base.device import pick_device, set_threads
 from vitral.base.errors import one_of
+from vitral.base.progress import say
 from vitral.build import forward_flops
 from vitral.config import RunConfig
 from vitral.train import triage
 from vitral.train.evaluate import evaluate
+from vitral.train.flops import passes
 from vitral.train.memory import Memory, step_memory
 from vitral.train.optim import choose
 from vitral.train.parallel import World
@@ -110,13 +112,11 @@ class Plan:
             ("speed", f"{self.images_per_second:,.0f} pictures/s"),
             ("on", f"{self.device}: {self.source}"),
         ]
-        return "\n".join(
-            [f"plan of {self.run}", *(f"  {name:<11}{value}" for name, value in rows), *(f"note: {note}" for note in self.notes)]
-        )
+        return "\n".join([f"plan of {self.run}", *(f"  {name:<11}{value}" for name, value in rows)])
 
 
 def plan(config: RunConfig, gpu: str | None = None) -> Plan:
-    """What `config` costs on this machine, or on a GPU of `GPUS`."""
+    """What `config` costs on this machine, or on a GPU of `GPUS`. Notes are said at once: a slow run is measured slowly."""
     if gpu is not None and gpu.lower() not in GPUS:
         raise one_of("GPU", gpu, GPUS)
     if config.train.threads is not None:
@@ -124,6 +124,9 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     device = torch.device("cpu") if gpu else pick_device(config.train.device)
     setup = prepare(config, device)
     config = setup.config
+    notes = triage.before(setup)
+    for note in notes:
+        say(f"note: {note}")
     train, count = config.train, len(setup.data.train)
     batch = min(train.batch_size, count)
     per_epoch = max(1, count // batch)
@@ -134,7 +137,7 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     stored = setup.data.train.bytes + setup.data.validation.bytes
     memory = step_memory(config, max(1, batch // train.accumulate), dtype=dtype, compiled=compiled, data=stored if stored < 2 << 30 else 0)
     flops = forward_flops(config.model)
-    full = 3 * flops * batch * steps * _token_share(config)
+    full = passes(config.model, train.tune) * flops * batch * steps * _token_share(config)
     evaluations = max(1, math.ceil(steps / max(1, round(train.evaluate_every * per_epoch))))
     shown = evaluations * len(setup.data.validation)
     if gpu is not None:
@@ -144,14 +147,15 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         device_name = gpu.lower()
         source = f"{GPUS[device_name].peak / 1e12:.0f} TFLOP/s × {share:.0%}, the share that ViTs of this width reach"
     else:
+        say(f"measuring steps of {batch:,} pictures on this machine")
         per_step, per_picture, memory = calibrate(setup, memory)
         seconds, evaluating = per_step * steps, per_picture * shown
         device_name, source = device.type, f"{per_step * 1e3:.3g} ms per step"
     if train.max_seconds is not None:
         seconds = min(seconds, train.max_seconds)
-    notes = triage.before(setup)
     if gpu is not None and memory.total > GPUS[gpu.lower()].memory * 2**30:
         notes.append(f"{_bytes(memory.total)} do not fit into {GPUS[gpu.lower()].memory} GiB: raise --accumulate")
+        say(f"note: {notes[-1]}")
     return Plan(
         run=config.name,
         device=device_name,

@@ -43,7 +43,7 @@ def describe(name: str, model: Classifier) -> dict[str, Any]:
         "reads": reads(model),
         "depth": config.depth if attention else 0,
         "heads": config.heads if attention else 0,
-        "patch": list(config.step) if attention else None,
+        "overlap": attention and config.step != config.patch_size,
         "image": list(config.image_size),
         "channels": config.channels,
         "classes": config.classes,

@@ -1,7 +1,8 @@
 """Switching off heads, blocks and patches: a batch of copies of one picture, each with its own cut, in one pass.
 
 A head is off when its attention weights are zero: it then gives nothing, and rollout no longer counts it. A block is off when its
-attention and its MLP add nothing. A patch is off when its pixels have the mean colour, as in occlusion.
+attention and its MLP add nothing. A patch is off when the pixels of its cell have the mean colour, as
+in occlusion; where patches overlap, its neighbours lose these pixels too.
 """
 
 from __future__ import annotations

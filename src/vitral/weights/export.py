@@ -21,7 +21,7 @@ from vitral.base.progress import say
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights import from_google, from_timm, from_torchvision, to_huggingface
-from vitral.weights.keymap import revert
+from vitral.weights.keymap import ELSEWHERE, revert
 from vitral.weights.to_huggingface import limits, our_tensors
 
 TIMM_SIZES = {(192, 12, 3): "tiny", (384, 12, 6): "small", (768, 12, 12): "base", (1024, 24, 16): "large", (1280, 32, 16): "huge"}
@@ -60,11 +60,11 @@ def _timm(model: Classifier, folder: Path, attention: bool) -> Path:
         },
     )
     if config.embedding_norm == config.patch_bias and config.embedding_norm:
-        raise UsageError("timm's ViT has either a norm on its tokens or a bias in its patch embedding", "save it in Vitral's own format")
+        raise UsageError("timm's ViT has either a norm on its tokens or a bias in its patch embedding", ELSEWHERE)
     if config.final_norm == config.pool_norm:
-        raise UsageError("timm's ViT has exactly one norm after its blocks, before or after pooling", "save it in Vitral's own format")
+        raise UsageError("timm's ViT has exactly one norm after its blocks, before or after pooling", ELSEWHERE)
     if config.pool == "mean" and config.distillation_token:
-        raise UsageError("timm's distilled DeiT reads its tokens, not their mean", "save it in Vitral's own format")
+        raise UsageError("timm's distilled DeiT reads its tokens, not their mean", ELSEWHERE)
     tensors = our_tensors(model)
     if config.registers and config.prefix_positions == "class" and config.positions != "none":
         tensors = _fold_positions(tensors, config)
@@ -199,7 +199,7 @@ def _layer(index: int) -> str:
 def _torchvision_resnet(model: Classifier, folder: Path) -> Path:
     state = model.state_dict()
     if state["network.conv1.weight"].shape[-1] != 7 or "network.fc.weight" not in state:
-        raise UsageError("torchvision's ResNet starts with a 7×7 convolution and ends with a head", "save it in Vitral's own format")
+        raise UsageError("torchvision's ResNet starts with a 7×7 convolution and ends with a head", ELSEWHERE)
     return _write_pickle(folder, revert(from_torchvision.RESNET, our_tensors(model), 1, "torchvision's ResNet"))
 
 

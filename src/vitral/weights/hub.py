@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from vitral.base.errors import UsageError, VitralError, WeightsError, one_of
+from vitral.base.hub import asking_the_hub
 from vitral.base.progress import say
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
@@ -25,8 +22,6 @@ from vitral.weights.proof import TOLERANCE, Proof, prove
 from vitral.weights.read import read_weights
 
 RESNETS = ("resnet18", "resnet50", "resnet152")
-PATIENCE = 5.0
-"""Seconds to wait for a first answer of the network."""
 OFFLINE = (
     "is there a network? Without one, fetch the weights elsewhere and give the file: vitral.load('FILE'); "
     "filled caches (HF_HOME, TORCH_HOME) are used too"
@@ -59,7 +54,7 @@ def _timm(name: str) -> tuple[nn.Module, Known]:
     base = name.partition(".")[0]
     if not timm.is_model(base):
         raise one_of("timm model", name, timm.list_models("*vit*") + timm.list_models("*deit*"))
-    with _offline_when_cut_off():
+    with asking_the_hub():
         return timm.create_model(name, pretrained=True), Known()
 
 
@@ -81,7 +76,7 @@ def _torchvision(name: str) -> tuple[nn.Module, Known]:
 def _huggingface(name: str) -> tuple[nn.Module, Known]:
     import transformers
 
-    with _offline_when_cut_off():
+    with asking_the_hub():
         return _from_pretrained(transformers, name)
 
 
@@ -132,30 +127,6 @@ def _torchvision_empty(name: str, config: ModelConfig) -> nn.Module:
         raise one_of("torchvision model", name, offered)
     size = {"image_size": config.image_size[0]} if name.startswith("vit_") else {}
     return models.get_model(name, weights=None, num_classes=config.classes, **size)
-
-
-@contextlib.contextmanager
-def _offline_when_cut_off() -> Iterator[None]:
-    """The hub's client tries for minutes when there is no network; then only its cache is asked, and the answer comes at once."""
-    from huggingface_hub import constants
-
-    before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = before or not _reachable(constants.ENDPOINT)
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before
-
-
-def _reachable(address: str) -> bool:
-    place = urllib.parse.urlparse(address)
-    if urllib.request.getproxies() or not place.hostname:
-        return True  # behind a proxy only the client itself can tell
-    try:
-        with socket.create_connection((place.hostname, place.port or 443), timeout=PATIENCE):
-            return True
-    except OSError:
-        return False
 
 
 LIBRARIES: dict[str, Callable[[str], tuple[nn.Module, Known]]] = {"timm": _timm, "torchvision": _torchvision, "hf": _huggingface}

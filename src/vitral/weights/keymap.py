@@ -15,7 +15,7 @@ same table writes the foreign format; where several rules give one parameter of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -26,6 +26,8 @@ from vitral.base.errors import WeightsError
 Target = str | tuple[str, str] | None
 Table = Mapping[str | tuple[str, ...], Target]
 
+ELSEWHERE = "save it in Vitral's own format, or export it to onnx"
+"""The two that hold every model."""
 GROUPS = {"{i}": r"(?P<i>\d+)", "{p}": r"(?P<p>weight|bias)", "{rest}": r"(?P<rest>.+)"}
 
 
@@ -135,7 +137,7 @@ def convert(table: Table, tensors: Mapping[str, Tensor], source: str = "the file
             unknown.append(key)
     if unknown:
         raise WeightsError(
-            f"{source} has {len(unknown)} keys that belong to no parameter of a ViT",
+            f"{source} has {counted(unknown, 'key')} without a place in a ViT",
             f"{listed(unknown)}; `vitral weights inspect` shows them all",
         )
     for (number, name), found in groups.items():
@@ -175,16 +177,16 @@ def _apply(rule: _Rule, keys: tuple[str, ...], tensors: Mapping[str, Tensor], so
 def check(mapped: Mapped, expected: Mapping[str, Tensor], source: str = "the file") -> None:
     """Each of our parameters filled exactly once, in its shape."""
     if missing := sorted(set(expected) - set(mapped.tensors)):
-        raise WeightsError(f"{source} lacks {len(missing)} parameters of the model", listed(missing))
+        raise WeightsError(f"{source} lacks {counted(missing, 'parameter')} of the model", listed(missing))
     if extra := sorted(set(mapped.tensors) - set(expected)):
-        raise WeightsError(f"{source} has {len(extra)} parameters that the model does not have", listed(extra))
+        raise WeightsError(f"{source} has {counted(extra, 'parameter')} that the model does not have", listed(extra))
     wrong = [
         f"{name} is {_by(mapped.tensors[name])}, not {_by(tensor)}"
         for name, tensor in expected.items()
         if mapped.tensors[name].shape != tensor.shape
     ]
     if wrong:
-        raise WeightsError(f"{source} has {len(wrong)} tensors of a wrong shape", listed(wrong))
+        raise WeightsError(f"{source} has {counted(wrong, 'tensor')} of a wrong shape", listed(wrong))
 
 
 def revert(table: Table, tensors: Mapping[str, Tensor], heads: int, target: str) -> dict[str, Tensor]:
@@ -201,13 +203,18 @@ def revert(table: Table, tensors: Mapping[str, Tensor], heads: int, target: str)
         else:
             homeless.append(name)
     if homeless:
-        raise WeightsError(f"{target} has no place for {listed(homeless)}", "save it in Vitral's own format, or choose another one")
+        raise WeightsError(f"{target} has no place for {listed(homeless)}", ELSEWHERE)
     return out
 
 
 def listed(names: Iterable[str], limit: int = 8) -> str:
     names = list(names)
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
+def counted(names: Sequence[str], what: str) -> str:
+    """`1 parameter`, `2 parameters`."""
+    return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
 
 
 def _by(tensor: Tensor) -> str:

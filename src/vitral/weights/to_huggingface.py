@@ -12,7 +12,7 @@ from vitral.base.origin import Origin
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights import from_huggingface
-from vitral.weights.keymap import Table, revert
+from vitral.weights.keymap import ELSEWHERE, Table, revert
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "quick_gelu": "quick_gelu", "relu": "relu"}
 RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}
@@ -29,13 +29,11 @@ def our_tensors(model: Classifier) -> dict[str, Tensor]:
 def limits(target: str, model: Classifier, allowed: dict[str, tuple[Any, ...]]) -> None:
     """Refuses, with the reason, a setting that the format has no place for."""
     if model.config.family != "vit":
-        raise UsageError(f"{target} has no place for a {model.config.family}", "save it in Vitral's own format, or export it to onnx")
+        raise UsageError(f"{target} has no place for a {model.config.family}", ELSEWHERE)
     for name, values in allowed.items():
         value = getattr(model.config, name)
         if value not in values:
-            raise UsageError(
-                f"{target} cannot hold {name} = {value}", f"it has only {' or '.join(map(str, values))}; save it in Vitral's own format"
-            )
+            raise UsageError(f"{target} cannot hold {name} = {value}", f"it has only {' or '.join(map(str, values))}; {ELSEWHERE}")
 
 
 def translate(model: Classifier) -> tuple[dict[str, Any], dict[str, Any], dict[str, Tensor]]:
@@ -199,7 +197,7 @@ def preprocessor(config: ModelConfig, origin: Origin) -> dict[str, Any]:
 
 def _need(config: ModelConfig, fulfilled: bool, reason: str) -> None:
     if not fulfilled:
-        raise UsageError(f"this model does not fit: {reason}", "save it in Vitral's own format, or export it to onnx")
+        raise UsageError(f"this model does not fit: {reason}", ELSEWHERE)
 
 
 def _size(size: tuple[int, int]) -> int | list[int]:

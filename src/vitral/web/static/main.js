@@ -22,7 +22,7 @@ class App {
     this.traces = [];
     this.pictures = [...this.facts.pictures];
     const which = () => state.model;
-    this.picture = new PictureView(byId("picture"), this, which, "The picture as the model sees it. Arrow keys choose a patch, Escape the class token.");
+    this.picture = new PictureView(byId("picture"), this, which, "The picture as the model sees it. Arrow keys choose a patch, Escape what the head reads.");
     this.predictions = new PredictionsView(byId("predictions"), this, which);
     this.controls = new Controls(this);
     this.panels = {
@@ -129,7 +129,7 @@ class App {
     const box = byId("models");
     this.facts.models.forEach((model, index) => {
       const size = model.parameters < 1e6 ? `${Math.round(model.parameters / 1e3)} k` : `${(model.parameters / 1e6).toFixed(model.parameters < 1e7 ? 1 : 0)} M`;
-      const shape = model.attention ? ` · ${model.depth} × ${model.heads} heads · ${model.grid.join(" × ")} patches` : ` · ${model.family}`;
+      const shape = model.attention ? ` · ${model.depth} × ${model.heads} heads · ${model.grid.join(" × ")} ${model.overlap ? "overlapping " : ""}patches` : ` · ${model.family}`;
       const facts = model.assumptions.length ? `Assumed, because the file does not say: ${model.assumptions.join("; ")}` : "";
       const choose = () => update({ model: index, block: null, head: -1, token: null, off: new Set() });
       box.append(
