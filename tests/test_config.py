@@ -13,9 +13,9 @@ from vitral.presets.models import MODELS
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"image_size": (30, 30), "patch_size": (4, 4)}, "image 30×30 is not divisible by patch 4: use 28 or 32"),
-        ({"image_size": (32, 30), "patch_size": (4, 4)}, "use 32×28 or 32"),
-        ({"image_size": (3, 3), "patch_size": (4, 4)}, "use 4"),
+        ({"image_size": (30, 30), "patch_size": (4, 4)}, "image 30×30 is not divisible by patch 4: use image size 28 or 32"),
+        ({"image_size": (32, 30), "patch_size": (4, 4)}, "use image size 32×28 or 32"),
+        ({"image_size": (3, 3), "patch_size": (4, 4)}, "use image size 4"),
         ({"width": 100, "heads": 3}, "width 100 is not divisible by 3 heads: use 2 heads"),
         ({"class_token": False}, "pool = class needs a class token"),
         ({"pool": "mean", "distillation_token": True}, "distillation token goes with pool = class"),
@@ -26,7 +26,10 @@ from vitral.presets.models import MODELS
         ({"depth": 0}, "depth = 0"),
         ({"dropout": 1.0}, "dropout = 1.0 is not a share"),
         ({"norm_epsilon": 0.0}, "not positive"),
-        ({"family": "hybrid", "image_size": (36, 36), "patch_size": (2, 2)}, "feature map 9×9 is not divisible by patch 2: use 32 or 40"),
+        (
+            {"family": "hybrid", "image_size": (36, 36), "patch_size": (2, 2)},
+            "feature map 9×9 is not divisible by patch 2: use image size 32 or 40",
+        ),
     ],
 )
 def test_impossible_models_are_refused_by_name(changes, words):

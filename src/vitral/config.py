@@ -6,13 +6,12 @@ Impossible combinations are refused here, by name, before anything is spent.
 from __future__ import annotations
 
 import dataclasses
-import math
-import types
 import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from vitral.base.errors import ConfigError
+from vitral.base.settings import at_least, check_share, check_values, fit_value, say_kind
 
 Family = Literal["vit", "hybrid", "cnn", "resnet18", "resnet50", "resnet152"]
 C = TypeVar("C")
@@ -98,13 +97,13 @@ class ModelConfig:
                 object.__setattr__(self, name, (value, value))
             elif isinstance(value, list):
                 object.__setattr__(self, name, tuple(value))
-        _check_values(self)
+        check_values(self)
         for name in ("channels", "width", "depth", "heads", "mlp_width"):
-            _at_least(self, name, 1)
+            at_least(self, name, 1)
         for name in ("classes", "registers", "head_hidden"):
-            _at_least(self, name, 0)
+            at_least(self, name, 0)
         for name in ("dropout", "attention_dropout", "drop_path"):
-            _share(self, name)
+            check_share(self, name)
         if min(self.image_size) < 1 or min(self.patch_size) < 1:
             raise ConfigError(f"image {_by(self.image_size)} with patch {_by(self.patch_size)}", "both must be at least 1 pixel")
         if self.norm_epsilon <= 0:
@@ -144,7 +143,7 @@ class ModelConfig:
             down = 1 if self.family == "vit" else STEM_REDUCTION
             options = [_size(tuple(v * down for v in option)) for option in (low, high) if min(option) > 0]
             name = "patch" if step == self.patch_size else "stride"
-            raise ConfigError(f"{what} {_by(source)} is not divisible by {name} {_size(step)}", f"use {' or '.join(options)}")
+            raise ConfigError(f"{what} {_by(source)} is not divisible by {name} {_size(step)}", f"use image size {' or '.join(options)}")
 
     @property
     def step(self) -> tuple[int, int]:
@@ -215,12 +214,12 @@ class DataConfig:
         for name in ("mean", "std"):
             if isinstance(value := getattr(self, name), list):
                 object.__setattr__(self, name, tuple(value))
-        _check_values(self)
+        check_values(self)
         if not 0 <= self.validation < 1:
             raise ConfigError(f"validation {self.validation} is not a share", "use a number from 0 to below 1, such as 0.1")
         if self.subset is not None and self.subset <= 0:
             raise ConfigError(f"subset {self.subset} is not positive", "use a share below 1 or a number of pictures")
-        _at_least(self, "workers", 0)
+        at_least(self, "workers", 0)
         if not self.name:
             raise ConfigError("no data set given", "use a name from `vitral data list` or folder:PATH")
 
@@ -244,9 +243,11 @@ class TrainConfig:
     adam_lr: float = 2e-3
     """Peak learning rate of what Muon leaves to AdamW."""
     weight_decay: float = 0.05
+    """Pull of the weights towards zero, times the rate."""
     momentum: float = 0.95
     betas: tuple[float, float] = (0.9, 0.999)
     schedule: Literal["cosine", "linear", "step", "constant"] = "cosine"
+    """How the rate falls after the warm-up; step: at the milestones."""
     warmup: float = 0.05
     """Share of all steps with a linearly rising rate."""
     milestones: tuple[float, ...] = (0.55, 0.83)
@@ -259,6 +260,7 @@ class TrainConfig:
     clip: float | None = 1.0
     """Largest gradient norm; None: unclipped."""
     label_smoothing: float = 0.0
+    """Share of the target spread over all classes."""
     mixing_off: float = 0.0
     """Last share of the run without MixUp and CutMix."""
     ema: float | None = None
@@ -286,9 +288,11 @@ class TrainConfig:
     compile: Literal["auto", "yes", "no", "max"] = "auto"
     """auto: on a GPU; max: the compiler also tries out kernels, for long runs."""
     device: str = "auto"
+    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     threads: int | None = None
     """CPU threads; None: torch's own choice. Fixed numbers make runs repeatable bit for bit."""
     seed: int = 0
+    """Of the first weights, the order of the pictures and their augmentation."""
     test: bool = True
     """Open the test split at the end; off for runs that only choose a setting: they end with validation."""
     evaluate_every: float = 1.0
@@ -300,15 +304,17 @@ class TrainConfig:
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     """Under torchrun: DDP, or FSDP2 with sharded weights; auto: DDP."""
     tensorboard: bool = False
+    """Write the journal for TensorBoard too, into the run folder."""
     wandb: bool = False
+    """Send the journal to Weights & Biases too."""
 
     def __post_init__(self) -> None:
         for name in ("betas", "milestones"):
             if isinstance(value := getattr(self, name), list):
                 object.__setattr__(self, name, tuple(value))
-        _check_values(self)
+        check_values(self)
         for name in ("batch_size", "accumulate"):
-            _at_least(self, name, 1)
+            at_least(self, name, 1)
         if self.epochs <= 0:
             raise ConfigError(f"epochs {self.epochs} is not positive", "use 1 or more, or a fraction such as 0.5")
         if self.batch_size % self.accumulate:
@@ -319,7 +325,7 @@ class TrainConfig:
         if self.lr <= 0 or self.adam_lr <= 0:
             raise ConfigError("the learning rate must be positive", "use something like 1e-3")
         for name in ("warmup", "label_smoothing", "mixing_off", "token_drop", "token_drop_until", "teacher_weight", "final_lr"):
-            _share(self, name, closed=name in ("teacher_weight", "token_drop_until", "mixing_off"))
+            check_share(self, name, closed=name in ("teacher_weight", "token_drop_until", "mixing_off"))
         if self.ema is not None and not 0 < self.ema < 1:
             raise ConfigError(f"ema {self.ema} does not lie between 0 and 1", "use something like 0.999, or leave it out")
         if self.evaluate_every <= 0:
@@ -330,8 +336,8 @@ class TrainConfig:
             if (value := getattr(self, name)) is not None and value <= 0:
                 raise ConfigError(f"{name} {value} is not positive", "use more than 0, or leave it out")
         if self.patience is not None:
-            _at_least(self, "patience", 1)
-        _at_least(self, "snapshots", 0)
+            at_least(self, "patience", 1)
+        at_least(self, "snapshots", 0)
         if not 0 < self.layer_decay <= 1:
             raise ConfigError(f"layer_decay {self.layer_decay} does not lie in (0, 1]", "use something like 0.75, or 1 for none")
 
@@ -379,64 +385,11 @@ def from_dict(kind: type[C], data: dict[str, Any], where: str = "config") -> C:
         hint = hints[name]
         if dataclasses.is_dataclass(hint):
             values[name] = from_dict(typing.cast("type[Any]", hint), value, f"{where}.{name}")
-        elif fitted := _fit(hint, value):
+        elif fitted := fit_value(hint, value):
             values[name] = fitted[0]
         else:
-            raise ConfigError(f"{where}.{name} is {value!r}", f"it must be {_say(hint)}")
+            raise ConfigError(f"{where}.{name} is {value!r}", f"it must be {say_kind(hint)}")
     return kind(**values)
-
-
-def _fit(hint: Any, value: Any) -> tuple[Any] | None:
-    """(value as the hint wants it,) or None when it does not fit."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return next((fitted for part in arguments if (fitted := _fit(part, value))), None)
-    if origin is Literal:
-        return (value,) if value in arguments else None
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            return None
-        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
-        parts = [_fit(kind, item) for kind, item in zip(kinds, value, strict=False)]
-        return (tuple(part[0] for part in parts if part),) if len(kinds) == len(value) and all(parts) else None
-    if hint is type(None):
-        return (None,) if value is None else None
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return (float(value),)
-    if hint is int and isinstance(value, bool):
-        return None
-    return (value,) if isinstance(value, hint) else None
-
-
-def _say(hint: Any) -> str:
-    if typing.get_origin(hint) is Literal:
-        return "one of " + ", ".join(map(str, typing.get_args(hint)))
-    return getattr(hint, "__name__", str(hint)) if isinstance(hint, type) else str(hint)
-
-
-def _check_values(config: Any) -> None:
-    for name, hint in typing.get_type_hints(type(config)).items():
-        value = getattr(config, name)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"{name} = {value}", "use a finite number")
-        choices: tuple[Any, ...] = ()
-        for part in (hint, *typing.get_args(hint)):
-            if typing.get_origin(part) is Literal:
-                choices = typing.get_args(part)
-        if choices and value is not None and value not in choices:
-            raise ConfigError(f"{name} = {value!r} is unknown", f"use one of {', '.join(map(str, choices))}")
-
-
-def _at_least(config: Any, name: str, least: int) -> None:
-    value = getattr(config, name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"{name} = {value!r}", f"it must be a whole number of at least {least}")
-
-
-def _share(config: Any, name: str, closed: bool = False) -> None:
-    value = getattr(config, name)
-    if not 0 <= value < 1 and not (closed and value == 1):
-        raise ConfigError(f"{name} = {value} is not a share", "use a number from 0 to 1")
 
 
 def _by(size: tuple[int, ...]) -> str:

@@ -174,7 +174,7 @@ def _check_from(flags: Any, settings: dict[str, Any]) -> None:
 
 def _setting(text: str) -> tuple[str, str, Any]:
     """(part, field, value) of `name=value`; the value is read as the field's type."""
-    from vitral.config import _fit, _say
+    from vitral.base.settings import fit_value, say_kind
 
     name, sign, value = text.partition("=")
     kinds = {"model": ModelConfig, "train": TrainConfig, "data": DataConfig}
@@ -185,9 +185,9 @@ def _setting(text: str) -> tuple[str, str, Any]:
     if part is None:
         raise one_of("setting", name, sorted(set().union(*hints.values())))
     for guess in _readings(value):
-        if fitted := _fit(hints[part][name], guess):
+        if fitted := fit_value(hints[part][name], guess):
             return part, name, fitted[0]
-    raise UsageError(f"--set {name}={value}", f"it must be {_say(hints[part][name])}")
+    raise UsageError(f"--set {name}={value}", f"it must be {say_kind(hints[part][name])}")
 
 
 def _readings(value: str) -> list[Any]:

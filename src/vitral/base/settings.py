@@ -1,0 +1,65 @@
+"""Settings held in dataclasses: does a value fit its type, and is it one that can be meant?"""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from typing import Any, Literal
+
+from vitral.base.errors import ConfigError
+
+
+def fit_value(hint: Any, value: Any) -> tuple[Any] | None:
+    """(value as the hint wants it,) or None when it does not fit."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return next((fitted for part in arguments if (fitted := fit_value(part, value))), None)
+    if origin is Literal:
+        return (value,) if value in arguments else None
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            return None
+        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
+        parts = [fit_value(kind, item) for kind, item in zip(kinds, value, strict=False)]
+        return (tuple(part[0] for part in parts if part),) if len(kinds) == len(value) and all(parts) else None
+    if hint is type(None):
+        return (None,) if value is None else None
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return (float(value),)
+    if hint is int and isinstance(value, bool):
+        return None
+    return (value,) if isinstance(value, hint) else None
+
+
+def say_kind(hint: Any) -> str:
+    """A type in words."""
+    if typing.get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, typing.get_args(hint)))
+    return getattr(hint, "__name__", str(hint)) if isinstance(hint, type) else str(hint)
+
+
+def check_values(config: Any) -> None:
+    """Numbers must be finite, choices among those named."""
+    for name, hint in typing.get_type_hints(type(config)).items():
+        value = getattr(config, name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{name} = {value}", "use a finite number")
+        choices: tuple[Any, ...] = ()
+        for part in (hint, *typing.get_args(hint)):
+            if typing.get_origin(part) is Literal:
+                choices = typing.get_args(part)
+        if choices and value is not None and value not in choices:
+            raise ConfigError(f"{name} = {value!r} is unknown", f"use one of {', '.join(map(str, choices))}")
+
+
+def at_least(config: Any, name: str, least: int) -> None:
+    value = getattr(config, name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{name} = {value!r}", f"it must be a whole number of at least {least}")
+
+
+def check_share(config: Any, name: str, closed: bool = False) -> None:
+    value = getattr(config, name)
+    if not 0 <= value < 1 and not (closed and value == 1):
+        raise ConfigError(f"{name} = {value} is not a share", "use a number from 0 to 1")
