@@ -57,6 +57,7 @@ class ModelConfig:
     norm: Literal["layer", "rms"] = "layer"
     """LayerNorm or RMSNorm."""
     norm_epsilon: float = 1e-6
+    """Added to the variance before its root is divided by."""
     norm_order: Literal["pre", "post"] = "pre"
     """pre (ViT): normalise before attention and MLP; post (the original Transformer): after each addition."""
     embedding_norm: bool = False
@@ -70,12 +71,15 @@ class ModelConfig:
     layer_scale: float | None = None
     """Start value of a learned factor per channel on each residual branch; None: no such factor."""
     activation: Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "swiglu"] = "gelu"
+    """Between the two layers of the MLP; swiglu has a gate beside each value, so its first layer is twice as wide."""
     qkv_bias: bool = True
     """Bias of the fused query/key/value projection."""
     bias: bool = True
     """Bias of attention's output projection and of the MLP."""
     patch_bias: bool = True
+    """Bias of the patch embedding."""
     head_bias: bool = True
+    """Bias of the head."""
     head_hidden: int = 0
     """0: a linear head; otherwise a tanh layer of this width before it."""
     dropout: float = 0.0
@@ -201,6 +205,7 @@ class DataConfig:
     mean: tuple[float, ...] | None = None
     """Per channel; None: as the weights' origin says, else the data set's own."""
     std: tuple[float, ...] | None = None
+    """Per channel; None: where the mean comes from."""
     workers: int = 0
     """Processes that decode pictures when the set is streamed; 0: in this process."""
     placement: Literal["auto", "device", "stream"] = "auto"
@@ -245,7 +250,9 @@ class TrainConfig:
     weight_decay: float = 0.05
     """Pull of the weights towards zero, times the rate."""
     momentum: float = 0.95
+    """Of SGD and of Muon."""
     betas: tuple[float, float] = (0.9, 0.999)
+    """Decay of AdamW's two averages, of the gradient and of its square."""
     schedule: Literal["cosine", "linear", "step", "constant"] = "cosine"
     """How the rate falls after the warm-up; step: at the milestones."""
     warmup: float = 0.05
@@ -253,6 +260,7 @@ class TrainConfig:
     milestones: tuple[float, ...] = (0.55, 0.83)
     """For schedule = step: shares of the run after which the rate is multiplied by `decay`."""
     decay: float = 0.1
+    """For schedule = step: what the rate is multiplied by."""
     final_lr: float = 0.0
     """Share of the peak rate that cosine and linear end at."""
     layer_decay: float = 1.0
@@ -279,6 +287,7 @@ class TrainConfig:
     teacher_weight: float = 0.5
     """Share of the loss that comes from the teacher."""
     teacher_temperature: float = 1.0
+    """Softens both answers before they are compared; above 1 the teacher's second thoughts count more."""
     token_drop: float = 0.0
     """Share of patches left out, other ones for each picture, until `token_drop_until`: cheaper steps, and a regulariser."""
     token_drop_until: float = 0.5
