@@ -279,9 +279,9 @@ class TrainConfig:
     """Stop after this many evaluations without a better validation accuracy."""
     tune: Literal["all", "attention", "head"] = "all"
     """Which parameters learn: all, attention layers + head, head alone."""
-    head_start: Literal["as-is", "probe"] = "as-is"
+    head_start: Literal["as-is", "probe", "probe+mean"] = "as-is"
     """How the head of a fine-tuned model starts: from the weights where the classes are as many, else new; or as a linear probe of
-    the frozen features, which keeps them from being spoilt when there are few pictures."""
+    the frozen features, which keeps them from being spoilt when there are few pictures; +mean: it also reads the mean of the patches."""
     teacher: str | None = None
     """A model to distil from: anything `vitral.load` takes."""
     teacher_weight: float = 0.5
@@ -365,8 +365,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name or self.name.startswith("."):
             raise ConfigError(f"run name {self.name!r} cannot be a folder name", "use letters, digits and dashes")
-        if self.train.head_start == "probe" and self.weights is None:
-            raise ConfigError("head_start = probe needs weights to probe", "name them with --from, or set head_start = as-is")
+        if self.train.head_start != "as-is" and self.weights is None:
+            raise ConfigError(f"head_start = {self.train.head_start} needs weights", "name them with --from, or set head_start = as-is")
 
 
 def to_dict(config: Any) -> dict[str, Any]:

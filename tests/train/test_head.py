@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
+import vitral
 from vitral.build import create
 from vitral.config import ConfigError, DataConfig, RunConfig, TrainConfig
 from vitral.presets.models import model as preset
@@ -59,12 +61,29 @@ def test_a_run_starts_from_its_probe(weights: str, tmp_path: Path):
     assert plain.test["accuracy"] > 0.6
 
 
-def test_what_cannot_be_probed_is_refused(weights: str):
+def test_a_head_can_read_the_mean_of_the_patches_beside_the_class_token(weights: str, tmp_path: Path):
+    both = config(weights, lr=1e-9, warmup=0.0)
+    both = dataclasses.replace(both, train=dataclasses.replace(both.train, head_start="probe+mean"))
+    setup, plain = prepare(both, CPU), prepare(config(weights), CPU)
+    width = setup.model.config.width
+    assert setup.config.model.pool == "class+mean" and last_layer(setup.model).in_features == 2 * width
+    images = setup.preprocess.batch([setup.data.train.picture(i) for i in range(3)])
+    with torch.no_grad():
+        assert torch.equal(setup.model.eval().pooled(images)[:, :width], plain.model.eval().pooled(images)), "the rest is as it was"
+    run = fit(both, out=tmp_path / "both", quiet=True)
+    assert run.test["accuracy"] > 0.6 and vitral.load(run.path).config.pool == "class+mean"
+
+
+def test_what_cannot_be_probed_is_refused(weights: str, tmp_path: Path):
     with pytest.raises(ConfigError, match="needs weights"):
         config(None)
     with pytest.raises(ConfigError, match="one linear layer"):
         last_layer(create("tiny", head_hidden=8))
     with pytest.raises(ConfigError, match="one linear layer"):
         last_layer(create("tiny", distillation_token=True))
+    save(create("digits", pool="mean"), tmp_path / "mean")
+    mean = dataclasses.replace(config(weights), weights=str(tmp_path / "mean"))
+    with pytest.raises(ConfigError, match="reads a class token"):
+        prepare(dataclasses.replace(mean, train=dataclasses.replace(mean.train, head_start="probe+mean")), CPU)
     assert last_layer(create("resnet18", classes=4)).out_features == 4
     assert last_layer(create("cnn", image_size=32, classes=4)).out_features == 4

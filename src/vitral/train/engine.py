@@ -78,7 +78,7 @@ def fit(config: RunConfig, out: str | Path | None = None, resume: bool = False, 
         if not quiet:
             for line in triage.before(setup):
                 say(f"note: {line}")
-        if config.train.head_start == "probe" and not going_on:
+        if config.train.head_start != "as-is" and not going_on:
             start_head(setup, quiet)
         engine = Engine(setup, path, slots, world, quiet)
         if not going_on:  # only now: a run that is refused must leave no folder that looks like a training

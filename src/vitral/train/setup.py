@@ -22,6 +22,7 @@ from vitral.data.split import Split
 from vitral.model.classifier import Classifier
 from vitral.presets.models import PATCHES
 from vitral.presets.runs import RUNS
+from vitral.train.optim import is_head
 from vitral.train.parallel import World
 
 EVALUATION_BATCH = 1000
@@ -117,13 +118,24 @@ def _from_weights(config: RunConfig, device: torch.device) -> Setup:
     data = open_data(config.data, preprocess=preprocess)
     model = adapt(source, image_size=size, classes=len(data.classes))
     settled = dataclasses.replace(model.config, dropout=config.model.dropout, drop_path=config.model.drop_path)
+    if config.train.head_start == "probe+mean":
+        settled = _reading_both(settled)
     if settled != model.config:
         values = model.state_dict()
+        if settled.pool != model.config.pool:
+            values = {name: value for name, value in values.items() if not is_head(name)}  # of another width; the probe makes it anew
         origin, model = model.origin, build(settled)
-        model.load_state_dict(values)
+        model.load_state_dict(model.state_dict() | values)
         model.origin = origin
     model.origin = preprocess.write_to(model.origin, data.classes)
     return Setup(dataclasses.replace(config, model=settled), data, model.to(device), preprocess, device)
+
+
+def _reading_both(config: ModelConfig) -> ModelConfig:
+    """The same model with a head that reads the class token and the mean of the patches."""
+    if config.family not in ("vit", "hybrid") or config.pool != "class" or config.distillation_token:
+        raise ConfigError("head_start = probe+mean needs a model whose head reads a class token", "set head_start = probe")
+    return dataclasses.replace(config, pool="class+mean")
 
 
 def data_replaced(config: RunConfig) -> bool:
