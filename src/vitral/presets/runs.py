@@ -165,7 +165,7 @@ FLOWERS = dataclasses.replace(
     FINETUNE,
     name="flowers102",
     data=DataConfig(name="flowers102", augment="resized-crop"),
-    train=dataclasses.replace(FINETUNE.train, epochs=6, lr=5e-5, head_start="probe+mean"),
+    train=dataclasses.replace(FINETUNE.train, epochs=6, lr=5e-5, head_start="probe"),
 )
 CIFAR10_FINETUNE = dataclasses.replace(
     FINETUNE,
