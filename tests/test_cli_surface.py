@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -202,15 +201,6 @@ def test_what_nobody_foresaw_is_one_line_too(monkeypatch: pytest.MonkeyPatch, ca
     assert one_line(capsys) == "vitral: RuntimeError: the cable: run again with --debug for the traceback"
     with pytest.raises(RuntimeError):
         main(["report", "x", "--debug"])
-
-
-@pytest.fixture(scope="module")
-def make_reference() -> Any:
-    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("verb", VERBS)

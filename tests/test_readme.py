@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -43,15 +42,6 @@ COMMANDS = [(page, line, after) for page in (README, *GUIDES) for line, after in
 
 def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture(scope="session")
-def reference() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +112,7 @@ def test_readme_command_runs(line: str, here: Path, tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize(("page", "line", "after"), COMMANDS, ids=lambda value: value.name if isinstance(value, Path) else None)
 def test_every_command_parses(
-    page: Path, line: str, after: str, here: Path, reference: ModuleType, capsys: pytest.CaptureFixture[str]
+    page: Path, line: str, after: str, here: Path, make_reference: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, verb, *arguments = shlex.split(line.partition(" -m ")[2] or line)
     assert verb in VERBS
@@ -132,7 +122,7 @@ def test_every_command_parses(
     elif verb in ("train", "plan"):
         parse_run(arguments, verb).config()
     else:
-        kinds = {command: kind for command, kind, _ in reference.commands(verb)}
+        kinds = {command: kind for command, kind, _ in make_reference.commands(verb)}
         command = arguments.pop(0) if "" not in kinds else ""
         parse(kinds[command], arguments, "vitral", "")
 

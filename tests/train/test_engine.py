@@ -153,10 +153,10 @@ def test_patience_and_best_look_at_validation_alone(out: Path, monkeypatch: pyte
         fit(tiny(validation=0.0, keep="best"), out=out.parent / "none", quiet=True)
 
 
-def test_the_best_weights_are_those_of_the_best_validation(out: Path, monkeypatch: pytest.MonkeyPatch):
+def script_scores(monkeypatch: pytest.MonkeyPatch, *given: float) -> list[dict[str, torch.Tensor]]:
+    """Let validations score as `given`; the weights at each of them come into the returned list."""
     kept: list[dict[str, torch.Tensor]] = []
-    scores = iter([0.3, 0.9, 0.5, 0.9])
-    measure = engine.Engine._measure
+    scores, measure = iter(given), engine.Engine._measure
 
     def scripted(self: engine.Engine, loader: Any) -> Any:
         result, speed = measure(self, loader)
@@ -166,29 +166,25 @@ def test_the_best_weights_are_those_of_the_best_validation(out: Path, monkeypatc
         return result, speed
 
     monkeypatch.setattr(engine.Engine, "_measure", scripted)
+    return kept
+
+
+def test_the_best_weights_are_those_of_the_best_validation(out: Path, monkeypatch: pytest.MonkeyPatch):
+    kept = script_scores(monkeypatch, 0.3, 0.9, 0.5, 0.9)
     result = fit(tiny(epochs=2.0, keep="best"), out=out, quiet=True)
     assert len(kept) == 4
     assert all(torch.equal(value, kept[1][name]) for name, value in result.model.state_dict().items())
 
 
 def test_the_best_weights_outlive_an_interruption(out: Path, monkeypatch: pytest.MonkeyPatch):
-    kept: list[dict[str, torch.Tensor]] = []
-    scores = iter([0.3, 0.9, 0.5, 0.6])
-    learn, measure = engine.Engine._learn, engine.Engine._measure
-
-    def scripted(self: engine.Engine, loader: Any) -> Any:
-        result, speed = measure(self, loader)
-        if loader is self.validation:
-            kept.append({name: value.clone() for name, value in self.setup.model.state_dict().items()})
-            result = dataclasses.replace(result, top1=next(scores))
-        return result, speed
+    kept = script_scores(monkeypatch, 0.3, 0.9, 0.5, 0.6)
+    learn = engine.Engine._learn
 
     def interrupted(self: engine.Engine, batch: Any) -> None:
         learn(self, batch)
         if self.counts.step == 25:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(engine.Engine, "_measure", scripted)
     monkeypatch.setattr(engine.Engine, "_learn", interrupted)
     config = tiny(epochs=2.0, keep="best")
     with pytest.raises(VitralError, match="SIGINT at step 25"):

@@ -11,10 +11,7 @@ from torch import nn
 
 
 class PatchEmbedding(nn.Module):
-    """Patches → linear projection: one matrix product, with the numbers of a convolution of kernel = patch, stride = step.
-
-    With three input channels the convolution itself is the slower way on a GPU, above all backwards.
-    """
+    """Patches → linear projection: one matrix product, with the numbers of a convolution of kernel = patch, stride = step."""
 
     def __init__(self, channels: int, width: int, patch: tuple[int, int], step: tuple[int, int], bias: bool = True) -> None:
         super().__init__()

@@ -22,6 +22,7 @@ from vitral.data.preprocess import Preprocess
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
 from vitral.study.statistics import paired_bootstrap, t_interval
+from vitral.train.head import read_features
 
 RIDGE = tuple(10.0**power for power in range(-3, 4))
 LOGISTIC = (0.01, 0.1, 1.0, 10.0)
@@ -80,14 +81,8 @@ def embed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """What the head would read, for every picture: features (N, D) and labels (N,)."""
     loader = Loader(split, batch_size=min(batch_size, len(split)), preprocess=Preprocess.of(model), device=device)
-    features, labels = [], []
-    model = model.to(device).eval()
-    with torch.no_grad(), progress(f"Features of {split.name}", total=len(loader), quiet=quiet) as bar:
-        for batch in loader.epoch(0):
-            features.append(model.pooled(batch.images).float().cpu().numpy())
-            labels.append(batch.labels.cpu().numpy())
-            bar.advance()
-    return np.concatenate(features), np.concatenate(labels)
+    features, labels = read_features(model, loader, quiet=quiet)
+    return features.cpu().numpy(), labels.cpu().numpy()
 
 
 def probe(

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from vitral.base.errors import ConfigError
 from vitral.base.progress import progress
+from vitral.data.loader import Loader
 from vitral.data.split import Split
+from vitral.model.classifier import Classifier
 from vitral.train.optim import is_head
 from vitral.train.setup import Setup, evaluation_loader
 
@@ -61,15 +63,21 @@ def solve(features: Tensor, labels: Tensor, classes: int, strength: float) -> tu
     return weight.detach(), bias.detach()
 
 
-@torch.no_grad()
 def _features(setup: Setup, split: Split, quiet: bool) -> tuple[Tensor, Tensor]:
-    """What the head reads (N, D), and the labels (N,); each picture also mirrored where that keeps its meaning."""
-    config, model = setup.config, setup.model.eval()
+    """Each picture, and mirrored where that keeps its meaning."""
+    config = setup.config
     loader = evaluation_loader(split, setup.preprocess, setup.device, config.train.batch_size, config.data.workers)
+    return read_features(setup.model, loader, mirrored=split.flip, quiet=quiet)
+
+
+@torch.no_grad()
+def read_features(model: Classifier, loader: Loader, *, mirrored: bool = False, quiet: bool = False) -> tuple[Tensor, Tensor]:
+    """What the head would read of every picture (N, D), and the labels (N,), on the loader's device."""
+    model = model.to(loader.device).eval()
     features, labels = [], []
-    with progress(f"Probing {split.name}", len(loader), quiet) as bar:
+    with progress(f"Features of {loader.split.name}", len(loader), quiet) as bar:
         for batch in loader.epoch(0):
-            for images in (batch.images, batch.images.flip(-1)) if split.flip else (batch.images,):
+            for images in (batch.images, batch.images.flip(-1)) if mirrored else (batch.images,):
                 features.append(model.pooled(images).float())
                 labels.append(batch.labels)
             bar.advance(1)

@@ -204,10 +204,7 @@ def calibrate(setup: Setup, memory: Memory) -> tuple[float, float, Memory]:
     if cuda:
         peak = torch.cuda.max_memory_allocated(setup.device)
         memory = dataclasses.replace(memory, step=max(0, peak - memory.total + memory.step))
-    per_step = sum(
-        share * statistics.median(found[1:] if len(found) > 3 else found)
-        for share, found in zip(shares.values(), times.values(), strict=True)
-    )
+    per_step = sum(share * statistics.median(times[keep][1:]) for keep, share in shares.items())
     per_picture = 0.0
     if len(setup.data.validation):
         few = setup.evaluation_loader(setup.data.validation.first(min(256, len(setup.data.validation)), 0), world)
