@@ -129,16 +129,20 @@ def reliability_figure(
         "o",
         color=series_colour(1),
         markersize=4,
+        clip_on=False,  # bins that are always right or never lie on the frame
         label="mean confidence of the bin",
     )
     top.set_xlim(0, 1)
     top.set_ylim(0, 1)
     name_axes(top, y="share that is right")
-    legend(top, loc="upper left")
     bottom.bar(
         middles, np.asarray(counts) / max(1, np.sum(counts)) * 100, width * 0.94, color=palette.LINE, edgecolor=palette.SOFT, linewidth=0.5
     )
     name_axes(bottom, "confidence", "% of pictures")
+    # Below: with few pictures the bars may stand anywhere.
+    figure.legend(
+        *top.get_legend_handles_labels(), loc="outside lower center", fontsize=palette.TICK_SIZE, labelcolor=palette.INK, frameon=False
+    )
     told = "" if error is None else f"calibration error {100 * error:.1f} %"
     head_line(figure, " – ".join(part for part in (title, told) if part))
     return figure
