@@ -76,6 +76,8 @@ def test_training_lines_are_averaged_by_epoch_and_validation_is_not() -> None:
     assert values.tolist() == [0.5, 2.5, 4.5]
     assert read_curve(rows, "validation", "loss")[0].tolist() == places
     assert len(read_curve(rows[:8], "train", "loss")[0]) == 4, "a short run shows every line"
+    inside = [*rows, {"epoch": 3.2, "split": "train", "loss": 9.0}]
+    assert read_curve(inside, "train", "loss")[0].tolist() == [1, 2, 3, 3.2], "no line goes on after the end of the run"
 
 
 def test_nothing_to_draw() -> None:

@@ -46,7 +46,7 @@ def test_result(whole: Comparison) -> None:
     assert pair["pictures"] == 360 and 0 < pair["p"] <= pair["adjusted"] <= 1
     assert pair["difference"] == pytest.approx(rows["vit-small"]["mean"] - rows["cnn"]["mean"])
     assert "says nothing about" in result["conclusion"]
-    assert (whole.folder / "table.md").read_text().startswith("**digits at samples=768**")
+    assert (whole.folder / "table.md").read_text().startswith("**digits at 768 samples**")
 
 
 def test_every_cell_is_a_run_folder_and_tuning_never_opened_test(whole: Comparison) -> None:

@@ -108,3 +108,8 @@ def test_good_budgets() -> None:
         "seconds=20",
         "flops=1e+15",
     ]
+    assert [Budget.parse(text).words for text in ("samples=50000", "seconds=2.5", "flops=5e14")] == [
+        "50,000 samples",
+        "2.5 s",
+        "5·10¹⁴ FLOPs",
+    ]

@@ -133,11 +133,12 @@ def read_curve(rows: Rows, split: str, key: str) -> tuple[np.ndarray, np.ndarray
         for row in rows
         if row.get("split") == split and _finite(row.get(key)) and _finite(row.get("epoch"))
     ]
-    by_epoch = split == "train" and max((epoch for epoch, _ in values), default=0) >= 3
+    end = round(max((epoch for epoch, _ in values), default=0.0), 3)
+    by_epoch = split == "train" and end >= 3
     places: dict[float, list[float]] = {}
     for epoch, value in values:
-        # Rounded first: the last line of epoch 2 may stand at 2.0001.
-        places.setdefault(float(np.ceil(round(epoch, 3))) if by_epoch else epoch, []).append(value)
+        # Rounded first: the last line of epoch 2 may stand at 2.0001. A run may end inside an epoch: its line ends there, too.
+        places.setdefault(min(float(np.ceil(round(epoch, 3))), end) if by_epoch else epoch, []).append(value)
     epochs = sorted(places)
     return np.array(epochs), np.array([np.mean(places[epoch]) for epoch in epochs])
 

@@ -86,7 +86,7 @@ def compare(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
         raise VitralError("every cell failed", next(iter(done.failed.values()), ""))
     table = Table(
         tuple(row(done.of(contender.name), contender.note) for contender in kept),
-        f"{study.data.name} at {study.budget}",
+        f"{study.data.name} at {study.budget.words}",
         tuple(f"{contender.name}: {contender.note}" for contender in kept),
     )
     correct = answers(done)
@@ -96,10 +96,10 @@ def compare(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
         table.rows,
         pairs,
         data=study.data.name,
-        budget=str(study.budget),
+        budget=study.budget.words,
         remarks=tuning_remarks(done),
         failed=len(done.failed),
-        shared=pool.parallel,
+        shared=pool.parallel if study.budget.kind == "seconds" else 1,
         pretrained=any(contender.weights for contender in kept),
     )
     result = {

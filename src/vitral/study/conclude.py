@@ -71,7 +71,10 @@ def conclude(
     shared: int = 1,
     pretrained: bool = False,
 ) -> str:
-    """What can and what cannot be concluded. `remarks` are on the tuning; `pretrained`: some model started from weights."""
+    """What can and what cannot be concluded. `remarks` are on the tuning.
+
+    `shared`: cells that ran side by side against the clock; `pretrained`: some model started from weights.
+    """
     best = max(rows, key=lambda row: row.mean)
     sentences = []
     if len(rows) == 1:
@@ -95,7 +98,7 @@ def conclude(
     sentences += remarks
     if failed:
         sentences.append(missing(failed))
-    if shared > 1 and budget.startswith("seconds"):
+    if shared > 1:
         sentences.append(f"Up to {shared} cells shared the device, so a second here is less than a second alone; it is so for every model.")
     other = "other weights to start from" if pretrained else "pretrained weights"
     sentences.append(

@@ -29,7 +29,7 @@ def draw_compare(done: Executed, table: Table) -> list[str]:
         for contender in done.study.contenders
         if done.of(contender.name)
     }
-    title = f"{done.study.data.name}, {done.study.budget}"
+    title = f"{done.study.data.name}, {done.study.budget.words}"
     names = [row.model for row in table.rows]
     means = np.array([row.mean for row in table.rows])
     low, high = (np.array([row.interval[i] if row.interval else row.mean for row in table.rows]) for i in (0, 1))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vitral.base.errors import ConfigError, UsageError
+from vitral.base.numbers import readable
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
 from vitral.train.flops import passes
 
@@ -52,6 +53,11 @@ class Budget:
         if self.kind == "seconds":
             return None
         return self.amount if self.kind == "samples" else self.amount / flops
+
+    @property
+    def words(self) -> str:
+        """`500,000 samples`, `10 s`, `5·10¹⁴ FLOPs`: for titles and sentences. `str` is what `parse` takes."""
+        return f"{readable(self.amount)} {'s' if self.kind == 'seconds' else 'FLOPs' if self.kind == 'flops' else 'samples'}"
 
     def __str__(self) -> str:
         return f"{self.kind}={self.amount:g}"

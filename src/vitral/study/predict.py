@@ -40,10 +40,12 @@ def predict(study: Study, parallel: int = 1, quiet: bool = False) -> Prediction:
     if study.train.threads:
         set_threads(study.train.threads)
     cells = tuning_cells(study) + final_cells(study, {contender.name: contender.rates[0] for contender in study.contenders})
+    # A GPU spends small batches on launching kernels: it is timed with the study's own. A CPU's time per picture hardly changes.
+    batch = min(32, study.train.batch_size) if device.type == "cpu" else study.train.batch_size
     per_model: dict[str, float] = {}
     for contender in track(study.contenders, "Predicting", quiet=quiet):
         own = [cell for cell in cells if cell.contender == contender.name]
-        speed = measure(contender.model, min(32, study.train.batch_size), device, repeats=2, train=study.train)
+        speed = measure(contender.model, batch, device, repeats=2, train=study.train)
         evaluation = EVALUATIONS * EVALUATED / 3 * study.pictures * speed.forward_seconds
         per_model[contender.name] = sum(CELL_START + evaluation + _training(study, cell, speed.training_seconds) for cell in own)
     return Prediction(len(cells), sum(per_model.values()) / max(1, min(parallel, len(cells))), per_model)

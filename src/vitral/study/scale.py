@@ -126,7 +126,7 @@ def _data(done: Executed) -> Scaling:
         "crossings": {name: found.to_dict() for name, found in crossings.items()},
         "pairs": [{**pair.to_dict(), "size": size} for size, pairs in ends.items() for pair in pairs],
         "conclusion": conclusion,
-        "figures": figures.draw_data(done.folder, by_model, fits, crossings, f"{study.data.name}, {study.budget} for each size"),
+        "figures": figures.draw_data(done.folder, by_model, fits, crossings, f"{study.data.name}, {study.budget.words} for each size"),
     }
     return _write(done, tables, conclusion, result)
 
@@ -183,7 +183,7 @@ def conclude_data(
         )
     sentences += remarks
     sentences.append(
-        f"This holds for {study.data.name}, the same {study.budget} at every size, and no extra regularisation on small subsets; "
+        f"This holds for {study.data.name}, the same {study.budget.words} at every size, and no extra regularisation on small subsets; "
         f"beyond {study.sizes[-1]:,} pictures it is extrapolation."
     )
     return " ".join(sentences)
@@ -212,7 +212,7 @@ def _compute(done: Executed) -> Scaling:
             tuple(
                 row(cells) for contender in study.contenders if (cells := [cell for cell in done.of(contender.name) if cell.share == share])
             ),
-            f"{share:g} of {study.budget}",
+            f"{share:.0%} of {study.budget.words}",
         )
         for share in study.shares
     )
@@ -225,7 +225,7 @@ def _compute(done: Executed) -> Scaling:
             "size and length of training do not trade evenly there, so no exponent and no crossing is claimed."
         )
     lines += remarks(done)
-    lines.append(f"This holds for {study.data.name} and runs of up to {study.budget}; training FLOPs are counted as three forward passes.")
+    lines.append(f"This holds for {study.data.name} and runs of up to {study.budget.words}; training counts as three forward passes.")
     result = {
         **common_result(done),
         "rows": [entry for table in tables for entry in table.to_dict()],
@@ -233,7 +233,7 @@ def _compute(done: Executed) -> Scaling:
         "crossings": {name: found.to_dict() for name, found in crossings.items()},
         "pairs": [],
         "conclusion": " ".join(lines),
-        "figures": figures.draw_compute(done.folder, families, f"{study.data.name}, up to {study.budget}"),
+        "figures": figures.draw_compute(done.folder, families, f"{study.data.name}, up to {study.budget.words}"),
     }
     return _write(done, tables, " ".join(lines), result)
 

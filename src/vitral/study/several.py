@@ -13,7 +13,7 @@ from vitral.base.files import write_atomic, write_json
 from vitral.study.cell import run_cell
 from vitral.study.compare import Comparison, compare
 from vitral.study.execute import PLAN, RESULT, Pool
-from vitral.study.plan import Study
+from vitral.study.plan import Budget, Study
 from vitral.study.runner import Work
 from vitral.study.table import Row
 
@@ -74,9 +74,8 @@ def _text(done: Sequence[Comparison], markdown: bool = False) -> str:
     notes = list(dict.fromkeys(note for comparison in done for note in comparison.table.notes))
     heads = ["model", *(comparison.result["data"] for comparison in done)]
     lines = [heads, *([model, *(_cell(comparison, model) for comparison in done)] for model in models)]
-    under = "Test accuracy at {}: mean, 95 % interval over {} seeds.".format(
-        done[0].result["budget"], "/".join(dict.fromkeys(str(row.seeds) for comparison in done for row in comparison.table.rows))
-    )
+    seeds = "/".join(dict.fromkeys(str(row.seeds) for comparison in done for row in comparison.table.rows))
+    under = f"Test accuracy at {Budget.parse(done[0].result['budget']).words}: mean, 95 % interval over {seeds} seeds."
     if markdown:
         rule = ["---", *(["---:"] * len(done))]
         grid = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in [heads, rule, *lines[1:]]]

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from vitral.base.errors import UsageError
+from vitral.base.numbers import readable
 
 SURE = 0.95
 """Share of bootstrap draws that must cross in range before we speak of a crossing."""
@@ -229,10 +230,11 @@ class Crossing:
 
     def __str__(self) -> str:
         if self.at is None or self.interval is None:
-            return f"no crossing in range ({self.span[0]:,.0f} to {self.span[1]:,.0f})"
-        where = f"{self.at:,.0f} ({self.interval[0]:,.0f} to {self.interval[1]:,.0f}; in {self.share:.0%} of the draws)"
+            return f"no crossing in range ({readable(self.span[0])} to {readable(self.span[1])})"
+        at, low, high = (readable(float(f"{value:.3g}")) for value in (self.at, *self.interval))  # a fit knows no more digits
+        where = f"{at} ({low} to {high}; in {self.share:.0%} of the draws)"
         if not self.seen:
-            return f"no crossing: the fits meet at {self.at:,.0f}, but the measured means do not change order there"
+            return f"no crossing: the fits meet at {at}, but the measured means do not change order there"
         return f"crossing at {where}" if self.share >= SURE else f"crossing not established, perhaps at {where}"
 
     def to_dict(self) -> dict[str, Any]:
