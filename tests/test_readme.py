@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GUIDES = [page for page in PAGES if page.parent.name in ("guide", "concepts")]
+RESULTS = [*(page for page in PAGES if page.parent.name == "results"), ROOT / "docs/LOG.md"]
 EXPENSIVE = ("train", "plan", "compare", "scale", "explore", "figures")
 """Verbs of the README that take longer than a test may, need data from elsewhere, wait for a browser, or were run by the demo already:
 their arguments are parsed."""
@@ -37,7 +38,18 @@ def commands(page: Path) -> list[tuple[str, str]]:
     return found
 
 
+PLACEHOLDERS = {"S": "0", "B": "samples=50000", "P": "1", "vit_tiny_patch16_224.safetensors": "vit_tiny.safetensors"}
+
+
+def measured(page: Path) -> list[tuple[str, str]]:
+    """The same for a page of results, whose commands stand in the text with letters for what changes; names of verbs alone are left out."""
+    found = re.findall(r"`(vitral [a-z]+ [^`…]+)`|^(vitral [a-z]+ .*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    lines = (" ".join(PLACEHOLDERS.get(word, word) for word in (inline or fenced).split()) for inline, fenced in found)
+    return [(line, "") for line in dict.fromkeys(lines)]
+
+
 COMMANDS = [(page, line, after) for page in (README, *GUIDES) for line, after in commands(page)]
+COMMANDS += [(page, line, after) for page in RESULTS for line, after in measured(page)]
 
 
 def blocks(page: Path) -> list[str]:
@@ -130,6 +142,7 @@ def test_every_command_parses(
 def test_the_lists_of_commands_are_not_empty() -> None:
     assert len([line for page, line, _ in COMMANDS if page == README]) >= 10
     assert all(commands(page) for page in GUIDES if page.parent.name == "guide")
+    assert all(len(measured(page)) >= 5 for page in RESULTS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

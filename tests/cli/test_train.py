@@ -104,6 +104,19 @@ def test_flags_and_settings_replace_fields_wherever_they_live():
         assert config_of("digits", "--set", *settings).model.pool == "class"
 
 
+def test_settings_given_one_by_one_all_count():
+    one_by_one = ["--set", "width=32", "depth=2", "--epochs", "3", "--set", "qk_norm=false", "--set=mlp_width=48"]
+    config = config_of("digits", *one_by_one)
+    assert (config.model.width, config.model.depth, config.model.mlp_width, config.model.qk_norm) == (32, 2, 48, False)
+    assert config.train.epochs == 3
+
+
+def test_none_may_be_written_small_where_there_can_be_no_value():
+    assert config_of("digits", "--ema", "none").train.ema is None
+    assert config_of("digits", "--clip=none", "--from", "none").weights is None
+    assert config_of("digits", "--augment", "none").data.augment == "none"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

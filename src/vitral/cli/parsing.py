@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from typing import TypeVar
+import typing
+from typing import Annotated, Any, TypeVar
 
 from vitral.base.errors import UsageError
 
@@ -24,7 +25,7 @@ def parse(kind: type[T], arguments: list[str], program: str, description: str) -
         with contextlib.redirect_stderr(shown):
             return tyro.cli(
                 kind,
-                args=arguments,
+                args=spoken(kind, arguments),
                 prog=program,
                 description=description,
                 config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
@@ -34,6 +35,26 @@ def parse(kind: type[T], arguments: list[str], program: str, description: str) -
             raise
         message, advice = one_line(shown.getvalue())
         raise UsageError(message, f"{advice + '; ' if advice else ''}{program} --help shows examples and all flags") from None
+
+
+def spoken(kind: type[Any], arguments: list[str]) -> list[str]:
+    """`--ema none` as tyro wants it, `--ema None`: for flags that may have no value, but not for those that know a none of their own."""
+    optional = set()
+    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+        annotated = typing.get_origin(hint) is Annotated
+        inner, *extras = typing.get_args(hint) if annotated else (hint,)
+        if type(None) in typing.get_args(inner):
+            flag = next((extra.name for extra in extras if getattr(extra, "name", None)), name.replace("_", "-"))
+            optional.add(f"--{flag}")
+    out = []
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        flag, sign, value = word.partition("=")
+        if word.lower() == "none" and before in optional:
+            word = "None"
+        elif sign and flag in optional and value.lower() == "none":
+            word = f"{flag}=None"
+        out.append(word)
+    return out
 
 
 def one_line(box: str) -> tuple[str, str]:

@@ -87,7 +87,24 @@ def parse(arguments: list[str], verb: str = "train") -> Any:
     from vitral.cli.parsing import parse as parse_flags
 
     examples = (EXAMPLES if verb == "train" else PLAN).format(runs=", ".join(RUNS))
-    return parse_flags(flags_of(base, verb), arguments, f"vitral {verb}", examples)
+    return parse_flags(flags_of(base, verb), gather_settings(arguments), f"vitral {verb}", examples)
+
+
+def gather_settings(arguments: list[str]) -> list[str]:
+    """`--set a=1 … --set b=2` as one --set: the parser would keep the last one alone."""
+    kept: list[str] = []
+    settings: list[str] = []
+    inside = False
+    for argument in arguments:
+        if argument == "--set" or argument.startswith("--set="):
+            inside = True
+            settings += [argument.removeprefix("--set=")] if "=" in argument else []
+        elif inside and not argument.startswith("-"):
+            settings.append(argument)
+        else:
+            inside = False
+            kept.append(argument)
+    return [*kept, "--set", *settings] if settings else arguments
 
 
 def _value_of(arguments: list[str], flag: str) -> str | None:
