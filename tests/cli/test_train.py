@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from vitral.base.errors import UsageError
+from vitral.cli.parsing import parse as parse_flags
 from vitral.cli.train import apply, documents, flags_of, parse, run
 from vitral.config import TrainConfig
 from vitral.presets.runs import RUNS
@@ -111,6 +112,14 @@ def test_settings_given_one_by_one_all_count():
     assert config.train.epochs == 3
 
 
+def test_a_switch_that_is_on_may_be_switched_on():
+    """The same command with --resume: the run's own settings are the defaults then."""
+    on = dataclasses.replace(RUNS["digits"], train=dataclasses.replace(RUNS["digits"].train, tensorboard=True))
+    for words, expected in ((["--tensorboard"], True), (["--no-tensorboard"], False), ([], True)):
+        assert parse_flags(flags_of(on), ["digits", *words], "vitral train", "").config().train.tensorboard is expected
+    assert config_of("digits", "--tensorboard").train.tensorboard and not config_of("digits", "--no-tensorboard").train.tensorboard
+
+
 def test_none_may_be_written_small_where_there_can_be_no_value():
     assert config_of("digits", "--ema", "none").train.ema is None
     assert config_of("digits", "--clip=none", "--from", "none").weights is None
@@ -155,6 +164,15 @@ def test_a_whole_run_from_the_command_line_and_its_resumption(tmp_path: Path, ca
     # The folder knows its settings: they need not be repeated.
     assert run(["digits", "--out", folder, "--resume", "--quiet", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] == result["accuracy"]
+    assert run([*arguments, "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] == result["accuracy"]
+    for other, words in (
+        (["--epochs", "0.4"], "epochs = 0.2, not 0.4"),
+        (["--set", "depth=2"], "depth = 1, not 2"),
+        (["--model", "cnn"], "family"),
+    ):
+        with pytest.raises(UsageError, match=f"was begun with {words}"):
+            run(["digits", "--out", folder, "--resume", "--quiet", *other])
     assert apply(RUNS["digits"], parse(["digits"])) == RUNS["digits"]
 
     from vitral.cli.eval import run as evaluate
@@ -175,3 +193,11 @@ def test_weights_and_another_model_contradict_each_other(asked: str) -> None:
         parse(["digits", "--from", "w.safetensors", *asked.split()]).config()
     assert parse(["finetune", "--from", "None", *asked.split()]).config().weights is None
     assert parse(["digits", "--from", "w.safetensors", "--image-size", "16", "--set", "drop_path=0.2"]).config().model.drop_path == 0.2
+
+
+def test_a_named_model_goes_on_with_the_same_command(tmp_path: Path):
+    """It knows nothing of the data's classes and channels; the run does."""
+    arguments = ["digits", "--model", "cnn", "--epochs", "0.1", "--optimizer", "adamw", "--out", str(tmp_path / "run")]
+    arguments += ["--device", "cpu", "--threads", "1", "--quiet"]
+    assert run(arguments) == 0
+    assert run([*arguments, "--resume"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import re
 import typing
@@ -38,14 +39,20 @@ def parse(kind: type[T], arguments: list[str], program: str, description: str) -
 
 
 def spoken(kind: type[Any], arguments: list[str]) -> list[str]:
-    """`--ema none` as tyro wants it, `--ema None`: for flags that may have no value, but not for those that know a none of their own."""
-    optional = set()
+    """What people write, as tyro wants it.
+
+    `--ema none` is `--ema None`, for flags that may have no value and know no none of their own. A switch that is on already may be
+    switched on: the same command with --resume takes its defaults from the run.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    optional, said = set(), set()
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
-        annotated = typing.get_origin(hint) is Annotated
-        inner, *extras = typing.get_args(hint) if annotated else (hint,)
+        inner, *extras = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+        flag = next((extra.name for extra in extras if getattr(extra, "name", None)), name.replace("_", "-"))
         if type(None) in typing.get_args(inner):
-            flag = next((extra.name for extra in extras if getattr(extra, "name", None)), name.replace("_", "-"))
             optional.add(f"--{flag}")
+        elif inner is bool:
+            said.add(f"--{flag}" if defaults.get(name) is True else f"--no-{flag}")
     out = []
     for before, word in zip(["", *arguments], arguments, strict=False):
         flag, sign, value = word.partition("=")
@@ -53,7 +60,8 @@ def spoken(kind: type[Any], arguments: list[str]) -> list[str]:
             word = "None"
         elif sign and flag in optional and value.lower() == "none":
             word = f"{flag}=None"
-        out.append(word)
+        if word not in said:
+            out.append(word)
     return out
 
 

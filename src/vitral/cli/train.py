@@ -56,6 +56,8 @@ TUNED = ("image_size", "dropout", "drop_path")
 def run(arguments: list[str]) -> int:
     flags = parse(arguments)
     config = flags.config()
+    if flags.resume and flags.out is not None:
+        _check_model(config.model, Path(flags.out))
     from vitral.train.engine import fit
 
     result = fit(config, out=flags.out, resume=flags.resume, quiet=flags.quiet)
@@ -66,6 +68,21 @@ def run(arguments: list[str]) -> int:
     else:
         print(result.path)
     return 0
+
+
+def _check_model(asked: ModelConfig, out: Path) -> None:
+    """A training goes on with its own model: flags that ask for another one would be passed over in silence."""
+    if not (out / "config.json").exists():
+        return  # said by the engine
+    from vitral.train.folder import read_config
+    from vitral.train.setup import fit_to_data
+
+    stored = read_config(out)[0].model
+    asked = fit_to_data(asked, stored.classes, stored.channels, stored.image_size)  # a named model knows nothing of the data
+    for field in dataclasses.fields(ModelConfig):
+        old, new = getattr(stored, field.name), getattr(asked, field.name)
+        if old != new:
+            raise UsageError(f"{out} was begun with {field.name} = {old}, not {new}", "leave that out, or start a new run with --out")
 
 
 def parse(arguments: list[str], verb: str = "train") -> Any:

@@ -64,6 +64,7 @@ def fit(config: RunConfig, out: str | Path | None = None, resume: bool = False, 
     try:
         path = folders.choose(config, out, resume, world)
         if resume and folders.finished(path):
+            folders.settled(path, config)  # who asks for more epochs must not hear that all is done
             return folders.reopen(path, quiet)
         device = pick_device(config.train.device)
         if device.type == "cuda" and world.many:
