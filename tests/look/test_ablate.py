@@ -35,3 +35,24 @@ def test_equals_weights_set_to_zero(make, images) -> None:
 def test_rivals_have_no_heads() -> None:
     with pytest.raises(vitral.VitralError, match="a cnn has none"):
         look.ablate(vitral.watch(vitral.create("cnn"), torch.zeros(1, 3, 32, 32)))
+
+
+def test_the_tapes_own_edit_of_the_same_name_stays(make, images) -> None:
+    model = make()
+    batch = images(model, 1)
+
+    def second_off(value: torch.Tensor, name: str) -> torch.Tensor:
+        value = value.clone()
+        value[:, 1] = 0
+        return value
+
+    def two_off(value: torch.Tensor, name: str) -> torch.Tensor:
+        value = second_off(value, name)
+        value[:, 0] = 0
+        return value
+
+    name = "blocks.0.attention.heads"
+    one, two = (vitral.watch(model, batch, edits={name: edit}) for edit in (second_off, two_off))
+    found = look.ablate(one, target=2)
+    assert found.heads[0, 1] == pytest.approx(0, abs=1e-9), "it is off already"
+    assert found.heads[0, 0] == pytest.approx(float(two.logits.softmax(1)[0, 2] - one.logits.softmax(1)[0, 2]), abs=1e-9)

@@ -39,6 +39,8 @@ def test_matrix_and_its_normalised_view(make, images) -> None:
     model = make(registers=1)
     tape = vitral.watch(model, images(model))
     matrix = look.attention_matrix(tape, 1, block=0, head=1)
+    with_graph = look.attention_matrix(vitral.watch(tape.model, tape.images, gradients=True), 1, block=0, head=1)
+    np.testing.assert_array_equal(with_graph.values, matrix.values)
     np.testing.assert_allclose(matrix.values, tape.attention(0)[1, 1].numpy())
     np.testing.assert_allclose(matrix.values.sum(axis=1), 1)
     view = look.attention_matrix(tape, 1, block=0, head=1, normalised=True).values

@@ -102,3 +102,10 @@ def test_bad_input_is_one_line() -> None:
         look.watch_heads(vitral.create("cnn"), torch.zeros(1, 3, 32, 32))
     with pytest.raises(vitral.VitralError, match="no pictures given"):
         look.watch_heads(vitral.create("tiny"), [])
+
+
+def test_heads_of_a_compiled_model(make, images) -> None:
+    model = make()
+    plain, compiled = (look.watch_heads(one, images(model)) for one in (model, torch.compile(model, backend="eager")))
+    for name, found in plain.items():
+        np.testing.assert_allclose(compiled[name].values, found.values, atol=1e-9)

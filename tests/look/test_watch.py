@@ -131,3 +131,22 @@ def test_the_pass_is_in_eval_mode_and_the_models_own_mode_comes_back(make, image
     with pytest.raises(ZeroDivisionError):
         vitral.watch(model, batch, edits={"blocks.0.output": lambda value, name: value / (0 // 0)})
     assert model.training is training  # also when something goes wrong on the way
+
+
+@pytest.mark.parametrize("call", [vitral.watch, vitral.predict])
+def test_modules_that_are_frozen_stay_so(call) -> None:
+    model = vitral.create("resnet18", classes=5, image_size=32).train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.eval()
+    before = [module.training for module in model.modules()]
+    call(model, torch.zeros(1, 3, 32, 32))
+    assert [module.training for module in model.modules()] == before and True in before and False in before
+
+
+def test_pixels_in_a_tensor_are_refused(make) -> None:
+    model = make()
+    pixels = torch.zeros(3, 16, 16, dtype=torch.uint8)
+    for shown in (pixels, pixels[None], [pixels, pixels]):
+        with pytest.raises(vitral.VitralError, match="a tensor of uint8 is not prepared"):
+            vitral.watch(model, shown)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,9 @@ def test_embed_folder(model: Classifier, tmp_path: Path) -> None:
     with np.load(written["path"]) as stored:
         assert stored["paths"].tolist() == ["a.png", "b.png", "deep/c.png"] and stored["features"].shape == (3, model.config.width)
         assert np.isfinite(stored["features"]).all() and not np.array_equal(stored["features"][0], stored["features"][1])
+    half = embed_folder(copy.deepcopy(model).bfloat16(), tmp_path / "pictures", tmp_path / "half", quiet=True)
+    with np.load(written["path"]) as stored, np.load(half["path"]) as rough:
+        assert np.abs(rough["features"] - stored["features"]).max() < 0.1 * np.abs(stored["features"]).max()
     with pytest.raises(DataError, match="holds no pictures"):
         embed_folder(model, _empty(tmp_path), tmp_path / "x")
     with pytest.raises(DataError, match="not a folder"):

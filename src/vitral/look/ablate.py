@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from vitral.base.progress import track
-from vitral.look.common import Start, check_item, find_target, need_transformer, pictures_of, run, score, score_unit
+from vitral.look.common import Start, alone, check_item, find_target, need_transformer, run, score, score_unit
 from vitral.model.tape import Edit, Tape
 
 if TYPE_CHECKING:
@@ -48,9 +48,10 @@ def ablate(tape: Tape, item: int = 0, target: int | str | None = None, start: St
     target = find_target(tape, item, target)
     depth, count = tape.config.depth, tape.config.heads
     heads, parts = np.zeros((depth, count)), np.zeros((depth, len(PARTS)))
-    whole = float(_scores(tape, item, target, 1, {})[0])
+    image = alone(tape, item)
+    whole = float(_scores(tape, image, target, 1, {})[0])
     for block in track(range(depth), "Switching off heads and blocks"):
-        scores = _scores(tape, item, target, count + len(PARTS), switches(block, count))
+        scores = _scores(tape, image, target, count + len(PARTS), switches(block, count))
         heads[block], parts[block] = scores[:count] - whole, scores[count:] - whole
     return Ablation(heads, parts, whole, target, tape.origin.class_name(target), score_unit(tape))
 
@@ -79,7 +80,7 @@ def switches(block: int, heads: int) -> dict[str, Edit]:
     }
 
 
-def _scores(tape: Tape, item: int, target: int, copies: int, edits: dict[str, Edit]) -> np.ndarray:
-    images = pictures_of(tape)[item : item + 1].expand(copies, -1, -1, -1)
+def _scores(tape: Tape, image: torch.Tensor, target: int, copies: int, edits: dict[str, Edit]) -> np.ndarray:
+    images = image[None].expand(copies, -1, -1, -1)
     with torch.no_grad():
         return score(run(tape, images, edits), target).double().cpu().numpy()

@@ -41,11 +41,13 @@ def open_pictures(model: Classifier, pictures: Sequence[Any]) -> list[Picture]:
 
 def stems(pictures: Sequence[Picture]) -> list[str]:
     """A file name for each picture: its own without the ending, numbered where names meet."""
+    own = [re.sub(r"[^\w.-]+", "-", Path(picture.source).stem).strip("-.") or "picture" for picture in pictures]
     names: list[str] = []
-    for index, picture in enumerate(pictures):
-        base = re.sub(r"[^\w.-]+", "-", Path(picture.source).stem).strip("-.") or "picture"
-        clash = base in names or sum(Path(other.source).stem == Path(picture.source).stem for other in pictures) > 1
-        names.append(f"{base}-{index}" if clash else base)
+    for number, base in enumerate(own):
+        name = base
+        while own.count(base) > 1 and (name in own or name in names):
+            name, number = f"{base}-{number}", number + 1
+        names.append(name)
     return names
 
 

@@ -100,7 +100,7 @@ def attention_matrix(
     need_transformer(tape, "the attention matrix")
     block = check_index("block", block, tape.config.depth)
     tape, item = with_values(tape, item, [f"blocks.{block}.attention.weights"])
-    weights = tape.attention(block)[item].double()  # (heads, T, T)
+    weights = tape.attention(block)[item].detach().double()  # (heads, T, T)
     matrix = weights.mean(dim=0) if head is None else weights[check_index("head", head, tape.config.heads)]
     if normalised:
         matrix = layer_normalised(matrix)

@@ -11,7 +11,7 @@ import torch
 from vitral.base.errors import UsageError, one_of
 from vitral.draw.heatmap import Heatmap
 from vitral.look.watch import watch
-from vitral.model.classifier import Classifier
+from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Edit, Tape
 
 Start = str | int | tuple[int, int]
@@ -47,9 +47,9 @@ def check_item(tape: Tape, item: int) -> int:
 
 def check_index(what: str, index: int, count: int) -> int:
     """A block or head by number, counted from the end when negative."""
-    if not isinstance(index, int) or isinstance(index, bool) or not -count <= index < count:
+    if not isinstance(index, int | np.integer) or isinstance(index, bool) or not -count <= index < count:
         raise UsageError(f"{what} {index} does not exist", f"this model has {what}s 0 to {count - 1}")
-    return index % count
+    return int(index) % count
 
 
 def find_target(tape: Tape, item: int, target: int | str | None) -> int:
@@ -80,7 +80,9 @@ def with_values(tape: Tape, item: int, names: Iterable[str], gradients: bool = F
     cut = any(name.endswith(".attention.weights") for name in names) and (tape.kept_heads is not None or tape.kept_rows is not None)
     if not cut and all(name in tape for name in names) and (tape.gradients or not gradients):
         return tape, item
-    return again(tape, item, keep=names, gradients=gradients), 0
+    # An edit may treat the pictures of a batch differently: with edits all of them go again, each in its place.
+    chosen = slice(None) if tape.edits else slice(item, item + 1)
+    return again(tape, chosen, keep=names, gradients=gradients), item if tape.edits else 0
 
 
 def pictures_of(tape: Tape) -> torch.Tensor:
@@ -90,21 +92,44 @@ def pictures_of(tape: Tape) -> torch.Tensor:
     return tape.images
 
 
-def again(tape: Tape, item: int, **options: Any) -> Tape:
-    """Watch one picture of a tape once more, with other things kept."""
-    new = watch(tape.model, pictures_of(tape)[item : item + 1], **{"edits": tape.edits, **options})
-    new.pictures = None if tape.pictures is None else tape.pictures[item : item + 1]
+def again(tape: Tape, chosen: slice, **options: Any) -> Tape:
+    """Watch pictures of a tape once more, with other things kept."""
+    new = watch(tape.model, pictures_of(tape)[chosen], **{"edits": tape.edits, **options})
+    new.pictures = None if tape.pictures is None else tape.pictures[chosen]
     return new
 
 
+def alone(tape: Tape, item: int) -> torch.Tensor:
+    """One picture of a tape (C, H, W), to be run again with changes. Refused where an edit would not follow it out of its batch."""
+    images = pictures_of(tape)
+    image = images[item].detach()
+    if tape.edits:
+        try:
+            with torch.no_grad():
+                copies = run(tape, torch.stack([image, image])).float()
+            there = tape.logits[item].detach().float()
+            follows = torch.allclose(copies, there.expand_as(copies), atol=0.1 if image.element_size() < 4 else 1e-3, rtol=1e-3)
+        except IndexError:
+            follows = False
+        if not follows:
+            raise UsageError(
+                f"an edit of this tape treats the pictures of a batch differently, so picture {item} cannot be run again with changes",
+                "watch it alone, with an edit that does the same to all pictures of a batch",
+            )
+    return image
+
+
 def run(tape: Tape, images: torch.Tensor, edits: dict[str, Edit] | None = None) -> torch.Tensor:
-    """Logits (B, K) of other pictures through a tape's model, in eval mode, with the tape's edits and more."""
-    model, was_training = tape.model, tape.model.training
-    model.eval()
-    try:
-        return model(images, tape=Tape(model, keep=["logits"], edits={**tape.edits, **(edits or {})}))
-    finally:
-        model.train(was_training)
+    """Logits (B, K) of other pictures through a tape's model, in eval mode, with the tape's edits and more after them."""
+    both = dict(tape.edits)
+    for name, edit in (edits or {}).items():
+        both[name] = _after(both[name], edit) if name in both else edit
+    with evaluating(tape.model):
+        return tape.model(images, tape=Tape(tape.model, keep=["logits"], edits=both))
+
+
+def _after(first: Edit, second: Edit) -> Edit:
+    return lambda value, name: second(first(value, name), name)
 
 
 def start_row(tape: Tape, matrix: torch.Tensor, start: Start) -> tuple[torch.Tensor, str]:
@@ -125,6 +150,8 @@ def start_index(tape: Tape, start: Start) -> tuple[int | None, str]:
     if start == "class":
         if not config.class_token:
             return None, "this model has no class token: starts from the mean of the patches"
+        if config.pool == "class+mean":
+            return 0, "the head reads the mean of the patches, too: start = mean shows that part"
         if config.pool != "class":
             return None, "the head does not read the class token: starts from the mean of the patches"
         return 0, ""

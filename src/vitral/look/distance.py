@@ -78,12 +78,13 @@ def watch_heads(model: Classifier, x: Any, batch: int = BATCH) -> dict[str, Head
     if not len(items):
         raise UsageError("no pictures given", "name at least one picture")
     found: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
+    config = model.config  # the reader must not know a compiled model: the compiler would follow it there
     for begin in track(range(0, len(items), batch), "Measuring heads"):
         passing: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
 
         def read(weights: torch.Tensor, _: str, passing: dict[str, list[np.ndarray]] = passing) -> None:
             for name, measure in MEASURES.items():
-                passing[name].append(measure(weights, model.config))
+                passing[name].append(measure(weights, config))
 
         watch(model, items[begin : begin + batch], keep=["logits"], readers={ATTENTION: read})
         for name in MEASURES:
@@ -112,7 +113,7 @@ def distances(config: ModelConfig) -> np.ndarray:
 
 def mean_distance(weights: torch.Tensor, config: ModelConfig) -> np.ndarray:
     """(B, heads) from weights (B, heads, T, T)."""
-    between = torch.tensor(distances(config), dtype=precise(weights[:0]).dtype, device=weights.device)
+    between = torch.as_tensor(distances(config), dtype=precise(weights[:0]).dtype, device=weights.device)
     total = torch.zeros(weights.shape[:2], dtype=between.dtype, device=weights.device)
     for head in range(weights.shape[1]):  # one head at a time: doubles of all heads at once would need much memory
         patches = precise(weights[:, head, config.prefix :, config.prefix :].detach())  # (B, N, N)

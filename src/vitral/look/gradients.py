@@ -13,7 +13,7 @@ import torch
 
 from vitral.base.errors import UsageError, one_of
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, check_item, find_target, heat, is_transformer, pictures_of, run, to_cells
+from vitral.look.common import Start, alone, check_item, find_target, heat, is_transformer, run, to_cells
 from vitral.model.tape import Tape
 
 MOST_STEPS = 512
@@ -69,7 +69,9 @@ def attribute(tape: Tape, item: int, target: int, *, baseline: str = "mean", ste
     """The numbers: Gauss-Legendre points, which need far fewer steps than an even walk."""
     if not 1 <= steps <= MOST_STEPS:
         raise UsageError(f"steps = {steps}", f"use 1 to {MOST_STEPS}")
-    image = pictures_of(tape)[item].detach()  # (C, H, W)
+    if torch.is_inference_mode_enabled():
+        raise UsageError("gradients cannot be taken inside torch.inference_mode()", "call integrated_gradients outside it")
+    image = alone(tape, item)  # (C, H, W)
     blank = _blank(tape, image, baseline)
     with torch.no_grad():
         ends = run(tape, torch.stack([image, blank]))[:, target]

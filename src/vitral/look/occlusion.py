@@ -8,7 +8,7 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.base.progress import track
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, check_item, find_target, heat, is_transformer, pictures_of, run, score, score_unit
+from vitral.look.common import Start, alone, check_item, find_target, heat, is_transformer, run, score, score_unit
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
@@ -26,7 +26,7 @@ def occlusion(
     """
     item = check_item(tape, item)
     target = find_target(tape, item, target)
-    image = pictures_of(tape)[item].detach()
+    image = alone(tape, item)
     height, width = image.shape[-2:]
     rows, columns = cells(tape.model)
     size = max(1, round(min(rows, columns) / 5)) if size is None else size

@@ -9,7 +9,7 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.look.watch import as_images
-from vitral.model.classifier import Classifier
+from vitral.model.classifier import Classifier, evaluating
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,23 +50,18 @@ def predict(model: Classifier, pictures: Any, top: int = 5) -> list[Ranking]:
         raise UsageError("no pictures given", "name at least one picture")
     place = next(model.parameters())
     rankings: list[Ranking] = []
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model), torch.inference_mode():
         for begin in range(0, len(items), BATCH):
             images, known = as_images(model, items[begin : begin + BATCH])
-            with torch.inference_mode():
-                logits = model(images.to(place.device, place.dtype)).double().cpu()
+            logits = model(images.to(place.device, place.dtype)).double().cpu()
             sources = [picture.source for picture in known] if known else [f"picture {begin + k}" for k in range(len(logits))]
             rankings += [rank(model, row, source, top) for row, source in zip(logits, sources, strict=True)]
-    finally:
-        model.train(was_training)
     return rankings
 
 
 def rank(model_or_tape: Classifier | Tape, logits: torch.Tensor, source: str = "", top: int = 5) -> Ranking:
     """One picture's logits (K,) as a ranking."""
-    if not isinstance(top, int) or top < 1:
+    if not isinstance(top, int | np.integer) or top < 1:
         raise UsageError(f"top = {top}", "ask for at least one class")
     logits = logits.detach().double().cpu()
     order = logits.argsort(descending=True, stable=True)[:top].tolist()

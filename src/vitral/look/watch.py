@@ -10,7 +10,7 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
-from vitral.model.classifier import Classifier
+from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Edit, Reader, Tape
 
 
@@ -38,20 +38,16 @@ def watch(
     tape.images = images = (
         images.to(place.device, place.dtype) if not torch.is_autocast_enabled(place.device.type) else images.to(place.device)
     )
-    was_training = model.training
-    model.eval()
     grad = torch.enable_grad() if gradients else torch.no_grad() if torch.is_grad_enabled() else nullcontext()
-    try:
-        with grad:
-            model(images, tape=tape)
-    finally:
-        model.train(was_training)
+    with evaluating(model), grad:
+        model(images, tape=tape)
     return tape
 
 
 def as_images(model: Classifier, x: Any) -> tuple[torch.Tensor, list[Picture] | None]:
     """Whatever shows a picture, as a batch; with the pictures where they are known."""
     if isinstance(x, torch.Tensor):
+        _check_prepared(x)
         return (x if x.ndim == 4 else x[None]), None
     items = list(x) if isinstance(x, list | tuple) else [x]
     if not items:
@@ -59,8 +55,18 @@ def as_images(model: Classifier, x: Any) -> tuple[torch.Tensor, list[Picture] | 
     if any(isinstance(item, torch.Tensor) for item in items):
         if len({getattr(item, "shape", None) for item in items}) > 1:
             raise UsageError("tensors of another shape, or of another kind, in one list", "pass tensors (C, H, W) of one size, or pictures")
+        _check_prepared(items[0])
         return torch.stack(items), None
     from vitral.data.preprocess import open_picture
 
     pictures = [item if isinstance(item, Picture) else open_picture(item, model) for item in items]
     return torch.stack([picture.tensor for picture in pictures]), pictures
+
+
+def _check_prepared(images: torch.Tensor) -> None:
+    """Tensors are taken as they are: pixels from 0 to 255 would be read as enormous normalised ones."""
+    if not images.is_floating_point():
+        raise UsageError(
+            f"a tensor of {str(images.dtype).removeprefix('torch.')} is not prepared for a model",
+            "pass the file, the PIL image or a numpy array, which are; or normalise the tensor",
+        )

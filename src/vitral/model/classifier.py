@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -63,3 +64,16 @@ class Classifier(nn.Module):
                 f"this model takes pictures of (batch, {', '.join(map(str, wanted))}), got {tuple(images.shape)}",
                 "let vitral.open_picture prepare them, or load the model with image_size= and channels=",
             )
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Everything in eval mode inside the block; after it each module as it was, also those that were in eval mode alone."""
+    training = [module for module in model.modules() if module.training]
+    if training:
+        model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

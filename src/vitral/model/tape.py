@@ -181,8 +181,9 @@ class Tape:
         if target is not None and not 0 <= target < logits.shape[1]:
             raise UsageError(f"class {target} does not exist", f"this model has classes 0 to {logits.shape[1] - 1}")
         chosen = logits.argmax(dim=1) if target is None else torch.full_like(logits[:, 0], target, dtype=torch.long)
-        scores = logits.gather(1, chosen[:, None])[:, 0]  # (B,)
-        score = scores.sum() if item is None else scores[item]
+        with torch.enable_grad():  # the graph is there, whatever the caller has switched off since
+            scores = logits.gather(1, chosen[:, None])[:, 0]  # (B,)
+            score = scores.sum() if item is None else scores[item]
         return list(torch.autograd.grad(score, values, retain_graph=True))
 
     # Inside

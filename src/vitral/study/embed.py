@@ -30,11 +30,12 @@ def embed_folder(
     if batch_size < 1:
         raise UsageError(f"a batch of {batch_size} pictures", "use a batch size of at least 1")
     preprocess, model = Preprocess.of(model), model.to(device).eval()
+    dtype = next(model.parameters()).dtype
     features = []
     with torch.no_grad(), progress("Embedding", total=len(paths), quiet=quiet) as bar:
         for start in range(0, len(paths), batch_size):
             some = paths[start : start + batch_size]
-            features.append(model.pooled(preprocess.batch(some).to(device)).float().cpu().numpy())
+            features.append(model.pooled(preprocess.batch(some).to(device, dtype)).float().cpu().numpy())
             bar.advance(len(some))
     values = np.concatenate(features)
     buffer = io.BytesIO()

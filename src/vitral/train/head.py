@@ -74,11 +74,12 @@ def _features(setup: Setup, split: Split, quiet: bool) -> tuple[Tensor, Tensor]:
 def read_features(model: Classifier, loader: Loader, *, mirrored: bool = False, quiet: bool = False) -> tuple[Tensor, Tensor]:
     """What the head would read of every picture (N, D), and the labels (N,), on the loader's device."""
     model = model.to(loader.device).eval()
+    dtype = next(model.parameters()).dtype
     features, labels = [], []
     with progress(f"Features of {loader.split.name}", len(loader), quiet) as bar:
         for batch in loader.epoch(0):
             for images in (batch.images, batch.images.flip(-1)) if mirrored else (batch.images,):
-                features.append(model.pooled(images).float())
+                features.append(model.pooled(images.to(dtype)).float())
                 labels.append(batch.labels)
             bar.advance(1)
     return torch.cat(features), torch.cat(labels)

@@ -178,8 +178,9 @@ def preprocessor(config: ModelConfig, origin: Origin) -> dict[str, Any]:
     height, width = config.image_size
     crop = {"height": height, "width": width}
     squash = origin.resize.value == "squash"
+    _need(config, squash or height == width, "transformers' processors cannot cut a picture that is not square out of a resized one")
     sizes: dict[str, Any] = (
-        {"size": crop} if squash else {"size": {"shortest_edge": round(min(height, width) / origin.crop.value)}, "crop_size": crop}
+        {"size": crop} if squash else {"size": {"shortest_edge": int(height / origin.crop.value + 1e-9)}, "crop_size": crop}
     )
     return {
         "image_processor_type": "ViTImageProcessor" if squash else "BitImageProcessor",
