@@ -11,7 +11,9 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import ConfigError
-from vitral.config import DataConfig, ModelConfig
+from vitral.cli.train import parse
+from vitral.config import DataConfig, ModelConfig, RunConfig, from_dict, to_dict
+from vitral.presets.models import MODELS
 from vitral.presets.runs import RUNS, change, run
 from vitral.train.engine import Run, fit
 from vitral.train.setup import Teacher, data_replaced, fit_to_data, fits, number_type, prepare
@@ -44,6 +46,35 @@ def test_a_preset_follows_other_data_in_classes_channels_and_size(photographs: P
     assert (model.classes, model.channels) == (3, 3) and model.image_size == (224, 224)
     assert model.grid[0] * model.grid[1] <= 256
     assert result.model.origin.classes.value == ("blue", "green", "red")
+
+
+@pytest.mark.parametrize(
+    ("flags", "size", "depth"),
+    [
+        (["--name", "foo"], 224, 4),
+        (["--set", "depth=2"], 224, 2),
+        (["--patch-size", "4"], 224, 4),
+        (["--image-size", "32"], 32, 4),
+        (["--model", "tiny"], 224, MODELS["tiny"].depth),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_size_and_channels_follow_other_data_field_by_field(flags: list[str], size: int, depth: int, photographs: Path):
+    config = parse(["digits", "--data", f"folder:{photographs}", *flags]).config()
+    setup = prepare(from_dict(RunConfig, to_dict(config)), CPU)
+    model = setup.config.model
+    assert (model.channels, model.classes, model.image_size, model.depth) == (3, 3, (size, size), depth)
+    assert len(setup.notes) == ("--patch-size" in flags or "--model" in flags) and all("grow to 14×14" in note for note in setup.notes)
+
+
+def test_only_a_named_run_gives_way_to_other_data(photographs: Path):
+    named = run("digits")
+    assert named.preset == "digits" and change(named, name="mine", seed=3).preset == "digits"
+    assert not data_replaced(named)
+    stored = to_dict(dataclasses.replace(named, data=DataConfig(name=f"folder:{photographs}")))
+    del stored["preset"]  # a folder of an earlier version
+    own = from_dict(RunConfig, stored)
+    assert own.preset == "" and not data_replaced(own) and prepare(own, CPU).config.model.image_size == (8, 8)
 
 
 def test_an_own_model_keeps_its_size_and_takes_the_classes(photographs: Path):

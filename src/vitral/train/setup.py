@@ -38,6 +38,8 @@ class Setup:
     model: Classifier
     preprocess: Preprocess
     device: torch.device
+    notes: tuple[str, ...] = ()
+    """What the user asked for and does not get as it was asked."""
 
     def training_loader(self, world: World) -> Loader:
         settings = self.config.data
@@ -91,16 +93,15 @@ def prepare(config: RunConfig, device: torch.device, origin: Origin | None = Non
         model.origin = origin
         return Setup(config, data, model.to(device), preprocess, device)
     replaced = data_replaced(config)
-    data = open_data(
-        config.data, image_size=None if replaced else config.model.image_size, channels=None if replaced else config.model.channels
-    )
+    size = None if replaced and not size_asked(config) else config.model.image_size
+    data = open_data(config.data, image_size=size, channels=None if replaced else config.model.channels)
     fitted = fit_to_data(config.model, len(data.classes), data.channels, data.image_size)
     if fitted.image_size != data.image_size:
         data = open_data(config.data, image_size=fitted.image_size, channels=fitted.channels)
     preprocess = data.preprocess
     model = build(fitted)
     model.origin = preprocess.write_to(dataclasses.replace(model.origin, source=known(f"trained as {config.name}")), data.classes)
-    return Setup(dataclasses.replace(config, model=fitted), data, model.to(device), preprocess, device)
+    return Setup(dataclasses.replace(config, model=fitted), data, model.to(device), preprocess, device, _grown_patches(config, fitted))
 
 
 def _from_weights(config: RunConfig, device: torch.device) -> Setup:
@@ -139,9 +140,24 @@ def _reading_both(config: ModelConfig) -> ModelConfig:
 
 
 def data_replaced(config: RunConfig) -> bool:
-    """Whether a preset's data was exchanged while its model was not: the model then follows the new data in everything."""
-    preset = RUNS.get(config.name)
-    return preset is not None and preset.data.name != config.data.name and preset.model == config.model
+    """Whether a preset's data was exchanged: channels follow the new data then, and so does the size that nobody asked for."""
+    preset = RUNS.get(config.preset)
+    return preset is not None and preset.data.name != config.data.name
+
+
+def size_asked(config: RunConfig) -> bool:
+    """Whether the picture size is another than the preset's: somebody wants it."""
+    preset = RUNS.get(config.preset)
+    return preset is not None and preset.model.image_size != config.model.image_size
+
+
+def _grown_patches(config: RunConfig, fitted: ModelConfig) -> tuple[str, ...]:
+    """A note, where patches that somebody asked for would have been too many."""
+    preset, patch, size = RUNS.get(config.preset), config.model.patch_size, fitted.image_size
+    if preset is None or patch in (preset.model.patch_size, fitted.patch_size):
+        return ()
+    many = f"patches of {patch[0]}×{patch[1]} would be {_patches(size, config.model.step):,} in a picture of {size[0]}×{size[1]}"
+    return (f"{many}: they grow to {fitted.patch_size[0]}×{fitted.patch_size[1]}; --image-size sets the size and leaves the patches",)
 
 
 def fits(config: ModelConfig, size: tuple[int, int]) -> bool:
@@ -161,14 +177,19 @@ def fit_to_data(config: ModelConfig, classes: int, channels: int, size: tuple[in
         return dataclasses.replace(config, classes=classes, channels=channels, image_size=size)
     if config.image_size == size:
         return dataclasses.replace(config, classes=classes, channels=channels)
-    patch, stride = config.patch_size, config.stride
-    if config.family == "vit" and _patches(size, config.step) > MOST_PATCHES:
-        side = next((p for p in PATCHES if p >= max(patch) and _patches(size, (p, p)) <= MOST_PATCHES), PATCHES[-1])
-        patch, stride = (side, side), None
+    patch, stride = _enough(config, size)
     step = stride or patch
     unit = tuple(s * (1 if config.family == "vit" else 4) for s in step)
     rounded = (-(-size[0] // unit[0]) * unit[0], -(-size[1] // unit[1]) * unit[1])
     return dataclasses.replace(config, classes=classes, channels=channels, image_size=rounded, patch_size=patch, stride=stride)
+
+
+def _enough(config: ModelConfig, size: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int] | None]:
+    """(patch, stride) of the model in a picture of `size`: larger than its own when those would be too many."""
+    if config.family != "vit" or _patches(size, config.step) <= MOST_PATCHES:
+        return config.patch_size, config.stride
+    side = next((p for p in PATCHES if p >= max(config.patch_size) and _patches(size, (p, p)) <= MOST_PATCHES), PATCHES[-1])
+    return (side, side), None
 
 
 def _patches(size: tuple[int, int], step: tuple[int, int]) -> int:
