@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from vitral.base.errors import UsageError
 from vitral.base.progress import say
+
+if TYPE_CHECKING:
+    from vitral.config import DataConfig
 
 EXAMPLES = """Loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
 
@@ -37,6 +42,8 @@ class Flags:
     """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     workers: int = 0
     """Processes that decode pictures."""
+    on_bad_image: Literal["fail", "skip"] | None = None
+    """Stop at a file that cannot be read, or pass over it; None: as the run did on its own data, else fail."""
     json: bool = False
     """Print everything as JSON, the confusion matrix too."""
 
@@ -46,7 +53,6 @@ def run(arguments: list[str]) -> int:
 
     flags = parse(Flags, arguments, "vitral eval", EXAMPLES)
     from vitral.base.device import pick_device
-    from vitral.config import DataConfig
     from vitral.data.datasets import open_data
     from vitral.data.preprocess import Preprocess
     from vitral.train.evaluate import evaluate
@@ -54,7 +60,7 @@ def run(arguments: list[str]) -> int:
     from vitral.weights.load import load
 
     model = load(flags.model)
-    data = open_data(DataConfig(name=flags.data, root=flags.root, workers=flags.workers), preprocess=Preprocess.of(model))
+    data = open_data(settings(flags), preprocess=Preprocess.of(model))
     if model.config.classes != len(data.classes):
         raise UsageError(
             f"the model has {model.config.classes} classes, {flags.data} has {len(data.classes)}",
@@ -70,6 +76,34 @@ def run(arguments: list[str]) -> int:
     values = {"model": flags.model, "data": flags.data, "split": flags.split, **result.to_dict(data.classes)}
     print(json.dumps(values) if flags.json else text(values))
     return 0
+
+
+def settings(flags: Flags) -> DataConfig:
+    """How the data is split: as the model's own run split it, or a picture of its training may be in the test."""
+    from vitral.base.files import read_json
+    from vitral.config import DataConfig, from_dict
+    from vitral.weights.checkpoint import CONFIG
+
+    path = Path(flags.model)
+    folder = path if path.is_dir() else path.parent
+    folder = folder.parent.parent if folder.parent.name == "snapshots" else folder
+    base = DataConfig(name=flags.data)
+    if path.exists() and (folder / CONFIG).is_file() and "data" in (stored := read_json(folder / CONFIG)):
+        own = from_dict(DataConfig, stored["data"], str(folder / CONFIG))
+        base = own if _place(own.name) == _place(flags.data) else base
+    return dataclasses.replace(
+        base,
+        name=flags.data,
+        root=flags.root or base.root,
+        workers=flags.workers,
+        on_bad_image=flags.on_bad_image or base.on_bad_image,
+    )
+
+
+def _place(data: str) -> str | Path:
+    """photos and photos/ are one folder."""
+    kind, _, path = data.partition(":")
+    return Path(path).resolve() if kind == "folder" else data
 
 
 def _check_names(ours: Sequence[str], theirs: Sequence[str], data: str) -> None:
