@@ -74,6 +74,7 @@ def fit(config: RunConfig, out: str | Path | None = None, resume: bool = False, 
         if going_on:
             config, origin = folders.settled(path, config)
             setup = prepare(config, device, origin)
+            folders.same_pictures(path, setup)
         else:
             setup = prepare(config, device)
         if not quiet:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vitral.base.device import describe_machine
-from vitral.base.errors import UsageError
+from vitral.base.errors import DataError, UsageError
 from vitral.base.files import read_json, write_json
 from vitral.base.origin import Origin
 from vitral.base.progress import say
@@ -100,6 +100,19 @@ def settled(path: Path, asked: RunConfig) -> tuple[RunConfig, Origin]:
                     "go on with the same settings, or start a new run with --out",
                 )
     return stored, origin
+
+
+def same_pictures(path: Path, setup: Setup) -> None:
+    """Refuse to go on with pictures that came or went since the run began: what it validates on might be what it has learnt."""
+    if not (path / "env.json").exists():
+        return
+    began = read_json(path / "env.json").get("data", {})
+    for split, count in (("train", len(setup.data.train)), ("validation", len(setup.data.validation))):
+        if began.get(split, count) != count:
+            raise DataError(
+                f"{path} was begun with {began[split]:,} pictures ({split}), {setup.data.name} has {count:,} now",
+                "put the pictures back as they were, or start a new run with --out",
+            )
 
 
 def describe(path: Path, setup: Setup, stepper: Stepper, compile_seconds: float, world: World) -> None:

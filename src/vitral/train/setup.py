@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitral.base.errors import ConfigError
+from vitral.base.errors import ConfigError, DataError
 from vitral.base.origin import Origin, known
 from vitral.build import build
 from vitral.config import ModelConfig, RunConfig
@@ -89,6 +89,7 @@ def prepare(config: RunConfig, device: torch.device, origin: Origin | None = Non
     if origin is not None:
         preprocess = Preprocess.of(origin, config.model)
         data = open_data(config.data, preprocess=preprocess)
+        _same_classes(origin.classes.value, data.classes, config.data.name)
         model = build(config.model)
         model.origin = origin
         return Setup(config, data, model.to(device), preprocess, device)
@@ -102,6 +103,18 @@ def prepare(config: RunConfig, device: torch.device, origin: Origin | None = Non
     model = build(fitted)
     model.origin = preprocess.write_to(dataclasses.replace(model.origin, source=known(f"trained as {config.name}")), data.classes)
     return Setup(dataclasses.replace(config, model=fitted), data, model.to(device), preprocess, device, _grown_patches(config, fitted))
+
+
+def _same_classes(before: tuple[str, ...], now: tuple[str, ...], data: str) -> None:
+    """A resumed model answers with the numbers of the classes that it began with."""
+    if before == now:
+        return
+    gone, new = [name for name in before if name not in now], [name for name in now if name not in before]
+    changes = [f"{word} {', '.join(names[:3])}{' …' if len(names) > 3 else ''}" for word, names in (("without", gone), ("with", new)) if names]
+    raise DataError(
+        f"the classes of {data} are others than when the run began ({', '.join(changes) or 'in another order'})",
+        "name the class folders as they were, or start a new run with --out",
+    )
 
 
 def _from_weights(config: RunConfig, device: torch.device) -> Setup:
