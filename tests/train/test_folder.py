@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +14,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vitral.base.errors import DataError, Stopped
+from vitral.base.errors import DataError, Stopped, UsageError
+from vitral.cli.train import parse
+from vitral.cli.train import run as train
 from vitral.config import DataConfig, RunConfig
 from vitral.presets.runs import change, run
-from vitral.train import engine
-from vitral.train.engine import fit
+from vitral.train import engine, folder
+from vitral.train.engine import Run, fit
 
 
 @pytest.fixture
@@ -77,3 +81,88 @@ def test_other_pictures_are_not_gone_on_with(photos: Path, tmp_path: Path, inter
         (photos / "cat" / f"{number}.png").write_bytes((photos / "cat" / "0.png").read_bytes())
     with pytest.raises(DataError, match=r"was begun with 14 pictures \(train\), .* has 17 now"):
         fit(config, out=out, resume=True, quiet=True)
+
+
+def with_model(config: RunConfig, **changes: Any) -> RunConfig:
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, **changes))
+
+
+def test_another_model_is_not_gone_on_with(photos: Path, tmp_path: Path, interrupt: Any):
+    out, config = tmp_path / "run", small(photos)
+    interrupt(config, out)
+    stored = folder.read_config(out)[0]
+    assert stored.model != config.model and stored.preset == "digits"
+    for asked, words in (
+        (with_model(config, depth=2), "depth = 4, not 2"),
+        (with_model(config, image_size=(16, 16)), r"image_size = \(8, 8\), not \(16, 16\)"),
+        (with_model(config, patch_size=(4, 4)), r"patch_size = \(2, 2\), not \(4, 4\)"),
+        (dataclasses.replace(config, weights="w.safetensors"), "weights = None, not w.safetensors"),
+        (dataclasses.replace(with_model(config, channels=1), preset=""), "channels = 3, not 1"),
+    ):
+        with pytest.raises(UsageError, match=f"was begun with {words}"):
+            fit(asked, out=out, resume=True, quiet=True)
+    for same in (config, stored):
+        assert folder.settled(out, same)[0] == stored
+    assert fit(config, out=out, resume=True, quiet=True).test["split"] == "test"
+
+
+def test_weights_go_on_as_they_began(trained: Run, tmp_path: Path, interrupt: Any):
+    out = tmp_path / "run"
+    config = run("digits", epochs=1.0, batch_size=64, threads=1, device="cpu")
+    config = dataclasses.replace(config, weights=str(trained.path))
+    interrupt(config, out)
+    stored = folder.read_config(out)[0]
+    assert stored.model.width != config.model.width  # the weights say what the model is
+    for asked, words in (
+        (with_model(config, image_size=(16, 16)), "image_size"),
+        (with_model(config, dropout=0.3), "dropout = 0.0, not 0.3"),
+        (dataclasses.replace(config, weights=None), "weights"),
+    ):
+        with pytest.raises(UsageError, match=f"was begun with {words}"):
+            fit(asked, out=out, resume=True, quiet=True)
+    for same in (config, stored):
+        assert folder.settled(out, same)[0] == stored
+    assert fit(config, out=out, resume=True, quiet=True).test["split"] == "test"
+
+
+def test_grown_patches_go_on_with_the_same_command(tmp_path: Path, interrupt: Any):
+    draw = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for index in range(8):
+            Image.fromarray(draw.integers(0, 256, (200, 200, 3), dtype=np.uint8)).save(tmp_path / "photos" / name / f"{index}.png")
+    common = ["digits", "--data", f"folder:{tmp_path / 'photos'}", "--set", "batch_size=4", "--epochs", "2", "--device", "cpu"]
+    common += ["--threads", "1", "--quiet", "--out"]
+    for number, flags in enumerate((["--patch-size", "4"], ["--model", "tiny", "--optimizer", "adamw"])):
+        words = [*common, str(tmp_path / str(number)), *flags]
+        interrupt(parse(words).config(), tmp_path / str(number))
+        model = folder.read_config(tmp_path / str(number))[0].model
+        assert model.image_size == (224, 224) and model.patch_size == (14, 14)
+        assert train([*words, "--resume"]) == 0
+
+
+def test_the_command_line_finds_the_folder_and_its_settings(photos: Path, tmp_path: Path, interrupt: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    begun = ["digits", "--data", f"folder:{photos}", "--name", "foo", "--set", "depth=2", "batch_size=4", "--epochs", "1"]
+    interrupt(parse([*begun, "--device", "cpu", "--threads", "1"]).config())
+    for words, refusal in (
+        (["digits", "--name", "foo", "--set", "depth=3"], "depth = 2, not 3"),
+        (["digits", "--name", "foo", "--image-size", "16"], "image_size"),
+        (["digits", "--name", "foo", "--from", "w.safetensors"], "weights"),
+        (["foo", "--epochs", "2"], "epochs = 1.0, not 2.0"),
+        (["cifar10", "--name", "foo"], "runs/foo holds a training of digits, not of cifar10"),
+        (["cifar10", "--out", "runs/foo"], "runs/foo holds a training of digits, not of cifar10"),
+    ):
+        with pytest.raises(UsageError, match=refusal):
+            train([*words, "--resume", "--quiet"])
+    for words in (["foo"], ["digits", "--out", "runs/foo"], [*begun, "--device", "cpu", "--threads", "1"]):
+        assert train([*words, "--resume", "--quiet"]) == 0
+
+
+@pytest.mark.parametrize("name", ["foo", "demo", "digits"])
+def test_what_is_said_about_going_on_works(name: str, photos: Path, tmp_path: Path, interrupt: Any):
+    hint = interrupt(small(photos, name=name), tmp_path / "my runs" / name)
+    words = shlex.split(hint.removeprefix("go on with: "))
+    assert words[:2] == ["vitral", "train"] and train([*words[2:], "--quiet"]) == 0
+    own = interrupt(dataclasses.replace(small(photos, name=name), preset=""), tmp_path / "own")
+    assert train([*shlex.split(own)[5:], "--quiet"]) == 0

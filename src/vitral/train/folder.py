@@ -25,12 +25,12 @@ from vitral.model.classifier import Classifier
 from vitral.train.journal import check_installed, read_metrics
 from vitral.train.optim import whole
 from vitral.train.parallel import World
+from vitral.train.setup import Setup, other_model
 from vitral.weights.checkpoint import load_checkpoint, save
 
 if TYPE_CHECKING:
     from vitral.train.engine import Run
     from vitral.train.evaluate import Evaluation
-    from vitral.train.setup import Setup
     from vitral.train.steps import Stepper
 
 FREE = {
@@ -38,6 +38,13 @@ FREE = {
     "data": ("root", "workers", "placement"),
 }
 """What a resumed run may change: nothing of it decides what is learnt."""
+
+
+def named(name: str) -> tuple[Path, Path]:
+    """(the newest run of this name, the next free folder): runs/NAME, runs/NAME-2 …"""
+    paths = [Path("runs") / name, *(Path("runs") / f"{name}-{number}" for number in range(2, 10_000))]
+    free = next(index for index, path in enumerate(paths) if not (path / "config.json").exists())
+    return paths[max(0, free - 1)], paths[free]
 
 
 def choose(config: RunConfig, out: str | Path | None, resume: bool, world: World) -> Path:
@@ -48,9 +55,8 @@ def choose(config: RunConfig, out: str | Path | None, resume: bool, world: World
         if not resume and (path / "config.json").exists():
             raise UsageError(f"{path} already holds a training", f"add --resume to go on with it, or choose another folder than {path}")
     else:
-        named = [Path("runs") / config.name, *(Path("runs") / f"{config.name}-{number}" for number in range(2, 10_000))]
-        free = next(index for index, path in enumerate(named) if not (path / "config.json").exists())
-        path = named[max(0, free - 1)] if resume else named[free]
+        newest, free = named(config.name)
+        path = newest if resume else free
     if resume and not (path / "config.json").exists():
         raise UsageError(f"{path} holds no training to go on with", "check --out, or leave --resume out to start one")
     world.barrier()  # every process has looked before process 0 writes
@@ -95,11 +101,16 @@ def settled(path: Path, asked: RunConfig) -> tuple[RunConfig, Origin]:
         stored = dataclasses.replace(stored, **{part: dataclasses.replace(old, **{name: getattr(new, name) for name in names})})
         for field in dataclasses.fields(old):
             if field.name not in names and getattr(old, field.name) != getattr(new, field.name):
-                raise UsageError(
-                    f"{path} was begun with {field.name} = {getattr(old, field.name)}, not {getattr(new, field.name)}",
-                    "go on with the same settings, or start a new run with --out",
-                )
+                raise _begun(path, field.name, getattr(old, field.name), getattr(new, field.name))
+    if stored.weights != asked.weights:
+        raise _begun(path, "weights", stored.weights, asked.weights)
+    if name := other_model(asked, stored.model):
+        raise _begun(path, name, getattr(stored.model, name), getattr(asked.model, name))
     return stored, origin
+
+
+def _begun(path: Path, name: str, old: Any, new: Any) -> UsageError:
+    return UsageError(f"{path} was begun with {name} = {old}, not {new}", "go on with the same settings, or start a new run with --out")
 
 
 def same_pictures(path: Path, setup: Setup) -> None:

@@ -110,7 +110,9 @@ def _same_classes(before: tuple[str, ...], now: tuple[str, ...], data: str) -> N
     if before == now:
         return
     gone, new = [name for name in before if name not in now], [name for name in now if name not in before]
-    changes = [f"{word} {', '.join(names[:3])}{' …' if len(names) > 3 else ''}" for word, names in (("without", gone), ("with", new)) if names]
+    changes = [
+        f"{word} {', '.join(names[:3])}{' …' if len(names) > 3 else ''}" for word, names in (("without", gone), ("with", new)) if names
+    ]
     raise DataError(
         f"the classes of {data} are others than when the run began ({', '.join(changes) or 'in another order'})",
         "name the class folders as they were, or start a new run with --out",
@@ -171,6 +173,24 @@ def _grown_patches(config: RunConfig, fitted: ModelConfig) -> tuple[str, ...]:
         return ()
     many = f"patches of {patch[0]}×{patch[1]} would be {_patches(size, config.model.step):,} in a picture of {size[0]}×{size[1]}"
     return (f"{many}: they grow to {fitted.patch_size[0]}×{fitted.patch_size[1]}; --image-size sets the size and leaves the patches",)
+
+
+def other_model(asked: RunConfig, stored: ModelConfig) -> str | None:
+    """The field in which `stored`, fitted to its data or taken from weights, cannot have come from `asked`; None: it can."""
+    model, size = asked.model, asked.model.image_size
+    if asked.weights is not None:  # they say what the model is; the run may say how large, and how much is dropped
+        if size != stored.image_size and (size_asked(asked) or fits(stored, size)):
+            return "image_size"
+        return next((name for name in ("dropout", "drop_path") if getattr(model, name) != getattr(stored, name)), None)
+    free = {"classes"}
+    if data_replaced(asked):
+        free.add("channels")
+        if size == stored.image_size or not size_asked(asked):
+            free.add("image_size")
+            if (stored.patch_size, stored.stride) == _enough(model, stored.image_size):
+                free |= {"patch_size", "stride"}
+    names = (field.name for field in dataclasses.fields(ModelConfig) if field.name not in free)
+    return next((name for name in names if getattr(model, name) != getattr(stored, name)), None)
 
 
 def fits(config: ModelConfig, size: tuple[int, int]) -> bool:
