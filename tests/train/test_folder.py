@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from vitral.config import DataConfig, RunConfig
 from vitral.presets.runs import change, run
 from vitral.train import engine, folder
 from vitral.train.engine import Run, fit
+from vitral.train.journal import read_metrics
 
 
 @pytest.fixture
@@ -81,6 +83,26 @@ def test_other_pictures_are_not_gone_on_with(photos: Path, tmp_path: Path, inter
         (photos / "cat" / f"{number}.png").write_bytes((photos / "cat" / "0.png").read_bytes())
     with pytest.raises(DataError, match=r"was begun with 14 pictures \(train\), .* has 17 now"):
         fit(config, out=out, resume=True, quiet=True)
+
+
+def test_a_bad_test_picture_can_be_passed_over_when_the_training_is_done(photos: Path, tmp_path: Path, interrupt: Any):
+    for name in ("cat", "dog"):
+        (photos / "train").mkdir(exist_ok=True)
+        (photos / name).rename(photos / "train" / name)
+        shutil.copytree(photos / "train" / name, photos / "test" / name)
+    bad = photos / "test" / "cat" / "0.png"
+    bad.write_bytes(bad.read_bytes()[:-40])
+    out, config = tmp_path / "run", small(photos, batch_size=8)
+    skipping = dataclasses.replace(config, data=dataclasses.replace(config.data, on_bad_image="skip"))
+    interrupt(config, out)
+    with pytest.raises(UsageError, match="was begun with on_bad_image = fail, not skip"):
+        fit(skipping, out=out, resume=True, quiet=True)
+    with pytest.raises(DataError, match=r"0\.png is damaged"):
+        fit(config, out=out, resume=True, quiet=True)
+    steps = read_metrics(out / "metrics.jsonl")[-1]["step"]
+    result = fit(skipping, out=out, resume=True, quiet=True)
+    assert result.test["split"] == "test" and result.test["step"] == steps
+    assert len(np.load(out / "test.npz")["labels"]) == 19
 
 
 def with_model(config: RunConfig, **changes: Any) -> RunConfig:

@@ -96,7 +96,9 @@ def read_config(path: Path) -> tuple[RunConfig, Origin]:
 def settled(path: Path, asked: RunConfig) -> tuple[RunConfig, Origin]:
     """The config to go on with: as the run began, but for what may change. Anything else that differs is refused by name."""
     stored, origin = read_config(path)
+    trained = (path / "model.safetensors").exists()  # only the test is left: how it takes a bad picture changes nothing that was learnt
     for part, names in FREE.items():
+        names = (*names, "on_bad_image") if part == "data" and trained else names
         old, new = getattr(stored, part), getattr(asked, part)
         stored = dataclasses.replace(stored, **{part: dataclasses.replace(old, **{name: getattr(new, name) for name in names})})
         for field in dataclasses.fields(old):
