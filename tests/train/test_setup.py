@@ -11,12 +11,14 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import ConfigError
+from vitral.build import create
 from vitral.cli.train import parse
 from vitral.config import DataConfig, ModelConfig, RunConfig, from_dict, to_dict
 from vitral.presets.models import MODELS
 from vitral.presets.runs import RUNS, change, run
 from vitral.train.engine import Run, fit
 from vitral.train.setup import Teacher, data_replaced, fit_to_data, fits, number_type, prepare
+from vitral.weights.checkpoint import save
 
 CPU = torch.device("cpu")
 SHARED = Path(os.environ.get("VITRAL_SHARED", Path(__file__).parents[2] / "../shared"))
@@ -124,6 +126,16 @@ def test_fine_tuning_keeps_the_weights_normalisation_unless_it_is_set_by_hand(tr
     setup = prepare(dataclasses.replace(config, data=dataclasses.replace(config.data, mean=(0.3,))), CPU)
     assert setup.preprocess.mean == setup.data.mean == setup.model.origin.mean.value == (0.3,)
     assert setup.preprocess.std == own.std.value
+
+
+def test_a_size_that_weights_cannot_take_is_refused_when_it_was_asked_for(tmp_path: Path):
+    torch.manual_seed(0)
+    weights = str(save(create("tiny", image_size=32, patch_size=16), tmp_path / "weights"))
+    assert prepare(parse(["digits", "--from", weights]).config(), CPU).config.model.image_size == (32, 32)
+    assert prepare(parse(["digits", "--from", weights, "--image-size", "64"]).config(), CPU).config.model.image_size == (64, 64)
+    for size, words in (("100", "image 100×100 is not divisible by patch 16: use image size 96 or 112"), ("16", "use a larger image size")):
+        with pytest.raises(ConfigError, match=words):
+            prepare(parse(["digits", "--from", weights, "--image-size", size]).config(), CPU)
 
 
 def test_half_precision_needs_a_gpu():

@@ -126,7 +126,12 @@ def _from_weights(config: RunConfig, device: torch.device) -> Setup:
 
     assert config.weights is not None
     source = load(config.weights)
-    size = config.model.image_size if fits(source.config, config.model.image_size) else source.config.image_size
+    size = config.model.image_size
+    if not fits(source.config, size):
+        if size_asked(config):
+            dataclasses.replace(source.config, image_size=size)  # says which sizes can be, where this one cannot
+            raise ConfigError(f"image {size[0]}×{size[1]} is less than two by two patches of {config.weights}", "use a larger image size")
+        size = source.config.image_size
     fitted = dataclasses.replace(source.config, image_size=size)
     preprocess = Preprocess.of(source.origin, fitted)
     changes = {name: value for name in ("mean", "std", "resize") if (value := getattr(config.data, name)) is not None}
