@@ -10,14 +10,15 @@ import pytest
 import torch
 from PIL import Image
 
-from vitral.base.errors import ConfigError
+from vitral.base.errors import ConfigError, UsageError
+from vitral.base.origin import known
 from vitral.build import create
 from vitral.cli.train import parse
 from vitral.config import DataConfig, ModelConfig, RunConfig, from_dict, to_dict
 from vitral.presets.models import MODELS
 from vitral.presets.runs import RUNS, change, run
 from vitral.train.engine import Run, fit
-from vitral.train.setup import Teacher, data_replaced, fit_to_data, fits, number_type, prepare
+from vitral.train.setup import Teacher, data_replaced, fit_to_data, fits, load_teacher, number_type, prepare
 from vitral.weights.checkpoint import save
 
 CPU = torch.device("cpu")
@@ -117,6 +118,19 @@ def test_a_teacher_sees_pictures_as_it_knows_them(trained: Run):
     teacher((pixels - 0.1) / 0.3)
     mean, std = trained.model.origin.mean.value[0], trained.model.origin.std.value[0]
     assert seen[0].shape == (1, 1, 8, 8) and torch.allclose(seen[0], torch.full((1, 1, 8, 8), (0.6 - mean) / std), atol=1e-4)
+
+
+def test_a_teacher_of_other_classes_is_told_or_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    setup, names = prepare(run("digits"), CPU), tuple("0123456789")
+    for classes, note in ((names, False), ((*names[:9], "nine"), True), ((), False)):
+        teacher = create("tiny", image_size=8, channels=1, classes=10)
+        teacher.origin = dataclasses.replace(teacher.origin, classes=known(classes))
+        place = str(save(teacher, tmp_path / f"teacher-{len(list(tmp_path.iterdir()))}"))
+        load_teacher(place, setup.data, setup.preprocess, CPU)
+        assert ("note: the teacher's classes are 0, 1, 2 …" in capsys.readouterr().err) is note
+    teacher.origin = dataclasses.replace(teacher.origin, classes=known(names[::-1]))
+    with pytest.raises(UsageError, match="the teacher has the classes of digits in another order"):
+        load_teacher(str(save(teacher, tmp_path / "reversed")), setup.data, setup.preprocess, CPU)
 
 
 def test_fine_tuning_keeps_the_weights_normalisation_unless_it_is_set_by_hand(trained: Run):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -55,7 +54,7 @@ def run(arguments: list[str]) -> int:
     from vitral.base.device import pick_device
     from vitral.data.datasets import open_data
     from vitral.data.preprocess import Preprocess
-    from vitral.train.evaluate import evaluate
+    from vitral.train.evaluate import compare_names, evaluate
     from vitral.train.setup import autocast, evaluation_loader, number_type
     from vitral.weights.load import load
 
@@ -66,7 +65,8 @@ def run(arguments: list[str]) -> int:
             f"the model has {model.config.classes} classes, {flags.data} has {len(data.classes)}",
             "use the data it was trained on, or fine-tune it",
         )
-    _check_names(model.origin.classes.value, data.classes, flags.data)
+    if note := compare_names("the model", model.origin.classes.value, flags.data, data.classes):
+        say(note)
     device = pick_device(flags.device)
     split = data.test() if flags.split == "test" else getattr(data, flags.split)
     if not len(split):
@@ -104,22 +104,6 @@ def _place(data: str) -> str | Path:
     """photos and photos/ are one folder."""
     kind, _, path = data.partition(":")
     return Path(path).resolve() if kind == "folder" else data
-
-
-def _check_names(ours: Sequence[str], theirs: Sequence[str], data: str) -> None:
-    """As many classes need not be the same classes: told, since ImageNet's folders rightly have other names than its classes."""
-    if not ours or tuple(ours) == tuple(theirs):
-        return
-    if sorted(ours) == sorted(theirs):
-        raise UsageError(
-            f"the model has the classes of {data} in another order ({_few(ours)}; {_few(theirs)})",
-            "name the folders so that they sort alike",
-        )
-    say(f"the model's classes are {_few(ours)}, those of {data} are {_few(theirs)}: they are compared by their numbers")
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
 
 
 def text(values: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from vitral.base.errors import ConfigError, DataError
 from vitral.base.origin import Origin, known
+from vitral.base.progress import say
 from vitral.build import build
 from vitral.config import ModelConfig, RunConfig
 from vitral.data.datasets import Data, open_data
@@ -22,6 +23,7 @@ from vitral.data.split import Split
 from vitral.model.classifier import Classifier
 from vitral.presets.models import PATCHES
 from vitral.presets.runs import RUNS
+from vitral.train.evaluate import compare_names
 from vitral.train.optim import is_head
 from vitral.train.parallel import World
 
@@ -273,13 +275,16 @@ class Teacher(nn.Module):
         return self.model(images)
 
 
-def load_teacher(name: str, classes: tuple[str, ...], student: Preprocess, device: torch.device) -> Teacher:
+def load_teacher(name: str, data: Data, student: Preprocess, device: torch.device, quiet: bool = False) -> Teacher:
     from vitral.weights.load import load
 
     model = load(name)
-    if model.config.classes != len(classes):
+    if model.config.classes != len(data.classes):
         raise ConfigError(
-            f"teacher {name} has {model.config.classes} classes, the data {len(classes)}",
+            f"teacher {name} has {model.config.classes} classes, the data {len(data.classes)}",
             "train or fine-tune the teacher on the same data first",
         )
+    note = compare_names("the teacher", model.origin.classes.value, data.name, data.classes)
+    if note and not quiet:
+        say(f"note: {note}")
     return Teacher(model, student).to(device)
