@@ -361,6 +361,8 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
     weights: str | None = None
     """Start from these weights (anything `vitral.load` takes) instead of from scratch."""
+    preset: str = ""
+    """The named run it began as; its picture size and channels give way to other data."""
 
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name or self.name.startswith("."):

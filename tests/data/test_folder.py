@@ -84,3 +84,11 @@ def test_wrong_trees(tmp_path: Path) -> None:
     fill(tmp_path / "two" / "test", {"a": 1, "zebra": 1})
     with pytest.raises(DataError, match="zebra"):
         open_folder(tmp_path / "two", "fail")
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_a_split_without_pictures_is_refused_when_it_is_opened(tmp_path: Path, split: str) -> None:
+    fill(tmp_path / "train", {"a": 3, "b": 3})
+    fill(tmp_path / split, {"a": 0, "b": 0})
+    with pytest.raises(DataError, match=f"{split} has no pictures: add some, or remove it"):
+        open_folder(tmp_path, "fail")

@@ -67,6 +67,17 @@ def test_notes_come_before_the_measuring(monkeypatch: pytest.MonkeyPatch, capsys
     assert result.notes[0].startswith("64 patches") and "note:" not in result.text() and not capsys.readouterr().err
 
 
+def test_limited_seconds_hold_fewer_steps(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("vitral.train.plan.calibrate", lambda setup, memory: (0.25, 0.001, memory))
+    whole, short = (plan(run("digits", batch_size=64, device="cpu", epochs=50.0, max_seconds=seconds)) for seconds in (None, 3.0))
+    assert whole.epochs == 50 and short.steps == 12 and short.seconds == 3 and short.epochs == 12 / (whole.steps / 50)
+    assert short.images_per_second == whole.images_per_second == 64 / 0.25
+    assert short.training_flops == pytest.approx(whole.training_flops * 12 / whole.steps)
+    assert short.evaluation_seconds < whole.evaluation_seconds and "12 of 64 pictures, 0.6 epochs" in short.text()
+    assert plan(run("digits", batch_size=64, max_seconds=1.0), gpu="t4").seconds <= 1
+    assert plan(run("digits", batch_size=64, epochs=1.0, max_seconds=1e6), gpu="t4").epochs == 1
+
+
 def test_a_tuned_head_costs_hardly_more_than_looking():
     config = run("digits", batch_size=64)
     full, head = (

@@ -10,11 +10,16 @@ import pytest
 import torch
 from PIL import Image
 
-from vitral.base.errors import ConfigError
-from vitral.config import DataConfig, ModelConfig
+from vitral.base.errors import ConfigError, UsageError
+from vitral.base.origin import known
+from vitral.build import create
+from vitral.cli.train import parse
+from vitral.config import DataConfig, ModelConfig, RunConfig, from_dict, to_dict
+from vitral.presets.models import MODELS
 from vitral.presets.runs import RUNS, change, run
 from vitral.train.engine import Run, fit
-from vitral.train.setup import Teacher, data_replaced, fit_to_data, fits, number_type, prepare
+from vitral.train.setup import Teacher, data_replaced, fit_to_data, fits, load_teacher, number_type, prepare
+from vitral.weights.checkpoint import save
 
 CPU = torch.device("cpu")
 SHARED = Path(os.environ.get("VITRAL_SHARED", Path(__file__).parents[2] / "../shared"))
@@ -44,6 +49,35 @@ def test_a_preset_follows_other_data_in_classes_channels_and_size(photographs: P
     assert (model.classes, model.channels) == (3, 3) and model.image_size == (224, 224)
     assert model.grid[0] * model.grid[1] <= 256
     assert result.model.origin.classes.value == ("blue", "green", "red")
+
+
+@pytest.mark.parametrize(
+    ("flags", "size", "depth"),
+    [
+        (["--name", "foo"], 224, 4),
+        (["--set", "depth=2"], 224, 2),
+        (["--patch-size", "4"], 224, 4),
+        (["--image-size", "32"], 32, 4),
+        (["--model", "tiny"], 224, MODELS["tiny"].depth),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_size_and_channels_follow_other_data_field_by_field(flags: list[str], size: int, depth: int, photographs: Path):
+    config = parse(["digits", "--data", f"folder:{photographs}", *flags]).config()
+    setup = prepare(from_dict(RunConfig, to_dict(config)), CPU)
+    model = setup.config.model
+    assert (model.channels, model.classes, model.image_size, model.depth) == (3, 3, (size, size), depth)
+    assert len(setup.notes) == ("--patch-size" in flags or "--model" in flags) and all("grow to 14×14" in note for note in setup.notes)
+
+
+def test_only_a_named_run_gives_way_to_other_data(photographs: Path):
+    named = run("digits")
+    assert named.preset == "digits" and change(named, name="mine", seed=3).preset == "digits"
+    assert not data_replaced(named)
+    stored = to_dict(dataclasses.replace(named, data=DataConfig(name=f"folder:{photographs}")))
+    del stored["preset"]  # a folder of an earlier version
+    own = from_dict(RunConfig, stored)
+    assert own.preset == "" and not data_replaced(own) and prepare(own, CPU).config.model.image_size == (8, 8)
 
 
 def test_an_own_model_keeps_its_size_and_takes_the_classes(photographs: Path):
@@ -86,6 +120,19 @@ def test_a_teacher_sees_pictures_as_it_knows_them(trained: Run):
     assert seen[0].shape == (1, 1, 8, 8) and torch.allclose(seen[0], torch.full((1, 1, 8, 8), (0.6 - mean) / std), atol=1e-4)
 
 
+def test_a_teacher_of_other_classes_is_told_or_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    setup, names = prepare(run("digits"), CPU), tuple("0123456789")
+    for classes, note in ((names, False), ((*names[:9], "nine"), True), ((), False)):
+        teacher = create("tiny", image_size=8, channels=1, classes=10)
+        teacher.origin = dataclasses.replace(teacher.origin, classes=known(classes))
+        place = str(save(teacher, tmp_path / f"teacher-{len(list(tmp_path.iterdir()))}"))
+        load_teacher(place, setup.data, setup.preprocess, CPU)
+        assert ("note: the teacher's classes are 0, 1, 2 …" in capsys.readouterr().err) is note
+    teacher.origin = dataclasses.replace(teacher.origin, classes=known(names[::-1]))
+    with pytest.raises(UsageError, match="the teacher has the classes of digits in another order"):
+        load_teacher(str(save(teacher, tmp_path / "reversed")), setup.data, setup.preprocess, CPU)
+
+
 def test_fine_tuning_keeps_the_weights_normalisation_unless_it_is_set_by_hand(trained: Run):
     config = dataclasses.replace(run("digits"), weights=str(trained.path))
     own = trained.model.origin
@@ -93,6 +140,16 @@ def test_fine_tuning_keeps_the_weights_normalisation_unless_it_is_set_by_hand(tr
     setup = prepare(dataclasses.replace(config, data=dataclasses.replace(config.data, mean=(0.3,))), CPU)
     assert setup.preprocess.mean == setup.data.mean == setup.model.origin.mean.value == (0.3,)
     assert setup.preprocess.std == own.std.value
+
+
+def test_a_size_that_weights_cannot_take_is_refused_when_it_was_asked_for(tmp_path: Path):
+    torch.manual_seed(0)
+    weights = str(save(create("tiny", image_size=32, patch_size=16), tmp_path / "weights"))
+    assert prepare(parse(["digits", "--from", weights]).config(), CPU).config.model.image_size == (32, 32)
+    assert prepare(parse(["digits", "--from", weights, "--image-size", "64"]).config(), CPU).config.model.image_size == (64, 64)
+    for size, words in (("100", "image 100×100 is not divisible by patch 16: use image size 96 or 112"), ("16", "use a larger image size")):
+        with pytest.raises(ConfigError, match=words):
+            prepare(parse(["digits", "--from", weights, "--image-size", size]).config(), CPU)
 
 
 def test_half_precision_needs_a_gpu():

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from vitral.base.errors import UsageError
 from vitral.base.progress import say
+
+if TYPE_CHECKING:
+    from vitral.config import DataConfig
 
 EXAMPLES = """Loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
 
@@ -37,6 +41,8 @@ class Flags:
     """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     workers: int = 0
     """Processes that decode pictures."""
+    on_bad_image: Literal["fail", "skip"] | None = None
+    """Stop at a file that cannot be read, or pass over it; None: as the run did on its own data, else fail."""
     json: bool = False
     """Print everything as JSON, the confusion matrix too."""
 
@@ -46,21 +52,21 @@ def run(arguments: list[str]) -> int:
 
     flags = parse(Flags, arguments, "vitral eval", EXAMPLES)
     from vitral.base.device import pick_device
-    from vitral.config import DataConfig
     from vitral.data.datasets import open_data
     from vitral.data.preprocess import Preprocess
-    from vitral.train.evaluate import evaluate
+    from vitral.train.evaluate import compare_names, evaluate
     from vitral.train.setup import autocast, evaluation_loader, number_type
     from vitral.weights.load import load
 
     model = load(flags.model)
-    data = open_data(DataConfig(name=flags.data, root=flags.root, workers=flags.workers), preprocess=Preprocess.of(model))
+    data = open_data(settings(flags), preprocess=Preprocess.of(model))
     if model.config.classes != len(data.classes):
         raise UsageError(
             f"the model has {model.config.classes} classes, {flags.data} has {len(data.classes)}",
             "use the data it was trained on, or fine-tune it",
         )
-    _check_names(model.origin.classes.value, data.classes, flags.data)
+    if note := compare_names("the model", model.origin.classes.value, flags.data, data.classes):
+        say(note)
     device = pick_device(flags.device)
     split = data.test() if flags.split == "test" else getattr(data, flags.split)
     if not len(split):
@@ -72,20 +78,32 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _check_names(ours: Sequence[str], theirs: Sequence[str], data: str) -> None:
-    """As many classes need not be the same classes: told, since ImageNet's folders rightly have other names than its classes."""
-    if not ours or tuple(ours) == tuple(theirs):
-        return
-    if sorted(ours) == sorted(theirs):
-        raise UsageError(
-            f"the model has the classes of {data} in another order ({_few(ours)}; {_few(theirs)})",
-            "name the folders so that they sort alike",
-        )
-    say(f"the model's classes are {_few(ours)}, those of {data} are {_few(theirs)}: they are compared by their numbers")
+def settings(flags: Flags) -> DataConfig:
+    """How the data is split: as the model's own run split it, or a picture of its training may be in the test."""
+    from vitral.base.files import read_json
+    from vitral.config import DataConfig, from_dict
+    from vitral.weights.checkpoint import CONFIG
+
+    path = Path(flags.model)
+    folder = path if path.is_dir() else path.parent
+    folder = folder.parent.parent if folder.parent.name == "snapshots" else folder
+    base = DataConfig(name=flags.data)
+    if path.exists() and (folder / CONFIG).is_file() and "data" in (stored := read_json(folder / CONFIG)):
+        own = from_dict(DataConfig, stored["data"], str(folder / CONFIG))
+        base = own if _place(own.name) == _place(flags.data) else base
+    return dataclasses.replace(
+        base,
+        name=flags.data,
+        root=flags.root or base.root,
+        workers=flags.workers,
+        on_bad_image=flags.on_bad_image or base.on_bad_image,
+    )
 
 
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+def _place(data: str) -> str | Path:
+    """photos and photos/ are one folder."""
+    kind, _, path = data.partition(":")
+    return Path(path).resolve() if kind == "folder" else data
 
 
 def text(values: dict[str, Any]) -> str:

@@ -56,11 +56,10 @@ TUNED = ("image_size", "dropout", "drop_path")
 def run(arguments: list[str]) -> int:
     flags = parse(arguments)
     config = flags.config()
-    if flags.resume and flags.out is not None:
-        _check_model(config.model, Path(flags.out))
     from vitral.train.engine import fit
 
-    result = fit(config, out=flags.out, resume=flags.resume, quiet=flags.quiet)
+    out = _begun(flags.run, flags.name, flags.out) if flags.resume else flags.out
+    result = fit(config, out=out, resume=flags.resume, quiet=flags.quiet)
     if os.environ.get("RANK", "0") != "0":
         return 0  # under torchrun one process speaks for all
     if flags.json:
@@ -70,19 +69,26 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _check_model(asked: ModelConfig, out: Path) -> None:
-    """A training goes on with its own model: flags that ask for another one would be passed over in silence."""
-    if not (out / "config.json").exists():
-        return  # said by the engine
-    from vitral.train.folder import read_config
-    from vitral.train.setup import fit_to_data
+def _begun(run: str, name: str | None, out: str | None) -> Path:
+    """The folder that --resume goes on with."""
+    from vitral.train.folder import named
 
-    stored = read_config(out)[0].model
-    asked = fit_to_data(asked, stored.classes, stored.channels, stored.image_size)  # a named model knows nothing of the data
-    for field in dataclasses.fields(ModelConfig):
-        old, new = getattr(stored, field.name), getattr(asked, field.name)
-        if old != new:
-            raise UsageError(f"{out} was begun with {field.name} = {old}, not {new}", "leave that out, or start a new run with --out")
+    return Path(out) if out is not None else named(name or run)[0]
+
+
+def _stored(run: str, folder: Path) -> RunConfig | None:
+    """The settings of the training in the folder, if it is one of this run; None: there is no training."""
+    from vitral.presets.runs import RUNS
+    from vitral.train.folder import read_config
+    from vitral.train.trouble import go_on
+
+    if not (folder / "config.json").exists():
+        return None
+    stored = read_config(folder)[0]
+    # Earlier versions did not write down which named run it was.
+    if run not in (stored.name, stored.preset) and (stored.preset or run not in RUNS):
+        raise UsageError(f"{folder} holds a training of {stored.preset or stored.name}, not of {run}", go_on(stored, folder))
+    return stored
 
 
 def parse(arguments: list[str], verb: str = "train") -> Any:
@@ -93,14 +99,13 @@ def parse(arguments: list[str], verb: str = "train") -> Any:
     name = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     if not name and not asked_help:
         raise UsageError(f"{verb} needs the name of a run first", f"use one of {', '.join(RUNS)}")
-    if name and name not in RUNS and not asked_help:
-        raise one_of("run", name, RUNS)
-    base = RUNS.get(name, RUNS["digits"])
-    out = _value_of(arguments, "--out")
-    if "--resume" in arguments and out is not None and (Path(out) / "config.json").exists():
-        from vitral.train.folder import read_config
-
-        base = read_config(Path(out))[0]
+    base = None
+    if verb == "train" and name and "--resume" in arguments:
+        base = _stored(name, _begun(name, _value_of(arguments, "--name"), _value_of(arguments, "--out")))
+    if base is None:
+        if name and name not in RUNS and not asked_help:
+            raise one_of("run", name, RUNS)
+        base = RUNS.get(name, RUNS["digits"])
     from vitral.cli.parsing import parse as parse_flags
 
     examples = (EXAMPLES if verb == "train" else PLAN).format(runs=", ".join(RUNS))
@@ -170,20 +175,9 @@ def flags_of(base: RunConfig, verb: str = "train") -> type[Any]:
 
 def apply(base: RunConfig, flags: Any) -> RunConfig:
     """`base` with everything that the flags change."""
-    from vitral.presets.models import model as named_model
-
     data = dataclasses.replace(base.data, name=flags.data, **{name: getattr(flags, name) for name in DATA_FLAGS})
     train = dataclasses.replace(base.train, **{name: getattr(flags, name) for name in TRAIN_FLAGS})
-    model = base.model
-    if flags.model is not None:
-        model = named_model(flags.model)
-        with contextlib.suppress(ConfigError):  # the run's picture may not be cut into this model's patches: the model's own size then
-            model = dataclasses.replace(model, image_size=base.model.image_size)
-    sizes: dict[str, Any] = {name: _pair(value) for name in ("image_size", "patch_size") if (value := getattr(flags, name)) is not None}
-    if "patch_size" in sizes and model.stride is not None:
-        sizes["stride"] = None
-    model = dataclasses.replace(model, **sizes)
-    parts: dict[str, Any] = {"model": model, "data": data, "train": train}
+    parts: dict[str, Any] = {"model": _shaped(base, flags), "data": data, "train": train}
     settings: dict[str, dict[str, Any]] = {part: {} for part in parts}
     for setting in flags.set:
         part, name, value = _setting(setting)
@@ -193,6 +187,33 @@ def apply(base: RunConfig, flags: Any) -> RunConfig:
     # All at once: pool=class class_token=true is possible in either order.
     parts = {part: dataclasses.replace(config, **settings[part]) for part, config in parts.items()}
     return dataclasses.replace(base, name=getattr(flags, "name", None) or base.name, weights=flags.weights, **parts)
+
+
+def _shaped(base: RunConfig, flags: Any) -> ModelConfig:
+    """The run's model, or the named one, in the size and with the patches that the flags say."""
+    from vitral.presets.models import model as named_model
+    from vitral.presets.runs import RUNS
+
+    starts = [base.model]
+    if base.preset in RUNS:  # a run that is gone on with has the size of its data, where its flags may not fit: it began with the preset's
+        began = RUNS[base.preset].model
+        starts += _possible(base.model, image_size=began.image_size, patch_size=began.patch_size, stride=began.stride)
+    if flags.model is not None:
+        named = named_model(flags.model)
+        # The run's picture may not be cut into this model's patches: the model's own size then.
+        starts = [start for size in (start.image_size for start in starts) for start in _possible(named, image_size=size)] or [named]
+    sizes: dict[str, Any] = {name: _pair(value) for name in ("image_size", "patch_size") if (value := getattr(flags, name)) is not None}
+    if "patch_size" in sizes:
+        sizes["stride"] = None
+    possible = [model for start in starts for model in _possible(start, **sizes)]
+    return possible[0] if possible else dataclasses.replace(starts[-1], **sizes)  # which says why it is not
+
+
+def _possible(model: ModelConfig, **changes: Any) -> list[ModelConfig]:
+    """The model with these changes, where there is such a model."""
+    with contextlib.suppress(ConfigError):
+        return [dataclasses.replace(model, **changes)]
+    return []
 
 
 def _check_from(flags: Any, settings: dict[str, Any]) -> None:

@@ -40,6 +40,11 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
     parts = {split: _part(where, classes, on_bad_image, notes) for split, where in {"train": train, **found}.items() if where is not None}
     if not len(parts["train"].labels):
         raise DataError(f"{train} has no pictures", f"pictures end in {' '.join(sorted(EXTENSIONS))}")
+    for split in ("validation", "test"):
+        if split in parts and not len(parts[split].labels):
+            raise DataError(
+                f"{found[split]} has no pictures", f"add some, or remove it: pictures for {split} are set aside from the others then"
+            )
     test = parts.get("test")
     native_size, channels = measure(parts["train"])
     return Raw(

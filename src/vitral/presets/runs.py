@@ -175,7 +175,7 @@ CIFAR10_FINETUNE = dataclasses.replace(
 )
 
 RUNS: dict[str, RunConfig] = {
-    config.name: config
+    config.name: dataclasses.replace(config, preset=config.name)
     for config in (
         DIGITS,
         MNIST,

@@ -22,10 +22,13 @@ from vitral.look.attention import attention
 from vitral.look.figures import figure_set
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
+from vitral.presets.runs import change
 from vitral.presets.runs import run as named_run
 from vitral.report.run import write_run_report
 from vitral.train.engine import Run, fit
 
+NAME = "demo"
+PICTURE = "digit.png"
 SHOWN = ("2", "4", "5", "7", "8")
 """One test picture of each of these classes is drawn."""
 
@@ -40,15 +43,16 @@ class Demo:
 def demo(out: str | Path = "runs/demo", seed: int = 0, epochs: float | None = None, quiet: bool = False) -> Demo:
     """Train the digits preset into `out` (replacing an earlier demo), draw what is inside, write report.html."""
     out = Path(out)
-    config = named_run("digits", seed=seed, **({} if epochs is None else {"epochs": epochs}))
+    config = change(named_run("digits"), name=NAME, seed=seed, **({} if epochs is None else {"epochs": epochs}))
     if out.exists():
         if not out.is_dir() or (any(out.iterdir()) and not _replaceable(out)):
             raise UsageError(f"{out} exists and is not an earlier demo", "name another folder with --out")
-        shutil.rmtree(out)
-    run = fit(dataclasses.replace(config, name=out.name), out=out, quiet=quiet)
+        for entry in out.iterdir():  # the folder itself stays: it may be the one we are in
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    run = fit(config, out=out, quiet=quiet)
     pictures = shown_pictures(run)
     figures = out / "figures"
-    pictures[0].original.save(out / "digit.png")  # something to try the other verbs on
+    pictures[0].original.save(out / PICTURE)  # something to try the other verbs on
     written = _curves(run, figures) + _attention(run.model, pictures, figures)
     written += figure_set(run.model, pictures[:1], figures, command="vitral demo", quiet=quiet)
     report = write_run_report(out)
@@ -60,8 +64,12 @@ def demo(out: str | Path = "runs/demo", seed: int = 0, epochs: float | None = No
 
 
 def _replaceable(out: Path) -> bool:
-    """A training on digits takes a minute to repeat; any other run, or folder, is somebody's work."""
-    return (out / "config.json").is_file() and read_json(out / "config.json").get("data", {}).get("name") == "digits"
+    """A demo takes a minute to repeat; any other run, or folder, is somebody's work."""
+    if not (out / "config.json").is_file():
+        return False
+    stored = read_json(out / "config.json")
+    known = stored.get("name") == NAME or (out / PICTURE).is_file()  # earlier versions named it after its folder
+    return known and stored.get("data", {}).get("name") == "digits"
 
 
 def shown_pictures(run: Run) -> list[Picture]:

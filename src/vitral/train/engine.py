@@ -74,6 +74,7 @@ def fit(config: RunConfig, out: str | Path | None = None, resume: bool = False, 
         if going_on:
             config, origin = folders.settled(path, config)
             setup = prepare(config, device, origin)
+            folders.same_pictures(path, setup)
         else:
             setup = prepare(config, device)
         if not quiet:
@@ -131,7 +132,7 @@ class Engine:
         self.train = train
         if not len(setup.data.validation) and (train.keep == "best" or train.patience is not None):
             raise ConfigError("keep = best and patience need validation pictures, there are none", "set validation to 0.1 or so")
-        teacher = load_teacher(train.teacher, setup.data.classes, setup.preprocess, setup.device) if train.teacher else None
+        teacher = load_teacher(train.teacher, setup.data, setup.preprocess, setup.device, quiet) if train.teacher else None
         weights = setup.data.train.class_weights().to(setup.device) if self.config.data.class_weights else None
         self.stepper = Stepper(setup.model, task_of(train, weights, teacher), train, setup.device, world)
         self.loader = setup.training_loader(world)

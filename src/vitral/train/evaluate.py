@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitral.base.errors import VitralError
+from vitral.base.errors import UsageError, VitralError
 
 BINS = 15
 
@@ -118,3 +118,18 @@ def calibrate(sure: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     accuracy = np.bincount(bins, weights=right.astype(float), minlength=BINS) / np.maximum(count, 1)
     error = float((count * np.abs(confidence - accuracy)).sum() / max(1, count.sum()))
     return {"error": error, "confidence": confidence, "accuracy": accuracy, "count": count}
+
+
+def compare_names(who: str, ours: Sequence[str], data: str, theirs: Sequence[str]) -> str:
+    """As many classes need not be the same classes: a note, since ImageNet's folders rightly have other names than its classes."""
+    if not ours or tuple(ours) == tuple(theirs):
+        return ""
+    if sorted(ours) == sorted(theirs):
+        raise UsageError(
+            f"{who} has the classes of {data} in another order ({_few(ours)}; {_few(theirs)})", "name the folders so that they sort alike"
+        )
+    return f"{who}'s classes are {_few(ours)}, those of {data} are {_few(theirs)}: they are compared by their numbers"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vitral.base.device import describe_machine
-from vitral.base.errors import UsageError
+from vitral.base.errors import DataError, UsageError
 from vitral.base.files import read_json, write_json
 from vitral.base.origin import Origin
 from vitral.base.progress import say
@@ -25,12 +25,12 @@ from vitral.model.classifier import Classifier
 from vitral.train.journal import check_installed, read_metrics
 from vitral.train.optim import whole
 from vitral.train.parallel import World
+from vitral.train.setup import Setup, other_model
 from vitral.weights.checkpoint import load_checkpoint, save
 
 if TYPE_CHECKING:
     from vitral.train.engine import Run
     from vitral.train.evaluate import Evaluation
-    from vitral.train.setup import Setup
     from vitral.train.steps import Stepper
 
 FREE = {
@@ -38,6 +38,13 @@ FREE = {
     "data": ("root", "workers", "placement"),
 }
 """What a resumed run may change: nothing of it decides what is learnt."""
+
+
+def named(name: str) -> tuple[Path, Path]:
+    """(the newest run of this name, the next free folder): runs/NAME, runs/NAME-2 …"""
+    paths = [Path("runs") / name, *(Path("runs") / f"{name}-{number}" for number in range(2, 10_000))]
+    free = next(index for index, path in enumerate(paths) if not (path / "config.json").exists())
+    return paths[max(0, free - 1)], paths[free]
 
 
 def choose(config: RunConfig, out: str | Path | None, resume: bool, world: World) -> Path:
@@ -48,9 +55,8 @@ def choose(config: RunConfig, out: str | Path | None, resume: bool, world: World
         if not resume and (path / "config.json").exists():
             raise UsageError(f"{path} already holds a training", f"add --resume to go on with it, or choose another folder than {path}")
     else:
-        named = [Path("runs") / config.name, *(Path("runs") / f"{config.name}-{number}" for number in range(2, 10_000))]
-        free = next(index for index, path in enumerate(named) if not (path / "config.json").exists())
-        path = named[max(0, free - 1)] if resume else named[free]
+        newest, free = named(config.name)
+        path = newest if resume else free
     if resume and not (path / "config.json").exists():
         raise UsageError(f"{path} holds no training to go on with", "check --out, or leave --resume out to start one")
     world.barrier()  # every process has looked before process 0 writes
@@ -90,16 +96,36 @@ def read_config(path: Path) -> tuple[RunConfig, Origin]:
 def settled(path: Path, asked: RunConfig) -> tuple[RunConfig, Origin]:
     """The config to go on with: as the run began, but for what may change. Anything else that differs is refused by name."""
     stored, origin = read_config(path)
+    trained = (path / "model.safetensors").exists()  # only the test is left: how it takes a bad picture changes nothing that was learnt
     for part, names in FREE.items():
+        names = (*names, "on_bad_image") if part == "data" and trained else names
         old, new = getattr(stored, part), getattr(asked, part)
         stored = dataclasses.replace(stored, **{part: dataclasses.replace(old, **{name: getattr(new, name) for name in names})})
         for field in dataclasses.fields(old):
             if field.name not in names and getattr(old, field.name) != getattr(new, field.name):
-                raise UsageError(
-                    f"{path} was begun with {field.name} = {getattr(old, field.name)}, not {getattr(new, field.name)}",
-                    "go on with the same settings, or start a new run with --out",
-                )
+                raise _begun(path, field.name, getattr(old, field.name), getattr(new, field.name))
+    if stored.weights != asked.weights:
+        raise _begun(path, "weights", stored.weights, asked.weights)
+    if name := other_model(asked, stored.model):
+        raise _begun(path, name, getattr(stored.model, name), getattr(asked.model, name))
     return stored, origin
+
+
+def _begun(path: Path, name: str, old: Any, new: Any) -> UsageError:
+    return UsageError(f"{path} was begun with {name} = {old}, not {new}", "go on with the same settings, or start a new run with --out")
+
+
+def same_pictures(path: Path, setup: Setup) -> None:
+    """Refuse to go on with pictures that came or went since the run began: what it validates on might be what it has learnt."""
+    if not (path / "env.json").exists():
+        return
+    began = read_json(path / "env.json").get("data", {})
+    for split, count in (("train", len(setup.data.train)), ("validation", len(setup.data.validation))):
+        if began.get(split, count) != count:
+            raise DataError(
+                f"{path} was begun with {began[split]:,} pictures ({split}), {setup.data.name} has {count:,} now",
+                "put the pictures back as they were, or start a new run with --out",
+            )
 
 
 def describe(path: Path, setup: Setup, stepper: Stepper, compile_seconds: float, world: World) -> None:

@@ -76,6 +76,8 @@ class Plan:
     """Of the whole run: forward and backward of every picture."""
     pictures: int
     steps: int
+    """As many as there is time for, where the seconds are limited."""
+    epochs: float
     memory: Memory
     """At the worst moment of a step."""
     seconds: float
@@ -107,7 +109,7 @@ class Plan:
             ("tokens", f"{self.tokens}" if self.tokens else "–"),
             ("FLOPs", f"{self.forward_flops / 1e9:.3g} G per picture forward, {self.training_flops / 1e15:.3g} P for the run"),
             ("memory", f"{_bytes(memory.total)} ({', '.join(f'{name} {_bytes(size)}' for name, size in parts.items() if size)})"),
-            ("steps", f"{self.steps:,} of {self.pictures:,} pictures"),
+            ("steps", f"{self.steps:,} of {self.pictures:,} pictures, {self.epochs:g} epochs"),
             ("time", f"{_duration(self.seconds)} training + {_duration(self.evaluation_seconds)} evaluating ({how})"),
             ("speed", f"{self.images_per_second:,.0f} pictures/s"),
             ("on", f"{self.device}: {self.source}"),
@@ -130,29 +132,29 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     train, count = config.train, len(setup.data.train)
     batch = min(train.batch_size, count)
     per_epoch = max(1, count // batch)
-    steps = max(1, round(train.epochs * per_epoch))
     learning = choose(setup.model, train.tune)
     dtype = (torch.float32 if train.precision == "fp32" else torch.bfloat16) if gpu else number_type(train.precision, device)
     compiled = train.compile in ("yes", "max") or (train.compile == "auto" and (gpu is not None or device.type == "cuda"))
     stored = setup.data.train.bytes + setup.data.validation.bytes
     memory = step_memory(config, max(1, batch // train.accumulate), dtype=dtype, compiled=compiled, data=stored if stored < 2 << 30 else 0)
     flops = forward_flops(config.model)
-    full = passes(config.model, train.tune) * flops * batch * steps * _token_share(config)
-    evaluations = max(1, math.ceil(steps / max(1, round(train.evaluate_every * per_epoch))))
-    shown = evaluations * len(setup.data.validation)
+    flops_per_step = passes(config.model, train.tune) * flops * batch * _token_share(config)
     if gpu is not None:
-        speed = GPUS[gpu.lower()].peak * efficiency(config.model.width)
-        seconds, evaluating = max(full / speed, LAUNCH * steps), max(flops * shown / speed, LAUNCH * evaluations)
         share = efficiency(config.model.width)
+        speed = GPUS[gpu.lower()].peak * share
+        per_step, per_picture = max(flops_per_step / speed, LAUNCH), flops / speed
         device_name = gpu.lower()
         source = f"{GPUS[device_name].peak / 1e12:.0f} TFLOP/s × {share:.0%}, the share that ViTs of this width reach"
     else:
         say(f"measuring steps of {batch:,} pictures on this machine")
         per_step, per_picture, memory = calibrate(setup, memory)
-        seconds, evaluating = per_step * steps, per_picture * shown
         device_name, source = device.type, f"{per_step * 1e3:.3g} ms per step"
+    steps = max(1, round(train.epochs * per_epoch))
     if train.max_seconds is not None:
-        seconds = min(seconds, train.max_seconds)
+        steps = max(1, min(steps, int(train.max_seconds / per_step)))
+    seconds = per_step * steps
+    evaluations = max(1, math.ceil(steps / max(1, round(train.evaluate_every * per_epoch))))
+    evaluating = max(per_picture * evaluations * len(setup.data.validation), LAUNCH * evaluations if gpu else 0)
     if gpu is not None and memory.total > GPUS[gpu.lower()].memory * 2**30:
         notes.append(f"{_bytes(memory.total)} do not fit into {GPUS[gpu.lower()].memory} GiB: raise --accumulate")
         say(f"note: {notes[-1]}")
@@ -163,13 +165,14 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         trained_parameters=sum(parameter.numel() for parameter in learning.values()),
         tokens=config.model.tokens if config.model.family in ("vit", "hybrid") else None,
         forward_flops=flops,
-        training_flops=full,
+        training_flops=flops_per_step * steps,
         pictures=batch,
         steps=steps,
+        epochs=round(steps / per_epoch, 4),
         memory=memory,
         seconds=seconds,
         evaluation_seconds=evaluating,
-        images_per_second=batch * steps / max(1e-9, seconds),
+        images_per_second=batch / max(1e-9, per_step),
         measured=gpu is None,
         source=source,
         notes=tuple(notes),

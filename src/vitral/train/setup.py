@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitral.base.errors import ConfigError
+from vitral.base.errors import ConfigError, DataError
 from vitral.base.origin import Origin, known
+from vitral.base.progress import say
 from vitral.build import build
 from vitral.config import ModelConfig, RunConfig
 from vitral.data.datasets import Data, open_data
@@ -22,6 +23,7 @@ from vitral.data.split import Split
 from vitral.model.classifier import Classifier
 from vitral.presets.models import PATCHES
 from vitral.presets.runs import RUNS
+from vitral.train.evaluate import compare_names
 from vitral.train.optim import is_head
 from vitral.train.parallel import World
 
@@ -38,6 +40,8 @@ class Setup:
     model: Classifier
     preprocess: Preprocess
     device: torch.device
+    notes: tuple[str, ...] = ()
+    """What the user asked for and does not get as it was asked."""
 
     def training_loader(self, world: World) -> Loader:
         settings = self.config.data
@@ -87,20 +91,34 @@ def prepare(config: RunConfig, device: torch.device, origin: Origin | None = Non
     if origin is not None:
         preprocess = Preprocess.of(origin, config.model)
         data = open_data(config.data, preprocess=preprocess)
+        _same_classes(origin.classes.value, data.classes, config.data.name)
         model = build(config.model)
         model.origin = origin
         return Setup(config, data, model.to(device), preprocess, device)
     replaced = data_replaced(config)
-    data = open_data(
-        config.data, image_size=None if replaced else config.model.image_size, channels=None if replaced else config.model.channels
-    )
+    size = None if replaced and not size_asked(config) else config.model.image_size
+    data = open_data(config.data, image_size=size, channels=None if replaced else config.model.channels)
     fitted = fit_to_data(config.model, len(data.classes), data.channels, data.image_size)
     if fitted.image_size != data.image_size:
         data = open_data(config.data, image_size=fitted.image_size, channels=fitted.channels)
     preprocess = data.preprocess
     model = build(fitted)
     model.origin = preprocess.write_to(dataclasses.replace(model.origin, source=known(f"trained as {config.name}")), data.classes)
-    return Setup(dataclasses.replace(config, model=fitted), data, model.to(device), preprocess, device)
+    return Setup(dataclasses.replace(config, model=fitted), data, model.to(device), preprocess, device, _grown_patches(config, fitted))
+
+
+def _same_classes(before: tuple[str, ...], now: tuple[str, ...], data: str) -> None:
+    """A resumed model answers with the numbers of the classes that it began with."""
+    if before == now:
+        return
+    gone, new = [name for name in before if name not in now], [name for name in now if name not in before]
+    changes = [
+        f"{word} {', '.join(names[:3])}{' …' if len(names) > 3 else ''}" for word, names in (("without", gone), ("with", new)) if names
+    ]
+    raise DataError(
+        f"the classes of {data} are others than when the run began ({', '.join(changes) or 'in another order'})",
+        "name the class folders as they were, or start a new run with --out",
+    )
 
 
 def _from_weights(config: RunConfig, device: torch.device) -> Setup:
@@ -110,7 +128,12 @@ def _from_weights(config: RunConfig, device: torch.device) -> Setup:
 
     assert config.weights is not None
     source = load(config.weights)
-    size = config.model.image_size if fits(source.config, config.model.image_size) else source.config.image_size
+    size = config.model.image_size
+    if not fits(source.config, size):
+        if size_asked(config):
+            dataclasses.replace(source.config, image_size=size)  # says which sizes can be, where this one cannot
+            raise ConfigError(f"image {size[0]}×{size[1]} is less than two by two patches of {config.weights}", "use a larger image size")
+        size = source.config.image_size
     fitted = dataclasses.replace(source.config, image_size=size)
     preprocess = Preprocess.of(source.origin, fitted)
     changes = {name: value for name in ("mean", "std", "resize") if (value := getattr(config.data, name)) is not None}
@@ -139,9 +162,42 @@ def _reading_both(config: ModelConfig) -> ModelConfig:
 
 
 def data_replaced(config: RunConfig) -> bool:
-    """Whether a preset's data was exchanged while its model was not: the model then follows the new data in everything."""
-    preset = RUNS.get(config.name)
-    return preset is not None and preset.data.name != config.data.name and preset.model == config.model
+    """Whether a preset's data was exchanged: channels follow the new data then, and so does the size that nobody asked for."""
+    preset = RUNS.get(config.preset)
+    return preset is not None and preset.data.name != config.data.name
+
+
+def size_asked(config: RunConfig) -> bool:
+    """Whether the picture size is another than the preset's: somebody wants it."""
+    preset = RUNS.get(config.preset)
+    return preset is not None and preset.model.image_size != config.model.image_size
+
+
+def _grown_patches(config: RunConfig, fitted: ModelConfig) -> tuple[str, ...]:
+    """A note, where patches that somebody asked for would have been too many."""
+    preset, patch, size = RUNS.get(config.preset), config.model.patch_size, fitted.image_size
+    if preset is None or patch in (preset.model.patch_size, fitted.patch_size):
+        return ()
+    many = f"patches of {patch[0]}×{patch[1]} would be {_patches(size, config.model.step):,} in a picture of {size[0]}×{size[1]}"
+    return (f"{many}: they grow to {fitted.patch_size[0]}×{fitted.patch_size[1]}; --image-size sets the size and leaves the patches",)
+
+
+def other_model(asked: RunConfig, stored: ModelConfig) -> str | None:
+    """The field in which `stored`, fitted to its data or taken from weights, cannot have come from `asked`; None: it can."""
+    model, size = asked.model, asked.model.image_size
+    if asked.weights is not None:  # they say what the model is; the run may say how large, and how much is dropped
+        if size != stored.image_size and (size_asked(asked) or fits(stored, size)):
+            return "image_size"
+        return next((name for name in ("dropout", "drop_path") if getattr(model, name) != getattr(stored, name)), None)
+    free = {"classes"}
+    if data_replaced(asked):
+        free.add("channels")
+        if size == stored.image_size or not size_asked(asked):
+            free.add("image_size")
+            if (stored.patch_size, stored.stride) == _enough(model, stored.image_size):
+                free |= {"patch_size", "stride"}
+    names = (field.name for field in dataclasses.fields(ModelConfig) if field.name not in free)
+    return next((name for name in names if getattr(model, name) != getattr(stored, name)), None)
 
 
 def fits(config: ModelConfig, size: tuple[int, int]) -> bool:
@@ -161,14 +217,19 @@ def fit_to_data(config: ModelConfig, classes: int, channels: int, size: tuple[in
         return dataclasses.replace(config, classes=classes, channels=channels, image_size=size)
     if config.image_size == size:
         return dataclasses.replace(config, classes=classes, channels=channels)
-    patch, stride = config.patch_size, config.stride
-    if config.family == "vit" and _patches(size, config.step) > MOST_PATCHES:
-        side = next((p for p in PATCHES if p >= max(patch) and _patches(size, (p, p)) <= MOST_PATCHES), PATCHES[-1])
-        patch, stride = (side, side), None
+    patch, stride = _enough(config, size)
     step = stride or patch
     unit = tuple(s * (1 if config.family == "vit" else 4) for s in step)
     rounded = (-(-size[0] // unit[0]) * unit[0], -(-size[1] // unit[1]) * unit[1])
     return dataclasses.replace(config, classes=classes, channels=channels, image_size=rounded, patch_size=patch, stride=stride)
+
+
+def _enough(config: ModelConfig, size: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int] | None]:
+    """(patch, stride) of the model in a picture of `size`: larger than its own when those would be too many."""
+    if config.family != "vit" or _patches(size, config.step) <= MOST_PATCHES:
+        return config.patch_size, config.stride
+    side = next((p for p in PATCHES if p >= max(config.patch_size) and _patches(size, (p, p)) <= MOST_PATCHES), PATCHES[-1])
+    return (side, side), None
 
 
 def _patches(size: tuple[int, int], step: tuple[int, int]) -> int:
@@ -214,13 +275,16 @@ class Teacher(nn.Module):
         return self.model(images)
 
 
-def load_teacher(name: str, classes: tuple[str, ...], student: Preprocess, device: torch.device) -> Teacher:
+def load_teacher(name: str, data: Data, student: Preprocess, device: torch.device, quiet: bool = False) -> Teacher:
     from vitral.weights.load import load
 
     model = load(name)
-    if model.config.classes != len(classes):
+    if model.config.classes != len(data.classes):
         raise ConfigError(
-            f"teacher {name} has {model.config.classes} classes, the data {len(classes)}",
+            f"teacher {name} has {model.config.classes} classes, the data {len(data.classes)}",
             "train or fine-tune the teacher on the same data first",
         )
+    note = compare_names("the teacher", model.origin.classes.value, data.name, data.classes)
+    if note and not quiet:
+        say(f"note: {note}")
     return Teacher(model, student).to(device)

@@ -20,7 +20,7 @@ GAP = 0.15
 def before(setup: Setup) -> list[str]:
     """Notes on a run that is about to begin."""
     config, origin = setup.config, setup.model.origin
-    notes = [*setup.data.notes[:SHOWN], *of_config(config)]
+    notes = [*setup.data.notes[:SHOWN], *setup.notes, *of_config(config)]
     if len(setup.data.notes) > SHOWN:
         notes.insert(SHOWN, f"… and {len(setup.data.notes) - SHOWN} more such notes on the data: vitral data show lists them")
     if config.weights is not None:

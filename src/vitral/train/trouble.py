@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import threading
 from pathlib import Path
@@ -39,14 +40,14 @@ class Interrupts:
             signal.signal(other, handler)
 
 
-def go_on(name: str, path: Path) -> str:
-    return f"go on with: vitral train {name} --out {path} --resume"
+def go_on(config: RunConfig, path: Path) -> str:
+    return f"go on with: {shlex.join(['vitral', 'train', config.preset or config.name, '--out', str(path), '--resume'])}"
 
 
 def stopped(config: RunConfig, path: Path, step: int, total: int, signal_name: str) -> Stopped:
     return Stopped(
         f"stopped by {signal_name or 'a signal to another process'} at step {step} of {total}, everything is saved",
-        go_on(config.name, path),
+        go_on(config, path),
     )
 
 

@@ -1,0 +1,190 @@
+"""What a resumed run may change, and what it may not."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vitral.base.errors import DataError, Stopped, UsageError
+from vitral.cli.train import parse
+from vitral.cli.train import run as train
+from vitral.config import DataConfig, RunConfig
+from vitral.presets.runs import change, run
+from vitral.train import engine, folder
+from vitral.train.engine import Run, fit
+from vitral.train.journal import read_metrics
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    draw = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for index in range(10):
+            Image.fromarray(draw.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(tmp_path / "photos" / name / f"{index}.png")
+    return tmp_path / "photos"
+
+
+def small(photos: Path, **changes: Any) -> RunConfig:
+    settings: dict[str, Any] = {"epochs": 4.0, "batch_size": 4, "threads": 1, "device": "cpu", "data": DataConfig(name=f"folder:{photos}")}
+    return change(run("digits"), **(settings | changes))
+
+
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A function that begins a run and stops it at its second step."""
+    learn = engine.Engine._learn
+
+    def interrupted(self: engine.Engine, batch: Any) -> None:
+        learn(self, batch)
+        if self.counts.step == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def begin(config: RunConfig, out: Path | None = None) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.Engine, "_learn", interrupted)
+            with pytest.raises(Stopped) as stopped:
+                fit(config, out=out, quiet=True)
+        return stopped.value.hint
+
+    yield begin
+
+
+def test_other_classes_are_not_gone_on_with(photos: Path, tmp_path: Path, interrupt: Any):
+    out, config = tmp_path / "run", small(photos)
+    interrupt(config, out)
+    (photos / "dog").rename(photos / "wolf")
+    with pytest.raises(DataError, match=r"when the run began \(without dog, with wolf\)"):
+        fit(config, out=out, resume=True, quiet=True)
+    (photos / "wolf").rename(photos / "dog")
+    (photos / "bird").mkdir()
+    (photos / "cat" / "0.png").rename(photos / "bird" / "0.png")
+    with pytest.raises(DataError, match=r"\(with bird\)"):
+        fit(config, out=out, resume=True, quiet=True)
+    (photos / "bird" / "0.png").rename(photos / "cat" / "0.png")
+    (photos / "bird").rmdir()
+    assert fit(config, out=out, resume=True, quiet=True).test["split"] == "test"
+
+
+def test_other_pictures_are_not_gone_on_with(photos: Path, tmp_path: Path, interrupt: Any):
+    out, config = tmp_path / "run", small(photos)
+    interrupt(config, out)
+    for number in range(10, 14):
+        (photos / "cat" / f"{number}.png").write_bytes((photos / "cat" / "0.png").read_bytes())
+    with pytest.raises(DataError, match=r"was begun with 14 pictures \(train\), .* has 17 now"):
+        fit(config, out=out, resume=True, quiet=True)
+
+
+def test_a_bad_test_picture_can_be_passed_over_when_the_training_is_done(photos: Path, tmp_path: Path, interrupt: Any):
+    for name in ("cat", "dog"):
+        (photos / "train").mkdir(exist_ok=True)
+        (photos / name).rename(photos / "train" / name)
+        shutil.copytree(photos / "train" / name, photos / "test" / name)
+    bad = photos / "test" / "cat" / "0.png"
+    bad.write_bytes(bad.read_bytes()[:-40])
+    out, config = tmp_path / "run", small(photos, batch_size=8)
+    skipping = dataclasses.replace(config, data=dataclasses.replace(config.data, on_bad_image="skip"))
+    interrupt(config, out)
+    with pytest.raises(UsageError, match="was begun with on_bad_image = fail, not skip"):
+        fit(skipping, out=out, resume=True, quiet=True)
+    with pytest.raises(DataError, match=r"0\.png is damaged"):
+        fit(config, out=out, resume=True, quiet=True)
+    steps = read_metrics(out / "metrics.jsonl")[-1]["step"]
+    result = fit(skipping, out=out, resume=True, quiet=True)
+    assert result.test["split"] == "test" and result.test["step"] == steps
+    assert len(np.load(out / "test.npz")["labels"]) == 19
+
+
+def with_model(config: RunConfig, **changes: Any) -> RunConfig:
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, **changes))
+
+
+def test_another_model_is_not_gone_on_with(photos: Path, tmp_path: Path, interrupt: Any):
+    out, config = tmp_path / "run", small(photos)
+    interrupt(config, out)
+    stored = folder.read_config(out)[0]
+    assert stored.model != config.model and stored.preset == "digits"
+    for asked, words in (
+        (with_model(config, depth=2), "depth = 4, not 2"),
+        (with_model(config, image_size=(16, 16)), r"image_size = \(8, 8\), not \(16, 16\)"),
+        (with_model(config, patch_size=(4, 4)), r"patch_size = \(2, 2\), not \(4, 4\)"),
+        (dataclasses.replace(config, weights="w.safetensors"), "weights = None, not w.safetensors"),
+        (dataclasses.replace(with_model(config, channels=1), preset=""), "channels = 3, not 1"),
+    ):
+        with pytest.raises(UsageError, match=f"was begun with {words}"):
+            fit(asked, out=out, resume=True, quiet=True)
+    for same in (config, stored):
+        assert folder.settled(out, same)[0] == stored
+    assert fit(config, out=out, resume=True, quiet=True).test["split"] == "test"
+
+
+def test_weights_go_on_as_they_began(trained: Run, tmp_path: Path, interrupt: Any):
+    out = tmp_path / "run"
+    config = run("digits", epochs=1.0, batch_size=64, threads=1, device="cpu")
+    config = dataclasses.replace(config, weights=str(trained.path))
+    interrupt(config, out)
+    stored = folder.read_config(out)[0]
+    assert stored.model.width != config.model.width  # the weights say what the model is
+    for asked, words in (
+        (with_model(config, image_size=(16, 16)), "image_size"),
+        (with_model(config, dropout=0.3), "dropout = 0.0, not 0.3"),
+        (dataclasses.replace(config, weights=None), "weights"),
+    ):
+        with pytest.raises(UsageError, match=f"was begun with {words}"):
+            fit(asked, out=out, resume=True, quiet=True)
+    for same in (config, stored):
+        assert folder.settled(out, same)[0] == stored
+    assert fit(config, out=out, resume=True, quiet=True).test["split"] == "test"
+
+
+def test_grown_patches_go_on_with_the_same_command(tmp_path: Path, interrupt: Any):
+    draw = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for index in range(8):
+            Image.fromarray(draw.integers(0, 256, (200, 200, 3), dtype=np.uint8)).save(tmp_path / "photos" / name / f"{index}.png")
+    common = ["digits", "--data", f"folder:{tmp_path / 'photos'}", "--set", "batch_size=4", "--epochs", "2", "--device", "cpu"]
+    common += ["--threads", "1", "--quiet", "--out"]
+    for number, flags in enumerate((["--patch-size", "4"], ["--model", "tiny", "--optimizer", "adamw"])):
+        words = [*common, str(tmp_path / str(number)), *flags]
+        interrupt(parse(words).config(), tmp_path / str(number))
+        model = folder.read_config(tmp_path / str(number))[0].model
+        assert model.image_size == (224, 224) and model.patch_size == (14, 14)
+        assert train([*words, "--resume"]) == 0
+
+
+def test_the_command_line_finds_the_folder_and_its_settings(photos: Path, tmp_path: Path, interrupt: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    begun = ["digits", "--data", f"folder:{photos}", "--name", "foo", "--set", "depth=2", "batch_size=4", "--epochs", "1"]
+    interrupt(parse([*begun, "--device", "cpu", "--threads", "1"]).config())
+    for words, refusal in (
+        (["digits", "--name", "foo", "--set", "depth=3"], "depth = 2, not 3"),
+        (["digits", "--name", "foo", "--image-size", "16"], "image_size"),
+        (["digits", "--name", "foo", "--from", "w.safetensors"], "weights"),
+        (["foo", "--epochs", "2"], "epochs = 1.0, not 2.0"),
+        (["cifar10", "--name", "foo"], "runs/foo holds a training of digits, not of cifar10"),
+        (["cifar10", "--out", "runs/foo"], "runs/foo holds a training of digits, not of cifar10"),
+    ):
+        with pytest.raises(UsageError, match=refusal):
+            train([*words, "--resume", "--quiet"])
+    for words in (["foo"], ["digits", "--out", "runs/foo"], [*begun, "--device", "cpu", "--threads", "1"]):
+        assert train([*words, "--resume", "--quiet"]) == 0
+
+
+@pytest.mark.parametrize("name", ["foo", "demo", "digits"])
+def test_what_is_said_about_going_on_works(name: str, photos: Path, tmp_path: Path, interrupt: Any):
+    hint = interrupt(small(photos, name=name), tmp_path / "my runs" / name)
+    words = shlex.split(hint.removeprefix("go on with: "))
+    assert words[:2] == ["vitral", "train"] and train([*words[2:], "--quiet"]) == 0
+    own = interrupt(dataclasses.replace(small(photos, name=name), preset=""), tmp_path / "own")
+    assert train([*shlex.split(own)[5:], "--quiet"]) == 0
