@@ -363,6 +363,8 @@ class RunConfig:
     """Start from these weights (anything `vitral.load` takes) instead of from scratch."""
     preset: str = ""
     """The named run it began as; its picture size and channels give way to other data."""
+    fixed_size: bool = False
+    """The picture size was asked for, and gives way to nothing."""
 
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name or self.name.startswith("."):

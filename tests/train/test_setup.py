@@ -58,6 +58,8 @@ def test_a_preset_follows_other_data_in_classes_channels_and_size(photographs: P
         (["--set", "depth=2"], 224, 2),
         (["--patch-size", "4"], 224, 4),
         (["--image-size", "32"], 32, 4),
+        (["--image-size", "8"], 8, 4),
+        (["--set", "image_size=8,8"], 8, 4),
         (["--model", "tiny"], 224, MODELS["tiny"].depth),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

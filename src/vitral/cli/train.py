@@ -186,7 +186,8 @@ def apply(base: RunConfig, flags: Any) -> RunConfig:
         _check_from(flags, settings["model"])
     # All at once: pool=class class_token=true is possible in either order.
     parts = {part: dataclasses.replace(config, **settings[part]) for part, config in parts.items()}
-    return dataclasses.replace(base, name=getattr(flags, "name", None) or base.name, weights=flags.weights, **parts)
+    fixed = base.fixed_size or flags.image_size is not None or "image_size" in settings["model"]
+    return dataclasses.replace(base, name=getattr(flags, "name", None) or base.name, weights=flags.weights, fixed_size=fixed, **parts)
 
 
 def _shaped(base: RunConfig, flags: Any) -> ModelConfig:

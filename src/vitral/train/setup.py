@@ -168,9 +168,9 @@ def data_replaced(config: RunConfig) -> bool:
 
 
 def size_asked(config: RunConfig) -> bool:
-    """Whether the picture size is another than the preset's: somebody wants it."""
+    """Whether somebody wants this picture size: by word, or because it is another than the preset's."""
     preset = RUNS.get(config.preset)
-    return preset is not None and preset.model.image_size != config.model.image_size
+    return config.fixed_size or (preset is not None and preset.model.image_size != config.model.image_size)
 
 
 def _grown_patches(config: RunConfig, fitted: ModelConfig) -> tuple[str, ...]:
