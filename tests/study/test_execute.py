@@ -10,9 +10,9 @@ import pytest
 
 from vitral.base.errors import UsageError, VitralError
 from vitral.base.files import read_json
-from vitral.config import DataConfig
+from vitral.config import DataConfig, TrainConfig
 from vitral.presets import model
-from vitral.study.execute import TUNING, Pool, execute, tuning_remarks
+from vitral.study.execute import TUNING, Pool, execute, settling_remarks, tuning_remarks
 from vitral.study.plan import Budget, Cell, Contender, Study
 from vitral.study.table import Outcome
 
@@ -58,3 +58,29 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 def test_the_edge_of_the_grid_is_named(tmp_path: Path) -> None:
     study = dataclasses.replace(STUDY, contenders=(dataclasses.replace(VIT, rates=(3e-4, 1e-3, 3e-3)),))
     assert "The best rate of vit lies at the edge of the grid" in tuning_remarks(execute(study, tmp_path, Pool(quiet=True), learn))[0]
+
+
+def settle(plain: dict[str, Any], folder: str) -> dict[str, Any]:
+    """As many samples as the cell's epochs show."""
+    cell = Cell.from_dict(plain)
+    samples = round(cell.run.train.epochs * cell.size)
+    return {**learn(plain, folder), "samples": samples, "size": cell.size, "share": cell.share}
+
+
+@pytest.mark.parametrize(
+    ("samples", "rates", "words"),
+    [
+        (6000, (1e-3,), "Runs of fewer than 100 optimizer steps, at the fewest: cnn (60), resnet18 (60). The batch norm's"),
+        (10_000, (1e-3,), None),
+        (10_000, (1e-3, 3e-3), "at the fewest: cnn (25), resnet18 (25)."),
+    ],
+)
+def test_batch_statistics_that_could_not_settle_are_named(tmp_path: Path, samples: int, rates: tuple, words: str | None) -> None:
+    models = {name: model(name, image_size=8, channels=1, classes=10) for name in ("cnn", "resnet18")}
+    contenders = tuple(Contender(name, config, 1000, rates=rates) for name, config in {"vit": VIT.model, **models}.items())
+    pretrained = dataclasses.replace(contenders[1], name="pretrained", weights="somewhere")
+    study = dataclasses.replace(
+        STUDY, contenders=(*contenders, pretrained), budget=Budget("samples", samples), train=TrainConfig(batch_size=100)
+    )
+    found = settling_remarks(execute(study, tmp_path, Pool(quiet=True), settle))
+    assert (words is None and not found) or (words is not None and words in found[0] and "accuracy may be far too low" in found[0])

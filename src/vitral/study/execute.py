@@ -14,11 +14,15 @@ from vitral.base.errors import UsageError
 from vitral.base.files import read_json, write_json
 from vitral.base.progress import say
 from vitral.study.cell import run_cell
+from vitral.study.contenders import has_batch_norm
 from vitral.study.plan import Contender, Study, check_same, final_cells, tuning_cells
 from vitral.study.runner import Work, run_cells
 from vitral.study.table import Outcome
 
 PLAN, TUNING, RESULT = "study.json", "tuning.json", "result.json"
+SETTLED = 100
+"""Optimizer steps: with torch's momentum of 0.1 the running statistics of a batch norm then owe their start less than 0.01 %, and the
+weights, whose steps get small, no longer run away from them. Digits, cnn, 16 steps: 24 %, with settled statistics 96 %."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,15 @@ class Executed:
     """Of the final cells."""
     retried: dict[str, str]
     failed: dict[str, str]
+    trials: tuple[Outcome, ...] = ()
+    """Of the tuning cells."""
 
     def of(self, contender: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.model == contender]
+
+    def steps(self, outcome: Outcome) -> int:
+        """Optimizer steps of a finished cell; a set smaller than a batch is one batch."""
+        return outcome.samples // max(1, min(self.study.train.batch_size, outcome.size or self.study.pictures))
 
 
 def execute(study: Study, out: str | Path, pool: Pool | None = None, work: Work = run_cell) -> Executed:
@@ -71,7 +81,7 @@ def execute(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
         say("rates chosen on validation: " + ", ".join(f"{name} {rate:g}" for name, rate in rates.items()))
     finals = run_cells(final_cells(study, rates), cells, work, description="Final runs", **options)
     outcomes = tuple(Outcome(**result) for result in finals.results.values())
-    return Executed(study, folder, rates, tuning, outcomes, {**trials.retried, **finals.retried}, finals.failed)
+    return Executed(study, folder, rates, tuning, outcomes, {**trials.retried, **finals.retried}, finals.failed, tuple(tried))
 
 
 def choose_rates(study: Study, trials: list[Outcome], failed: dict[str, str] | None = None) -> dict[str, dict[str, Any]]:
@@ -113,6 +123,22 @@ def tuning_remarks(done: Executed) -> list[str]:
     if lost:
         out.append(f"{'Rates' if len(lost) > 1 else 'Rate'} {', '.join(lost)} failed in tuning and could not be chosen.")
     return out
+
+
+def settling_remarks(done: Executed) -> list[str]:
+    """Which models were judged by batch statistics that had too few steps to settle. Those that start from weights bring theirs along."""
+    short: dict[str, int] = {}
+    for outcome in (*done.trials, *done.outcomes):
+        if (steps := done.steps(outcome)) < SETTLED:
+            short[outcome.model] = min(steps, short.get(outcome.model, steps))
+    fresh = [contender for contender in done.study.contenders if contender.name in short and contender.weights is None]
+    named = [f"{contender.name} ({short[contender.name]})" for contender in fresh if has_batch_norm(contender.model)]
+    if not named:
+        return []
+    return [
+        f"Runs of fewer than {SETTLED} optimizer steps, at the fewest: {', '.join(named)}. The batch norm's statistics may not have settled "
+        "by then, so that accuracy may be far too low: use a larger budget or a smaller batch."
+    ]
 
 
 def common_result(done: Executed) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from vitral.study.cell import read_answers, run_cell
 from vitral.study.compare import data_facts, default_recipe
 from vitral.study.conclude import Pair, compare_pairs, missing
 from vitral.study.contenders import make_contenders
-from vitral.study.execute import RESULT, Executed, Pool, common_result, execute, tuning_remarks
+from vitral.study.execute import RESULT, Executed, Pool, common_result, execute, settling_remarks, tuning_remarks
 from vitral.study.plan import Budget, Study
 from vitral.study.runner import Work
 from vitral.study.statistics import Crossing, PowerLaw, crossing, power_law_fit
@@ -158,7 +158,7 @@ def remarks(done: Executed) -> list[str]:
     """What a reader must know of the cells behind the lines."""
     tuned = ["Rates were chosen with all training pictures and a part of the budget, and kept for every size and length of training."]
     chosen = any(entry["trials"] for entry in done.tuning.values())
-    return (tuned if chosen else []) + tuning_remarks(done) + ([missing(len(done.failed))] if done.failed else [])
+    return (tuned if chosen else []) + tuning_remarks(done) + settling_remarks(done) + ([missing(len(done.failed))] if done.failed else [])
 
 
 def conclude_data(
