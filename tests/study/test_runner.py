@@ -91,6 +91,11 @@ def test_another_run_of_the_same_name_is_refused(tmp_path: Path) -> None:
         run_cells([other], tmp_path, works.square, quiet=True)
 
 
+def test_two_cells_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="two cells have the name"):
+        run_cells([CELLS[0], dataclasses.replace(CELLS[0], contender="other")], tmp_path, works.square, quiet=True)
+
+
 def test_one_process_per_folder(tmp_path: Path) -> None:
     fcntl = pytest.importorskip("fcntl")
     with open(tmp_path / ".lock", "w") as file:

@@ -125,6 +125,14 @@ class Study:
         names = [contender.name for contender in self.contenders]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ConfigError(f"model {twice} is in the study twice", "name each model once")
+        folders: dict[str, str] = {}
+        for name in names:
+            if (other := folders.setdefault(_plain(name), name)) != name:
+                raise ConfigError(f"models {other} and {name} would share the folder names of {_plain(name)}", "rename one of them")
+        for contender in self.contenders:
+            if len({_rate(rate) for rate in contender.rates}) != len(contender.rates):
+                rates = ", ".join(map(_rate, contender.rates))
+                raise ConfigError(f"the rates of {contender.name} are not different: {rates}", "name each rate once in --rates")
         if len(set(self.seeds)) != len(self.seeds):
             raise ConfigError(f"seeds {self.seeds} are not different", "use --seeds 3")
         if self.tuning_seed in self.seeds:
@@ -246,10 +254,18 @@ def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], ra
         evaluate_every=often,
     )
     data = study.data if size == study.pictures else dataclasses.replace(study.data, subset=float(size))
-    parts = [role, contender.name, f"n{size}", f"b{share:g}", f"lr{rate:g}", f"s{seed}"]
-    name = re.sub(r"[^A-Za-z0-9.+-]+", "-", "_".join(parts).replace("/", "-").replace("_", "--"))
+    name = _plain("_".join([role, contender.name, f"n{size}", f"b{share:g}", f"lr{_rate(rate)}", f"s{seed}"]))
     run = RunConfig(name=name, model=contender.model, data=data, train=train, weights=contender.weights)
     return Cell(name, contender.name, role, run, size, share, contender.flops)
+
+
+def _plain(name: str) -> str:
+    """A name as it stands in the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9.+-]+", "-", name.replace("/", "-").replace("_", "--"))
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:g}"
 
 
 def per_epoch(size: int, batch: int) -> int:

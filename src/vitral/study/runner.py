@@ -69,6 +69,9 @@ def run_cells(
     folder = make_folder(folder)
     if parallel < 1:
         raise UsageError(f"{parallel} cells at a time", "use --parallel 1 or more")
+    names = [cell.name for cell in cells]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"two cells have the name {twice} and would share a folder", "give each cell a name of its own")
     finished = Finished()
     with _lock(folder):
         todo: list[Cell] = []
