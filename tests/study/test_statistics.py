@@ -55,6 +55,11 @@ def test_paired_test_false_alarm_rate(seeds: int, seed_spread: float, flips: flo
     assert 0.025 <= _false_alarms(seeds, seed_spread, flips) <= 0.065
 
 
+@pytest.mark.parametrize(("seed_spread", "flips", "pictures"), [(0.2, 1.0, 360), (0.1, 1.0, 1000)])
+def test_two_seeds_are_on_the_safe_side(seed_spread: float, flips: float, pictures: int) -> None:
+    assert _false_alarms(2, seed_spread, flips, pictures) <= 0.035
+
+
 def test_paired_test_finds_a_real_difference() -> None:
     rng = np.random.default_rng(2)
     better, worse = rng.random((3, 2000)) < 0.92, rng.random((3, 2000)) < 0.85
