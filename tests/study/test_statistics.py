@@ -97,7 +97,7 @@ def test_power_law_bands_and_residual() -> None:
     sizes = [10, 100, 1000]
     exact = power_law_fit(sizes, np.array([[2 * n**-0.5 for n in sizes]] * 3))
     assert exact.a == pytest.approx(2) and exact.b == pytest.approx(0.5) and exact.residual < 1e-9
-    low, high = exact.band(np.array([50.0]))
+    low, high = exact.band(np.array([50.0])) or ([], [])
     assert low[0] == pytest.approx(high[0]) == pytest.approx(2 * 50**-0.5)
     bent = power_law_fit(sizes, np.array([[0.9, 0.88, 0.1]]))
     assert bent.residual > 0.5
@@ -119,6 +119,16 @@ def test_crossing() -> None:
     assert "does not fall measurably" in str(noisy[0]) and not str(crossing(*noisy)).startswith("crossing at")
     parallel = crossing(steep, power_law_fit(sizes, 20 * sizes**-0.5 * noise[1]))
     assert parallel.at is None and str(parallel).startswith("no crossing in range")
+
+
+def test_one_seed_has_no_interval_and_establishes_nothing() -> None:
+    sizes = [100, 1000, 10_000]
+    steep, flat = (power_law_fit(sizes, np.array([errors])) for errors in ([0.6, 0.2, 0.06], [0.4, 0.25, 0.15]))
+    assert steep.b_interval is None and steep.to_dict()["b_interval"] is None and steep.band(np.array([50.0])) is None
+    assert str(steep) == "falls as n^-0.50 (one seed, no interval)"
+    meet = crossing(steep, flat)
+    assert meet.at is not None and meet.interval is None and meet.to_dict()["interval"] is None
+    assert str(meet).startswith("the lines meet at ") and str(meet).endswith(" (one seed: not established)")
 
 
 def test_a_crossing_that_only_the_fits_show_is_not_announced() -> None:

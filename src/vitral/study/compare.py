@@ -85,7 +85,7 @@ def compare(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     if not kept:
         raise VitralError("every cell failed", next(iter(done.failed.values()), ""))
     table = Table(
-        tuple(row(done.of(contender.name), contender.note) for contender in kept),
+        tuple(row(done.of(contender.name), contender.note, claim=study.claim == "significance") for contender in kept),
         f"{study.data.name} at {study.budget.words}",
         tuple(f"{contender.name}: {contender.note}" for contender in kept),
     )
@@ -101,6 +101,7 @@ def compare(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
         failed=len(done.failed),
         shared=pool.parallel if study.budget.kind == "seconds" else 1,
         pretrained=any(contender.weights for contender in kept),
+        claim=study.claim == "significance",
     )
     result = {
         **common_result(done),

@@ -132,12 +132,12 @@ def settling_remarks(done: Executed) -> list[str]:
         if (steps := done.steps(outcome)) < SETTLED:
             short[outcome.model] = min(steps, short.get(outcome.model, steps))
     fresh = [contender for contender in done.study.contenders if contender.name in short and contender.weights is None]
-    named = [f"{contender.name} ({short[contender.name]})" for contender in fresh if has_batch_norm(contender.model)]
+    named = [f"{contender.name} ({short[contender.name]} optimizer steps)" for contender in fresh if has_batch_norm(contender.model)]
     if not named:
         return []
     return [
-        f"Runs of fewer than {SETTLED} optimizer steps, at the fewest: {', '.join(named)}. The batch norm's statistics may not have settled "
-        "by then, so that accuracy may be far too low: use a larger budget or a smaller batch."
+        f"Batch statistics may not have settled in the shortest runs of {', '.join(named)}: "
+        "their accuracy may be far too low; use a larger budget or a smaller batch."
     ]
 
 

@@ -75,7 +75,8 @@ def _text(done: Sequence[Comparison], markdown: bool = False) -> str:
     heads = ["model", *(comparison.result["data"] for comparison in done)]
     lines = [heads, *([model, *(_cell(comparison, model) for comparison in done)] for model in models)]
     seeds = "/".join(dict.fromkeys(str(row.seeds) for comparison in done for row in comparison.table.rows))
-    under = f"Test accuracy at {Budget.parse(done[0].result['budget']).words}: mean, 95 % interval over {seeds} seeds."
+    shown = "mean, 95 % interval" if any(row.interval for comparison in done for row in comparison.table.rows) else "mean"
+    under = f"Test accuracy at {Budget.parse(done[0].result['budget']).words}: {shown} over {seeds} seed{'s' * (seeds != '1')}."
     if markdown:
         rule = ["---", *(["---:"] * len(done))]
         grid = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in [heads, rule, *lines[1:]]]
@@ -91,4 +92,6 @@ def _cell(comparison: Comparison, model: str) -> str:
     row: Row | None = next((row for row in comparison.table.rows if row.model == model), None)
     if row is None:
         return "failed"
-    return f"{row.mean:.2%} ({row.interval[0]:.2%} – {row.interval[1]:.2%})" if row.interval else f"{row.mean:.2%} (one seed)"
+    if row.interval:
+        return f"{row.mean:.2%} ({row.interval[0]:.2%} – {row.interval[1]:.2%})"
+    return f"{row.mean:.2%}{' (one seed)' if row.seeds == 1 else ''}"
