@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from vitral.base.errors import UsageError, VitralError
+from vitral.base.errors import DataError, UsageError, VitralError
 from vitral.base.files import read_json
 from vitral.config import DataConfig, TrainConfig
 from vitral.presets import model
 from vitral.study.execute import TUNING, Pool, execute, settling_remarks, tuning_remarks
 from vitral.study.plan import Budget, Cell, Contender, Study
+from vitral.study.predict import left
 from vitral.study.table import Outcome
 
 VIT = Contender("vit", model("digits"), 1000, rates=(1e-3, 3e-3, 1e-2))
@@ -47,6 +49,27 @@ def test_a_rate_that_fails_is_passed_over_and_named(tmp_path: Path) -> None:
 def test_a_model_without_any_rate_stops_the_study(tmp_path: Path) -> None:
     with pytest.raises(VitralError, match="died twice: RuntimeError: the loss is nan"):
         execute(STUDY, tmp_path / "study", Pool(quiet=True), diverge)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]"])
+def test_damaged_files_are_named(tmp_path: Path, content: str) -> None:
+    execute(STUDY, tmp_path, Pool(quiet=True), learn)
+    cell = next(tmp_path.glob("cells/final--*/cell.json"))
+    cell.write_text(json.dumps({**read_json(cell), "result": json.loads(content)}))
+    with pytest.raises(DataError, match=r"cell\.json is damaged"):
+        execute(STUDY, tmp_path, Pool(quiet=True), learn)
+    (tmp_path / "study.json").write_text(content)
+    with pytest.raises(DataError, match=r"damaged study\.json"):
+        execute(STUDY, tmp_path, Pool(quiet=True), learn)
+
+
+def test_a_finished_study_has_nothing_left_to_run(tmp_path: Path) -> None:
+    study = dataclasses.replace(STUDY, contenders=(dataclasses.replace(VIT, rates=(3e-4, 3e-3)),))
+    assert len(left(study, tmp_path)) == len(left(study, None)) == 4
+    execute(study, tmp_path, Pool(quiet=True), learn)
+    assert left(study, tmp_path) == []
+    (tmp_path / "cells" / "final--vit--n100--b1--lr0.003--s1" / "cell.json").unlink()
+    assert [cell.seed for cell in left(study, tmp_path)] == [1]
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:

@@ -96,8 +96,14 @@ def test_a_folder_holds_one_study() -> None:
     check_same(STUDY, json.loads(json.dumps(STUDY.to_dict())), "out")
     other = dataclasses.replace(STUDY, data=dataclasses.replace(STUDY.data, split_seed=1))
     assert fingerprint(other.data) != fingerprint(STUDY.data)
-    with pytest.raises(UsageError, match=r"another study.*data"):
+    with pytest.raises(UsageError, match=r"another study \(different: data\.split_seed 1, now 0\)"):
         check_same(STUDY, json.loads(json.dumps(other.to_dict())), "out")
+    heavier = dataclasses.replace(STUDY, train=dataclasses.replace(STUDY.train, weight_decay=0.1), contenders=(CNN,))
+    with pytest.raises(UsageError, match=r"contenders s/2/cnn, now cnn; train\.weight_decay 0\.05, now 0\.1\)"):
+        check_same(heavier, json.loads(json.dumps(STUDY.to_dict())), "out")
+    grid = dataclasses.replace(STUDY, contenders=(VIT, dataclasses.replace(CNN, rates=(1e-3,))))
+    with pytest.raises(UsageError, match=r"contenders\[1\]\.rates 0\.001/0\.003, now 0\.001\)"):
+        check_same(grid, json.loads(json.dumps(STUDY.to_dict())), "out")
 
 
 @pytest.mark.parametrize("text", ["samples", "samples=", "samples=-1", "miles=3", "samples=0", "seconds=nan"])

@@ -21,7 +21,7 @@ from vitral.study.plan import Budget, Study, final_cells
 from vitral.study.predict import Prediction, check_hours, predict
 from vitral.study.scale import Scaling, _compute, conclude_data, fit_cells, plan_scale, scale, step_remarks
 from vitral.study.table import Outcome
-from vitral.study.tokens import fit_time, plan_cost, study_cost
+from vitral.study.tokens import cost_table, fit_time, plan_cost, study_cost
 
 sys.path.insert(0, str(Path(__file__).parent))
 import drive
@@ -169,6 +169,7 @@ def test_cost(tmp_path: Path) -> None:
     assert "is off by up to" in result["conclusion"]
     exact = study_cost(configs[:3], tmp_path, batch_size=2, device="cpu", quiet=True)
     assert "off by" not in exact["conclusion"]  # three numbers fitted to three points
+    assert exact["time"] is None and "predicted" not in (tmp_path / "table.md").read_text() and "predicted ms" in cost_table(rows)
     with pytest.raises(UsageError, match="fewer than two"):
         plan_cost(model("tiny"), [32], [5])
 

@@ -88,6 +88,7 @@ def test_power_law_recovers_planted_exponents() -> None:
         errors = 5 * sizes**-planted * np.exp(rng.normal(0, 0.05, (3, 6)))
         fit = power_law_fit(sizes, errors, draws=200, seed=study)
         found.append(fit.b - planted)
+        assert fit.b_interval is not None
         covered += fit.b_interval[0] <= planted <= fit.b_interval[1]
     assert abs(np.mean(found)) < 0.002 and np.std(found) < 0.02
     assert 0.90 <= covered / STUDIES <= 0.97

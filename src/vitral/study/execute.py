@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import DataError, UsageError
 from vitral.base.files import read_json, write_json
 from vitral.base.progress import say
 from vitral.study.cell import run_cell
 from vitral.study.contenders import has_batch_norm
 from vitral.study.plan import Contender, Study, check_same, final_cells, tuning_cells
+from vitral.study.runner import RESULT as CELL
 from vitral.study.runner import Work, run_cells
 from vitral.study.table import Outcome
 
@@ -71,7 +72,7 @@ def execute(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     cells = folder / "cells"
     options: dict[str, Any] = {"parallel": pool.parallel, "ray": pool.ray, "quiet": pool.quiet, "threads": study.train.threads}
     trials = run_cells(tuning_cells(study), cells, work, description="Tuning", **options)
-    tried = [Outcome(**result) for result in trials.results.values()]
+    tried = [_outcome(result, cells / name) for name, result in trials.results.items()]
     if any(len(contender.rates) > 1 and not _own(tried, contender) for contender in study.contenders):
         trials.raise_failures()  # a rate that is too high may fail, but one must be left
     tuning = choose_rates(study, tried, trials.failed)
@@ -80,8 +81,15 @@ def execute(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     if trials.results and not pool.quiet:
         say("rates chosen on validation: " + ", ".join(f"{name} {rate:g}" for name, rate in rates.items()))
     finals = run_cells(final_cells(study, rates), cells, work, description="Final runs", **options)
-    outcomes = tuple(Outcome(**result) for result in finals.results.values())
+    outcomes = tuple(_outcome(result, cells / name) for name, result in finals.results.items())
     return Executed(study, folder, rates, tuning, outcomes, {**trials.retried, **finals.retried}, finals.failed, tuple(tried))
+
+
+def _outcome(result: dict[str, Any], folder: Path) -> Outcome:
+    try:
+        return Outcome(**result)
+    except TypeError as error:
+        raise DataError(f"{folder / CELL} is damaged ({error})", f"remove {folder} and run the same command again") from error
 
 
 def choose_rates(study: Study, trials: list[Outcome], failed: dict[str, str] | None = None) -> dict[str, dict[str, Any]]:

@@ -151,6 +151,7 @@ def draw_cost(folder: Path, rows: list[dict[str, Any]], title: str) -> list[str]
     columns = {
         key: np.array([row[key] for row in rows], dtype=float)
         for key in ("flops", "quadratic", "linear", "training_ms", "predicted_ms", "memory")
+        if key in rows[0]
     }
     flops = line_chart(
         [
@@ -163,7 +164,11 @@ def draw_cost(folder: Path, rows: list[dict[str, Any]], title: str) -> list[str]
     time = line_chart(
         [
             Line(tokens, columns["training_ms"], "measured"),
-            Line(tokens, columns["predicted_ms"], "fitted: fixed + a·linear + b·quadratic", dashed=True),
+            *(
+                [Line(tokens, columns["predicted_ms"], "fitted: fixed + a·linear + b·quadratic", dashed=True)]
+                if "predicted_ms" in columns
+                else []
+            ),
         ],
         x="tokens", y="training ms per picture", title=title, log_x=True, log_y=True,
     )  # fmt: skip

@@ -6,11 +6,13 @@ Refused here, before anything is spent: choosing anything on the test pictures, 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vitral.base.errors import ConfigError, UsageError
+from vitral.base.errors import ConfigError, DataError, UsageError
 from vitral.base.numbers import readable
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
 from vitral.train.flops import passes
@@ -20,6 +22,8 @@ EVALUATIONS = 10
 """Validations per run: enough for a curve, too few to cost much."""
 ENDLESS = 100_000.0
 """Epochs of a run that the clock ends."""
+NAMED = 4
+"""Differences between two studies that are named; more would not be read."""
 
 
 @dataclass(frozen=True)
@@ -279,10 +283,32 @@ def fingerprint(data: DataConfig) -> str:
     return f"{data.name}, validation {data.validation:g}, split seed {data.split_seed}"
 
 
-def check_same(wanted: Study, found: dict[str, Any], where: str) -> None:
+def check_same(wanted: Study, found: Any, where: str) -> None:
     """A folder holds one study: going on with another one would mix their cells."""
-    plain = wanted.to_dict()
-    if different := sorted(key for key in set(plain) | set(found) if plain.get(key) != found.get(key)):
+    if not isinstance(found, dict) or not {"kind", "data"} & set(found):
+        raise DataError(f"{where} holds a damaged study.json", "choose another --out")
+    if different := list(_differences(json.loads(json.dumps(wanted.to_dict())), found)):
+        more = f"; {len(different) - NAMED} more" if len(different) > NAMED else ""
         raise UsageError(
-            f"{where} holds another study (different: {', '.join(different)})", "choose another --out, or the same settings to go on"
+            f"{where} holds another study (different: {'; '.join(different[:NAMED])}{more})",
+            "choose another --out, or the same settings to go on",
         )
+
+
+def _differences(wanted: Any, found: Any, place: str = "") -> Iterator[str]:
+    """`train.weight_decay 0.05, now 0.1` for each leaf that is not the same."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key in sorted({*found, *wanted}):
+            yield from _differences(wanted.get(key), found.get(key), f"{place}.{key}" if place else key)
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found) and any(isinstance(x, dict) for x in wanted):
+        for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
+            yield from _differences(one, other, f"{place}[{index}]")
+    elif wanted != found:
+        yield f"{place} {_short(found)}, now {_short(wanted)}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return "/".join(str(item["name"]) if isinstance(item, dict) and "name" in item else _short(item) for item in value) or "none"
+    text = f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "…"
