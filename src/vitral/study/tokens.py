@@ -78,9 +78,10 @@ def study_cost(
             bar.advance(1, tokens=config.tokens)
     # As many points as numbers fitted are met exactly: that would predict nothing.
     law = fit_time(rows) if len(rows) > len(FITTED) else None
-    for entry in rows if law else ():
-        grown = law["linear_ms_per_gflop"] * entry["linear"] + law["quadratic_ms_per_gflop"] * entry["quadratic"]
-        entry["predicted_ms"] = law["fixed_ms"] + grown / 1e9
+    if law:
+        for entry in rows:
+            grown = law["linear_ms_per_gflop"] * entry["linear"] + law["quadratic_ms_per_gflop"] * entry["quadratic"]
+            entry["predicted_ms"] = law["fixed_ms"] + grown / 1e9
     base = configs[0]
     layers = {str(entry["tokens"]): [asdict(layer) for layer in layer_costs(entry["tokens"], base.width)] for entry in rows}
     even = even_tokens(base.width, base.mlp_width)
