@@ -71,6 +71,9 @@ def test_several_data_sets_from_weights(tmp_path: Path, capsys: pytest.CaptureFi
     result = json.loads(capsys.readouterr().out)
     assert [row["data"] for row in result["rows"]] == ["digits", photos] and {row["model"] for row in result["rows"]} == {"mine"}
     assert all((out / name / "study.json").exists() for name in result["studies"].values())
+    (out / "result.json").rename(tmp_path / "kept.json")
+    assert main(["report", str(out)]) == 0 and "the study is not finished" in (out / "report.html").read_text()
+    (tmp_path / "kept.json").rename(out / "result.json")
     assert main(["report", str(out)]) == 0 and "the head learns" in (out / "report.html").read_text()
 
 
@@ -130,6 +133,13 @@ def test_scale_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             "--max-hours",
         ),
         (["scale", "digits", "--kind", "cost", "--models", "cnn"], "no patches"),
+        (["scale", "digits", "--kind", "cost", "--image-sizes", "nan,16"], "not a list of positive numbers"),
+        (["scale", "digits", "--kind", "cost", "--budget", "rubbish"], "--kind cost has no use for --budget"),
+        (["scale", "digits", "--kind", "cost", "--seeds", "0"], "--kind cost has no use for --seeds"),
+        (["scale", "digits", "--kind", "compute", "--patches", "banana"], "--kind compute has no use for --patches"),
+        (["scale", "digits", "--kind", "data", "--image-sizes", "8"], "--kind data has no use for --image-sizes"),
+        (["scale", "digits", "--sizes=-0.1,1"], "not a list of positive numbers"),
+        (["scale", "digits", "--sizes", "10,99999"], "a size of 99999 is neither"),
         (["probe", "nowhere", "digits", "--shots", "few"], "neither a number"),
         (["report", "nowhere"], "no folder"),
     ],

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from vitral.base.errors import UsageError
-from vitral.draw.curves import Line, line_chart, read_curve, training_curves
+from vitral.draw.curves import Line, line_chart, log_places, read_curve, training_curves
 
 
 def journal(offset: float, epochs: int = 4) -> list[dict]:
@@ -106,3 +107,46 @@ def test_many_lines_keep_their_names_outside(whole: Callable) -> None:
     figure = line_chart([Line([1, 2], [n, n + 1], f"model number {n}") for n in range(9)], x="x", y="y")
     whole(figure)
     assert len(figure.axes[0].get_legend().get_texts()) == 9
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "places"),
+    [
+        (70, 100, [70, 75, 80, 85, 90, 95, 100]),
+        (9, 70, [10, 20, 30, 40, 60]),
+        (7.1, 19, [8, 10, 12, 14, 16, 18]),
+        (0.9, 1200, [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]),
+        (0.5, 2e11, [10.0**exponent for exponent in range(12)]),
+    ],
+)
+def test_places_of_a_log_axis(low: float, high: float, places: list[float]) -> None:
+    assert log_places(low, high) == places
+
+
+@pytest.mark.parametrize("values", [(0.72, 0.98), (0.3, 0.31), (0.01, 0.9), (0.41, 0.57), (1e-6, 0.9)])
+def test_labels_of_a_log_axis_are_three_or_more_and_apart(values: tuple[float, float], whole: Callable) -> None:
+    figure = line_chart([Line([1, 10], values, "ViT")], x="pictures", y="error", log_x=True, log_y=True, percent=True)
+    whole(figure)
+    axes = figure.axes[0]
+    low, high = axes.get_ylim()
+    shown = [
+        label for label, place in zip(axes.get_yticklabels(), axes.get_yticks(), strict=True) if label.get_text() and low <= place <= high
+    ]
+    assert len(shown) >= 3
+    boxes = sorted((label.get_window_extent() for label in shown), key=lambda box: box.y0)
+    assert all(below.y1 < above.y0 for below, above in pairwise(boxes))
+
+
+@pytest.mark.parametrize("places", [(2.5e13, 6e14), (1e13, 1.4e13), (1e9, 1e18), (3e9, 4e11), (2.4e13, 1.4e14), (1e13, 1.02e13)])
+def test_flops_on_a_log_axis_do_not_run_into_each_other(places: tuple[float, float], whole: Callable) -> None:
+    figure = line_chart([Line(places, [0.4, 0.5], "ViT")], x="training FLOPs", y="accuracy", log_x=True, percent=True)
+    whole(figure)
+    axes = figure.axes[0]
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    assert len(boxes) >= 3 and all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_a_line_may_have_the_colour_of_one_series_and_the_marker_of_another() -> None:
+    axes = line_chart([Line([1], [1], "a", colour=0), Line([1], [2], "b", colour=0, marker=1)], x="x", y="y").axes[0]
+    first, second = axes.lines
+    assert first.get_color() == second.get_color() and first.get_marker() != second.get_marker()

@@ -55,6 +55,12 @@ def test_one_seed_or_one_model_concludes_nothing(accuracies: dict, words: str) -
     assert words in conclude(rows(**accuracies), [], data="digits", budget="samples=1")
 
 
+def test_a_description_says_that_it_is_one() -> None:
+    made = [dataclasses.replace(found, interval=None) for found in rows(vit=(0.9, 0.9), cnn=(0.8, 0.7))]
+    text = conclude(made, [], data="digits", budget="samples=1", claim=False)
+    assert "but no test was asked for: nothing can be concluded" in text and "one seed" not in text and "interval" not in text
+
+
 def test_an_interval_of_no_width_is_not_taken_for_certainty() -> None:
     text = conclude(rows(vit=(1.0, 1.0), cnn=(0.9, 0.8)), [], data="digits", budget="samples=1", pretrained=True)
     assert "All seeds of vit are equally right" in text

@@ -68,6 +68,10 @@ def test_smaller_sets_get_the_same_samples() -> None:
         ({"seeds": ()}, "a study without seeds trains nothing"),
         ({"contenders": ()}, "without models"),
         ({"contenders": (VIT, VIT)}, "twice"),
+        ({"contenders": (VIT, dataclasses.replace(VIT, name="s-2"))}, "models s/2 and s-2 would share"),
+        ({"contenders": (dataclasses.replace(VIT, name="vit@1"), dataclasses.replace(VIT, name="vit-1"))}, "vit@1 and vit-1 would share"),
+        ({"contenders": (dataclasses.replace(VIT, rates=(1e-3, 3e-3, 1e-3)),)}, "rates of s/2 are not different"),
+        ({"contenders": (dataclasses.replace(VIT, rates=(1e-3, 1.0000001e-3)),)}, "not different: 0.001, 0.001"),
         ({"seeds": (0, 1000)}, "tunes and is tested"),
         ({"kind": "data", "sizes": (10, 2000)}, "between 1 and 1,000"),
         ({"kind": "compute", "budget": Budget("seconds", 3)}, "not seconds"),
@@ -92,8 +96,14 @@ def test_a_folder_holds_one_study() -> None:
     check_same(STUDY, json.loads(json.dumps(STUDY.to_dict())), "out")
     other = dataclasses.replace(STUDY, data=dataclasses.replace(STUDY.data, split_seed=1))
     assert fingerprint(other.data) != fingerprint(STUDY.data)
-    with pytest.raises(UsageError, match=r"another study.*data"):
+    with pytest.raises(UsageError, match=r"another study \(different: data\.split_seed 1, now 0\)"):
         check_same(STUDY, json.loads(json.dumps(other.to_dict())), "out")
+    heavier = dataclasses.replace(STUDY, train=dataclasses.replace(STUDY.train, weight_decay=0.1), contenders=(CNN,))
+    with pytest.raises(UsageError, match=r"contenders s/2/cnn, now cnn; train\.weight_decay 0\.05, now 0\.1\)"):
+        check_same(heavier, json.loads(json.dumps(STUDY.to_dict())), "out")
+    grid = dataclasses.replace(STUDY, contenders=(VIT, dataclasses.replace(CNN, rates=(1e-3,))))
+    with pytest.raises(UsageError, match=r"contenders\[1\]\.rates 0\.001/0\.003, now 0\.001\)"):
+        check_same(grid, json.loads(json.dumps(STUDY.to_dict())), "out")
 
 
 @pytest.mark.parametrize("text", ["samples", "samples=", "samples=-1", "miles=3", "samples=0", "seconds=nan"])

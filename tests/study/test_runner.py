@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from vitral.base.errors import ConfigError, Stopped, UsageError, VitralError
+from vitral.base.errors import ConfigError, DataError, Stopped, UsageError, VitralError
 from vitral.config import DataConfig
 from vitral.presets import model
 from vitral.study.plan import Budget, Contender, Study, final_cells
@@ -54,7 +54,7 @@ def test_pool_gives_the_same_and_survives_a_death(tmp_path: Path) -> None:
 def test_dead_twice_is_reported_and_the_rest_is_kept(tmp_path: Path) -> None:
     finished = run_cells(CELLS, tmp_path, works.die_always, quiet=True)
     assert squares(finished) == [0, 4, 9]
-    assert finished.failed == {CELLS[1].name: "RuntimeError: out of luck"}
+    assert finished.failed == {CELLS[1].name: "RuntimeError: out of luck"} and not finished.retried
     with pytest.raises(VitralError, match="died twice: RuntimeError: out of luck"):
         finished.raise_failures()
 
@@ -89,6 +89,19 @@ def test_another_run_of_the_same_name_is_refused(tmp_path: Path) -> None:
     other = dataclasses.replace(CELLS[0], size=99)
     with pytest.raises(UsageError, match="another run"):
         run_cells([other], tmp_path, works.square, quiet=True)
+
+
+def test_two_cells_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="two cells have the name"):
+        run_cells([CELLS[0], dataclasses.replace(CELLS[0], contender="other")], tmp_path, works.square, quiet=True)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"cell": {}}', '{"cell": 1, "result": 2}'])
+def test_a_damaged_result_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / CELLS[0].name).mkdir()
+    (tmp_path / CELLS[0].name / RESULT).write_text(content)
+    with pytest.raises(DataError, match=r"cell\.json is damaged.*remove"):
+        run_cells(CELLS, tmp_path, works.square, quiet=True)
 
 
 def test_one_process_per_folder(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -16,11 +17,11 @@ from vitral.data.datasets import open_data
 from vitral.presets import model
 from vitral.study.cell import run_cell
 from vitral.study.execute import Executed, Pool
-from vitral.study.plan import final_cells
+from vitral.study.plan import Budget, Study, final_cells
 from vitral.study.predict import Prediction, check_hours, predict
-from vitral.study.scale import Scaling, _compute, fit_cells, scale
+from vitral.study.scale import Scaling, _compute, conclude_data, fit_cells, plan_scale, scale, step_remarks
 from vitral.study.table import Outcome
-from vitral.study.tokens import fit_time, plan_cost, study_cost
+from vitral.study.tokens import cost_table, fit_time, plan_cost, study_cost
 
 sys.path.insert(0, str(Path(__file__).parent))
 import drive
@@ -73,6 +74,7 @@ def test_compute(tmp_path: Path) -> None:
     done = scale(drive.small_compute(), tmp_path / "study", Pool(quiet=True))
     rows = done.result["rows"]
     assert len(rows) == 6 and {row["samples"] for row in rows} == {128, 512}
+    assert {(row["samples"], row["share"]) for row in rows} == {(128, 0.25), (512, 1.0)}
     assert set(done.result["fits"]) == {"vit", "hybrid"}
     flops = {(row["model"], row["samples"]): row["training_flops"] for row in rows}
     assert all(
@@ -98,6 +100,43 @@ def test_no_exponent_or_crossing_is_claimed_where_the_fit_does_not_hold(tmp_path
     assert "best rate of vit lies at the edge" in done.conclusion and "1 cell failed and is missing" in done.conclusion
     assert "Rates were chosen with all training pictures" in done.conclusion
     assert "- hybrid: hybrid: ResNet stem" in (tmp_path / "table.md").read_text()
+
+
+def outcomes_of(study: Study) -> tuple[Outcome, ...]:
+    """A cell for each model, size and seed, which saw as many pictures as the budget says."""
+    return tuple(
+        Outcome(f"{c.name}{size}{seed}", c.name, seed, 1e-3, 0.9, 1, 0.9, 1, 1, 1e9, int(study.budget.amount), 1, 1, "d", size=size)
+        for c in study.contenders
+        for size in study.sizes
+        for seed in study.seeds
+    )
+
+
+def test_steps_of_sizes_below_a_batch_are_named() -> None:
+    study = dataclasses.replace(drive.small_scale(), sizes=(16, 32, 64, 256))
+    done = Executed(study, Path(), {}, {}, outcomes_of(study), {}, {})
+    (remark,) = step_remarks(done)
+    assert "batch of 64" in remark and remark.endswith(": 16 with 16 pictures, 8 with 32 pictures, against 4 with 256.")
+    assert not step_remarks(dataclasses.replace(done, study=dataclasses.replace(study, sizes=(64, 256))))
+
+
+@pytest.mark.parametrize("size", [-0.1, 0, float("nan"), 1e9, -5])
+def test_sizes_that_cannot_be_are_refused(size: float) -> None:
+    with pytest.raises(UsageError, match="neither a share up to 1 nor a number of the"):
+        plan_scale("data", drive.DATA, Budget("samples", 256), models=["vit-small"], sizes=(size, 1.0))
+    tiny = plan_scale(
+        "data", drive.DATA, Budget("samples", 256), models=["vit-small"], sizes=(1e-4, 1.0), train=drive.recipe(), rates=(1e-3,)
+    )
+    assert tiny.sizes[0] == 10
+
+
+def test_why_no_test_was_made() -> None:
+    study = drive.small_scale()
+    ends: dict[int, list] = {64: []}
+    one = dataclasses.replace(study, contenders=study.contenders[:1])
+    assert "no test was made (one model)" in conclude_data(one, {}, {}, ends)
+    assert "no test was made (one seed)" in conclude_data(dataclasses.replace(study, seeds=(0,), claim="none"), {}, {}, ends)
+    assert "fewer than two models have two finished seeds" in conclude_data(study, {}, {}, ends)
 
 
 def test_fit_leaves_out_places_with_missing_seeds(whole: Scaling) -> None:
@@ -130,6 +169,7 @@ def test_cost(tmp_path: Path) -> None:
     assert "is off by up to" in result["conclusion"]
     exact = study_cost(configs[:3], tmp_path, batch_size=2, device="cpu", quiet=True)
     assert "off by" not in exact["conclusion"]  # three numbers fitted to three points
+    assert exact["time"] is None and "predicted" not in (tmp_path / "table.md").read_text() and "predicted ms" in cost_table(rows)
     with pytest.raises(UsageError, match="fewer than two"):
         plan_cost(model("tiny"), [32], [5])
 

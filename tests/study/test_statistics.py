@@ -55,6 +55,11 @@ def test_paired_test_false_alarm_rate(seeds: int, seed_spread: float, flips: flo
     assert 0.025 <= _false_alarms(seeds, seed_spread, flips) <= 0.065
 
 
+@pytest.mark.parametrize(("seed_spread", "flips", "pictures"), [(0.2, 1.0, 360), (0.1, 1.0, 1000)])
+def test_two_seeds_are_on_the_safe_side(seed_spread: float, flips: float, pictures: int) -> None:
+    assert _false_alarms(2, seed_spread, flips, pictures) <= 0.035
+
+
 def test_paired_test_finds_a_real_difference() -> None:
     rng = np.random.default_rng(2)
     better, worse = rng.random((3, 2000)) < 0.92, rng.random((3, 2000)) < 0.85
@@ -83,6 +88,7 @@ def test_power_law_recovers_planted_exponents() -> None:
         errors = 5 * sizes**-planted * np.exp(rng.normal(0, 0.05, (3, 6)))
         fit = power_law_fit(sizes, errors, draws=200, seed=study)
         found.append(fit.b - planted)
+        assert fit.b_interval is not None
         covered += fit.b_interval[0] <= planted <= fit.b_interval[1]
     assert abs(np.mean(found)) < 0.002 and np.std(found) < 0.02
     assert 0.90 <= covered / STUDIES <= 0.97
@@ -92,7 +98,7 @@ def test_power_law_bands_and_residual() -> None:
     sizes = [10, 100, 1000]
     exact = power_law_fit(sizes, np.array([[2 * n**-0.5 for n in sizes]] * 3))
     assert exact.a == pytest.approx(2) and exact.b == pytest.approx(0.5) and exact.residual < 1e-9
-    low, high = exact.band(np.array([50.0]))
+    low, high = exact.band(np.array([50.0])) or ([], [])
     assert low[0] == pytest.approx(high[0]) == pytest.approx(2 * 50**-0.5)
     bent = power_law_fit(sizes, np.array([[0.9, 0.88, 0.1]]))
     assert bent.residual > 0.5
@@ -114,6 +120,16 @@ def test_crossing() -> None:
     assert "does not fall measurably" in str(noisy[0]) and not str(crossing(*noisy)).startswith("crossing at")
     parallel = crossing(steep, power_law_fit(sizes, 20 * sizes**-0.5 * noise[1]))
     assert parallel.at is None and str(parallel).startswith("no crossing in range")
+
+
+def test_one_seed_has_no_interval_and_establishes_nothing() -> None:
+    sizes = [100, 1000, 10_000]
+    steep, flat = (power_law_fit(sizes, np.array([errors])) for errors in ([0.6, 0.2, 0.06], [0.4, 0.25, 0.15]))
+    assert steep.b_interval is None and steep.to_dict()["b_interval"] is None and steep.band(np.array([50.0])) is None
+    assert str(steep) == "falls as n^-0.50 (one seed, no interval)"
+    meet = crossing(steep, flat)
+    assert meet.at is not None and meet.interval is None and meet.to_dict()["interval"] is None
+    assert str(meet).startswith("the lines meet at ") and str(meet).endswith(" (one seed: not established)")
 
 
 def test_a_crossing_that_only_the_fits_show_is_not_announced() -> None:

@@ -26,6 +26,8 @@ def test_row_and_renderings() -> None:
     assert table.to_dict()[0]["interval"] == list(made.interval) and table.to_dict()[1]["interval"] is None
     assert "| vit | 92.00% |" in table.markdown() and "1,234,567" in table.text()
     assert "none (one seed)" in table.text()
+    described = row(cells(), claim=False)
+    assert described.interval is None and described.accuracies == made.accuracies and "one seed" not in Table((described,)).text()
 
 
 def test_different_splits_are_refused() -> None:

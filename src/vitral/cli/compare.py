@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -173,6 +174,9 @@ def run(arguments: list[str]) -> int:
 
 def numbers(text: str, flag: str) -> list[float]:
     try:
-        return [float(part) for part in text.split(",") if part.strip()]
+        found = [float(part) for part in text.split(",") if part.strip()]
     except ValueError as error:
         raise UsageError(f"{flag} {text!r} is not a list of numbers", "write them with commas, for example 1e-3,3e-3") from error
+    if not found or not all(0 < number < math.inf for number in found):
+        raise UsageError(f"{flag} {text!r} is not a list of positive numbers", "write them with commas, for example 1e-3,3e-3")
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from dataclasses import dataclass
@@ -20,6 +21,11 @@ Examples:
 
 The same command again goes on where it was stopped.
 """
+
+
+TRAINING = ("sizes", "budget", "seeds", "rates", "tuning_share", "weight_decay", "precision", "compile", "ray", "max_hours")
+UNUSED = {"data": ("image_sizes", "patches"), "compute": ("sizes", "image_sizes", "patches"), "cost": TRAINING}
+"""Flags that would change nothing: passing over them would let a reader believe they did."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,10 @@ def run(arguments: list[str]) -> int:
     from vitral.cli.parsing import parse
 
     flags = parse(Flags, arguments, "vitral scale", EXAMPLES)
+    for field in dataclasses.fields(flags):
+        if field.name in UNUSED[flags.kind] and getattr(flags, field.name) != field.default:
+            name = f"--{field.name.replace('_', '-')}"
+            raise UsageError(f"--kind {flags.kind} has no use for {name}", f"leave {name} out, or choose another --kind")
     return _cost(flags) if flags.kind == "cost" else _study(flags)
 
 
@@ -65,12 +75,12 @@ def _study(flags: Flags) -> int:
         tuning_share=flags.tuning_share,
         image_size=flags.image_size,
     )
-    parallel = flags.at_a_time()
-    prediction = predict(study, parallel, flags.quiet)
+    parallel, out = flags.at_a_time(), flags.folder(f"scale-{flags.kind}")
+    prediction = predict(study, parallel, flags.quiet, out)
     say(f"predicted: {prediction}")
     check_hours(prediction, flags.max_hours)
-    _ask(flags.yes)
-    result = scale(study, flags.folder(f"scale-{flags.kind}"), Pool(parallel, flags.ray, flags.quiet))
+    _ask(flags.yes or not prediction.cells)
+    result = scale(study, out, Pool(parallel, flags.ray, flags.quiet))
     if flags.json:
         print(json.dumps(plain(result.result)))
     else:

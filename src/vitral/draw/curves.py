@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitral.base.errors import UsageError
+from vitral.base.numbers import readable
 from vitral.draw.palette import LABEL_SIZE, SOFT, TICK_SIZE, dress, head_line, legend, name_axes, new_figure, series_colour, series_marker
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Line:
     markers: bool = True
     colour: int | None = None
     """Which of the series' colours; None: the next one."""
+    marker: int | None = None
+    """Which of the series' markers; None: the one of its colour."""
 
 
 def line_chart(
@@ -62,9 +65,10 @@ def line_chart(
         _log_ticks(one, np.concatenate([np.asarray(line.x, dtype=float) for line in measured]))
     if log_y:
         one.set_yscale("log")
-        for place in (one.yaxis.set_major_formatter, one.yaxis.set_minor_formatter):
-            place(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "12346" else "")  # 10, 20, 30, 40, 60, 100: not 6 × 10¹
-        one.tick_params(axis="y", which="both", labelsize=TICK_SIZE)
+        places = log_places(*one.get_ylim())
+        one.set_yticks(places, [f"{place:g}" for place in places])  # 10, 20, 30, 40, 60, 100: not 6 × 10¹
+        one.set_yticks([], minor=True)
+        one.tick_params(axis="y", labelsize=TICK_SIZE)
     name_axes(one, x, f"{y} (%)" if percent else y)
     legend(one, loc="best" if len(lines) <= 4 else "center left", **({} if len(lines) <= 4 else {"bbox_to_anchor": (1.01, 0.5)}))
     if note:
@@ -79,7 +83,7 @@ def draw_line(axes: Axes, line: Line, index: int, scale: float = 1) -> None:
         raise UsageError(f"line {line.label!r} has {len(xs)} places and {len(ys)} values", "give as many of both, at least one")
     number = index if line.colour is None else line.colour
     colour = series_colour(number)
-    marker = series_marker(number) if line.markers else ""
+    marker = series_marker(number if line.marker is None else line.marker) if line.markers else ""
     dashes = (0, (4, 2)) if line.dashed else "-"
     axes.plot(xs, ys, color=colour, linewidth=1.6, linestyle=dashes, marker=marker, markersize=4, label=line.label or None)
     if line.low is not None and line.high is not None:
@@ -168,10 +172,33 @@ def _gather(group: Iterable[Rows], split: str, key: str) -> tuple[np.ndarray, np
     return np.array(common), values.mean(axis=0), values.min(axis=0), values.max(axis=0)
 
 
+def log_places(low: float, high: float, apart: float = 0.05) -> list[float]:
+    """Where to label a logarithmic axis from `low` to `high`: three places or more, and none nearer than `apart` of the axis."""
+    from matplotlib.ticker import MaxNLocator
+
+    decades = np.log10(high / low)
+    room = apart * decades
+    nearest = {(1, 2, 3, 4, 6): np.log10(4 / 3), (1, 2, 5): np.log10(2), (1, 3): np.log10(3)}
+    steps = next((steps for steps, distance in nearest.items() if distance >= room), (1,))
+    exponents = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1, max(1, int(np.ceil(room))))
+    round_ones = [place for exponent in exponents for step in steps if low <= (place := float(f"{step}e{exponent}")) <= high]
+    if len(round_ones) >= 3:
+        return round_ones
+    # Between 70 and 100 a log axis is nearly even: so are its places.
+    kept: list[float] = []
+    for place in MaxNLocator(6, steps=[1, 2, 5, 10], min_n_ticks=4).tick_values(low, high):
+        if low <= place <= high and (not kept or np.log10(place / kept[-1]) >= room):
+            kept.append(float(place))
+    return kept
+
+
 def _log_ticks(axes: Axes, places: np.ndarray) -> None:
     """A tick at each measured place when they are few: 1,250 · 2,500 · 5,000 says more than 10³."""
     distinct = np.unique(places)
     if not 1 < len(distinct) <= 7 or distinct[-1] >= 1e7:
+        around = log_places(*axes.get_xlim(), apart=0.14)
+        axes.set_xticks(around, [readable(place) if place == float(f"{place:.1e}") else f"{place:.4g}" for place in around])
+        axes.set_xticks([], minor=True)
         return
     axes.set_xticks(distinct, [f"{place:,.0f}" if place >= 10 else f"{place:g}" for place in distinct])
     axes.minorticks_off()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,20 +59,31 @@ def _summary(page: Page, result: dict[str, Any]) -> None:
 def _rows(page: Page, rows: Sequence[dict[str, Any]]) -> None:
     if all("mean" in row for row in rows):
         heads = ["model", "n", "accuracy", "95 % interval", "parameters", "FLOPs per picture", "time", "memory"]
-        named = any("data" in row for row in rows)
-        sized = not named and len({row.get("size") for row in rows}) > 1
-        extra = {"data": "data"} if named else {"size": "training pictures"} if sized else {}
-        page.table([heads[0], *extra.values(), *heads[1:]], [_row(row, *extra) for row in rows])
+        extra = _differing(rows)
+        page.table([heads[0], *extra.values(), *heads[1:]], [_row(row, extra) for row in rows])
         page.text("Accuracy: mean over n seeds on the test split. Interval: Student's t over the seeds; none with a single seed.")
         several = [row for row in rows if isinstance(row.get("accuracies"), list) and len(row["accuracies"]) > 1]
         if several:
-            page.table(["model", "accuracy of each seed"], [[row["model"], _percents(row["accuracies"])] for row in several], "each seed")
+            seeds = [[row["model"], *_apart(row, extra), _percents(row["accuracies"])] for row in several]
+            page.table(["model", *extra.values(), "accuracy of each seed"], seeds, "each seed")
     else:
         heads = list(dict.fromkeys(key for row in rows for key, value in row.items() if not isinstance(value, dict | list)))
         page.table([head.replace("_", " ") for head in heads], [[show(row.get(head)) for head in heads] for row in rows])
 
 
-def _row(row: dict[str, Any], *extra: str) -> list[str]:
+def _differing(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """What tells rows of one model apart, with its heading."""
+    if any("data" in row for row in rows):
+        return {"data": "data"}
+    heads = {"size": "training pictures", "share": "share of the budget"}
+    return {key: head for key, head in heads.items() if len({row.get(key) for row in rows}) > 1}
+
+
+def _apart(row: dict[str, Any], keys: Iterable[str]) -> list[str]:
+    return [percent(row.get(key), 0) if key == "share" else show(row.get(key)) for key in keys]
+
+
+def _row(row: dict[str, Any], extra: Iterable[str]) -> list[str]:
     seeds = row.get("seeds")
     cells = [
         str(row.get("model", "–")),
@@ -84,7 +95,7 @@ def _row(row: dict[str, Any], *extra: str) -> list[str]:
         duration(row.get("seconds")),
         scaled(row.get("memory"), BYTES, 1024),
     ]
-    return [cells[0], *(show(row.get(key)) for key in extra), *cells[1:]]
+    return [cells[0], *_apart(row, extra), *cells[1:]]
 
 
 def interval(ends: Any, unit: str = "%") -> str:

@@ -16,7 +16,7 @@ from vitral.study import figures
 from vitral.study.cell import read_answers, run_cell
 from vitral.study.conclude import Pair, compare_pairs, conclude
 from vitral.study.contenders import make_contenders
-from vitral.study.execute import RESULT, Executed, Pool, common_result, execute, tuning_remarks
+from vitral.study.execute import RESULT, Executed, Pool, common_result, execute, settling_remarks, tuning_remarks
 from vitral.study.plan import Budget, Study
 from vitral.study.runner import Work
 from vitral.study.table import Table, row
@@ -85,7 +85,7 @@ def compare(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     if not kept:
         raise VitralError("every cell failed", next(iter(done.failed.values()), ""))
     table = Table(
-        tuple(row(done.of(contender.name), contender.note) for contender in kept),
+        tuple(row(done.of(contender.name), contender.note, claim=study.claim == "significance") for contender in kept),
         f"{study.data.name} at {study.budget.words}",
         tuple(f"{contender.name}: {contender.note}" for contender in kept),
     )
@@ -97,10 +97,11 @@ def compare(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
         pairs,
         data=study.data.name,
         budget=study.budget.words,
-        remarks=tuning_remarks(done),
+        remarks=[*tuning_remarks(done), *settling_remarks(done)],
         failed=len(done.failed),
         shared=pool.parallel if study.budget.kind == "seconds" else 1,
         pretrained=any(contender.weights for contender in kept),
+        claim=study.claim == "significance",
     )
     result = {
         **common_result(done),

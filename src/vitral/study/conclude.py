@@ -70,8 +70,9 @@ def conclude(
     failed: int = 0,
     shared: int = 1,
     pretrained: bool = False,
+    claim: bool = True,
 ) -> str:
-    """What can and what cannot be concluded. `remarks` are on the tuning.
+    """What can and what cannot be concluded. `remarks` are on the tuning and the length of the runs; `claim`: tests were asked for.
 
     `shared`: cells that ran side by side against the clock; `pretrained`: some model started from weights.
     """
@@ -80,7 +81,8 @@ def conclude(
     if len(rows) == 1:
         sentences.append(f"{best.model} reaches {best.mean:.2%} on {data} at {budget}; there is one model: nothing can be compared.")
     elif not pairs:
-        why = "some model has one seed" if any(row.seeds > 1 for row in rows) else "each model has one seed"
+        tested = "some model has one seed" if claim else "no test was asked for"
+        why = tested if any(row.seeds > 1 for row in rows) else "each model has one seed"
         sentences.append(
             f"{best.model} has the highest accuracy on {data} at {budget} ({best.mean:.2%}), but {why}: "
             "nothing can be concluded about a difference between models."
@@ -91,7 +93,7 @@ def conclude(
         for found in (_different(pairs), _alike(pairs)):
             sentences += found
         sentences.append(f"(Paired bootstrap over test pictures with the seeds' spread, Holm over {tests}.)")
-    if agreed := [row.model for row in rows if len(set(row.accuracies)) == 1 and row.seeds > 1]:
+    if agreed := [row.model for row in rows if len(set(row.accuracies)) == 1 and row.interval]:
         sentences.append(
             f"All seeds of {', '.join(agreed)} are equally right: an interval over seeds says nothing there about other pictures."
         )

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from vitral.base.errors import UsageError, one_of
-from vitral.build import forward_flops
+from vitral.build import forward_flops, shadow
 from vitral.config import ModelConfig
 from vitral.presets.models import MODELS, model
 from vitral.presets.runs import SMALL_DATA
@@ -80,6 +80,13 @@ def describe(config: ModelConfig) -> str:
     return {"cnn": "small CNN (three stages of two 3×3 convolutions, three linear layers)"}.get(
         config.family, f"torchvision's {config.family}"
     )
+
+
+def has_batch_norm(config: ModelConfig) -> bool:
+    """Whether a model is judged by statistics that it gathers while it learns."""
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    return any(isinstance(module, _BatchNorm) for module in shadow(config).modules())
 
 
 def make_contenders(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ def draw_compare(done: Executed, table: Table) -> list[str]:
     title = f"{done.study.data.name}, {done.study.budget.words}"
     names = [row.model for row in table.rows]
     means = np.array([row.mean for row in table.rows])
+    shown = ", 95 % interval over seeds" if any(row.interval for row in table.rows) else ""
     low, high = (np.array([row.interval[i] if row.interval else row.mean for row in table.rows]) for i in (0, 1))
     caption = f"Training (dashed) and validation (solid) of each model, {len(done.study.seeds)} seeds; {title}"
     paths = [
@@ -42,19 +43,19 @@ def draw_compare(done: Executed, table: Table) -> list[str]:
             bar_chart(
                 names,
                 means * 100,
-                label="test accuracy (%), 95 % interval over seeds",
+                label=f"test accuracy (%){shown}",
                 title=title,
                 low=low * 100,
                 high=high * 100,
                 form="{:.2f}",
             ),
             {"mean": means, "low": low, "high": high},
-            f"Test accuracy with 95 % interval over seeds; {title}",
+            f"Test accuracy{shown}; {title}",
         ),
     ]
     if done.study.budget.kind == "flops":
         return paths  # all models have spent the same: the axis would show how their budgets were rounded to batches
-    note = "bar: 95 % interval over seeds"
+    note = "bar: 95 % interval over seeds" if shown else ""
     figure = line_chart(
         points(table.rows), x="training FLOPs of one run", y="test accuracy", title=title, log_x=True, percent=True, note=note
     )
@@ -89,23 +90,33 @@ def draw_data(
     numbers: dict[str, Any] = {}
     for index, (name, cells) in enumerate(outcomes.items()):
         sizes, means, low, high = _by(cells, lambda outcome: outcome.size)
-        lines.append(Line(sizes, 1 - means, name, 1 - high, 1 - low, colour=index))
+        band = (1 - high, 1 - low) if _seeds(cells) > 1 else (None, None)
+        lines.append(Line(sizes, 1 - means, name, *band, colour=index))
         numbers |= {f"{name} sizes": sizes, f"{name} accuracy": means, f"{name} low": low, f"{name} high": high}
         if name in fits:
             dense = np.geomspace(sizes.min(), sizes.max(), 60)
-            lower, upper = fits[name].band(dense)
+            lower, upper = fits[name].band(dense) or (None, None)
             lines.append(Line(dense, fits[name].error(dense), "", lower, upper, dashed=True, markers=False, colour=index))
             numbers |= {f"{name} fit": fits[name].error(dense), f"{name} fit sizes": dense}
     met = [f"{pair}: {crossing}" for pair, crossing in crossings.items()]
-    note = "\n".join(["band: 95 % interval over seeds; dashed: error = a·n^-b with bootstrap band", *met])
+    bands = [_bands(outcomes.values())] if _bands(outcomes.values()) else []
+    dashed = "dashed: error = a·n^-b" + (" with bootstrap band" if any(len(fit.draws) for fit in fits.values()) else "")
+    note = "\n".join(["; ".join([*bands, dashed]), *met])
     error = line_chart(lines, x="training pictures", y="test error", title=title, log_x=True, log_y=True, percent=True, note=note)
     plain = [line for line in lines if not line.dashed]
     accuracy = [
-        Line(line.x, 1 - np.asarray(line.y), line.label, 1 - np.asarray(line.high), 1 - np.asarray(line.low), colour=line.colour)
+        Line(
+            line.x,
+            1 - np.asarray(line.y),
+            line.label,
+            None if line.high is None else 1 - np.asarray(line.high),
+            None if line.low is None else 1 - np.asarray(line.low),
+            colour=line.colour,
+        )
         for line in plain
     ]
     shown = line_chart(
-        accuracy, x="training pictures", y="test accuracy", title=title, log_x=True, percent=True, note="band: 95 % interval over seeds"
+        accuracy, x="training pictures", y="test accuracy", title=title, log_x=True, percent=True, note=_bands(outcomes.values())
     )
     return [
         _save(folder, "error-against-data", error, numbers, f"Test error against training pictures; {title}"),
@@ -114,14 +125,12 @@ def draw_data(
 
 
 def draw_compute(folder: Path, families: dict[str, list[Outcome]], title: str) -> list[str]:
-    """Accuracy against training FLOPs: a colour for each family, a line for each of its sizes from short to long training."""
+    """Accuracy against training FLOPs: a colour for each family, a line with its own marks for each model, from short to long training."""
     lines, numbers = [], {}
-    for index, (family, cells) in enumerate(families.items()):
-        names = list(dict.fromkeys(cell.model for cell in cells))
-        for name in names:
+    for index, cells in enumerate(families.values()):
+        for name in dict.fromkeys(cell.model for cell in cells):
             flops, means, low, high = _by([cell for cell in cells if cell.model == name], lambda outcome: outcome.training_flops)
-            label = "" if name != names[0] else family if names == [family] else f"{family}: {', '.join(names)}"
-            lines.append(Line(flops, means, label, low, high, colour=index))
+            lines.append(Line(flops, means, name, low, high, colour=index, marker=len(lines)))
             numbers |= {f"{name} flops": flops, f"{name} accuracy": means, f"{name} low": low, f"{name} high": high}
     figure = line_chart(
         lines,
@@ -130,7 +139,7 @@ def draw_compute(folder: Path, families: dict[str, list[Outcome]], title: str) -
         title=title,
         log_x=True,
         percent=True,
-        note="one line per model, from short to long training; band: 95 % interval over seeds",
+        note="; ".join(filter(None, ["one line per model, from short to long training", _bands(families.values())])),
     )
     return [_save(folder, "accuracy-against-compute", figure, numbers, f"Accuracy against training FLOPs; {title}")]
 
@@ -142,6 +151,7 @@ def draw_cost(folder: Path, rows: list[dict[str, Any]], title: str) -> list[str]
     columns = {
         key: np.array([row[key] for row in rows], dtype=float)
         for key in ("flops", "quadratic", "linear", "training_ms", "predicted_ms", "memory")
+        if key in rows[0]
     }
     flops = line_chart(
         [
@@ -154,7 +164,11 @@ def draw_cost(folder: Path, rows: list[dict[str, Any]], title: str) -> list[str]
     time = line_chart(
         [
             Line(tokens, columns["training_ms"], "measured"),
-            Line(tokens, columns["predicted_ms"], "fitted: fixed + a·linear + b·quadratic", dashed=True),
+            *(
+                [Line(tokens, columns["predicted_ms"], "fitted: fixed + a·linear + b·quadratic", dashed=True)]
+                if "predicted_ms" in columns
+                else []
+            ),
         ],
         x="tokens", y="training ms per picture", title=title, log_x=True, log_y=True,
     )  # fmt: skip
@@ -167,6 +181,15 @@ def draw_cost(folder: Path, rows: list[dict[str, Any]], title: str) -> list[str]
         _save(folder, "cost-time", time, numbers, f"Training time against tokens; {title}"),
         _save(folder, "cost-memory", memory, numbers, f"Memory against tokens; {title}"),
     ]
+
+
+def _seeds(cells: Iterable[Outcome]) -> int:
+    return len({cell.seed for cell in cells})
+
+
+def _bands(groups: Iterable[list[Outcome]]) -> str:
+    """What the bands are, where there are any: one seed has none."""
+    return "band: 95 % interval over seeds" if any(_seeds(cells) > 1 for cells in groups) else ""
 
 
 def _by(cells: list[Outcome], key: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -6,11 +6,13 @@ Refused here, before anything is spent: choosing anything on the test pictures, 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vitral.base.errors import ConfigError, UsageError
+from vitral.base.errors import ConfigError, DataError, UsageError
 from vitral.base.numbers import readable
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
 from vitral.train.flops import passes
@@ -20,6 +22,8 @@ EVALUATIONS = 10
 """Validations per run: enough for a curve, too few to cost much."""
 ENDLESS = 100_000.0
 """Epochs of a run that the clock ends."""
+NAMED = 4
+"""Differences between two studies that are named; more would not be read."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,14 @@ class Study:
         names = [contender.name for contender in self.contenders]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ConfigError(f"model {twice} is in the study twice", "name each model once")
+        folders: dict[str, str] = {}
+        for name in names:
+            if (other := folders.setdefault(_plain(name), name)) != name:
+                raise ConfigError(f"models {other} and {name} would share the folder names of {_plain(name)}", "rename one of them")
+        for contender in self.contenders:
+            if len({_rate(rate) for rate in contender.rates}) != len(contender.rates):
+                rates = ", ".join(map(_rate, contender.rates))
+                raise ConfigError(f"the rates of {contender.name} are not different: {rates}", "name each rate once in --rates")
         if len(set(self.seeds)) != len(self.seeds):
             raise ConfigError(f"seeds {self.seeds} are not different", "use --seeds 3")
         if self.tuning_seed in self.seeds:
@@ -246,10 +258,18 @@ def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], ra
         evaluate_every=often,
     )
     data = study.data if size == study.pictures else dataclasses.replace(study.data, subset=float(size))
-    parts = [role, contender.name, f"n{size}", f"b{share:g}", f"lr{rate:g}", f"s{seed}"]
-    name = re.sub(r"[^A-Za-z0-9.+-]+", "-", "_".join(parts).replace("/", "-").replace("_", "--"))
+    name = _plain("_".join([role, contender.name, f"n{size}", f"b{share:g}", f"lr{_rate(rate)}", f"s{seed}"]))
     run = RunConfig(name=name, model=contender.model, data=data, train=train, weights=contender.weights)
     return Cell(name, contender.name, role, run, size, share, contender.flops)
+
+
+def _plain(name: str) -> str:
+    """A name as it stands in the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9.+-]+", "-", name.replace("/", "-").replace("_", "--"))
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:g}"
 
 
 def per_epoch(size: int, batch: int) -> int:
@@ -263,10 +283,32 @@ def fingerprint(data: DataConfig) -> str:
     return f"{data.name}, validation {data.validation:g}, split seed {data.split_seed}"
 
 
-def check_same(wanted: Study, found: dict[str, Any], where: str) -> None:
+def check_same(wanted: Study, found: Any, where: str) -> None:
     """A folder holds one study: going on with another one would mix their cells."""
-    plain = wanted.to_dict()
-    if different := sorted(key for key in set(plain) | set(found) if plain.get(key) != found.get(key)):
+    if not isinstance(found, dict) or not {"kind", "data"} & set(found):
+        raise DataError(f"{where} holds a damaged study.json", "choose another --out")
+    if different := list(_differences(json.loads(json.dumps(wanted.to_dict())), found)):
+        more = f"; {len(different) - NAMED} more" if len(different) > NAMED else ""
         raise UsageError(
-            f"{where} holds another study (different: {', '.join(different)})", "choose another --out, or the same settings to go on"
+            f"{where} holds another study (different: {'; '.join(different[:NAMED])}{more})",
+            "choose another --out, or the same settings to go on",
         )
+
+
+def _differences(wanted: Any, found: Any, place: str = "") -> Iterator[str]:
+    """`train.weight_decay 0.05, now 0.1` for each leaf that is not the same."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key in sorted({*found, *wanted}):
+            yield from _differences(wanted.get(key), found.get(key), f"{place}.{key}" if place else key)
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found) and any(isinstance(x, dict) for x in wanted):
+        for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
+            yield from _differences(one, other, f"{place}[{index}]")
+    elif wanted != found:
+        yield f"{place} {_short(found)}, now {_short(wanted)}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return "/".join(str(item["name"]) if isinstance(item, dict) and "name" in item else _short(item) for item in value) or "none"
+    text = f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "…"

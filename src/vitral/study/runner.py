@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vitral.base.errors import Stopped, UsageError, VitralError
+from vitral.base.errors import DataError, Stopped, UsageError, VitralError
 from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.progress import progress, say
 from vitral.study.plan import Cell
@@ -41,7 +41,7 @@ class Finished:
     skipped: list[str] = field(default_factory=list)
     """Were done before."""
     retried: dict[str, str] = field(default_factory=dict)
-    """Cell name → why its first attempt died."""
+    """Cell name → why its first attempt died; its second one worked."""
     failed: dict[str, str] = field(default_factory=dict)
     """Cell name → why its last attempt died."""
 
@@ -69,6 +69,9 @@ def run_cells(
     folder = make_folder(folder)
     if parallel < 1:
         raise UsageError(f"{parallel} cells at a time", "use --parallel 1 or more")
+    names = [cell.name for cell in cells]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"two cells have the name {twice} and would share a folder", "give each cell a name of its own")
     finished = Finished()
     with _lock(folder):
         todo: list[Cell] = []
@@ -87,6 +90,7 @@ def run_cells(
                     finished.results[cell.name] = result or {}
                     bar.advance(1, last=cell.name)
                 elif cell.name in finished.retried:
+                    del finished.retried[cell.name]
                     finished.failed[cell.name] = error
                     bar.advance(1, failed=len(finished.failed))
                 else:
@@ -284,6 +288,10 @@ def _result(cell: Cell, folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     stored = read_json(path)
+    if not isinstance(stored, dict) or not isinstance(stored.get("cell"), dict) or not isinstance(stored.get("result"), dict):
+        raise DataError(
+            f"{path} is damaged: it does not hold a cell and its result", f"remove {path.parent} and run the same command again"
+        )
     if stored["cell"] != cell.to_dict():
         raise UsageError(f"{path.parent} holds another run of the same name", "choose another --out")
     return stored["result"]

@@ -24,7 +24,7 @@ from vitral.study.cell import read_answers, run_cell
 from vitral.study.compare import data_facts, default_recipe
 from vitral.study.conclude import Pair, compare_pairs, missing
 from vitral.study.contenders import make_contenders
-from vitral.study.execute import RESULT, Executed, Pool, common_result, execute, tuning_remarks
+from vitral.study.execute import RESULT, Executed, Pool, common_result, execute, settling_remarks, tuning_remarks
 from vitral.study.plan import Budget, Study
 from vitral.study.runner import Work
 from vitral.study.statistics import Crossing, PowerLaw, crossing, power_law_fit
@@ -72,6 +72,11 @@ def plan_scale(
         )
     counts: tuple[int, ...] = ()
     if kind == "data":
+        if (wrong := next((size for size in sizes or () if not 0 < size <= facts.pictures), None)) is not None:
+            raise UsageError(
+                f"a size of {wrong:g} is neither a share up to 1 nor a number of the {facts.pictures:,} training pictures",
+                "use for example --sizes 0.1,0.3,1",
+            )
         wanted = [round(size * facts.pictures) if size <= 1 else round(size) for size in (sizes or SHARES)]
         # Fewer pictures than classes cannot teach all of them.
         counts = tuple(sorted({min(facts.pictures, max(facts.classes, count)) for count in wanted}))
@@ -118,7 +123,7 @@ def _data(done: Executed) -> Scaling:
         for size in study.sizes
     )
     ends = {size: _pairs_at(done, size) for size in (study.sizes[0], study.sizes[-1])}
-    conclusion = conclude_data(study, fits, crossings, ends, remarks(done))
+    conclusion = conclude_data(study, fits, crossings, ends, [*remarks(done), *step_remarks(done)])
     result = {
         **common_result(done),
         "rows": [entry for table in tables for entry in table.to_dict()],
@@ -158,7 +163,27 @@ def remarks(done: Executed) -> list[str]:
     """What a reader must know of the cells behind the lines."""
     tuned = ["Rates were chosen with all training pictures and a part of the budget, and kept for every size and length of training."]
     chosen = any(entry["trials"] for entry in done.tuning.values())
-    return (tuned if chosen else []) + tuning_remarks(done) + ([missing(len(done.failed))] if done.failed else [])
+    return (tuned if chosen else []) + tuning_remarks(done) + settling_remarks(done) + ([missing(len(done.failed))] if done.failed else [])
+
+
+def step_remarks(done: Executed) -> list[str]:
+    """Sizes below a batch take a step for every few pictures: at the same samples that is more steps than the whole set takes."""
+    study = done.study
+    batch = study.train.batch_size
+    below = [size for size in study.sizes[:-1] if size < batch]
+    taken = {size: {done.steps(outcome) for outcome in done.outcomes if outcome.size == size} for size in (*below, study.sizes[-1])}
+    if not below or not all(taken.values()):
+        return []
+
+    def steps(size: int) -> str:
+        few, most = min(taken[size]), max(taken[size])
+        return f"{few:,}" if few == most else f"{few:,} to {most:,}"
+
+    listed = ", ".join(f"{steps(size)} with {size:,} pictures" for size in below)
+    return [
+        f"Sizes below a batch of {batch:,} are trained in batches of their own size, so they took other numbers of optimizer steps: "
+        f"{listed}, against {steps(study.sizes[-1])} with {study.sizes[-1]:,}."
+    ]
 
 
 def conclude_data(
@@ -173,7 +198,7 @@ def conclude_data(
         told = [f"{pair.ranked[0]} beats {pair.ranked[1]} by {abs(pair.difference) * 100:.1f} points" for pair in pairs if pair.different]
         open_pairs = [f"{pair.a} and {pair.b}" for pair in pairs if not pair.different]
         parts = ([", ".join(told)] if told else []) + ([f"not told apart: {', '.join(open_pairs)}"] if open_pairs else [])
-        sentences.append(f"With {size:,} training pictures: {'; '.join(parts) or 'no test was made (one seed)'}.")
+        sentences.append(f"With {size:,} training pictures: {'; '.join(parts) or f'no test was made ({_untested(study)})'}.")
     sentences += [f"{pair}: {found}." for pair, found in crossings.items()]
     sentences += [f"The error of {name} {fit}." for name, fit in fits.items()]
     if bent := [name for name, fit in fits.items() if fit.residual > BENT]:
@@ -187,6 +212,12 @@ def conclude_data(
         f"beyond {study.sizes[-1]:,} pictures it is extrapolation."
     )
     return " ".join(sentences)
+
+
+def _untested(study: Study) -> str:
+    if len(study.contenders) == 1:
+        return "one model"
+    return "one seed" if len(study.seeds) == 1 else "fewer than two models have two finished seeds"
 
 
 # ---- compute -------------------------------------------------------------------------------------------------------------------

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from vitral.base.errors import UsageError
-from vitral.base.files import write_atomic, write_json
+from vitral.base.files import read_json, write_atomic, write_json
 from vitral.study.cell import run_cell
 from vitral.study.compare import Comparison, compare
 from vitral.study.execute import PLAN, RESULT, Pool
 from vitral.study.plan import Budget, Study
 from vitral.study.runner import Work
 from vitral.study.table import Row
+
+KIND = "several"
 
 
 @dataclass(frozen=True)
@@ -41,18 +43,20 @@ def compare_several(studies: Sequence[Study], out: str | Path, pool: Pool | None
     names = [folder_name(study.data.name) for study in studies]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"data set {twice} is named twice", "name each data set once")
-    if (folder / PLAN).exists():
+    if (folder / PLAN).exists() and not _holds_several(folder):
         raise UsageError(f"{folder} holds a study of one data set", "choose another --out")
+    studied = {study.data.name: name for study, name in zip(studies, names, strict=True)}
+    write_json(folder / PLAN, {"kind": KIND, "studies": studied})  # so that an unfinished comparison is known for what it is
     done = tuple(compare(study, folder / name, pool, work) for study, name in zip(studies, names, strict=True))
     results = [comparison.result for comparison in done]
     result = {
-        "kind": "several",
+        "kind": KIND,
         "data": [result["data"] for result in results],
         "budget": results[0]["budget"],
         "seeds": results[0]["seeds"],
         "recipe": results[0]["recipe"],
         "models": {name: note for result in results for name, note in result["models"].items()},
-        "studies": {result["data"]: name for result, name in zip(results, names, strict=True)},
+        "studies": studied,
         "rows": [{"data": result["data"], **row} for result in results for row in result["rows"]],
         "pairs": [{"data": result["data"], **pair} for result in results for pair in result["pairs"]],
         "conclusion": " ".join(_conclusions(done)),
@@ -62,6 +66,11 @@ def compare_several(studies: Sequence[Study], out: str | Path, pool: Pool | None
     write_atomic(folder / "table.md", _text(done, markdown=True))
     write_json(folder / RESULT, result)
     return Several(folder, done, result)
+
+
+def _holds_several(folder: Path) -> bool:
+    plan = read_json(folder / PLAN)
+    return isinstance(plan, dict) and plan.get("kind") == KIND
 
 
 def _conclusions(done: Sequence[Comparison]) -> list[str]:
@@ -75,7 +84,8 @@ def _text(done: Sequence[Comparison], markdown: bool = False) -> str:
     heads = ["model", *(comparison.result["data"] for comparison in done)]
     lines = [heads, *([model, *(_cell(comparison, model) for comparison in done)] for model in models)]
     seeds = "/".join(dict.fromkeys(str(row.seeds) for comparison in done for row in comparison.table.rows))
-    under = f"Test accuracy at {Budget.parse(done[0].result['budget']).words}: mean, 95 % interval over {seeds} seeds."
+    shown = "mean, 95 % interval" if any(row.interval for comparison in done for row in comparison.table.rows) else "mean"
+    under = f"Test accuracy at {Budget.parse(done[0].result['budget']).words}: {shown} over {seeds} seed{'s' * (seeds != '1')}."
     if markdown:
         rule = ["---", *(["---:"] * len(done))]
         grid = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in [heads, rule, *lines[1:]]]
@@ -91,4 +101,6 @@ def _cell(comparison: Comparison, model: str) -> str:
     row: Row | None = next((row for row in comparison.table.rows if row.model == model), None)
     if row is None:
         return "failed"
-    return f"{row.mean:.2%} ({row.interval[0]:.2%} – {row.interval[1]:.2%})" if row.interval else f"{row.mean:.2%} (one seed)"
+    if row.interval:
+        return f"{row.mean:.2%} ({row.interval[0]:.2%} – {row.interval[1]:.2%})"
+    return f"{row.mean:.2%}{' (one seed)' if row.seeds == 1 else ''}"

@@ -59,6 +59,8 @@ class Row:
     split: str
     size: int = 0
     note: str = ""
+    share: float = 1.0
+    """Part of the budget."""
 
     def to_dict(self) -> dict[str, Any]:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
@@ -105,7 +107,7 @@ HEADS = ["model", "accuracy", "95 % interval", "n", "parameters", "FLOPs/picture
 
 
 def _cells(row: Row) -> list[str]:
-    interval = f"{row.interval[0]:.2%} – {row.interval[1]:.2%}" if row.interval else "none (one seed)"
+    interval = f"{row.interval[0]:.2%} – {row.interval[1]:.2%}" if row.interval else "none (one seed)" if row.seeds == 1 else "none"
     return [
         row.model,
         f"{row.mean:.2%}",
@@ -131,8 +133,11 @@ def short(number: float) -> str:
     return f"{number:.3g} "
 
 
-def row(outcomes: Iterable[Outcome], note: str = "") -> Row:
-    """The row of one model's final cells. A row of cells that selected anything on test cannot be made: only final cells count."""
+def row(outcomes: Iterable[Outcome], note: str = "", claim: bool = True) -> Row:
+    """The row of one model's final cells; without a `claim` it has no interval.
+
+    A row of cells that selected anything on test cannot be made: only final cells count.
+    """
     cells = sorted(outcomes, key=lambda outcome: outcome.seed)
     if not cells:
         raise UsageError("a row needs at least one finished cell", "see the cells that failed")
@@ -143,7 +148,7 @@ def row(outcomes: Iterable[Outcome], note: str = "") -> Row:
             f"the seeds of {cells[0].model} were measured on different splits ({' and '.join(sorted(splits))})", "use one split seed"
         )
     values = tuple(cell.accuracy for cell in cells)
-    interval = t_interval(values) if len(values) > 1 else None
+    interval = t_interval(values) if claim and len(values) > 1 else None
     first, count = cells[0], len(cells)
     return Row(
         model=first.model,
@@ -162,4 +167,5 @@ def row(outcomes: Iterable[Outcome], note: str = "") -> Row:
         split=first.split,
         size=first.size,
         note=note,
+        share=first.share,
     )

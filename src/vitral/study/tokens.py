@@ -76,10 +76,12 @@ def study_cost(
                 }
             )
             bar.advance(1, tokens=config.tokens)
-    law = fit_time(rows)
-    for entry in rows:
-        grown = law["linear_ms_per_gflop"] * entry["linear"] + law["quadratic_ms_per_gflop"] * entry["quadratic"]
-        entry["predicted_ms"] = law["fixed_ms"] + grown / 1e9
+    # As many points as numbers fitted are met exactly: that would predict nothing.
+    law = fit_time(rows) if len(rows) > len(FITTED) else None
+    if law:
+        for entry in rows:
+            grown = law["linear_ms_per_gflop"] * entry["linear"] + law["quadratic_ms_per_gflop"] * entry["quadratic"]
+            entry["predicted_ms"] = law["fixed_ms"] + grown / 1e9
     base = configs[0]
     layers = {str(entry["tokens"]): [asdict(layer) for layer in layer_costs(entry["tokens"], base.width)] for entry in rows}
     even = even_tokens(base.width, base.mlp_width)
@@ -90,7 +92,7 @@ def study_cost(
         f"{_share(first):.1%} to {_share(last):.1%}. At width {base.width} it would equal the rest of a block at {even:,} tokens: below "
         "that a ViT's cost is mostly linear in tokens, which the usual n²·d (attention alone) does not show."
     )
-    if len(rows) > len(FITTED):  # as many points as numbers fitted are met exactly: that would prove nothing
+    if law:
         conclusion += f" The time's fit, fixed + a·linear + b·quadratic, is off by up to {law['largest_error']:.0%}."
     result = {
         "kind": "cost",
@@ -123,6 +125,8 @@ def fit_time(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def cost_table(rows: Sequence[dict[str, Any]], markdown: bool = False) -> str:
+    fitted = "predicted_ms" in rows[0]
+    heads = [head for head in HEADS if fitted or head != "predicted ms"]
     lines = [
         [
             str(entry["image"]),
@@ -132,17 +136,15 @@ def cost_table(rows: Sequence[dict[str, Any]], markdown: bool = False) -> str:
             f"{_share(entry):.1%}",
             f"{entry['forward_ms']:.3g}",
             f"{entry['training_ms']:.3g}",
-            f"{entry['predicted_ms']:.3g}",
+            *([f"{entry['predicted_ms']:.3g}"] if fitted else []),
             f"{short(entry['memory'])}B",
         ]
         for entry in rows
     ]
     if markdown:
-        return "\n".join("| " + " | ".join(line) + " |" for line in [list(HEADS), ["---:"] * len(HEADS), *lines]) + "\n"
-    widths = [max(len(line[i]) for line in [list(HEADS), *lines]) for i in range(len(HEADS))]
-    return (
-        "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in [list(HEADS), *lines]) + "\n"
-    )
+        return "\n".join("| " + " | ".join(line) + " |" for line in [heads, ["---:"] * len(heads), *lines]) + "\n"
+    widths = [max(len(line[i]) for line in [heads, *lines]) for i in range(len(heads))]
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in [heads, *lines]) + "\n"
 
 
 def _share(entry: dict[str, Any]) -> float:
