@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import multiprocessing
 import os
 import signal
@@ -89,6 +90,15 @@ def test_another_run_of_the_same_name_is_refused(tmp_path: Path) -> None:
     other = dataclasses.replace(CELLS[0], size=99)
     with pytest.raises(UsageError, match="another run"):
         run_cells([other], tmp_path, works.square, quiet=True)
+
+
+def test_a_cell_of_an_earlier_version_is_still_done(tmp_path: Path) -> None:
+    run_cells(CELLS[:1], tmp_path, works.square, quiet=True)
+    path = tmp_path / CELLS[0].name / RESULT
+    stored = json.loads(path.read_text())
+    del stored["cell"]["run"]["preset"]  # a field that came later
+    path.write_text(json.dumps(stored))
+    assert run_cells(CELLS[:1], tmp_path, works.square, quiet=True).skipped == [CELLS[0].name]
 
 
 def test_two_cells_of_one_name_are_refused(tmp_path: Path) -> None:

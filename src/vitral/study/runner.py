@@ -292,7 +292,7 @@ def _result(cell: Cell, folder: Path) -> dict[str, Any] | None:
         raise DataError(
             f"{path} is damaged: it does not hold a cell and its result", f"remove {path.parent} and run the same command again"
         )
-    if stored["cell"] != cell.to_dict():
+    if Cell.from_dict(stored["cell"]) != cell:  # read first: a cell of an earlier version lacks fields that have come since
         raise UsageError(f"{path.parent} holds another run of the same name", "choose another --out")
     return stored["result"]
 
