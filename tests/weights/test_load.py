@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 import vitral
 from vitral.base.errors import UsageError, WeightsError
+from vitral.base.origin import known
 from vitral.build import create
 from vitral.weights.assemble import imagenet_names
 from vitral.weights.checkpoint import save
@@ -108,6 +111,7 @@ def test_a_non_square_file_needs_its_size_and_keeps_it(tmp_path) -> None:
         load(path)
     images = torch.randn(1, 3, 32, 48)
     assert torch.equal(load(path, image_size=(32, 48))(images), wide(images))
+    wide.origin = dataclasses.replace(wide.origin, resize=known("squash"))
     folder = export(wide, tmp_path / "hf", "hf")
     back = load(folder, image_size=(64, 64))  # the folder knows its own size, so the wish is a resize
     assert back.config.image_size == (64, 64) and "positions resized: 8×12 → 16×16" in " ".join(back.origin.changes)
