@@ -75,7 +75,7 @@ def _differing(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     """What tells rows of one model apart, with its heading."""
     if any("data" in row for row in rows):
         return {"data": "data"}
-    heads = {"size": "training pictures", "share": "share of the budget"}
+    heads = {"size": "training pictures", "share": "budget"}
     return {key: head for key, head in heads.items() if len({row.get(key) for row in rows}) > 1}
 
 
