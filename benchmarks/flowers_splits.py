@@ -24,6 +24,8 @@ def main() -> None:
     classes = sorted({folder.name for folder in arguments.flowers.glob("*/*") if folder.is_dir()})
     if not classes:
         parser.error(f"{arguments.flowers} holds no SPLIT/CLASS folders")
+    if arguments.out.exists():
+        parser.error(f"{arguments.out} exists: remove it, or name another folder")
     for name in classes:
         pictures = sorted(arguments.flowers.glob(f"*/{name}/*"))
         random.Random(f"0/{name}").shuffle(pictures)

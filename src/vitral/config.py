@@ -351,6 +351,10 @@ class TrainConfig:
             raise ConfigError(f"layer_decay {self.layer_decay} does not lie in (0, 1]", "use something like 0.75, or 1 for none")
 
 
+TUNED = ("image_size", "dropout", "drop_path")
+"""What a run may say about a model that comes with weights; they say the rest."""
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """One training: everything that decides its result."""

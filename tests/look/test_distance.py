@@ -109,3 +109,14 @@ def test_heads_of_a_compiled_model(make, images) -> None:
     plain, compiled = (look.watch_heads(one, images(model)) for one in (model, torch.compile(model, backend="eager")))
     for name, found in plain.items():
         np.testing.assert_allclose(compiled[name].values, found.values, atol=1e-9)
+
+
+def test_an_edited_batch_is_watched_again_once(make, images) -> None:
+    model = make()
+    batch = images(model, 4)
+    whole = vitral.watch(model, batch, edits={"blocks.0.mlp.output": lambda value, _: 0 * value})
+    lean = vitral.watch(model, batch, keep=["logits"], edits=whole.edits)
+    passes = []
+    model.register_forward_hook(lambda *_: passes.append(1))
+    np.testing.assert_allclose(look.distance(lean).values, look.distance(whole).values, atol=1e-12)
+    assert len(passes) == 1

@@ -96,6 +96,8 @@ def test_embed_reads_what_the_head_reads(model: Classifier, data: Data) -> None:
     with torch.no_grad():
         one = model.pooled(Preprocess.of(model).batch([data.validation.picture(3)])).numpy()
     assert np.allclose(features[3], one[0], atol=1e-5)
+    rough, _ = embed(copy.deepcopy(model).bfloat16(), data.validation, quiet=True)
+    assert np.abs(rough - features).max() < 0.1 * np.abs(features).max()
 
 
 def test_embed_folder(model: Classifier, tmp_path: Path) -> None:

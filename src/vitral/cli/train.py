@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from vitral.base.errors import ConfigError, UsageError, one_of
-from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from vitral.config import TUNED, DataConfig, ModelConfig, RunConfig, TrainConfig
 
 EXAMPLES = """Train or fine-tune a model.
 
@@ -49,16 +49,13 @@ TRAIN_FLAGS = (
     *("evaluate_every", "checkpoint_every", "snapshots", "strategy", "tensorboard", "wandb"),
 )
 
-TUNED = ("image_size", "dropout", "drop_path")
-"""What a run may say about a model that comes with weights."""
-
 
 def run(arguments: list[str]) -> int:
     flags = parse(arguments)
     config = flags.config()
     from vitral.train.engine import fit
 
-    out = _begun(flags.run, flags.name, flags.out) if flags.resume else flags.out
+    out = _folder(flags.run, flags.name, flags.out) if flags.resume else flags.out
     result = fit(config, out=out, resume=flags.resume, quiet=flags.quiet)
     if os.environ.get("RANK", "0") != "0":
         return 0  # under torchrun one process speaks for all
@@ -69,7 +66,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _begun(run: str, name: str | None, out: str | None) -> Path:
+def _folder(run: str, name: str | None, out: str | None) -> Path:
     """The folder that --resume goes on with."""
     from vitral.train.folder import named
 
@@ -101,7 +98,7 @@ def parse(arguments: list[str], verb: str = "train") -> Any:
         raise UsageError(f"{verb} needs the name of a run first", f"use one of {', '.join(RUNS)}")
     base = None
     if verb == "train" and name and "--resume" in arguments:
-        base = _stored(name, _begun(name, _value_of(arguments, "--name"), _value_of(arguments, "--out")))
+        base = _stored(name, _folder(name, _value_of(arguments, "--name"), _value_of(arguments, "--out")))
     if base is None:
         if name and name not in RUNS and not asked_help:
             raise one_of("run", name, RUNS)

@@ -99,6 +99,7 @@ def _from_tape(tape: Tape, item: int | None, name: str) -> HeadNumbers:
     each = []
     for index in items:
         used, at = with_values(tape, index, names)
+        tape = used if tape.edits else tape  # then it holds the whole batch, which need not go again for the next picture
         each.append(np.stack([MEASURES[name](used[block][at : at + 1], tape.config)[0] for block in names]))
     return _named(name, np.stack(each), tape.config)
 

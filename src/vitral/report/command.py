@@ -1,4 +1,4 @@
-"""The command that trains a run again: the nearest named run, and every setting that differs from it."""
+"""The command that trains a run again: the named run it began as, else the nearest, and every setting that differs from it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import shlex
 from typing import Any
 
 from vitral.base.errors import ConfigError
-from vitral.config import ModelConfig, RunConfig
+from vitral.config import TUNED, ModelConfig, RunConfig
 from vitral.presets.models import MODELS
 from vitral.presets.runs import RUNS
 
 
 def training_command(config: RunConfig) -> str:
     """`vitral train digits --set epochs=3 seed=1`."""
-    best = min((_from(name, config) for name in RUNS), key=lambda words: (words[2] != config.name, len(words)))
-    return shlex.join(best)
+    names = [config.preset] if config.preset in RUNS else RUNS
+    return shlex.join(min((_from(name, config) for name in names), key=lambda words: (words[2] != config.name, len(words))))
 
 
 def _from(name: str, config: RunConfig) -> list[str]:
@@ -23,9 +23,14 @@ def _from(name: str, config: RunConfig) -> list[str]:
     words = ["vitral", "train", name]
     if config.data.name != base.data.name:
         words += ["--data", config.data.name]
-    named, settings = _nearest_model(base.model, config.model)
+    if config.weights is not None:  # they say what the model is, and no other word on it is taken
+        named, settings = None, [setting for setting in _changes(base.model, config.model) if setting.partition("=")[0] in TUNED]
+    else:
+        named, settings = _nearest_model(base.model, config.model)
     if named:
         words += ["--model", named]
+    if config.fixed_size and config.model.image_size == base.model.image_size:  # with other data it would not be kept without a word
+        words += ["--image-size", *map(str, config.model.image_size)]
     if config.weights != base.weights:
         words += ["--from", str(config.weights)]
     if config.name != base.name:

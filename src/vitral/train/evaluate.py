@@ -126,10 +126,10 @@ def compare_names(who: str, ours: Sequence[str], data: str, theirs: Sequence[str
         return ""
     if sorted(ours) == sorted(theirs):
         raise UsageError(
-            f"{who} has the classes of {data} in another order ({_few(ours)}; {_few(theirs)})", "name the folders so that they sort alike"
+            f"{who} has the classes of {data} in another order ({few(ours)}; {few(theirs)})", "name the folders so that they sort alike"
         )
-    return f"{who}'s classes are {_few(ours)}, those of {data} are {_few(theirs)}: they are compared by their numbers"
+    return f"{who}'s classes are {few(ours)}, those of {data} are {few(theirs)}: they are compared by their numbers"
 
 
-def _few(names: Sequence[str]) -> str:
+def few(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")

@@ -23,7 +23,7 @@ from vitral.data.split import Split
 from vitral.model.classifier import Classifier
 from vitral.presets.models import PATCHES
 from vitral.presets.runs import RUNS
-from vitral.train.evaluate import compare_names
+from vitral.train.evaluate import compare_names, few
 from vitral.train.optim import is_head
 from vitral.train.parallel import World
 
@@ -112,9 +112,7 @@ def _same_classes(before: tuple[str, ...], now: tuple[str, ...], data: str) -> N
     if before == now:
         return
     gone, new = [name for name in before if name not in now], [name for name in now if name not in before]
-    changes = [
-        f"{word} {', '.join(names[:3])}{' …' if len(names) > 3 else ''}" for word, names in (("without", gone), ("with", new)) if names
-    ]
+    changes = [f"{word} {few(names)}" for word, names in (("without", gone), ("with", new)) if names]
     raise DataError(
         f"the classes of {data} are others than when the run began ({', '.join(changes) or 'in another order'})",
         "name the class folders as they were, or start a new run with --out",
