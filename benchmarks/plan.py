@@ -14,9 +14,9 @@ import tempfile
 from vitral.base.device import describe_machine, set_threads
 from vitral.config import ModelConfig
 from vitral.presets.runs import run
+from vitral.study.plan import plan
 from vitral.train.engine import fit
 from vitral.train.memory import LiveBytes
-from vitral.train.plan import plan
 
 RUNS = {
     "many tokens": (

@@ -25,8 +25,8 @@ from vitral.data.preprocess import Preprocess
 from vitral.data.readers import ArrayReader
 from vitral.data.split import Split
 from vitral.presets.runs import RUNS
+from vitral.study.plan import GPUS
 from vitral.train.parallel import World
-from vitral.train.plan import GPUS
 from vitral.train.schedule import token_shares
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of

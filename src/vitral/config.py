@@ -150,6 +150,11 @@ class ModelConfig:
             raise ConfigError(f"{what} {_by(source)} is not divisible by {name} {_size(step)}", f"use image size {' or '.join(options)}")
 
     @property
+    def is_transformer(self) -> bool:
+        """Whether it has tokens, blocks and attention."""
+        return self.family in ("vit", "hybrid")
+
+    @property
     def step(self) -> tuple[int, int]:
         """Step between patches."""
         return self.stride or self.patch_size

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from vitral.build import create
-from vitral.web.export import export_page
 from vitral.web.session import Session
+from vitral.web.single_file import export_page
 
 pytestmark = pytest.mark.browser
 

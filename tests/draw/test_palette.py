@@ -53,7 +53,7 @@ assert "matplotlib" not in sys.modules, "numbers alone need no matplotlib"
 import matplotlib
 settings = lambda: {name: matplotlib.rcParams[name] for name in matplotlib.rcParams if name != "backend"}  # asking for it loads pyplot
 before = settings()
-from vitral.draw import charts, curves, matrices, sheet
+from vitral.draw import charts, curves, matrices, tiles
 Heatmap(np.eye(3), "a")._repr_png_(), charts.bar_chart(["a"], [1.0])
 assert settings() == before
 assert not {"matplotlib.pyplot", "torch"} & set(sys.modules)

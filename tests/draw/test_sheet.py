@@ -1,3 +1,5 @@
+"""One page per picture."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,70 +8,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vitral.base.errors import UsageError
-from vitral.base.picture import Box
-from vitral.draw.sheet import class_sheet, filter_tiles, patch_figure, picture_sheet
-
-DIGIT = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8) * 4)
+from vitral.draw.heatmap import Heatmap
+from vitral.draw.sheet import COLOURS_END, SIGNS, inside_sheet
 
 
-def shown(figure) -> list[np.ndarray]:
-    return [np.asarray(axes.images[0].get_array()) for axes in figure.axes if axes.images]
-
-
-def test_pictures_captions_and_labels(whole: Callable, photograph: Image.Image) -> None:
-    captions = ["short", "a caption that is far too long to stand on a single line of its picture", "€ < &"]
-    figure = picture_sheet([photograph, DIGIT, photograph], captions, columns=2, title="A title", row_labels=["first", "second"])
+@pytest.mark.parametrize(
+    ("side", "signed", "note"), [(14, True, f"{COLOURS_END}; {SIGNS}"), (14, False, COLOURS_END), (4, True, SIGNS), (4, False, None)]
+)
+def test_the_note_says_what_the_colours_mean(whole: Callable, photograph: Image.Image, side: int, signed: bool, note: str | None) -> None:
+    grid = np.random.default_rng(0).normal(size=(side, side))
+    heats = [Heatmap(grid if signed else np.abs(grid), "occlusion", signed=signed, original=photograph)] * 3
+    figure = inside_sheet(photograph, ["cat", "dog"], [3.0, -1.0], [0.98, 0.02], heats, ["a", "b", "c"], title="cat")
     whole(figure)
-    titles = [axes.get_title() for axes in figure.axes if axes.get_visible()]
-    assert titles[0] == "short"
-    assert titles[1].count("\n") == 1
-    assert titles[1].endswith("…")
-    assert [axes.get_ylabel() for axes in figure.axes] == ["first", "", "second", ""]
-    assert len(shown(figure)) == 3
-
-
-def test_large_pictures_are_made_small_but_keep_their_shape() -> None:
-    figure = picture_sheet([Image.new("RGB", (4000, 2000))])
-    assert shown(figure)[0].shape == (240, 480, 3)
-
-
-def test_class_sheet(whole: Callable, photograph: Image.Image) -> None:
-    figure = class_sheet({"zero": [DIGIT] * 3, "a class with a very long name": [photograph], "none": []}, title="Classes")
-    whole(figure)
-    assert len(shown(figure)) == 4
-    assert [label for axes in figure.axes if (label := axes.get_ylabel())] == ["zero", "a class with a ve…", "none"]
-    assert shown(figure)[3].shape[0] == shown(figure)[3].shape[1], "cut square"
-
-
-def test_patches_are_the_picture_cut_at_the_box() -> None:
-    figure = patch_figure(DIGIT, (4, 2), Box(0, 0, 8, 4), gap=0.875)
-    seen, cut = shown(figure)
-    side = 64
-    assert seen.shape == (4 * side, 2 * side, 3)
-    assert (seen[:, :, 0] == np.asarray(DIGIT)[:4].repeat(64, axis=0).repeat(16, axis=1)).all()
-    gap = (cut.shape[0] - 4 * side) // 3
-    for row in range(4):
-        for column in range(2):
-            top, left = row * (side + gap), column * (side + gap)
-            patch = seen[row * side : (row + 1) * side, column * side : (column + 1) * side]
-            assert (cut[top : top + side, left : left + side] == patch).all()
-    assert (cut[side : side + gap] == 255).all()
-    assert figure.axes[1].get_title() == "4 × 2 = 8 patches"
-
-
-def test_filters_have_zero_at_mid_grey(whole: Callable) -> None:
-    filters = np.zeros((5, 3, 3, 3))
-    filters[1, 0, 0] = [2.0, -2.0, 1.0]
-    figure = filter_tiles(filters, captions=[f"{n} %" for n in range(5)], title="Filters", columns=3)
-    whole(figure)
-    tiles = shown(figure)
-    assert (tiles[0] == 128).all()
-    assert tiles[1][0, 0].tolist() == [255, 0, 191]
-    assert shown(filter_tiles(np.ones((2, 4, 4))))[0].shape == (4, 4, 3)
-
-
-def test_wrong_use() -> None:
-    for call in (lambda: picture_sheet([]), lambda: class_sheet({"a": []}), lambda: filter_tiles(np.zeros((2, 2)))):
-        with pytest.raises(UsageError):
-            call()
+    notes = [part.get_supxlabel() for part in figure.subfigs if part.get_supxlabel()]
+    assert notes == ([note] if note else [])

@@ -12,8 +12,8 @@ import vitral
 from vitral import look
 from vitral.base.errors import UsageError
 from vitral.draw.heatmap import Heatmap
-from vitral.look.about import stems
 from vitral.look.common import outlier_threshold
+from vitral.look.describe import stems
 
 
 @pytest.mark.parametrize("name", look.METHODS)

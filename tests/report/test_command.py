@@ -13,7 +13,7 @@ from vitral.config import RunConfig
 from vitral.presets.models import model
 from vitral.presets.runs import RUNS, change
 from vitral.report.command import training_command
-from vitral.train.setup import prepare
+from vitral.train.prepare import prepare
 from vitral.weights.checkpoint import save
 
 DIGITS = RUNS["digits"]

@@ -127,6 +127,6 @@ def test_no_study(tmp_path: Path) -> None:
 
 
 def test_the_file_names_are_those_that_studies_write() -> None:
-    from vitral.study import execute
+    from vitral.study import conduct
 
-    assert (PLAN, RESULT) == (execute.PLAN, execute.RESULT)
+    assert (PLAN, RESULT) == (conduct.PLAN, conduct.RESULT)

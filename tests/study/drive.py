@@ -7,8 +7,8 @@ import sys
 from typing import Literal
 
 from vitral.config import DataConfig, TrainConfig
+from vitral.study.cells import Budget, Study
 from vitral.study.compare import compare, default_recipe, plan_compare
-from vitral.study.plan import Budget, Study
 from vitral.study.scale import plan_scale
 
 CHECKPOINTS = 0.2

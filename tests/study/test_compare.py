@@ -15,9 +15,9 @@ import pytest
 
 from vitral.base.errors import ConfigError, UsageError
 from vitral.base.files import read_json
+from vitral.study.cells import Budget
 from vitral.study.compare import Comparison, answers, compare, plan_compare
-from vitral.study.execute import Executed, Pool, choose_rates
-from vitral.study.plan import Budget
+from vitral.study.conduct import Executed, Pool, choose_rates
 from vitral.study.table import Outcome
 
 HERE = Path(__file__).parent

@@ -15,13 +15,13 @@ from vitral.base.errors import UsageError
 from vitral.base.files import read_json
 from vitral.data.datasets import open_data
 from vitral.presets import model
-from vitral.study.cell import run_cell
-from vitral.study.execute import Executed, Pool
-from vitral.study.plan import Budget, Study, final_cells
-from vitral.study.predict import Prediction, check_hours, predict
+from vitral.study.cells import Budget, Study, final_cells
+from vitral.study.conduct import Executed, Pool
+from vitral.study.forecast import Prediction, check_hours, predict
 from vitral.study.scale import Scaling, _compute, conclude_data, fit_cells, plan_scale, scale, step_remarks
 from vitral.study.table import Outcome
-from vitral.study.tokens import cost_table, fit_time, plan_cost, study_cost
+from vitral.study.token_cost import cost_table, fit_time, plan_cost, study_cost
+from vitral.study.train_cell import run_cell
 
 sys.path.insert(0, str(Path(__file__).parent))
 import drive

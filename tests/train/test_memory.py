@@ -4,8 +4,8 @@ import torch
 
 from vitral.presets.models import model
 from vitral.presets.runs import run
+from vitral.train.advice import during, of_config
 from vitral.train.memory import LiveBytes, fitting_batch, step_memory
-from vitral.train.triage import during, of_config
 
 
 def test_live_bytes_counts_what_is_alive():

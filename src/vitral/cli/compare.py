@@ -102,7 +102,7 @@ class StudyFlags:
         return None if self.rates is None else numbers(self.rates, "--rates")
 
     def folder(self, verb: str, *data: str) -> str:
-        from vitral.study.several import folder_name
+        from vitral.study.compare_across_data import folder_name
 
         return self.out or "-".join([f"runs/{verb}", *map(folder_name, data or (self.data,))])
 
@@ -140,10 +140,10 @@ def run(arguments: list[str]) -> int:
 
     flags = parse(Flags, arguments, "vitral compare", EXAMPLES)
     from vitral.base.files import plain
+    from vitral.study.cells import Budget
     from vitral.study.compare import compare, plan_compare
-    from vitral.study.execute import Pool
-    from vitral.study.plan import Budget
-    from vitral.study.several import Several, compare_several
+    from vitral.study.compare_across_data import Several, compare_several
+    from vitral.study.conduct import Pool
 
     sources, data = flags.sources(), (flags.data, *flags.more)
     studies = [

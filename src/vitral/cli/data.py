@@ -141,7 +141,7 @@ def _show(arguments: list[str]) -> int:
     flags = parse(Show, arguments, "vitral data show", SHOW)
     from vitral.config import DataConfig
     from vitral.data.datasets import open_data
-    from vitral.data.sheets import save_class_sheets, save_seen_sheet
+    from vitral.data.show import save_class_sheets, save_seen_sheet
 
     config = DataConfig(name=flags.name, root=flags.root, augment=flags.augment, on_bad_image=flags.on_bad_image)
     data = open_data(config, image_size=flags.image_size)

@@ -55,7 +55,7 @@ def run(arguments: list[str]) -> int:
     from vitral.data.datasets import open_data
     from vitral.data.preprocess import Preprocess
     from vitral.train.evaluate import compare_names, evaluate
-    from vitral.train.setup import autocast, evaluation_loader, number_type
+    from vitral.train.prepare import autocast, evaluation_loader, number_type
     from vitral.weights.load import load
 
     model = load(flags.model)

@@ -57,7 +57,7 @@ def run(arguments: list[str]) -> int:
     for content, name in named_pictures(paths, session.limits) or fitting_pictures(where, models[where]):
         session.give(content, name)
     if flags.export is not None:
-        from vitral.web.export import export_page
+        from vitral.web.single_file import export_page
 
         path = export_page(session, flags.export)
         print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")

@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> int:
     asked = parse(Look, arguments, "vitral look", EXAMPLES)
     paths = picture_paths(asked.images)
     model = open_model(asked.model)
-    from vitral.look.sheets import look_at
+    from vitral.look.sheet import look_at
 
     written = look_at(
         model,

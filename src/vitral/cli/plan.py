@@ -9,7 +9,7 @@ from vitral.cli.train import parse
 
 def run(arguments: list[str]) -> int:
     flags = parse(arguments, "plan")
-    from vitral.train.plan import plan
+    from vitral.study.plan import plan
 
     result = plan(flags.config(), gpu=flags.gpu)
     print(json.dumps(result.to_dict(), indent=2) if flags.json else result.text())

@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> int:
     from vitral.cli.parsing import parse
 
     flags = parse(Flags, arguments, "vitral report", EXAMPLES)
-    from vitral.report.folder import write_report
+    from vitral.report.write import write_report
 
     path = write_report(flags.folder, flags.out)
     print(json.dumps({"path": str(path)}) if flags.json else path)

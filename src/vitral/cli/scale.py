@@ -58,9 +58,9 @@ def run(arguments: list[str]) -> int:
 def _study(flags: Flags) -> int:
     from vitral.base.files import plain
     from vitral.base.progress import say
-    from vitral.study.execute import Pool
-    from vitral.study.plan import Budget
-    from vitral.study.predict import check_hours, predict
+    from vitral.study.cells import Budget
+    from vitral.study.conduct import Pool
+    from vitral.study.forecast import check_hours, predict
     from vitral.study.scale import plan_scale, scale
 
     study = plan_scale(
@@ -95,7 +95,7 @@ def _cost(flags: Flags) -> int:
     from vitral.base.progress import say
     from vitral.study.compare import data_facts
     from vitral.study.contenders import fit_model
-    from vitral.study.tokens import cost_table, plan_cost, study_cost
+    from vitral.study.token_cost import cost_table, plan_cost, study_cost
 
     facts = data_facts(flags.data_config(), flags.image_size)
     side = facts.size[0]

@@ -76,8 +76,8 @@ def _folder(run: str, name: str | None, out: str | None) -> Path:
 def _stored(run: str, folder: Path) -> RunConfig | None:
     """The settings of the training in the folder, if it is one of this run; None: there is no training."""
     from vitral.presets.runs import RUNS
+    from vitral.train.failure import go_on
     from vitral.train.folder import read_config
-    from vitral.train.trouble import go_on
 
     if not (folder / "config.json").exists():
         return None

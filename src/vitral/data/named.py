@@ -29,11 +29,11 @@ def open_raw(config: DataConfig) -> Raw:
     kind, _, rest = config.name.partition(":")
     if rest:
         if kind == "folder":
-            from vitral.data.folder import open_folder
+            from vitral.data.class_folders import open_folder
 
             return open_folder(Path(rest).expanduser(), config.on_bad_image)
         if kind == "hf":
-            from vitral.data.hub import open_hub
+            from vitral.data.huggingface import open_hub
 
             return open_hub(rest)
         if kind == "webdataset":

@@ -8,7 +8,7 @@ import numpy as np
 
 from vitral.base.errors import DataError
 from vitral.data.catalogue import Entry
-from vitral.data.folder import open_folder
+from vitral.data.class_folders import open_folder
 from vitral.data.raw import Part, Raw
 from vitral.data.readers import FileReader
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitral.base.errors import UsageError
-from vitral.base.numbers import readable
+from vitral.base.text import readable
 from vitral.draw.palette import LABEL_SIZE, SOFT, TICK_SIZE, dress, head_line, legend, name_axes, new_figure, series_colour, series_marker
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
-"""Many pictures on one page: captions under each, labels at the rows; the image cut into patches; filters as tiles."""
+"""One page per picture: what the model saw, what it said, and where it looked."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,131 +12,130 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
-from vitral.draw.overlay import to_rgb
-from vitral.draw.palette import INK, LABEL_SIZE, PAPER, TICK_SIZE, dress_picture, head_line, new_figure
+from vitral.draw.heatmap import Heatmap
+from vitral.draw.overlay import enlarge
+from vitral.draw.palette import (
+    INK,
+    PAPER,
+    SOFT,
+    TICK_SIZE,
+    dress,
+    dress_picture,
+    head_line,
+    name_axes,
+    percent_axis,
+    series_colour,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TILE_SIDE = 480
-"""Longest side of a picture on a sheet, in pixels: enough for print at this size, and pages stay small."""
+CELL = 2.3
+SIDE = 640
+BRIGHTEST = 97
+"""Percentile of a map at which its colours end."""
+FEW_CELLS = 64
+"""Smaller maps show their whole range."""
+COLOURS_END = f"colours up to the {BRIGHTEST}th percentile"
+SIGNS = "red above zero, blue below"
 
 
-def picture_sheet(
-    pictures: Sequence[Image.Image],
-    captions: Sequence[str] = (),
+def inside_sheet(
+    picture: Image.Image | None,
+    names: Sequence[str],
+    logits: Sequence[float],
+    probabilities: Sequence[float],
+    heats: Sequence[Heatmap],
+    captions: Sequence[str],
     *,
-    columns: int | None = None,
     title: str = "",
-    row_labels: Sequence[str] = (),
-    cell: float = 1.6,
+    columns: int = 4,
+    mode: str = "bicubic",
 ) -> Figure:
-    """Pictures in reading order with a caption above each; `cell`: width of one in inches."""
-    if not pictures:
-        raise UsageError(f"no pictures for the sheet {title!r}".replace(" ''", ""), "give at least one")
-    columns = min(len(pictures), columns or (len(pictures) if len(pictures) <= 5 else min(8, round(len(pictures) ** 0.5 * 1.3))))
-    rows = -(-len(pictures) // columns)
-    texts = [_wrap(caption, cell) for caption in captions] + [""] * (len(pictures) - len(captions))
-    lines = max((text.count("\n") + 1 for text in texts if text), default=0)
-    shape = float(np.median([picture.height / picture.width for picture in pictures]))
-    height = cell * min(max(shape, 0.3), 3.0) + 0.13 * lines + 0.03
-    label_width = 0.4 if row_labels else 0.0
-    figure, axes = new_figure(cell * columns + label_width, height * rows + (0.4 if title else 0.05), rows, columns)
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
-    for index, one in enumerate(axes.flat):
-        dress_picture(one)
-        if index >= len(pictures):
+    """The picture and its ranked classes on top, the maps below; each map has its own colour range."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    if not heats or len(captions) != len(heats):
+        raise UsageError(f"{len(heats)} maps and {len(captions)} captions", "give at least one map, and a caption for each")
+    images = [clear_overlay(heat, mode) for heat in heats]
+    columns = max(2, min(columns, len(images)))
+    rows = -(-len(images) // columns)
+    shape = min(max(float(np.median([image.height / image.width for image in images])), 0.4), 2.0)
+    top = max(1.7, 0.24 * len(names) + 0.7) if names else 0.0
+    texts = ["\n".join(textwrap.wrap(caption, round(CELL * 15), max_lines=2, placeholder="…")) for caption in captions]
+    cell = CELL * shape + 0.16 + 0.13 * max(text.count("\n") + 1 for text in texts)
+    figure = Figure(figsize=(CELL * columns + 0.1, top + cell * rows + 0.35), layout="constrained", facecolor=PAPER)
+    FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.01, hspace=0.01)  # type: ignore[union-attr]
+    parts = figure.subfigures(2 if names else 1, 1, height_ratios=[top, cell * rows] if names else [1], squeeze=False)[:, 0]
+    if names:
+        ratio = [1.0, 1.5, 1.1] if picture is not None else [1.5, 1.1]
+        axes = parts[0].subplots(1, len(ratio), width_ratios=ratio, squeeze=False, gridspec_kw={"wspace": 0.05})[0]
+        if picture is not None:
+            dress_picture(axes[0]).imshow(enlarge(picture))
+        _bars(dress(axes[-2]), [shorten(name, 30) for name in names], np.asarray(logits), "logit", "{:.1f}")
+        _bars(dress(axes[-1]), [""] * len(names), 100 * np.asarray(probabilities), "probability (%)", "{:.1f}")
+        percent_axis(axes[-1], 125, [0, 50, 100])
+    cells = parts[-1].subplots(rows, columns, squeeze=False).ravel()
+    for index, one in enumerate(cells):
+        if index >= len(images):
             one.set_visible(False)
             continue
-        one.imshow(_tile(pictures[index]), interpolation="nearest" if max(pictures[index].size) <= 64 else "antialiased")
-        if texts[index]:
-            one.set_title(texts[index], fontsize=TICK_SIZE, color=INK, pad=2.5)
-        if row_labels and index % columns == 0 and index // columns < len(row_labels):
-            one.set_ylabel(_wrap(row_labels[index // columns], height), fontsize=LABEL_SIZE, color=INK)
+        dress_picture(one).imshow(images[index])
+        one.set_title(texts[index], fontsize=TICK_SIZE, color=INK, pad=3)
+    notes = [COLOURS_END] if any(heat.grid.size >= FEW_CELLS for heat in heats) else []
+    notes += [SIGNS] if any(heat.signed for heat in heats) else []
+    if notes:
+        parts[-1].supxlabel("; ".join(notes), fontsize=TICK_SIZE, color=SOFT)
     head_line(figure, title)
     return figure
 
 
-def class_sheet(pictures: Mapping[str, Sequence[Image.Image]], *, title: str = "", cell: float = 0.62) -> Figure:
-    """A row of pictures for each class, its name in front."""
-    if not pictures or not max(map(len, pictures.values())):
-        raise UsageError("no pictures for the class sheet", "give at least one picture of one class")
-    columns, rows = max(map(len, pictures.values())), len(pictures)
-    names = [_short(name) for name in pictures]
-    label_width = 0.3 + 0.08 * max(map(len, names))
-    figure, axes = new_figure(cell * columns + label_width, cell * rows + (0.4 if title else 0.05), rows, columns)
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.01, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
-    for row, (name, images) in enumerate(zip(names, pictures.values(), strict=True)):
-        for column, one in enumerate(axes[row]):
-            dress_picture(one)
-            if column < len(images):
-                one.imshow(_square(images[column]), interpolation="nearest" if max(images[column].size) <= 64 else "antialiased")
-            else:
-                _hide(one)
-        axes[row, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=LABEL_SIZE, color=INK)
-    head_line(figure, title)
-    return figure
+def clear_overlay(heat: Heatmap, mode: str = "bicubic", size: int = SIDE) -> Image.Image:
+    """An overlay whose colours end at the map's 97th percentile: a few artefact patches cannot outshine all the others."""
+    size_wanted = size if heat.original is not None else None
+    values = np.abs(heat.grid) if heat.signed else heat.grid
+    high = float(np.percentile(values, BRIGHTEST))
+    low = -high if heat.signed else float(values.min())
+    if values.size < FEW_CELLS or high <= low:
+        return heat.overlay(0.7, mode=mode, size=size_wanted)
+    # Cut before it is smoothed: a cubic through a spike would swing below zero beside it.
+    cut = replace(heat, grid=np.clip(heat.grid, low, high))
+    return cut.overlay(0.7, mode=mode, size=size_wanted, limits=(low, high))
 
 
-def patch_figure(original: Image.Image, grid: tuple[int, int], box: Box | None = None, title: str = "", gap: float = 0.12) -> Figure:
-    """The picture beside itself cut into its grid of patches; `gap`: white between patches, as a share of a patch."""
-    box = box or Box(0, 0, original.width, original.height)
-    side = max(4, int(TILE_SIDE / (max(grid) * (1 + gap))))
-    seen = to_rgb(original).resize(
-        (grid[1] * side, grid[0] * side),
-        Image.Resampling.NEAREST if max(original.size) <= 64 else Image.Resampling.LANCZOS,
-        _edges(box, original),
-    )
-    pixels = np.asarray(seen)
-    space = max(1, round(side * gap))
-    cut = np.full((grid[0] * (side + space) - space, grid[1] * (side + space) - space, 3), 255, np.uint8)
-    for row in range(grid[0]):
-        for column in range(grid[1]):
-            top, left = row * (side + space), column * (side + space)
-            cut[top : top + side, left : left + side] = pixels[row * side : (row + 1) * side, column * side : (column + 1) * side]
-    captions = ["what the model sees", f"{grid[0]} × {grid[1]} = {grid[0] * grid[1]} patches"]
-    return picture_sheet([seen, Image.fromarray(cut)], captions, columns=2, title=title, cell=2.8)
+def outlined(heat: Heatmap, patch: tuple[int, int], size: int = SIDE, mode: str = "bicubic") -> Image.Image:
+    """A map's overlay with one of its patches framed: the one that looks."""
+    from PIL import ImageDraw
 
-
-def filter_tiles(filters: np.ndarray, *, captions: Sequence[str] = (), title: str = "", columns: int = 7, cell: float = 0.85) -> Figure:
-    """Filters (n, h, w, 3) or (n, h, w), signed, as tiles: zero is mid-grey, one scale per filter."""
-    if filters.ndim not in (3, 4) or not len(filters):
-        raise UsageError(f"filters of shape {filters.shape}", "give (n, h, w) or (n, h, w, 3)")
-    reach = np.abs(filters).reshape(len(filters), -1).max(axis=1).reshape(-1, *[1] * (filters.ndim - 1))
-    tones = (127.5 + 127.5 * filters / np.where(reach > 0, reach, 1)).round().astype(np.uint8)
-    return picture_sheet([Image.fromarray(tone) for tone in tones], captions, columns=columns, title=title, cell=cell)
-
-
-def _tile(picture: Image.Image) -> Image.Image:
-    image = to_rgb(picture)
-    if max(image.size) > TILE_SIDE:
-        image.thumbnail((TILE_SIDE, TILE_SIDE), Image.Resampling.LANCZOS)
+    image = heat.overlay(0.7, mode=mode, size=size if heat.original is not None else None)
+    across = down = 1.0
+    box = Box(0, 0, image.width, image.height)
+    if heat.original is not None and heat.box is not None:
+        across, down, box = image.width / heat.original.width, image.height / heat.original.height, heat.box
+    left, top = box.to_original(patch[1], patch[0], heat.grid.shape)
+    right, bottom = box.to_original(patch[1] + 1, patch[0] + 1, heat.grid.shape)
+    frame = (left * across, top * down, right * across, bottom * down)
+    ImageDraw.Draw(image).rectangle(frame, outline=series_colour(5), width=max(1, round(min(image.size) / 120)))
     return image
 
 
-def _square(picture: Image.Image) -> Image.Image:
-    """The middle square: rows of a class sheet stay even, whatever the shapes."""
-    side = min(picture.size)
-    left, top = (picture.width - side) // 2, (picture.height - side) // 2
-    return _tile(picture.crop((left, top, left + side, top + side)))
-
-
-def _edges(box: Box, original: Image.Image) -> tuple[float, float, float, float]:
-    return max(0.0, box.left), max(0.0, box.top), min(float(original.width), box.right), min(float(original.height), box.bottom)
-
-
-def _hide(axes: Axes) -> None:
-    # Not set_visible(False): the first picture of a row carries the row's label.
-    axes.set_facecolor(PAPER)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-
-
-def _wrap(text: str, inches: float) -> str:
-    """At most two lines that fit the width, at about 15 characters an inch."""
-    return "\n".join(textwrap.wrap(text, max(8, round(inches * 15)), max_lines=2, placeholder="…"))
-
-
-def _short(text: str, length: int = 18) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+def _bars(axes: Axes, names: Sequence[str], values: np.ndarray, label: str, form: str) -> None:
+    places = np.arange(len(names))
+    axes.barh(places, values, height=0.66, color=series_colour(0))
+    for place, value in zip(places, values, strict=True):
+        side = "left" if value >= 0 else "right"
+        shift = (3 if value >= 0 else -3, 0)
+        axes.annotate(
+            form.format(value), (value, place), shift, textcoords="offset points", va="center", ha=side, fontsize=TICK_SIZE, color=INK
+        )
+    axes.set_yticks(places, names)
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    axes.invert_yaxis()
+    axes.margins(x=0.2)
+    if values.min() < 0:
+        axes.axvline(0, color=SOFT, linewidth=0.8)
+    name_axes(axes, label)

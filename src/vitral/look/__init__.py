@@ -8,7 +8,6 @@ is the function, `from vitral.look.rollout import RunningRollout` reaches into i
 
 from __future__ import annotations
 
-from vitral.look.ablate import ablate
 from vitral.look.attention import attention, attention_matrix
 from vitral.look.distance import distance, entropy, watch_heads
 from vitral.look.filters import filters
@@ -20,6 +19,7 @@ from vitral.look.predict import predict
 from vitral.look.relevance import gradient_rollout, relevance
 from vitral.look.rollout import rollout, watch_rollout
 from vitral.look.similarity import position_similarity, similarity, token_colours
+from vitral.look.switch_off import ablate
 from vitral.look.watch import watch
 
 METHODS = {

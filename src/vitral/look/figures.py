@@ -11,18 +11,18 @@ import numpy as np
 from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
 from vitral.base.progress import progress, say
-from vitral.look.ablate import ablate
-from vitral.look.about import Drawn, about_model, about_picture, open_pictures, seen, stems
 from vitral.look.attention import attention, attention_matrix
 from vitral.look.common import find_target, is_transformer
+from vitral.look.describe import Drawn, about_model, about_picture, open_pictures, seen, stems
 from vitral.look.distance import watch_heads
 from vitral.look.filters import Filters, filters
 from vitral.look.health import health
 from vitral.look.predict import rank
 from vitral.look.relevance import relevance
 from vitral.look.rollout import JOIN, rollout
-from vitral.look.sheets import TOP, call, check_methods, mode_of, sheet
+from vitral.look.sheet import TOP, call, check_methods, mode_of, sheet
 from vitral.look.similarity import POSITIONED, position_similarity, token_colours
+from vitral.look.switch_off import ablate
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
@@ -106,10 +106,10 @@ def whole_model(model: Classifier, pictures: Sequence[Picture], rival: Classifie
 
 def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Iterator[Drawn]:
     """Figures of the first picture on a tape."""
-    from vitral.draw.inside import COLOURS_END, clear_overlay
     from vitral.draw.overlay import enlarge
     from vitral.draw.palette import shorten
-    from vitral.draw.sheet import patch_figure, picture_sheet
+    from vitral.draw.sheet import COLOURS_END, clear_overlay
+    from vitral.draw.tiles import patch_figure, picture_sheet
 
     assert tape.pictures is not None
     picture = tape.pictures[0]
@@ -167,9 +167,9 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
 
 def _attention(tape: Tape, name: str) -> Iterator[Drawn]:
     """Class-token maps of every block and head; whole matrices, plain and normalised; one patch's rows."""
-    from vitral.draw.inside import outlined
     from vitral.draw.matrices import grid_of_grids, matrix_figure
-    from vitral.draw.sheet import picture_sheet
+    from vitral.draw.sheet import outlined
+    from vitral.draw.tiles import picture_sheet
 
     depth, count = tape.config.depth, tape.config.heads
     maps = np.stack([[attention(tape, block=block, head=head).grid for head in range(count)] for block in range(depth)])  # (L, heads, h, w)

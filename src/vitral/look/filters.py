@@ -42,7 +42,7 @@ class Filters:
         return {"tiles": self.tiles, **({} if self.explained is None else {"explained": self.explained})}
 
     def draw(self) -> Figure:
-        from vitral.draw.sheet import filter_tiles
+        from vitral.draw.tiles import filter_tiles
 
         return filter_tiles(self.shown, captions=self.captions, title=self.title)
 

@@ -153,7 +153,7 @@ class TokenColours:
         return Image.fromarray(pixels.repeat(factor, axis=0).repeat(factor, axis=1))
 
     def draw(self) -> Figure:
-        from vitral.draw.sheet import picture_sheet
+        from vitral.draw.tiles import picture_sheet
 
         panels = [(self.image(), self.caption)]
         if self.picture is not None:

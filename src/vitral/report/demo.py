@@ -16,9 +16,9 @@ from vitral.data.preprocess import open_picture
 from vitral.draw.curves import training_curves
 from vitral.draw.overlay import enlarge
 from vitral.draw.provenance import save_figure
-from vitral.draw.sheet import picture_sheet
-from vitral.look.about import about_model
+from vitral.draw.tiles import picture_sheet
 from vitral.look.attention import attention
+from vitral.look.describe import about_model
 from vitral.look.figures import figure_set
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier

@@ -12,14 +12,14 @@ import numpy as np
 from vitral.base.errors import UsageError, VitralError
 from vitral.base.files import write_atomic, write_json
 from vitral.config import DataConfig, TrainConfig
-from vitral.study import figures
-from vitral.study.cell import read_answers, run_cell
+from vitral.study import plots
+from vitral.study.cells import Budget, Study
 from vitral.study.conclude import Pair, compare_pairs, conclude
+from vitral.study.conduct import RESULT, Executed, Pool, common_result, execute, settling_remarks, tuning_remarks
 from vitral.study.contenders import make_contenders
-from vitral.study.execute import RESULT, Executed, Pool, common_result, execute, settling_remarks, tuning_remarks
-from vitral.study.plan import Budget, Study
-from vitral.study.runner import Work
+from vitral.study.pool import Work
 from vitral.study.table import Table, row
+from vitral.study.train_cell import read_answers, run_cell
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def compare(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
         "rows": table.to_dict(),
         "pairs": [pair.to_dict() for pair in pairs],
         "conclusion": conclusion,
-        "figures": figures.draw_compare(done, table),
+        "figures": plots.draw_compare(done, table),
     }
     write_atomic(done.folder / "table.md", table.markdown() + f"\n{conclusion}\n")
     write_json(done.folder / RESULT, result)

@@ -11,7 +11,7 @@ from vitral.build import forward_flops, shadow
 from vitral.config import ModelConfig
 from vitral.presets.models import MODELS, model
 from vitral.presets.runs import SMALL_DATA
-from vitral.study.plan import Contender
+from vitral.study.cells import Contender
 
 RATES = (3e-4, 1e-3, 3e-3)
 """AdamW from scratch: half a decade apart, the same for every family."""

@@ -1,314 +1,258 @@
-"""A study is data: what is compared, on what, for how much, how often. It makes its cells; each cell is one run.
+"""What a training will cost, before anything is spent: parameters, FLOPs, memory, steps, and time.
 
-Refused here, before anything is spent: choosing anything on the test pictures, and a claim of significance from one seed.
+Time is measured on this machine by a few real steps, or estimated for a named GPU from its peak and the share of it that
+ViTs of this width reach.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal
+import math
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any
 
-from vitral.base.errors import ConfigError, DataError, UsageError
-from vitral.base.numbers import readable
-from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
+import torch
+
+from vitral.base.device import pick_device, set_threads
+from vitral.base.errors import one_of
+from vitral.base.progress import say
+from vitral.build import forward_flops
+from vitral.config import RunConfig
+from vitral.train import advice
+from vitral.train.evaluate import evaluate
 from vitral.train.flops import passes
+from vitral.train.memory import Memory, step_memory
+from vitral.train.optim import choose
+from vitral.train.parallel import World
+from vitral.train.prepare import Setup, number_type, prepare
+from vitral.train.schedule import token_shares
+from vitral.train.steps import Stepper
+from vitral.train.tasks import task_of
 
-BudgetKind = Literal["samples", "seconds", "flops"]
-EVALUATIONS = 10
-"""Validations per run: enough for a curve, too few to cost much."""
-ENDLESS = 100_000.0
-"""Epochs of a run that the clock ends."""
-NAMED = 4
-"""Differences between two studies that are named; more would not be read."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What every contender may spend on one final run."""
-
-    kind: BudgetKind
-    amount: float
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("samples", "seconds", "flops"):
-            raise ConfigError(f"budget {self.kind!r} is unknown", "use samples=50000, seconds=20 or flops=1e15")
-        if not self.amount > 0:
-            raise ConfigError(f"budget {self.kind}={self.amount:g} is not positive", "use for example samples=50000")
-
-    @classmethod
-    def parse(cls, text: str) -> Budget:
-        kind, _, amount = text.partition("=")
-        try:
-            return cls(kind.strip(), float(amount))  # type: ignore[arg-type]
-        except ValueError as error:
-            if isinstance(error, ConfigError):
-                raise
-            raise ConfigError(f"budget {text!r} is not understood", "use samples=50000, seconds=20 or flops=1e15") from error
-
-    def times(self, share: float) -> Budget:
-        return Budget(self.kind, self.amount * share)
-
-    def samples(self, flops: float) -> float | None:
-        """Pictures a model may learn from when each costs `flops`, forward and backward; None when only the clock decides."""
-        if self.kind == "seconds":
-            return None
-        return self.amount if self.kind == "samples" else self.amount / flops
-
-    @property
-    def words(self) -> str:
-        """`500,000 samples`, `10 s`, `5·10¹⁴ FLOPs`: for titles and sentences. `str` is what `parse` takes."""
-        return f"{readable(self.amount)} {'s' if self.kind == 'seconds' else 'FLOPs' if self.kind == 'flops' else 'samples'}"
-
-    def __str__(self) -> str:
-        return f"{self.kind}={self.amount:g}"
+CALIBRATION = 4.0
+"""Seconds of real steps."""
 
 
 @dataclass(frozen=True)
-class Contender:
-    """One row of the table to come."""
+class GPU:
+    peak: float
+    """bf16 (T4, V100: fp16) FLOP/s of dense products, by the maker's data sheet."""
+    memory: int
+    """GiB."""
 
-    name: str
-    model: ModelConfig
-    flops: int
-    """Forward FLOPs per picture."""
-    weights: str | None = None
-    """Start from these weights; None: from scratch."""
-    tune: str = "all"
-    """Which of its parameters learn."""
-    rates: tuple[float, ...] = (1e-3,)
-    """Learning rates to choose from on validation; a single one is taken as it is."""
-    family: str = ""
-    """Contenders of one family lie on one line in a compute study."""
-    note: str = ""
 
-    @property
-    def training_flops(self) -> float:
-        """Forward and backward, per picture."""
-        return passes(self.model, self.tune) * self.flops
+GPUS = {
+    "h200": GPU(989e12, 141),
+    "h100": GPU(989e12, 80),
+    "a100": GPU(312e12, 80),
+    "a100-40": GPU(312e12, 40),
+    "l40s": GPU(362e12, 48),
+    "a10": GPU(125e12, 24),
+    "l4": GPU(121e12, 24),
+    "4090": GPU(165e12, 24),
+    "3090": GPU(71e12, 24),
+    "v100": GPU(125e12, 16),
+    "t4": GPU(65e12, 16),
+}
+
+LAUNCH = 3e-3
+"""Seconds that even the smallest step takes on a GPU: hundreds of kernels must be launched."""
+EFFICIENCY = ((192, 0.10), (256, 0.17), (384, 0.22), (768, 0.39), (1280, 0.42))
+"""(width, share of the peak reached in training), from compiled bf16 steps on an H200; between them by the logarithm of the width."""
 
 
 @dataclass(frozen=True)
-class Study:
-    """Everything that decides the result of a study."""
-
-    kind: Literal["compare", "data", "compute"]
-    data: DataConfig
-    contenders: tuple[Contender, ...]
-    budget: Budget
+class Plan:
+    run: str
+    device: str
+    parameters: int
+    trained_parameters: int
+    tokens: int | None
+    forward_flops: int
+    """Of one picture."""
+    training_flops: float
+    """Of the whole run: forward and backward of every picture."""
     pictures: int
-    """Training pictures in the whole set."""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    sizes: tuple[int, ...] = ()
-    """Data study: numbers of training pictures, nested and class-balanced."""
-    shares: tuple[float, ...] = (1.0,)
-    """Compute study: parts of the budget at which each contender is trained from the start."""
-    train: TrainConfig = field(default_factory=TrainConfig)
-    """What all runs share: batch size, optimizer, schedule."""
-    tuning_share: float = 0.25
-    """Part of the budget that each short run of the rate grid may spend."""
-    tuning_seed: int = 1000
-    select_on: Literal["validation", "test"] = "validation"
-    claim: Literal["significance", "none"] = "significance"
-    """significance: intervals and tests; none: a description."""
-
-    def __post_init__(self) -> None:
-        if self.select_on != "validation":
-            raise ConfigError(
-                f"selection on {self.select_on}: what the test pictures have chosen they can no longer judge", "select on validation"
-            )
-        if not self.seeds:
-            raise ConfigError("a study without seeds trains nothing", "use --seeds 3")
-        if self.claim == "significance" and len(set(self.seeds)) < 2:
-            raise ConfigError("one seed cannot carry a claim of significance", "use --seeds 3, or --claim none for a plain description")
-        if not self.contenders:
-            raise ConfigError("a study without models", "name some with --models vit,cnn")
-        names = [contender.name for contender in self.contenders]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ConfigError(f"model {twice} is in the study twice", "name each model once")
-        folders: dict[str, str] = {}
-        for name in names:
-            if (other := folders.setdefault(_plain(name), name)) != name:
-                raise ConfigError(f"models {other} and {name} would share the folder names of {_plain(name)}", "rename one of them")
-        for contender in self.contenders:
-            if len({_rate(rate) for rate in contender.rates}) != len(contender.rates):
-                rates = ", ".join(map(_rate, contender.rates))
-                raise ConfigError(f"the rates of {contender.name} are not different: {rates}", "name each rate once in --rates")
-        if len(set(self.seeds)) != len(self.seeds):
-            raise ConfigError(f"seeds {self.seeds} are not different", "use --seeds 3")
-        if self.tuning_seed in self.seeds:
-            raise ConfigError(f"seed {self.tuning_seed} tunes and is tested", "use another tuning seed")
-        if not 0 < self.tuning_share <= 1:
-            raise ConfigError(f"tuning share {self.tuning_share} does not lie in (0, 1]", "use 0.25")
-        if self.kind == "data" and (len(self.sizes) < 2 or min(self.sizes) < 1 or max(self.sizes) > self.pictures):
-            raise ConfigError(
-                f"a data study needs two sizes or more between 1 and {self.pictures:,} pictures, got {list(self.sizes)}", "use --sizes"
-            )
-        if self.kind == "compute" and self.budget.kind == "seconds":
-            raise ConfigError("a compute study counts FLOPs or samples, not seconds", "use --budget samples=… or flops=…")
-        for contender in self.contenders:
-            self._check_steps(contender)
-
-    def _check_steps(self, contender: Contender) -> None:
-        """A run takes whole batches: one that may see less than a batch would spend more than it is said to."""
-        shortest = min(*self.shares, self.tuning_share if len(contender.rates) > 1 else 1.0)
-        samples, batch = self.budget.times(shortest).samples(contender.training_flops), min(self.train.batch_size, self.pictures)
-        if samples is not None and samples < batch:
-            raise ConfigError(
-                f"{self.budget} lets {contender.name} see {samples:.3g} pictures in its shortest run, less than a batch of {batch}",
-                "use a larger --budget or a smaller --batch-size",
-            )
+    steps: int
+    """As many as there is time for, where the seconds are limited."""
+    epochs: float
+    memory: Memory
+    """At the worst moment of a step."""
+    seconds: float
+    """Training steps."""
+    evaluation_seconds: float
+    """All validations, and the test."""
+    images_per_second: float
+    measured: bool
+    """True: by real steps on this machine; False: estimated from a table."""
+    source: str
+    notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        plain = to_dict(self)
-        return {**plain, "contenders": [to_dict(contender) for contender in self.contenders]}
+        return {**dataclasses.asdict(self), "memory": {**dataclasses.asdict(self.memory), "total": self.memory.total}}
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Study:
-        kinds = {"data": DataConfig, "budget": Budget, "train": TrainConfig}
-        known = {f.name for f in dataclasses.fields(cls)}
-        if unknown := sorted(set(data) - known):
-            raise ConfigError(f"the study has no field {', '.join(unknown)}", f"known fields: {', '.join(sorted(known))}")
-        values: dict[str, Any] = {}
-        for name, value in data.items():
-            if name == "contenders":
-                values[name] = tuple(from_dict(Contender, item, f"contenders[{i}]") for i, item in enumerate(value))
-            elif name in kinds:
-                values[name] = from_dict(kinds[name], value, f"study.{name}")
-            else:
-                values[name] = tuple(value) if isinstance(value, list) else value
-        return cls(**values)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One run of a study."""
-
-    name: str
-    """Also the name of its folder."""
-    contender: str
-    role: Literal["tune", "final"]
-    run: RunConfig
-    size: int
-    """Training pictures."""
-    share: float = 1.0
-    """Part of the budget."""
-    flops: int = 0
-
-    @property
-    def training_flops(self) -> float:
-        """Forward and backward, per picture."""
-        return passes(self.run.model, self.run.train.tune) * self.flops
-
-    @property
-    def seed(self) -> int:
-        return self.run.train.seed
-
-    @property
-    def lr(self) -> float:
-        return self.run.train.lr
-
-    def to_dict(self) -> dict[str, Any]:
-        return to_dict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Cell:
-        return from_dict(cls, data, "cell")
+    def text(self) -> str:
+        how = "measured by real steps" if self.measured else "an estimate"
+        trained = f" ({self.trained_parameters:,} learn)" if self.trained_parameters != self.parameters else ""
+        memory = self.memory
+        parts = {
+            "weights": memory.weights,
+            "optimizer": memory.optimizer,
+            "average": memory.average,
+            "step": memory.step,
+            "data": memory.data,
+        }
+        rows = [
+            ("parameters", f"{self.parameters:,}{trained}"),
+            ("tokens", f"{self.tokens}" if self.tokens else "–"),
+            ("FLOPs", f"{self.forward_flops / 1e9:.3g} G per picture forward, {self.training_flops / 1e15:.3g} P for the run"),
+            ("memory", f"{_bytes(memory.total)} ({', '.join(f'{name} {_bytes(size)}' for name, size in parts.items() if size)})"),
+            ("steps", f"{self.steps:,} of {self.pictures:,} pictures, {self.epochs:g} epochs"),
+            ("time", f"{_duration(self.seconds)} training + {_duration(self.evaluation_seconds)} evaluating ({how})"),
+            ("speed", f"{self.images_per_second:,.0f} pictures/s"),
+            ("on", f"{self.device}: {self.source}"),
+        ]
+        return "\n".join([f"plan of {self.run}", *(f"  {name:<11}{value}" for name, value in rows)])
 
 
-def tuning_cells(study: Study) -> list[Cell]:
-    """Short runs over each contender's rates, judged on validation. They use all training pictures."""
-    return [
-        _cell(study, contender, "tune", rate, study.tuning_seed, study.pictures, study.tuning_share)
-        for contender in study.contenders
-        if len(contender.rates) > 1
-        for rate in contender.rates
-    ]
-
-
-def final_cells(study: Study, rates: dict[str, float]) -> list[Cell]:
-    """The runs that count, each contender with its chosen rate."""
-    return [
-        _cell(study, contender, "final", rates[contender.name], seed, size, share)
-        for contender in study.contenders
-        for size in (study.sizes or (study.pictures,))
-        for share in study.shares
-        for seed in study.seeds
-    ]
-
-
-def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], rate: float, seed: int, size: int, share: float) -> Cell:
-    budget = study.budget.times(share)
-    samples = budget.samples(contender.training_flops)
-    epochs = ENDLESS if samples is None else samples / per_epoch(size, study.train.batch_size)
-    # By the clock an epoch of a small subset may be a few steps: validate after as many pictures as in the whole set.
-    often = study.pictures / size if samples is None else epochs / EVALUATIONS
-    train = dataclasses.replace(
-        study.train,
-        epochs=epochs,
-        max_seconds=budget.amount if budget.kind == "seconds" else None,
-        lr=rate,
-        tune=contender.tune,  # type: ignore[arg-type]
-        seed=seed,
-        keep="last",
-        test=role == "final",
-        evaluate_every=often,
+def plan(config: RunConfig, gpu: str | None = None) -> Plan:
+    """What `config` costs on this machine, or on a GPU of `GPUS`. Notes are said at once: a slow run is measured slowly."""
+    if gpu is not None and gpu.lower() not in GPUS:
+        raise one_of("GPU", gpu, GPUS)
+    if config.train.threads is not None:
+        set_threads(config.train.threads)
+    device = torch.device("cpu") if gpu else pick_device(config.train.device)
+    setup = prepare(config, device)
+    config = setup.config
+    notes = advice.before(setup)
+    for note in notes:
+        say(f"note: {note}")
+    train, count = config.train, len(setup.data.train)
+    batch = min(train.batch_size, count)
+    per_epoch = max(1, count // batch)
+    learning = choose(setup.model, train.tune)
+    dtype = (torch.float32 if train.precision == "fp32" else torch.bfloat16) if gpu else number_type(train.precision, device)
+    compiled = train.compile in ("yes", "max") or (train.compile == "auto" and (gpu is not None or device.type == "cuda"))
+    stored = setup.data.train.bytes + setup.data.validation.bytes
+    memory = step_memory(config, max(1, batch // train.accumulate), dtype=dtype, compiled=compiled, data=stored if stored < 2 << 30 else 0)
+    flops = forward_flops(config.model)
+    flops_per_step = passes(config.model, train.tune) * flops * batch * _token_share(config)
+    if gpu is not None:
+        share = efficiency(config.model.width)
+        speed = GPUS[gpu.lower()].peak * share
+        per_step, per_picture = max(flops_per_step / speed, LAUNCH), flops / speed
+        device_name = gpu.lower()
+        source = f"{GPUS[device_name].peak / 1e12:.0f} TFLOP/s × {share:.0%}, the share that ViTs of this width reach"
+    else:
+        say(f"measuring steps of {batch:,} pictures on this machine")
+        per_step, per_picture, memory = calibrate(setup, memory)
+        device_name, source = device.type, f"{per_step * 1e3:.3g} ms per step"
+    steps = max(1, round(train.epochs * per_epoch))
+    if train.max_seconds is not None:
+        steps = max(1, min(steps, int(train.max_seconds / per_step)))
+    seconds = per_step * steps
+    evaluations = max(1, math.ceil(steps / max(1, round(train.evaluate_every * per_epoch))))
+    evaluating = max(per_picture * evaluations * len(setup.data.validation), LAUNCH * evaluations if gpu else 0)
+    if gpu is not None and memory.total > GPUS[gpu.lower()].memory * 2**30:
+        notes.append(f"{_bytes(memory.total)} do not fit into {GPUS[gpu.lower()].memory} GiB: raise --accumulate")
+        say(f"note: {notes[-1]}")
+    return Plan(
+        run=config.name,
+        device=device_name,
+        parameters=sum(parameter.numel() for parameter in setup.model.parameters()),
+        trained_parameters=sum(parameter.numel() for parameter in learning.values()),
+        tokens=config.model.tokens if config.model.family in ("vit", "hybrid") else None,
+        forward_flops=flops,
+        training_flops=flops_per_step * steps,
+        pictures=batch,
+        steps=steps,
+        epochs=round(steps / per_epoch, 4),
+        memory=memory,
+        seconds=seconds,
+        evaluation_seconds=evaluating,
+        images_per_second=batch / max(1e-9, per_step),
+        measured=gpu is None,
+        source=source,
+        notes=tuple(notes),
     )
-    data = study.data if size == study.pictures else dataclasses.replace(study.data, subset=float(size))
-    name = _plain("_".join([role, contender.name, f"n{size}", f"b{share:g}", f"lr{_rate(rate)}", f"s{seed}"]))
-    run = RunConfig(name=name, model=contender.model, data=data, train=train, weights=contender.weights)
-    return Cell(name, contender.name, role, run, size, share, contender.flops)
 
 
-def _plain(name: str) -> str:
-    """A name as it stands in the name of a folder."""
-    return re.sub(r"[^A-Za-z0-9.+-]+", "-", name.replace("/", "-").replace("_", "--"))
+def calibrate(setup: Setup, memory: Memory) -> tuple[float, float, Memory]:
+    """(seconds per step, seconds per evaluated picture, memory) by real steps on a throw-away copy of the run."""
+    world = World()
+    train = setup.config.train
+    stepper = Stepper(setup.model, task_of(train, None, None), train, setup.device, world)
+    loader = setup.training_loader(world)
+    batch = next(iter(loader.epoch(0)))
+    stepper.warm_up(batch, loader.policy.mixup + loader.policy.cutmix > 0, None)
+    cuda = setup.device.type == "cuda"
+    if cuda:
+        torch.cuda.reset_peak_memory_stats(setup.device)
+    shares = token_shares(train)
+    times: dict[float | None, list[float]] = {keep: [] for keep in shares}
+    began = time.perf_counter()
+    number = 0
+    # In groups, so that a GPU's queue is full while it is timed; the first group of each kind is still slow and is left out.
+    while time.perf_counter() - began < CALIBRATION or min(map(len, times.values())) < 3:
+        group = 10 if cuda else 1
+        for keep, found in times.items():
+            start = time.perf_counter()
+            for batch in _endless(loader, number, group):
+                stepper.step(batch, 1e-3, keep)
+                number += 1
+            stepper.wait()
+            found.append((time.perf_counter() - start) / group)
+    if cuda:
+        peak = torch.cuda.max_memory_allocated(setup.device)
+        memory = dataclasses.replace(memory, step=max(0, peak - memory.total + memory.step))
+    per_step = sum(share * statistics.median(times[keep][1:]) for keep, share in shares.items())
+    per_picture = 0.0
+    if len(setup.data.validation):
+        few = setup.evaluation_loader(setup.data.validation.first(min(256, len(setup.data.validation)), 0), world)
+        evaluate(setup.model, few, forward=stepper.logits, precision=stepper.precision())
+        start = time.perf_counter()
+        evaluate(setup.model, few, forward=stepper.logits, precision=stepper.precision())
+        per_picture = (time.perf_counter() - start) / len(few.split)
+    return per_step, per_picture, memory
 
 
-def _rate(rate: float) -> str:
-    return f"{rate:g}"
+def _endless(loader: Any, number: int, count: int) -> Any:
+    """`count` batches from step `number` on, over the ends of epochs."""
+    while count > 0:
+        epoch, start = divmod(number, len(loader))
+        for batch in loader.epoch(epoch, start):
+            if count == 0:
+                return
+            yield batch
+            number, count = number + 1, count - 1
 
 
-def per_epoch(size: int, batch: int) -> int:
-    """Pictures that an epoch shows: whole batches, so a last incomplete one is left out."""
-    batch = min(batch, size)
-    return size // batch * batch
+def efficiency(width: int) -> float:
+    """Share of the peak that a ViT of this width reaches in training."""
+    low = max((row for row in EFFICIENCY if row[0] <= width), default=EFFICIENCY[0])
+    high = min((row for row in EFFICIENCY if row[0] >= width), default=EFFICIENCY[-1])
+    if low[0] == high[0]:
+        return low[1]
+    share = math.log(width / low[0]) / math.log(high[0] / low[0])
+    return low[1] + share * (high[1] - low[1])
 
 
-def fingerprint(data: DataConfig) -> str:
-    """What must be the same for two accuracies to stand in one table; the training subset may differ."""
-    return f"{data.name}, validation {data.validation:g}, split seed {data.split_seed}"
+def _token_share(config: RunConfig) -> float:
+    """Mean cost of a step when patches are left out early, relative to all patches (their number counts about linearly)."""
+    return sum(share * (keep or 1.0) for keep, share in token_shares(config.train).items())
 
 
-def check_same(wanted: Study, found: Any, where: str) -> None:
-    """A folder holds one study: going on with another one would mix their cells."""
-    if not isinstance(found, dict) or not {"kind", "data"} & set(found):
-        raise DataError(f"{where} holds a damaged study.json", "choose another --out")
-    if different := list(_differences(json.loads(json.dumps(wanted.to_dict())), found)):
-        more = f"; {len(different) - NAMED} more" if len(different) > NAMED else ""
-        raise UsageError(
-            f"{where} holds another study (different: {'; '.join(different[:NAMED])}{more})",
-            "choose another --out, or the same settings to go on",
-        )
+def _bytes(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.2f} GiB"
 
 
-def _differences(wanted: Any, found: Any, place: str = "") -> Iterator[str]:
-    """`train.weight_decay 0.05, now 0.1` for each leaf that is not the same."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        for key in sorted({*found, *wanted}):
-            yield from _differences(wanted.get(key), found.get(key), f"{place}.{key}" if place else key)
-    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found) and any(isinstance(x, dict) for x in wanted):
-        for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
-            yield from _differences(one, other, f"{place}[{index}]")
-    elif wanted != found:
-        yield f"{place} {_short(found)}, now {_short(wanted)}"
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return "/".join(str(item["name"]) if isinstance(item, dict) and "name" in item else _short(item) for item in value) or "none"
-    text = f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
-    return text if len(text) <= 60 else text[:57] + "…"
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -22,7 +22,7 @@ from vitral.data.preprocess import Preprocess
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
 from vitral.study.statistics import paired_bootstrap, t_interval
-from vitral.train.head import read_features
+from vitral.train.probe import read_features
 
 RIDGE = tuple(10.0**power for power in range(-3, 4))
 LOGISTIC = (0.01, 0.1, 1.0, 10.0)

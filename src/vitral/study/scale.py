@@ -19,16 +19,16 @@ import numpy as np
 from vitral.base.errors import UsageError, VitralError
 from vitral.base.files import write_atomic, write_json
 from vitral.config import DataConfig, TrainConfig
-from vitral.study import figures
-from vitral.study.cell import read_answers, run_cell
+from vitral.study import plots
+from vitral.study.cells import Budget, Study
 from vitral.study.compare import data_facts, default_recipe
 from vitral.study.conclude import Pair, compare_pairs, missing
+from vitral.study.conduct import RESULT, Executed, Pool, common_result, execute, settling_remarks, tuning_remarks
 from vitral.study.contenders import make_contenders
-from vitral.study.execute import RESULT, Executed, Pool, common_result, execute, settling_remarks, tuning_remarks
-from vitral.study.plan import Budget, Study
-from vitral.study.runner import Work
+from vitral.study.pool import Work
 from vitral.study.statistics import Crossing, PowerLaw, crossing, power_law_fit
 from vitral.study.table import Outcome, Table, row
+from vitral.study.train_cell import read_answers, run_cell
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
 DATA_MODELS = ("vit-small", "vit", "cnn")
@@ -131,7 +131,7 @@ def _data(done: Executed) -> Scaling:
         "crossings": {name: found.to_dict() for name, found in crossings.items()},
         "pairs": [{**pair.to_dict(), "size": size} for size, pairs in ends.items() for pair in pairs],
         "conclusion": conclusion,
-        "figures": figures.draw_data(done.folder, by_model, fits, crossings, f"{study.data.name}, {study.budget.words} for each size"),
+        "figures": plots.draw_data(done.folder, by_model, fits, crossings, f"{study.data.name}, {study.budget.words} for each size"),
     }
     return _write(done, tables, conclusion, result)
 
@@ -264,7 +264,7 @@ def _compute(done: Executed) -> Scaling:
         "crossings": {name: found.to_dict() for name, found in crossings.items()},
         "pairs": [],
         "conclusion": " ".join(lines),
-        "figures": figures.draw_compute(done.folder, families, f"{study.data.name}, up to {study.budget.words}"),
+        "figures": plots.draw_compute(done.folder, families, f"{study.data.name}, up to {study.budget.words}"),
     }
     return _write(done, tables, " ".join(lines), result)
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from vitral.base.errors import UsageError
-from vitral.base.numbers import readable
+from vitral.base.text import readable
 
 SURE = 0.95
 """Share of bootstrap draws that must cross in range before we speak of a crossing."""

@@ -20,15 +20,15 @@ from vitral.base.errors import ConfigError, VitralError
 from vitral.base.progress import Progress, progress, say
 from vitral.config import RunConfig
 from vitral.model.classifier import Classifier
+from vitral.train import advice, failure
 from vitral.train import folder as folders
-from vitral.train import triage, trouble
 from vitral.train.ema import copy_values
 from vitral.train.evaluate import Evaluation, evaluate
-from vitral.train.head import start_head
 from vitral.train.journal import Journal, read_metrics
 from vitral.train.parallel import World, lost_peer
+from vitral.train.prepare import Setup, load_teacher, prepare
+from vitral.train.probe import start_head
 from vitral.train.schedule import kept_patches, rate, snapshot_steps
-from vitral.train.setup import Setup, load_teacher, prepare
 from vitral.train.state import Slots, optimizer_templates, seed_process
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
@@ -78,7 +78,7 @@ def fit(config: RunConfig, out: str | Path | None = None, resume: bool = False, 
         else:
             setup = prepare(config, device)
         if not quiet:
-            for line in triage.before(setup):
+            for line in advice.before(setup):
                 say(f"note: {line}")
         if config.train.head_start != "as-is" and not going_on:
             start_head(setup, quiet)
@@ -108,7 +108,7 @@ class Counts:
     updates: int = 0
     """Of the weight average."""
     accuracy: float | None = None
-    """Of the last training line, for the triage."""
+    """Of the last training line, for the advice."""
     lr: float = 0.0
     """Of the last step."""
     warned: bool = False
@@ -144,7 +144,7 @@ class Engine:
         self.counts, self.window = Counts(), Window()
         self.best: dict[str, torch.Tensor] | None = None
         self.journal = Journal(None)
-        self.interrupts = trouble.Interrupts()
+        self.interrupts = failure.Interrupts()
         self.compile_seconds = 0.0
         self._running_since = self._read_at = self._saved_at = time.perf_counter()
 
@@ -238,7 +238,7 @@ class Engine:
         if stop or save or last:
             self._save()
         if stop and not last:
-            raise trouble.stopped(self.config, self.path, step, self.total, self.interrupts.asked)
+            raise failure.stopped(self.config, self.path, step, self.total, self.interrupts.asked)
         self._running_since = self._read_at = time.perf_counter()
 
     def _pause(self) -> None:
@@ -259,7 +259,7 @@ class Engine:
             if not math.isfinite(loss):
                 step = counts.step - len(numbers) + place
                 pictures = window.indices[place].tolist()
-                raise trouble.not_finite(self.config, step, step / len(self.loader), loss, pictures, window.rates[place])
+                raise failure.not_finite(self.config, step, step / len(self.loader), loss, pictures, window.rates[place])
         counts.loss += sum(numbers)
         counts.correct += correct
         counts.images += window.images
@@ -303,7 +303,7 @@ class Engine:
             counts.best, counts.waited = result.top1, 0
             if self.train.keep == "best":
                 self.best = {name: value.clone() for name, value in self.stepper.values().items()}
-        note = triage.during(self.config, counts.accuracy, result.top1, self._progress())
+        note = advice.during(self.config, counts.accuracy, result.top1, self._progress())
         if note and not counts.warned:
             counts.warned = True
             if not self.quiet:
@@ -366,9 +366,9 @@ class Engine:
         if isinstance(error, VitralError):
             return error
         device = self.setup.device
-        if trouble.is_out_of_memory(error):
+        if failure.is_out_of_memory(error):
             available = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
-            return trouble.out_of_memory(self.config, available, device.type, self.world.size)
+            return failure.out_of_memory(self.config, available, device.type, self.world.size)
         if self.world.many and isinstance(error, RuntimeError):
             return lost_peer(error, self.world.rank, self.counts.step)
         return error

@@ -25,7 +25,7 @@ from vitral.model.classifier import Classifier
 from vitral.train.journal import check_installed, read_metrics
 from vitral.train.optim import whole
 from vitral.train.parallel import World
-from vitral.train.setup import Setup, other_model
+from vitral.train.prepare import Setup, other_model
 from vitral.weights.checkpoint import load_checkpoint, save
 
 if TYPE_CHECKING:

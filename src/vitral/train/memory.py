@@ -79,7 +79,7 @@ def step_memory(
     """The memory of one step on `pictures` pictures at a time."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from vitral.train.setup import autocast
+    from vitral.train.prepare import autocast
     from vitral.train.tasks import Learner, classification
 
     model_config = config.model

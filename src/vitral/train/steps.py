@@ -17,8 +17,8 @@ from vitral.model.classifier import Classifier
 from vitral.train.ema import Average, copy_values
 from vitral.train.optim import Optimizer, choose, clip
 from vitral.train.parallel import World
+from vitral.train.prepare import autocast, evaluation_batch, number_type
 from vitral.train.schedule import token_shares
-from vitral.train.setup import autocast, evaluation_batch, number_type
 from vitral.train.state import random_states, set_random_states
 from vitral.train.tasks import Learner, Outcome, Task
 

@@ -16,10 +16,10 @@ from vitral.data.preprocess import open_picture
 from vitral.look import METHODS
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
-from vitral.web.facts import clean_name, compare, describe, heat_facts, methods_of, model_figures, pack_trace
 from vitral.web.jobs import Memory
 from vitral.web.limits import Limits, Refusal, check_picture
 from vitral.web.pack import LIVE_LEVELS
+from vitral.web.payload import clean_name, compare, describe, heat_facts, methods_of, model_figures, pack_trace
 from vitral.web.surgery import Cut, check_cut, operate
 
 

@@ -21,7 +21,7 @@ from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights.assemble import assemble, per_channel
 from vitral.weights.checkpoint import CONFIG, WEIGHTS, load_checkpoint
-from vitral.weights.facts import of_preprocessor, of_timm_folder, of_transformers
+from vitral.weights.declared import of_preprocessor, of_timm_folder, of_transformers
 from vitral.weights.family import preprocess_facts
 from vitral.weights.infer import Known, says
 from vitral.weights.read import READERS, read_weights
@@ -64,7 +64,7 @@ def _open(x: str | Path, said: Known, hint: Known) -> Classifier:
     """`hint` is the picture size the caller wants: it counts for the file only where nothing else says it."""
     library, _, name = str(x).partition(":")
     if library in ("timm", "torchvision", "hf") and name and not Path(x).exists():
-        from vitral.weights.hub import fetch
+        from vitral.weights.library import fetch
 
         return fetch(library, name, said)
     path = Path(x)

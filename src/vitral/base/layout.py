@@ -1,0 +1,48 @@
+"""Every file name of a run and of a study, in one place.
+
+runs/NAME/           what `vitral train` leaves; opened with `vitral.run.folder.RunFolder`
+studies/NAME/        what `vitral compare` and `vitral scale` leave; its cells are run folders
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+RUNS = Path("runs")
+"""Where runs go that are not told otherwise."""
+
+# ---- a run ----------------------------------------------------------------------------------------------------------------------
+
+ASKED = "asked.json"
+"""What the user asked for, and the command as typed."""
+CONFIG = "config.json"
+"""What the run became: the settled RunConfig and the model's origin. A saved model has one too, with `model` and `origin` alone."""
+ENVIRONMENT = "env.json"
+"""Machine, versions, data, sizes: what the result depends on besides the config."""
+METRICS = "metrics.jsonl"
+"""The journal: one object a line."""
+WEIGHTS = "model.safetensors"
+TEST = "test.json"
+"""Scores on the test split."""
+ANSWERS = "test.npz"
+"""The same image by image."""
+STATE = "state"
+"""What a stopped run goes on from."""
+SNAPSHOTS = "snapshots"
+REPORT = "report.html"
+FIGURES = "figures"
+LOCK = ".lock"
+
+# ---- a study --------------------------------------------------------------------------------------------------------------------
+
+STUDY = "study.json"
+TUNING = "tuning.json"
+RESULT = "result.json"
+TABLE = "table.md"
+CELLS = "cells"
+CELL = "cell.json"
+"""Written last in a cell's folder: the cell is done."""
+
+
+def snapshot_name(step: int) -> str:
+    return f"step-{step:07d}"

@@ -1,0 +1,102 @@
+"""Data sets of the Hugging Face hub, or a folder that its library saved: `hf:NAME`, `hf:NAME@CONFIG`, `hf:FOLDER`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitral.base.errors import DataError
+from vitral.base.network import asking_the_hub
+from vitral.data.raw import Part, Raw, measure
+from vitral.data.readers import TableReader
+
+
+def open_hub(name: str) -> Raw:
+    """`NAME` or `NAME@CONFIG` on the hub, or the path of a folder written by `save_to_disk`."""
+    tables = _tables(name)
+    train = tables.get("train")
+    if train is None:
+        raise DataError(f"hf:{name} has the splits {', '.join(tables)} but no train", "choose a data set with a train split")
+    picture, label = _columns(name, train)
+    names, order = _classes(train, label)
+
+    def part(table: Any) -> Part:
+        values = table[label]
+        labels = np.asarray([order.get(value, -1) for value in values] if order else list(values), np.int64)
+        return Part.all_of(TableReader(_undecoded(table, picture), picture, f"hf:{name}"), labels)
+
+    test = tables.get("test")
+    # Hidden labels are published as -1: such a test split tests nothing.
+    usable = test is not None and label in test.column_names and (not len(test) or order or min(test[label]) >= 0)
+    validation = next((tables[key] for key in ("validation", "valid", "val", "dev") if key in tables), None)
+    training = part(train)
+    native_size, channels = measure(training)
+    return Raw(
+        name=f"hf:{name}",
+        classes=names,
+        train=training,
+        validation=part(validation) if validation is not None else None,
+        test=(lambda: part(test)) if usable else None,
+        where="Hugging Face's cache" if not Path(name).exists() else name,
+        native_size=native_size,
+        channels=channels,
+        notes=() if usable or test is None else ("the test split has no labels: one was carved from the training pictures",),
+    )
+
+
+def _tables(name: str) -> dict[str, Any]:
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError(f"hf:{name} needs the package datasets", "pip install vitral[hub]") from error
+    path = Path(name).expanduser()
+    advice = (
+        f"where the hub can be reached, open it once (it is cached then) and set HF_HUB_OFFLINE=1; "
+        f'or copy a folder made there with datasets.load_dataset("{name}").save_to_disk(FOLDER) and use hf:FOLDER; or use folder:PATH'
+    )
+    try:
+        if path.is_dir() and ((path / "dataset_dict.json").is_file() or (path / "state.json").is_file()):
+            loaded = datasets.load_from_disk(str(path))
+        else:
+            hub_name, _, config = name.partition("@")
+            with asking_the_hub():
+                loaded = datasets.load_dataset(hub_name, config or None)
+    except Exception as error:
+        # The library has dozens of exception classes for "not there", "no network" and "damaged".
+        raise DataError(
+            f"hf:{name} cannot be opened ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})", advice
+        ) from error
+    return {str(split): table for split, table in loaded.items()} if isinstance(loaded, dict) else {"train": loaded}
+
+
+def _columns(name: str, table: Any) -> tuple[str, str]:
+    """The picture column and the label column."""
+    import datasets
+
+    pictures = [column for column, feature in table.features.items() if isinstance(feature, datasets.Image)]
+    classes = [column for column, feature in table.features.items() if isinstance(feature, datasets.ClassLabel)]
+    likely = [column for column in ("label", "fine_label", "labels", "class", "target") if column in table.column_names]
+    if not pictures or not (classes or likely):
+        raise DataError(f"hf:{name} has the columns {', '.join(table.column_names)}", "a picture column and a label column are needed")
+    label = next((column for column in likely if column in classes), classes[0] if classes else likely[0])
+    return pictures[0], label
+
+
+def _classes(table: Any, label: str) -> tuple[tuple[str, ...], dict[Any, int]]:
+    """Class names, and for labels that are not numbers their order."""
+    feature = table.features[label]
+    if hasattr(feature, "names"):
+        return tuple(feature.names), {}
+    values = sorted(set(table[label]), key=str)
+    if values and all(isinstance(value, int) and value >= 0 for value in values):
+        return tuple(str(number) for number in range(max(values) + 1)), {}
+    return tuple(str(value) for value in values), {value: number for number, value in enumerate(values)}
+
+
+def _undecoded(table: Any, picture: str) -> Any:
+    """The bytes as they are: decoding is ours, with EXIF, 16 bits and the rest."""
+    import datasets
+
+    return table.cast_column(picture, datasets.Image(decode=False))

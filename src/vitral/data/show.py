@@ -1,0 +1,91 @@
+"""Data sets to look at: pictures of each class, and what a model really sees after augmentation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from vitral.data.datasets import Data
+from vitral.data.keys import generator
+from vitral.data.loader import Batch, Loader
+from vitral.data.preprocess import Preprocess
+from vitral.data.split import Split
+
+CLASSES_A_PAGE = 50
+
+
+def class_examples(split: Split, count: int = 10, seed: int = 0) -> dict[str, np.ndarray]:
+    """Up to `count` seeded positions of each class."""
+    draw = generator(seed, "class sheet")
+    return {name: np.sort(draw.permutation(np.flatnonzero(split.labels == label))[:count]) for label, name in enumerate(split.classes)}
+
+
+def save_class_sheets(data: Data, out: Path, count: int = 10, seed: int = 0) -> list[Path]:
+    """OUT/classes.png: a row for each class (several pages when there are many)."""
+    from vitral.draw.provenance import command_line, save_figure
+    from vitral.draw.tiles import class_sheet
+
+    rows = [(name, positions) for name, positions in class_examples(data.train, count, seed).items() if len(positions)]
+    pages = [rows[start : start + CLASSES_A_PAGE] for start in range(0, len(rows), CLASSES_A_PAGE)]
+    paths: list[Path] = []
+    for number, page in enumerate(pages, 1):
+        pictures = {name: [data.train.picture(int(position)) for position in positions] for name, positions in page}
+        stem = out / ("classes" if len(pages) == 1 else f"classes-{number}")
+        shown = np.concatenate([positions for _, positions in page])
+        numbers = {"positions": shown, "labels": data.train.labels[shown]}
+        record = {"command": command_line(), "data": data.name, "split": "train", "seed": seed}
+        paths += save_figure(class_sheet(pictures, title=f"{data.name}: training pictures"), stem, numbers, record, formats=("png",))
+    return paths
+
+
+def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> list[Path]:
+    """OUT/seen.png: one training batch as the model gets it, after cropping, augmentation and mixing, normalisation undone."""
+    from vitral.draw.provenance import command_line, save_figure
+    from vitral.draw.tiles import picture_sheet
+
+    loader = Loader(data.train, batch_size=min(count, len(data.train)), policy=data.policy, seed=seed, train=True)
+    # Policies that mix do so in some batches only: show a plain one and the most mixed of several, half and half.
+    batches = [next(loader.epoch(epoch)) for epoch in range(16)] if loader.policy.mixup + loader.policy.cutmix else [next(loader.epoch(0))]
+    plain = next((batch for batch in batches if batch.second is None), batches[0])
+    mixed = min((batch for batch in batches if batch.share is not None), key=_evenness, default=None)
+    half = len(plain.labels) // 2
+    shown = [(plain, range(len(plain.labels)))] if mixed is None else [(plain, range(half)), (mixed, range(half))]
+    pictures = [undo(batch.images[i], data.preprocess) for batch, places in shown for i in places]
+    captions = [_caption(batch, i, data.classes) for batch, places in shown for i in places]
+    title = f"{data.name}: what the model sees ({data.policy.name})"
+    record = {"command": command_line(), "data": data.name, "policy": data.policy.name, "seed": seed, "preprocess": _facts(data.preprocess)}
+    numbers = {"positions": np.concatenate([batch.indices[list(places)].cpu().numpy() for batch, places in shown])}
+    return save_figure(picture_sheet(pictures, captions, columns=6, title=title, cell=1.2), out / "seen", numbers, record, formats=("png",))
+
+
+def undo(image: torch.Tensor, preprocess: Preprocess) -> Image.Image:
+    """A normalised (C, H, W) tensor as a picture again."""
+    from vitral.data.preprocess import viewable
+
+    mean = torch.tensor(preprocess.mean).view(-1, 1, 1)
+    std = torch.tensor(preprocess.std).view(-1, 1, 1)
+    pixels = ((image.cpu() * std + mean) * 255).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+    return Image.fromarray(pixels[:, :, 0]) if pixels.shape[2] == 1 else viewable(pixels)
+
+
+def _evenness(batch: Batch) -> float:
+    """0 when both pictures count alike."""
+    return abs(float(batch.share[0]) - 0.5) if batch.share is not None else 1.0
+
+
+def _caption(batch: Batch, place: int, classes: tuple[str, ...]) -> str:
+    first = classes[int(batch.labels[place])]
+    if batch.second is None or batch.share is None:
+        return first
+    share = float(batch.share[place])
+    return f"{share:.0%} {first}, {1 - share:.0%} {classes[int(batch.second[place])]}"
+
+
+def _facts(preprocess: Preprocess) -> dict[str, Any]:
+    import dataclasses
+
+    return dataclasses.asdict(preprocess)

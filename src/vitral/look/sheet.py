@@ -1,0 +1,106 @@
+"""One sheet per picture: what the model says it is, and the chosen maps over it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vitral.base.errors import one_of
+from vitral.draw.heatmap import Heatmap
+from vitral.look import METHODS
+from vitral.look.describe import Drawn, about_model, about_picture, open_pictures, stems
+from vitral.look.predict import rank
+from vitral.look.watch import watch
+from vitral.model.classifier import Classifier
+from vitral.model.tape import Tape
+
+TOP = 5
+COARSE = 8
+"""Patches a side up to which maps are drawn patch by patch."""
+DEFAULT_METHODS = {
+    True: ("attention", "rollout", "gradient_rollout", "relevance", "gradcam", "integrated_gradients", "occlusion", "similarity"),
+    False: ("gradcam", "integrated_gradients", "occlusion", "similarity"),
+}
+"""By whether the model is a transformer."""
+
+
+def look_at(
+    model: Classifier,
+    pictures: Sequence[Any],
+    out: str | Path,
+    *,
+    methods: Sequence[str] = (),
+    target: int | str | None = None,
+    start: Any = "class",
+    block: int | None = None,
+    head: int | None = None,
+    top: int = TOP,
+    formats: Sequence[str] = ("png",),
+    command: str = "",
+) -> list[Path]:
+    """One sheet per picture: what the model says it is, and the chosen maps over it."""
+    from vitral.draw.provenance import save_figure
+
+    chosen = check_methods(model, methods)
+    opened = open_pictures(model, pictures)
+    about = about_model(model, command)
+    written: list[Path] = []
+    for picture, name in zip(opened, stems(opened), strict=True):
+        tape = watch(model, [picture])
+        heats = [call(method, tape, target=target, start=start, block=block, head=head) for method in chosen]
+        drawn = sheet(tape, heats, name, top)
+        facts = {**about, "picture": about_picture(picture), "maps": [heat.facts() for heat in heats], **drawn.facts}
+        written += save_figure(drawn.figure, Path(out) / name, drawn.numbers, facts, drawn.caption, formats)
+    return [path for path in written if path.suffix.lstrip(".") in formats]
+
+
+def check_methods(model: Classifier, methods: Sequence[str]) -> list[str]:
+    """The methods asked for, or the usual ones; names with a dash are understood."""
+    chosen = [name.strip().replace("-", "_") for name in methods if name.strip()]
+    if unknown := next((name for name in chosen if name not in METHODS), None):
+        raise one_of("method", unknown, METHODS)
+    usual = [name for name in DEFAULT_METHODS[model.config.family in ("vit", "hybrid")] if model.config.classes or name in HEADLESS]
+    return chosen or usual
+
+
+HEADLESS = ("attention", "rollout", "similarity", "norms")
+"""Methods that need no class, so no head."""
+
+
+def call(method: str, tape: Tape, item: int = 0, **options: Any) -> Heatmap:
+    """A method by name, with those of the options that are given and that it understands."""
+    function = METHODS[method]
+    known = inspect.signature(function).parameters
+    return function(tape, item, **{name: value for name, value in options.items() if value is not None and name in known})
+
+
+def sheet(tape: Tape, heats: Sequence[Heatmap], name: str, top: int = TOP, item: int = 0) -> Drawn:
+    """Prediction and maps on one page."""
+    from vitral.draw.sheet import inside_sheet
+
+    ranking = rank(tape, tape.logits[item], top=top) if tape.config.classes else None
+    picture = tape.pictures[item].original if tape.pictures else None
+    captions = [caption_of(tape, heat) for heat in heats]
+    title = name if ranking is None else f"{name}: {ranking[0][0]}, {ranking[0][1]:.1%}"
+    rows = ([n for n, _ in ranking], ranking.logits, [p for _, p in ranking]) if ranking else ((), (), ())
+    figure = inside_sheet(picture, *rows, heats, captions, title=title, mode=mode_of(tape))
+    numbers = {f"{heat.method}": heat.grid for heat in heats}
+    facts = {
+        "prediction": ranking.to_dict()["classes"] if ranking else None,
+        "notes": {heat.method: heat.note for heat in heats if heat.note},
+    }
+    return Drawn("methods", figure, numbers, title, facts)
+
+
+def mode_of(tape: Tape) -> str:
+    """A coarse grid is shown as the cells it is: smoothing would put a peak where no patch has it."""
+    return "cells" if tape.config.family in ("vit", "hybrid") and max(tape.grid) <= COARSE else "bicubic"
+
+
+def caption_of(tape: Tape, heat: Heatmap) -> str:
+    """A map's title with the class by its name."""
+    if not isinstance(heat.target, int):
+        return heat.title
+    return f"{heat.title.partition(' → ')[0]} → {tape.origin.class_name(heat.target)}"

@@ -1,0 +1,314 @@
+"""A study is data: what is compared, on what, for how much, how often. It makes its cells; each cell is one run.
+
+Refused here, before anything is spent: choosing anything on the test pictures, and a claim of significance from one seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from vitral.base.errors import ConfigError, DataError, UsageError
+from vitral.base.text import readable
+from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
+from vitral.train.flops import passes
+
+BudgetKind = Literal["samples", "seconds", "flops"]
+EVALUATIONS = 10
+"""Validations per run: enough for a curve, too few to cost much."""
+ENDLESS = 100_000.0
+"""Epochs of a run that the clock ends."""
+NAMED = 4
+"""Differences between two studies that are named; more would not be read."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What every contender may spend on one final run."""
+
+    kind: BudgetKind
+    amount: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("samples", "seconds", "flops"):
+            raise ConfigError(f"budget {self.kind!r} is unknown", "use samples=50000, seconds=20 or flops=1e15")
+        if not self.amount > 0:
+            raise ConfigError(f"budget {self.kind}={self.amount:g} is not positive", "use for example samples=50000")
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        kind, _, amount = text.partition("=")
+        try:
+            return cls(kind.strip(), float(amount))  # type: ignore[arg-type]
+        except ValueError as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(f"budget {text!r} is not understood", "use samples=50000, seconds=20 or flops=1e15") from error
+
+    def times(self, share: float) -> Budget:
+        return Budget(self.kind, self.amount * share)
+
+    def samples(self, flops: float) -> float | None:
+        """Pictures a model may learn from when each costs `flops`, forward and backward; None when only the clock decides."""
+        if self.kind == "seconds":
+            return None
+        return self.amount if self.kind == "samples" else self.amount / flops
+
+    @property
+    def words(self) -> str:
+        """`500,000 samples`, `10 s`, `5·10¹⁴ FLOPs`: for titles and sentences. `str` is what `parse` takes."""
+        return f"{readable(self.amount)} {'s' if self.kind == 'seconds' else 'FLOPs' if self.kind == 'flops' else 'samples'}"
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.amount:g}"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One row of the table to come."""
+
+    name: str
+    model: ModelConfig
+    flops: int
+    """Forward FLOPs per picture."""
+    weights: str | None = None
+    """Start from these weights; None: from scratch."""
+    tune: str = "all"
+    """Which of its parameters learn."""
+    rates: tuple[float, ...] = (1e-3,)
+    """Learning rates to choose from on validation; a single one is taken as it is."""
+    family: str = ""
+    """Contenders of one family lie on one line in a compute study."""
+    note: str = ""
+
+    @property
+    def training_flops(self) -> float:
+        """Forward and backward, per picture."""
+        return passes(self.model, self.tune) * self.flops
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything that decides the result of a study."""
+
+    kind: Literal["compare", "data", "compute"]
+    data: DataConfig
+    contenders: tuple[Contender, ...]
+    budget: Budget
+    pictures: int
+    """Training pictures in the whole set."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    sizes: tuple[int, ...] = ()
+    """Data study: numbers of training pictures, nested and class-balanced."""
+    shares: tuple[float, ...] = (1.0,)
+    """Compute study: parts of the budget at which each contender is trained from the start."""
+    train: TrainConfig = field(default_factory=TrainConfig)
+    """What all runs share: batch size, optimizer, schedule."""
+    tuning_share: float = 0.25
+    """Part of the budget that each short run of the rate grid may spend."""
+    tuning_seed: int = 1000
+    select_on: Literal["validation", "test"] = "validation"
+    claim: Literal["significance", "none"] = "significance"
+    """significance: intervals and tests; none: a description."""
+
+    def __post_init__(self) -> None:
+        if self.select_on != "validation":
+            raise ConfigError(
+                f"selection on {self.select_on}: what the test pictures have chosen they can no longer judge", "select on validation"
+            )
+        if not self.seeds:
+            raise ConfigError("a study without seeds trains nothing", "use --seeds 3")
+        if self.claim == "significance" and len(set(self.seeds)) < 2:
+            raise ConfigError("one seed cannot carry a claim of significance", "use --seeds 3, or --claim none for a plain description")
+        if not self.contenders:
+            raise ConfigError("a study without models", "name some with --models vit,cnn")
+        names = [contender.name for contender in self.contenders]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ConfigError(f"model {twice} is in the study twice", "name each model once")
+        folders: dict[str, str] = {}
+        for name in names:
+            if (other := folders.setdefault(_plain(name), name)) != name:
+                raise ConfigError(f"models {other} and {name} would share the folder names of {_plain(name)}", "rename one of them")
+        for contender in self.contenders:
+            if len({_rate(rate) for rate in contender.rates}) != len(contender.rates):
+                rates = ", ".join(map(_rate, contender.rates))
+                raise ConfigError(f"the rates of {contender.name} are not different: {rates}", "name each rate once in --rates")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ConfigError(f"seeds {self.seeds} are not different", "use --seeds 3")
+        if self.tuning_seed in self.seeds:
+            raise ConfigError(f"seed {self.tuning_seed} tunes and is tested", "use another tuning seed")
+        if not 0 < self.tuning_share <= 1:
+            raise ConfigError(f"tuning share {self.tuning_share} does not lie in (0, 1]", "use 0.25")
+        if self.kind == "data" and (len(self.sizes) < 2 or min(self.sizes) < 1 or max(self.sizes) > self.pictures):
+            raise ConfigError(
+                f"a data study needs two sizes or more between 1 and {self.pictures:,} pictures, got {list(self.sizes)}", "use --sizes"
+            )
+        if self.kind == "compute" and self.budget.kind == "seconds":
+            raise ConfigError("a compute study counts FLOPs or samples, not seconds", "use --budget samples=… or flops=…")
+        for contender in self.contenders:
+            self._check_steps(contender)
+
+    def _check_steps(self, contender: Contender) -> None:
+        """A run takes whole batches: one that may see less than a batch would spend more than it is said to."""
+        shortest = min(*self.shares, self.tuning_share if len(contender.rates) > 1 else 1.0)
+        samples, batch = self.budget.times(shortest).samples(contender.training_flops), min(self.train.batch_size, self.pictures)
+        if samples is not None and samples < batch:
+            raise ConfigError(
+                f"{self.budget} lets {contender.name} see {samples:.3g} pictures in its shortest run, less than a batch of {batch}",
+                "use a larger --budget or a smaller --batch-size",
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = to_dict(self)
+        return {**plain, "contenders": [to_dict(contender) for contender in self.contenders]}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Study:
+        kinds = {"data": DataConfig, "budget": Budget, "train": TrainConfig}
+        known = {f.name for f in dataclasses.fields(cls)}
+        if unknown := sorted(set(data) - known):
+            raise ConfigError(f"the study has no field {', '.join(unknown)}", f"known fields: {', '.join(sorted(known))}")
+        values: dict[str, Any] = {}
+        for name, value in data.items():
+            if name == "contenders":
+                values[name] = tuple(from_dict(Contender, item, f"contenders[{i}]") for i, item in enumerate(value))
+            elif name in kinds:
+                values[name] = from_dict(kinds[name], value, f"study.{name}")
+            else:
+                values[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a study."""
+
+    name: str
+    """Also the name of its folder."""
+    contender: str
+    role: Literal["tune", "final"]
+    run: RunConfig
+    size: int
+    """Training pictures."""
+    share: float = 1.0
+    """Part of the budget."""
+    flops: int = 0
+
+    @property
+    def training_flops(self) -> float:
+        """Forward and backward, per picture."""
+        return passes(self.run.model, self.run.train.tune) * self.flops
+
+    @property
+    def seed(self) -> int:
+        return self.run.train.seed
+
+    @property
+    def lr(self) -> float:
+        return self.run.train.lr
+
+    def to_dict(self) -> dict[str, Any]:
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Cell:
+        return from_dict(cls, data, "cell")
+
+
+def tuning_cells(study: Study) -> list[Cell]:
+    """Short runs over each contender's rates, judged on validation. They use all training pictures."""
+    return [
+        _cell(study, contender, "tune", rate, study.tuning_seed, study.pictures, study.tuning_share)
+        for contender in study.contenders
+        if len(contender.rates) > 1
+        for rate in contender.rates
+    ]
+
+
+def final_cells(study: Study, rates: dict[str, float]) -> list[Cell]:
+    """The runs that count, each contender with its chosen rate."""
+    return [
+        _cell(study, contender, "final", rates[contender.name], seed, size, share)
+        for contender in study.contenders
+        for size in (study.sizes or (study.pictures,))
+        for share in study.shares
+        for seed in study.seeds
+    ]
+
+
+def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], rate: float, seed: int, size: int, share: float) -> Cell:
+    budget = study.budget.times(share)
+    samples = budget.samples(contender.training_flops)
+    epochs = ENDLESS if samples is None else samples / per_epoch(size, study.train.batch_size)
+    # By the clock an epoch of a small subset may be a few steps: validate after as many pictures as in the whole set.
+    often = study.pictures / size if samples is None else epochs / EVALUATIONS
+    train = dataclasses.replace(
+        study.train,
+        epochs=epochs,
+        max_seconds=budget.amount if budget.kind == "seconds" else None,
+        lr=rate,
+        tune=contender.tune,  # type: ignore[arg-type]
+        seed=seed,
+        keep="last",
+        test=role == "final",
+        evaluate_every=often,
+    )
+    data = study.data if size == study.pictures else dataclasses.replace(study.data, subset=float(size))
+    name = _plain("_".join([role, contender.name, f"n{size}", f"b{share:g}", f"lr{_rate(rate)}", f"s{seed}"]))
+    run = RunConfig(name=name, model=contender.model, data=data, train=train, weights=contender.weights)
+    return Cell(name, contender.name, role, run, size, share, contender.flops)
+
+
+def _plain(name: str) -> str:
+    """A name as it stands in the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9.+-]+", "-", name.replace("/", "-").replace("_", "--"))
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:g}"
+
+
+def per_epoch(size: int, batch: int) -> int:
+    """Pictures that an epoch shows: whole batches, so a last incomplete one is left out."""
+    batch = min(batch, size)
+    return size // batch * batch
+
+
+def fingerprint(data: DataConfig) -> str:
+    """What must be the same for two accuracies to stand in one table; the training subset may differ."""
+    return f"{data.name}, validation {data.validation:g}, split seed {data.split_seed}"
+
+
+def check_same(wanted: Study, found: Any, where: str) -> None:
+    """A folder holds one study: going on with another one would mix their cells."""
+    if not isinstance(found, dict) or not {"kind", "data"} & set(found):
+        raise DataError(f"{where} holds a damaged study.json", "choose another --out")
+    if different := list(_differences(json.loads(json.dumps(wanted.to_dict())), found)):
+        more = f"; {len(different) - NAMED} more" if len(different) > NAMED else ""
+        raise UsageError(
+            f"{where} holds another study (different: {'; '.join(different[:NAMED])}{more})",
+            "choose another --out, or the same settings to go on",
+        )
+
+
+def _differences(wanted: Any, found: Any, place: str = "") -> Iterator[str]:
+    """`train.weight_decay 0.05, now 0.1` for each leaf that is not the same."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key in sorted({*found, *wanted}):
+            yield from _differences(wanted.get(key), found.get(key), f"{place}.{key}" if place else key)
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found) and any(isinstance(x, dict) for x in wanted):
+        for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
+            yield from _differences(one, other, f"{place}[{index}]")
+    elif wanted != found:
+        yield f"{place} {_short(found)}, now {_short(wanted)}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return "/".join(str(item["name"]) if isinstance(item, dict) and "name" in item else _short(item) for item in value) or "none"
+    text = f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,84 @@
+"""What happens in one cell: train, and say what came out. Tuning cells never open the test split."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitral.base.errors import DataError
+from vitral.study.cells import Cell, fingerprint
+from vitral.study.table import Outcome
+
+PREDICTIONS = "test.npz"
+
+
+def run_cell(plain: dict[str, Any], folder: str) -> dict[str, Any]:
+    """Train the cell in its folder, or go on with it; its Outcome as plain values."""
+    from vitral.base.device import pick_device
+    from vitral.study.measure import PeakMemory
+    from vitral.train.engine import fit
+
+    cell, path = Cell.from_dict(plain), Path(folder)
+    peak = PeakMemory(pick_device(cell.run.train.device))
+    run = fit(cell.run, out=path, resume=(path / "config.json").exists(), quiet=True)
+    outcome = describe(cell, run.metrics, sum(parameter.numel() for parameter in run.model.parameters()), peak.bytes())
+    shutil.rmtree(path / "state", ignore_errors=True)  # a finished run needs no checkpoint to go on from
+    del run
+    _tidy()
+    return dataclasses.asdict(outcome)
+
+
+def describe(cell: Cell, metrics: list[dict[str, Any]], parameters: int, memory: int) -> Outcome:
+    """The outcome that a run's journal tells."""
+    by_split = {line["split"]: line for line in metrics}
+    last, judged = metrics[-1], by_split.get("validation")
+    if cell.role == "tune" and (judged is None or "test" in by_split):
+        raise DataError(
+            f"tuning cell {cell.name} {'opened the test split' if judged else 'has no validation pictures'}", "tune on validation"
+        )
+    shown = by_split["test"] if cell.role == "final" else by_split["validation"]
+    samples = int(last["step"]) * min(cell.run.train.batch_size, cell.size)
+    return Outcome(
+        cell=cell.name,
+        model=cell.contender,
+        seed=cell.seed,
+        lr=cell.lr,
+        accuracy=float(shown["accuracy"]),
+        loss=float(shown["loss"]),
+        validation=float(judged["accuracy"]) if judged else float("nan"),
+        parameters=parameters,
+        flops=cell.flops,
+        training_flops=cell.training_flops * samples,
+        samples=samples,
+        seconds=float(last["seconds"]),
+        memory=memory,
+        split=fingerprint(cell.run.data),
+        role=cell.role,
+        size=cell.size,
+        share=cell.share,
+    )
+
+
+def read_answers(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The answers and labels of a finished cell on the test pictures, in the order of the split."""
+    try:
+        with np.load(folder / PREDICTIONS, allow_pickle=False) as stored:
+            return stored["predictions"], stored["labels"]
+    except (OSError, KeyError, ValueError) as error:
+        raise DataError(f"{folder / PREDICTIONS} cannot be read ({error})", f"remove {folder} and run the study again") from error
+
+
+def _tidy() -> None:
+    """Leave a GPU process as fresh as the next cell expects it: no old weights on the device, no graphs of old models."""
+    if (torch := sys.modules.get("torch")) is None or not torch.cuda.is_available():
+        return
+    gc.collect()
+    torch.cuda.empty_cache()
+    if "torch._dynamo" in sys.modules:
+        sys.modules["torch._dynamo"].reset()

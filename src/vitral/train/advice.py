@@ -1,0 +1,69 @@
+"""What an experienced eye sees before and during a run, in plain words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vitral.config import RunConfig
+
+if TYPE_CHECKING:
+    from vitral.train.prepare import Setup
+
+SHOWN = 5
+"""Notes on the data (skipped pictures, left-out files) that are printed before the rest is counted."""
+MANY = 4096
+"""Patches above which a step takes seconds even on a GPU: rarely meant, easily had with weights of small patches."""
+GAP = 0.15
+"""Training accuracy this far above validation is learning by heart."""
+
+
+def before(setup: Setup) -> list[str]:
+    """Notes on a run that is about to begin."""
+    config, origin = setup.config, setup.model.origin
+    notes = [*setup.data.notes[:SHOWN], *setup.notes, *of_config(config)]
+    if len(setup.data.notes) > SHOWN:
+        notes.insert(SHOWN, f"… and {len(setup.data.notes) - SHOWN} more such notes on the data: vitral data show lists them")
+    if config.weights is not None:
+        given = [name for name in ("mean", "std") if getattr(config.data, name) is not None]
+        notes += [
+            f"{name} = {getattr(config.data, name)} was set by hand: it replaces what the weights were trained with" for name in given
+        ]
+        notes += [line for line in origin.assumptions() if line.startswith(("mean", "std"))]
+    per_class = len(setup.data.train) / max(1, len(setup.data.classes))
+    if config.weights is None and per_class < 50 and config.model.family == "vit":
+        notes.append(
+            f"{per_class:.0f} pictures a class are few for a ViT from scratch: start from weights (--from) or strengthen the augmentation"
+        )
+    if setup.data.train.imbalance() > 5 and not config.data.class_weights:
+        notes.append(f"the largest class has {setup.data.train.imbalance():.0f} times the pictures of the smallest: try --class-weights")
+    return notes
+
+
+def of_config(config: RunConfig) -> list[str]:
+    """What the settings alone show."""
+    notes, model, train = [], config.model, config.train
+    transformer = model.family in ("vit", "hybrid")
+    if transformer and train.warmup == 0 and train.optimizer != "sgd" and train.lr >= 1e-3 and train.tune != "head":
+        notes.append(f"no warm-up at a rate of {train.lr:g}: transformers often diverge or stall so; try --warmup 0.05")
+    if transformer and model.grid[0] * model.grid[1] < 16:
+        notes.append(f"{model.grid[0] * model.grid[1]} patches are few for attention to work on: use a smaller patch or a larger picture")
+    if transformer and model.grid[0] * model.grid[1] > MANY:
+        notes.append(
+            f"{model.grid[0] * model.grid[1]:,} patches a picture: attention costs their square; use a larger patch or --image-size"
+        )
+    if transformer and model.norm_order == "post" and train.warmup < 0.05:
+        notes.append("post-norm needs a long warm-up: try --warmup 0.1")
+    if config.weights is not None and train.tune == "all" and train.optimizer == "adamw" and train.lr > 1e-3:
+        notes.append(f"a rate of {train.lr:g} on all pretrained weights forgets them: try --lr 1e-4")
+    if train.ema is not None and train.ema > 0.9999:
+        notes.append(f"an average with decay {train.ema} looks back more than 10,000 steps: is the run that long?")
+    return notes
+
+
+def during(config: RunConfig, training: float | None, validation: float, progress: float) -> str:
+    """A note on the run so far, or nothing. Augmented and mixed pictures are harder, so training accuracy is a lower bound."""
+    if training is None or progress < 0.2 or training - validation < GAP:
+        return ""
+    advice = "stronger augmentation (--augment strong)" if config.data.augment != "strong" else "more weight decay or drop_path"
+    far = f"training accuracy {training:.0%} is far above validation {validation:.0%}: the model learns by heart"
+    return f"{far}; try {advice}, or stop earlier (--patience)"

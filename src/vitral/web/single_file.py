@@ -1,0 +1,117 @@
+"""The explorer as one file: page, style, script and numbers inside, no server and no network needed.
+
+What a click would ask a server for is computed beforehand: every method for the most probable classes, every head and every block
+switched off on its own. The page says so where it matters.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitral.base.errors import VitralError
+from vitral.base.files import write_atomic
+from vitral.base.progress import track
+from vitral.look.common import is_transformer
+from vitral.web.assets import assets, bundle
+from vitral.web.pack import EXPORT_LEVELS, pack, unpack
+from vitral.web.payload import compare, methods_of
+from vitral.web.session import Session
+from vitral.web.surgery import Cut, operate
+
+CLASSES = 3
+"""How many of the most probable classes the class-wise methods are computed for."""
+COPIES = 16
+"""Copies of the picture in one pass while parts are switched off."""
+SAFE = bytes.maketrans(b"<&", b",.")
+"""Base 85 without the two signs that mean something in HTML."""
+
+
+def export_page(session: Session, path: str | Path) -> Path:
+    """Write the page for all given pictures and models to `path`."""
+    if not session.given:
+        raise VitralError("an exported page needs a picture", "name at least one: vitral explore MODEL IMAGE --export page.html")
+    blobs: dict[str, bytes] = {}
+    pairs = [(model, entry["picture"]) for entry in session.given for model in range(len(session.models))]
+    for model, key in track(pairs, "Computing what the page will show"):
+        blobs[f"trace-{model}-{key}"] = session.trace(model, key, EXPORT_LEVELS, level=9)
+        blobs[f"extras-{model}-{key}"] = pack(extras(session, model, key), {}, level=9)
+    facts = session.facts() | {"live": False, "classes": CLASSES}
+    blobs["figures"] = pack({"figures": [session.figures(model) for model in range(len(session.models))]}, {}, level=9)
+    return write_atomic(path, page(facts, blobs))
+
+
+def extras(session: Session, model: int, key: str) -> dict[str, Any]:
+    """Maps and surgery of one picture in one model."""
+    classifier = session.models[model]
+    _, sections = unpack(session.trace(model, key, EXPORT_LEVELS, level=9))
+    logits = sections["logits"]
+    assert isinstance(logits, np.ndarray)
+    top = np.argsort(-logits)[:CLASSES].tolist()
+    maps = {}
+    for method in methods_of(classifier):
+        # Occlusion runs the model once a patch: only for the class that was predicted.
+        for target in [None] if method == "rollout" else top[:1] if method == "occlusion" else top:
+            maps[f"{method}/{'' if target is None else target}"] = session.map(model, key, method, target)
+    return {"top": top, "maps": maps, "surgery": all_cuts(session, model, key) if is_transformer(classifier) and logits.size else {}}
+
+
+def all_cuts(session: Session, model: int, key: str) -> dict[str, Any]:
+    """Every head off and every block off, one at a time, under the names that the page asks for: h3.1, b5."""
+    classifier = session.models[model]
+    config = classifier.config
+    cuts = {f"h{block}.{head}": Cut(heads=((block, head),)) for block in range(config.depth) for head in range(config.heads)}
+    cuts |= {f"b{block}": Cut(blocks=(block,)) for block in range(config.depth)}
+    image = session.picture(model, key).tensor.to(next(classifier.parameters()).device)
+    whole = operate(classifier, image, [Cut()])
+    found: dict[str, Any] = {}
+    names = list(cuts)
+    for begin in track(range(0, len(names), COPIES), "Switching off heads and blocks"):
+        some = names[begin : begin + COPIES]
+        outcome = operate(classifier, image, [cuts[name] for name in some])
+        for index, name in enumerate(some):
+            found[name] = compare(
+                whole.logits[0], outcome.logits[index], whole.maps[0], outcome.maps[index], outcome.method, None, digits=3
+            )
+    return found
+
+
+def page(facts: dict[str, Any], blobs: dict[str, bytes]) -> str:
+    """index.html with everything inlined, under a policy that allows these very scripts and no connection."""
+    files = assets()
+    style, script = files["style.css"][0].decode(), bundle()
+    text = files["index.html"][0].decode()
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src blob: data:; "
+        "connect-src 'none'; base-uri 'none'; form-action 'none'"
+    )
+    data = [f'<script type="application/json" id="vitral-facts">{json.dumps(facts).replace("<", chr(92) + "u003c")}</script>']
+    data += [
+        f'<script type="application/octet-stream" id="{name}" data-bytes="{len(content)}">{_text(content)}</script>'
+        for name, content in blobs.items()
+    ]
+    text = _replace(
+        text, r'<link rel="stylesheet"[^>]*>', f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>'
+    )
+    return _replace(text, r'<script type="module"[^>]*></script>', "\n".join([*data, f'<script type="module">{script}</script>']))
+
+
+def _replace(text: str, pattern: str, new: str) -> str:
+    out, count = re.subn(pattern, lambda _: new, text)
+    if count != 1:
+        raise VitralError(f"index.html has {count} places that match {pattern}", "it needs exactly one")
+    return out
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _text(content: bytes) -> str:
+    return base64.b85encode(content, pad=True).translate(SAFE).decode()

@@ -1,0 +1,171 @@
+"""Names that a library owns: `timm:NAME`, `torchvision:NAME`, `hf:NAME`. It fetches (with its own progress and cache), we adopt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from vitral.base.errors import UsageError, VitralError, WeightsError, one_of
+from vitral.base.network import asking_the_hub
+from vitral.base.progress import say
+from vitral.config import ModelConfig
+from vitral.model.classifier import Classifier
+from vitral.weights.adopt import adopt
+from vitral.weights.assemble import assemble
+from vitral.weights.declared import of_preprocessor, of_torchvision_weights
+from vitral.weights.detect import detect
+from vitral.weights.infer import Known, says
+from vitral.weights.proof import TOLERANCE, Proof, prove
+from vitral.weights.read import read_weights
+
+RESNETS = ("resnet18", "resnet50", "resnet152")
+OFFLINE = (
+    "is there a network? Without one, fetch the weights elsewhere and give the file: vitral.load('FILE'); "
+    "filled caches (HF_HOME, TORCH_HOME) are used too"
+)
+
+
+def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
+    """The pretrained model of that name as our own, proved against its source."""
+    spec = f"{library}:{name}"
+    try:
+        make = LIBRARIES[library]
+        say(f"{spec}: asking {library} for the weights")
+        module, spoken = make(name)
+    except VitralError:
+        raise
+    except ImportError as error:
+        raise WeightsError(f"{spec} needs the library {error.name or library}", "install it: pip install 'vitral[hub]'") from None
+    except Exception as error:  # each library has its own errors for a lost network
+        words = " ".join(str(error).split())[:160]
+        raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {words})", OFFLINE) from error
+    model = adopt(module, said=(said or Known()).over(spoken))
+    worst = max(model.origin.parity.values())
+    say(f"{spec}: {sum(p.numel() for p in model.parameters()):,} parameters; largest difference from the source {worst:.0e}")
+    return model
+
+
+def _timm(name: str) -> tuple[nn.Module, Known]:
+    import timm
+
+    base = name.partition(".")[0]
+    if not timm.is_model(base):
+        raise one_of("timm model", name, timm.list_models("*vit*") + timm.list_models("*deit*"))
+    with asking_the_hub():
+        return timm.create_model(name, pretrained=True), Known()
+
+
+def _torchvision(name: str) -> tuple[nn.Module, Known]:
+    from torchvision import models
+
+    model, _, chosen = name.partition(".")
+    offered = [known for known in models.list_models(module=models) if known.startswith("vit_") or known in RESNETS]
+    if model not in offered:
+        raise one_of("torchvision model", model, offered)
+    weights: Any = models.get_model_weights(model)
+    if chosen and chosen not in weights.__members__:
+        raise one_of(f"weights of {model}", chosen, list(weights.__members__))
+    entry = weights[chosen] if chosen else weights.DEFAULT
+    entry.get_state_dict(progress=True, check_hash=True)  # into the cache first: making the model takes longer than failing
+    return models.get_model(model, weights=entry), of_torchvision_weights(entry)
+
+
+def _huggingface(name: str) -> tuple[nn.Module, Known]:
+    import transformers
+
+    with asking_the_hub():
+        return _from_pretrained(transformers, name)
+
+
+def _from_pretrained(transformers: Any, name: str) -> tuple[nn.Module, Known]:
+    config = transformers.AutoConfig.from_pretrained(name)
+    classifier = any("ForImageClassification" in kind for kind in (config.architectures or []))
+    kind: Any = transformers.AutoModelForImageClassification if classifier else transformers.AutoModel
+    if config.model_type == "clip" and not classifier:
+        kind = transformers.CLIPVisionModelWithProjection
+    if "DeiTForImageClassificationWithTeacher" in (config.architectures or []):
+        kind = transformers.DeiTForImageClassificationWithTeacher
+    module = kind.from_pretrained(name)
+    try:
+        settings = transformers.AutoImageProcessor.from_pretrained(name).to_dict()
+    except (OSError, ValueError):
+        settings = {}  # some repositories have no preprocessor: what it would say is then assumed
+    return module, of_preprocessor(settings, f"the image processor of {name}")
+
+
+def prove_file(path: str | Path, spec: str, heads: int | None = None, tolerance: float = TOLERANCE) -> Proof:
+    """A file's import against the library's own module with the same weights: `prove_file("vit.pth", "timm:vit_tiny_patch16_224")`."""
+    library, _, name = spec.partition(":")
+    if library not in ("timm", "torchvision") or not name:
+        raise UsageError(f"{spec!r} names no module to compare with", "use timm:NAME or torchvision:NAME")
+    tensors = detect(read_weights(path).tensors, Path(path).name).tensors
+    model = assemble(tensors, Path(path).name, says("set by the caller", {"heads": heads}))
+    try:
+        module = _timm_empty(name, model.config) if library == "timm" else _torchvision_empty(name, model.config)
+        module.load_state_dict(tensors)
+    except (RuntimeError, TypeError) as error:
+        words = " ".join(str(error).split())[:200]
+        raise WeightsError(f"the weights of {path} do not fit {spec} ({words})", "name the module they were made with") from None
+    return prove(model, module, tolerance, name=spec)
+
+
+def _timm_empty(name: str, config: ModelConfig) -> nn.Module:
+    import timm
+
+    if not timm.is_model(name.partition(".")[0]):
+        raise one_of("timm model", name, timm.list_models("*vit*") + timm.list_models("*deit*"))
+    return timm.create_model(name, num_classes=config.classes, img_size=config.image_size, in_chans=config.channels)
+
+
+def _torchvision_empty(name: str, config: ModelConfig) -> nn.Module:
+    from torchvision import models
+
+    if name not in (offered := names()["torchvision"]):
+        raise one_of("torchvision model", name, offered)
+    size = {"image_size": config.image_size[0]} if name.startswith("vit_") else {}
+    return models.get_model(name, weights=None, num_classes=config.classes, **size)
+
+
+LIBRARIES: dict[str, Callable[[str], tuple[nn.Module, Known]]] = {"timm": _timm, "torchvision": _torchvision, "hf": _huggingface}
+
+
+def names() -> dict[str, list[str]]:
+    """The pretrained names that the installed libraries offer; timm's are those of its plain ViTs and DeiTs."""
+    from torchvision import models
+
+    found = {"torchvision": [name for name in models.list_models(module=models) if name.startswith("vit_") or name in RESNETS]}
+    try:
+        import timm
+    except ImportError:
+        return {**found, "timm": []}
+    refused = (
+        "siglip",
+        "relpos",
+        "rpn",
+        "18x2",
+        "36x1",
+        "xp_",
+        "pe_",
+        "swin",
+        "_r26_",
+        "_r50_",
+        "_r_s",
+        "resnet",
+        "so150m",
+        "rope",
+        "map",
+        "srelpos",
+        "hybrid",
+        "dinov3",
+        "sapiens2",
+        "lingbot",
+        "mci",
+        "pwee",
+        "dwee",
+        "dlittle",
+    )
+    plain = [name for name in timm.list_models(["vit_*", "deit*"], pretrained=True) if not any(part in name for part in refused)]
+    return {**found, "timm": plain}

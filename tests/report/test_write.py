@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vitral.base.errors import DataError
+from vitral.report.write import write_report
+
+
+def test_a_folder_is_known_by_what_it_holds(tmp_path: Path, read: Callable) -> None:
+    run, study = tmp_path / "run", tmp_path / "study"
+    for folder, name in ((run, "config.json"), (study, "study.json")):
+        folder.mkdir()
+        (folder / name).write_text(json.dumps({"name": "x"}))
+    assert "Train it again" in read(write_report(run)).text
+    assert "Study: study" in read(write_report(study, tmp_path / "page.html")).text
+    assert (tmp_path / "page.html").exists()
+
+
+def test_other_folders(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds neither a run nor a study"):
+        write_report(tmp_path)
+    with pytest.raises(DataError, match="is no folder"):
+        write_report(tmp_path / "missing")

@@ -1,0 +1,59 @@
+"""What an experienced eye would say before and during a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vitral.config import DataConfig
+from vitral.presets.runs import change, run
+from vitral.train.advice import before, during, of_config
+from vitral.train.prepare import prepare
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two classes, one eight times the other, one picture that is none and one note beside them."""
+    draw = np.random.default_rng(0)
+    for name, count in (("many", 64), ("few", 8)):
+        (tmp_path / name).mkdir()
+        for index in range(count):
+            Image.fromarray(draw.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(tmp_path / name / f"{index}.png")
+    (tmp_path / "few" / "broken.png").write_bytes(b"not a picture")
+    (tmp_path / "few" / "notes.txt").write_text("found in May")
+    return tmp_path
+
+
+def test_says_what_was_left_out_and_what_is_unbalanced(folder: Path):
+    config = dataclasses.replace(run("digits"), data=DataConfig(name=f"folder:{folder}", on_bad_image="skip"))
+    lines = before(prepare(config, torch.device("cpu")))
+    assert any("broken.png" in line and line.startswith("skipped") for line in lines)
+    assert any("not pictures by their names" in line for line in lines)
+    assert any("times the pictures of the smallest: try --class-weights" in line for line in lines)
+    assert any("few for a ViT from scratch" in line for line in lines)
+
+
+def test_settings_that_often_fail_are_named():
+    calm = run("digits")
+    assert of_config(calm) == []
+    assert "no warm-up" in of_config(change(calm, warmup=0.0, optimizer="adamw", lr=1e-3))[0]
+    assert "forgets them" in of_config(change(calm, optimizer="adamw", lr=5e-3, weights="vit.safetensors"))[0]
+    assert "patches are few" in of_config(dataclasses.replace(calm, model=dataclasses.replace(calm.model, patch_size=(4, 4))))[0]
+
+
+def test_learning_by_heart_is_seen_during_the_run():
+    config = run("digits")
+    assert "learns by heart" in during(config, 0.99, 0.6, 0.5)
+    assert during(config, 0.99, 0.95, 0.5) == "" and during(config, 0.99, 0.6, 0.1) == "" and during(config, None, 0.6, 0.5) == ""
+
+
+def test_says_when_patches_are_far_too_many():
+    digits = run("digits")
+    many = change(digits, model=dataclasses.replace(digits.model, image_size=(224, 224)))
+    assert any("12,544 patches a picture" in line for line in of_config(many))
+    assert not any("patches a picture" in line for line in of_config(digits))

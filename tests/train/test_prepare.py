@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vitral.base.errors import ConfigError, UsageError
+from vitral.base.origin import known
+from vitral.build import create
+from vitral.cli.train import parse
+from vitral.config import DataConfig, ModelConfig, RunConfig, from_dict, to_dict
+from vitral.presets.models import MODELS
+from vitral.presets.runs import RUNS, change, run
+from vitral.train.engine import Run, fit
+from vitral.train.prepare import Teacher, data_replaced, fit_to_data, fits, load_teacher, number_type, prepare
+from vitral.weights.checkpoint import save
+
+CPU = torch.device("cpu")
+SHARED = Path(os.environ.get("VITRAL_SHARED", Path(__file__).parents[2] / "../shared"))
+WEIGHTS, FLOWERS = SHARED / "weights/vit_tiny_patch16_224.safetensors", SHARED / "data/flowers102-176px.tar"
+CLASSES, TRAINING, TESTING = 5, 12, 8
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three classes of coloured noise of various sizes."""
+    folder = tmp_path_factory.mktemp("photographs")
+    draw = np.random.default_rng(0)
+    for number, name in enumerate(("red", "green", "blue")):
+        (folder / name).mkdir()
+        for index in range(12):
+            pixels = draw.integers(0, 60, (40 + index, 50, 3), dtype=np.uint8)
+            pixels[:, :, number] += 150
+            Image.fromarray(pixels).save(folder / name / f"{index}.png")
+    return folder
+
+
+def test_a_preset_follows_other_data_in_classes_channels_and_size(photographs: Path, tmp_path: Path):
+    config = change(run("digits", epochs=0.3, batch_size=8, threads=1, device="cpu"), data=DataConfig(name=f"folder:{photographs}"))
+    assert data_replaced(config)
+    result = fit(config, out=tmp_path / "run", quiet=True)
+    model = result.model.config
+    assert (model.classes, model.channels) == (3, 3) and model.image_size == (224, 224)
+    assert model.grid[0] * model.grid[1] <= 256
+    assert result.model.origin.classes.value == ("blue", "green", "red")
+
+
+@pytest.mark.parametrize(
+    ("flags", "size", "depth"),
+    [
+        (["--name", "foo"], 224, 4),
+        (["--set", "depth=2"], 224, 2),
+        (["--patch-size", "4"], 224, 4),
+        (["--image-size", "32"], 32, 4),
+        (["--image-size", "8"], 8, 4),
+        (["--set", "image_size=8,8"], 8, 4),
+        (["--model", "tiny"], 224, MODELS["tiny"].depth),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_size_and_channels_follow_other_data_field_by_field(flags: list[str], size: int, depth: int, photographs: Path):
+    config = parse(["digits", "--data", f"folder:{photographs}", *flags]).config()
+    setup = prepare(from_dict(RunConfig, to_dict(config)), CPU)
+    model = setup.config.model
+    assert (model.channels, model.classes, model.image_size, model.depth) == (3, 3, (size, size), depth)
+    assert len(setup.notes) == ("--patch-size" in flags or "--model" in flags) and all("grow to 14×14" in note for note in setup.notes)
+
+
+def test_only_a_named_run_gives_way_to_other_data(photographs: Path):
+    named = run("digits")
+    assert named.preset == "digits" and change(named, name="mine", seed=3).preset == "digits"
+    assert not data_replaced(named)
+    stored = to_dict(dataclasses.replace(named, data=DataConfig(name=f"folder:{photographs}")))
+    del stored["preset"]  # a folder of an earlier version
+    own = from_dict(RunConfig, stored)
+    assert own.preset == "" and not data_replaced(own) and prepare(own, CPU).config.model.image_size == (8, 8)
+
+
+def test_an_own_model_keeps_its_size_and_takes_the_classes(photographs: Path):
+    model = ModelConfig(image_size=(24, 32), patch_size=(8, 8), width=16, depth=1, heads=2, mlp_width=16)
+    setup = prepare(dataclasses.replace(run("digits"), name="mine", model=model, data=DataConfig(name=f"folder:{photographs}")), CPU)
+    assert setup.config.model.image_size == (24, 32) and setup.config.model.classes == 3
+    assert setup.data.train.preprocess.image_size == (24, 32)
+
+
+def test_sizes_are_rounded_up_to_whole_patches_and_patches_grow():
+    base = ModelConfig(image_size=(8, 8), patch_size=(2, 2), channels=1, classes=10, width=16, depth=1, heads=2, mlp_width=16)
+    fitted = fit_to_data(base, 4, 3, (27, 30))
+    assert (fitted.image_size, fitted.patch_size, fitted.classes, fitted.channels) == ((28, 30), (2, 2), 4, 3)
+    assert fit_to_data(base, 4, 3, (224, 224)).patch_size == (14, 14)
+    assert fit_to_data(dataclasses.replace(base, family="cnn"), 4, 3, (33, 33)).image_size == (33, 33)
+    assert fits(ModelConfig(), (64, 64)) and not fits(ModelConfig(), (8, 8)) and not fits(ModelConfig(), (100, 100))
+
+
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_every_preset_takes_a_step(name: str, trained: Run, tmp_path: Path):
+    preset = RUNS[name]
+    data = dataclasses.replace(preset.data, name="digits", subset=40.0)
+    train = dataclasses.replace(preset.train, epochs=1.0, batch_size=20, threads=1, device="cpu", test=False)
+    # The recipe as it is, on a model of the same make but one block deep: this is about settings, not about size.
+    model = dataclasses.replace(preset.model, depth=1, width=32, heads=4, mlp_width=32) if preset.model.family == "vit" else preset.model
+    model = dataclasses.replace(model, image_size=(8, 8), patch_size=(4, 4)) if preset.model.family == "vit" else model
+    config = dataclasses.replace(preset, model=model, data=data, train=train, weights=str(trained.path) if preset.weights else None)
+    result = fit(config, out=tmp_path / "run", quiet=True)
+    assert result.metrics[-1]["step"] == 2 and np.isfinite(result.metrics[-1]["loss"])
+
+
+def test_a_teacher_sees_pictures_as_it_knows_them(trained: Run):
+    student = dataclasses.replace(prepare(run("digits"), CPU).preprocess, mean=(0.1,), std=(0.3,), image_size=(12, 12))
+    teacher = Teacher(trained.model, student)
+    seen: list[torch.Tensor] = []
+    trained.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    pixels = torch.full((1, 1, 12, 12), 0.6)
+    teacher((pixels - 0.1) / 0.3)
+    mean, std = trained.model.origin.mean.value[0], trained.model.origin.std.value[0]
+    assert seen[0].shape == (1, 1, 8, 8) and torch.allclose(seen[0], torch.full((1, 1, 8, 8), (0.6 - mean) / std), atol=1e-4)
+
+
+def test_a_teacher_of_other_classes_is_told_or_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    setup, names = prepare(run("digits"), CPU), tuple("0123456789")
+    for classes, note in ((names, False), ((*names[:9], "nine"), True), ((), False)):
+        teacher = create("tiny", image_size=8, channels=1, classes=10)
+        teacher.origin = dataclasses.replace(teacher.origin, classes=known(classes))
+        place = str(save(teacher, tmp_path / f"teacher-{len(list(tmp_path.iterdir()))}"))
+        load_teacher(place, setup.data, setup.preprocess, CPU)
+        assert ("note: the teacher's classes are 0, 1, 2 …" in capsys.readouterr().err) is note
+    teacher.origin = dataclasses.replace(teacher.origin, classes=known(names[::-1]))
+    with pytest.raises(UsageError, match="the teacher has the classes of digits in another order"):
+        load_teacher(str(save(teacher, tmp_path / "reversed")), setup.data, setup.preprocess, CPU)
+
+
+def test_fine_tuning_keeps_the_weights_normalisation_unless_it_is_set_by_hand(trained: Run):
+    config = dataclasses.replace(run("digits"), weights=str(trained.path))
+    own = trained.model.origin
+    assert prepare(config, CPU).preprocess.mean == own.mean.value
+    setup = prepare(dataclasses.replace(config, data=dataclasses.replace(config.data, mean=(0.3,))), CPU)
+    assert setup.preprocess.mean == setup.data.mean == setup.model.origin.mean.value == (0.3,)
+    assert setup.preprocess.std == own.std.value
+
+
+def test_a_size_that_weights_cannot_take_is_refused_when_it_was_asked_for(tmp_path: Path):
+    torch.manual_seed(0)
+    weights = str(save(create("tiny", image_size=32, patch_size=16), tmp_path / "weights"))
+    assert prepare(parse(["digits", "--from", weights]).config(), CPU).config.model.image_size == (32, 32)
+    assert prepare(parse(["digits", "--from", weights, "--image-size", "64"]).config(), CPU).config.model.image_size == (64, 64)
+    for size, words in (("100", "image 100×100 is not divisible by patch 16: use image size 96 or 112"), ("16", "use a larger image size")):
+        with pytest.raises(ConfigError, match=words):
+            prepare(parse(["digits", "--from", weights, "--image-size", size]).config(), CPU)
+
+
+def test_half_precision_needs_a_gpu():
+    assert number_type("auto", CPU) == torch.float32 and number_type("bf16", CPU) == torch.bfloat16
+    with pytest.raises(ConfigError, match="fp16 training needs a CUDA GPU"):
+        number_type("fp16", CPU)
+
+
+@pytest.fixture(scope="module")
+def flowers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not WEIGHTS.exists() or not FLOWERS.exists():
+        pytest.skip("needs ViT-Ti weights and the Flowers pictures")
+    folder = tmp_path_factory.mktemp("flowers")
+    wanted: dict[tuple[str, str], int] = {}
+    with tarfile.open(FLOWERS) as archive:
+        for member in archive:
+            parts = Path(member.name).parts
+            if not member.isfile() or parts[1] not in ("train", "test"):
+                continue
+            key = (parts[1], parts[2])
+            if (parts[1], parts[2]) not in wanted and sum(split == parts[1] for split, _ in wanted) >= CLASSES:
+                continue
+            limit = TRAINING if parts[1] == "train" else TESTING
+            if wanted.setdefault(key, 0) < limit:
+                wanted[key] += 1
+                source = archive.extractfile(member)
+                assert source is not None
+                target = folder / parts[2] / f"{parts[1]}-{parts[-1]}"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(source.read())
+    return folder
+
+
+@pytest.mark.slow
+def test_fine_tuning_rises_well_above_a_random_start(flowers: Path, tmp_path: Path):
+    data = DataConfig(name=f"folder:{flowers}", augment="light", validation=0.15)
+    base = run("finetune", epochs=3.0, batch_size=16, device="cpu", threads=1, evaluate_every=3.0)
+    model = dataclasses.replace(base.model, image_size=(96, 96))
+    tuned = fit(dataclasses.replace(base, data=data, model=model, weights=str(WEIGHTS)), out=tmp_path / "tuned", quiet=True)
+    assert tuned.model.config.image_size == (96, 96) and tuned.model.origin.mean.value == (0.5, 0.5, 0.5)
+    scratch = fit(dataclasses.replace(base, name="scratch", data=data, model=model, weights=None), out=tmp_path / "scratch", quiet=True)
+    chance = 1 / len(tuned.model.origin.classes.value)
+    assert tuned.test["accuracy"] > 0.7 > 2 * chance
+    assert tuned.test["accuracy"] > scratch.test["accuracy"] + 0.2
