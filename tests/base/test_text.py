@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from vitral.base.text import readable
+from vitral.base.text import byte_size, duration, few, readable, short, table
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,69 @@ from vitral.base.text import readable
 )
 def test_numbers_as_people_write_them(number: float, written: str) -> None:
     assert readable(number) == written
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [(None, "–"), (0, "0"), (12, "12"), (1234, "1.23 k"), (999_999, "1 M"), (1_234_567, "1.23 M"), (5e15, "5 P"), (2e21, "2000 E")],
+)
+def test_counts_with_a_letter(number: float | None, written: str) -> None:
+    assert short(number) == written
+
+
+@pytest.mark.parametrize(
+    ("count", "written"),
+    [(None, "–"), (0, "0 B"), (512, "512 B"), (1000, "1000 B"), (1023.9, "1 KiB"), (3 * 2**20, "3 MiB"), (1.5 * 2**30, "1.5 GiB")],
+)
+def test_bytes(count: float | None, written: str) -> None:
+    assert byte_size(count) == written
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (None, "–"),
+        (0, "0 s"),
+        (0.25, "0.25 s"),
+        (0.0123, "12 ms"),
+        (0.0999, "0.1 s"),
+        (3.14, "3.1 s"),
+        (9.96, "10 s"),
+        (48, "48 s"),
+        (59.6, "1 min 00 s"),
+        (61, "1 min 01 s"),
+        (3599.7, "1 h 00 min"),
+        (3725, "1 h 02 min"),
+        (187_200, "2 d 04 h"),
+    ],
+)
+def test_durations(seconds: float | None, written: str) -> None:
+    assert duration(seconds) == written
+
+
+def test_a_few_names() -> None:
+    assert few([]) == ""
+    assert few(["cat", "dog", "owl"]) == "cat, dog, owl"
+    assert few(("cat", "dog", "owl", "yak")) == "cat, dog, owl …"
+    assert few(["cat", "dog"], most=1) == "cat …"
+
+
+def test_a_table_for_a_terminal() -> None:
+    rows = [["cnn", "1,234", "x"], ["ViT-Ti/16", "5", ""]]
+    assert table(rows, ["model", "n", "note"], align="lrl").splitlines() == [
+        "model          n  note",
+        "─────────  ─────  ────",
+        "cnn        1,234  x",
+        "ViT-Ti/16      5",
+    ]
+    assert table([["a", "1"], ["bcd", "22"]], align="lr") == "a     1\nbcd  22"
+    assert table([]) == ""
+
+
+def test_a_table_in_markdown() -> None:
+    assert table([["a|b", "1"]], ["model", "n"], align="lr", markdown=True) == "| model | n |\n| --- | ---: |\n| a\\|b | 1 |"
+
+
+def test_a_row_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        table([["a", "b"], ["c"]])

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from vitral.base.text import duration
+
 T = TypeVar("T")
 
 FIRST_LINE_AFTER = 2.0
@@ -45,10 +47,10 @@ class Progress:
         if self.total:
             parts[0] += f" ({100 * self.done / self.total:.0f} %)"
         parts += [_value(name, value) for name, value in self.values.items()]
-        parts.append(_duration(self.seconds))
+        parts.append(duration(self.seconds))
         if self.total and self.start < self.done < self.total:
             # What was done before this bar began took none of its time.
-            parts.append(f"about {_duration(self.seconds / (self.done - self.start) * (self.total - self.done))} left")
+            parts.append(f"about {duration(self.seconds / (self.done - self.start) * (self.total - self.done))} left")
         return ", ".join(parts)
 
 
@@ -161,10 +163,3 @@ def _value(name: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{name} {value:.2e}" if value and abs(value) < 1e-3 else f"{name} {value:.4g}"
     return f"{name} {value}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

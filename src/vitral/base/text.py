@@ -1,9 +1,12 @@
-"""Numbers as people write them."""
+"""Numbers, durations, sizes and tables as people write them: the only place that does."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 WRITTEN_OUT = 1e9
+NOTHING = "–"
 
 
 def readable(number: float) -> str:
@@ -13,3 +16,66 @@ def readable(number: float) -> str:
     mantissa, exponent = f"{number:.1e}".split("e")
     factor = mantissa.removesuffix(".0")
     return f"{'' if factor == '1' else factor + '·'}10{str(int(exponent)).translate(RAISED)}"
+
+
+def short(number: float | None) -> str:
+    """`12`, `1.23 M`, `5 P`: three digits and a letter, for counts."""
+    return _scaled(number, ("", "k", "M", "G", "T", "P", "E"), 1000)
+
+
+def byte_size(count: float | None) -> str:
+    """`512 B`, `3 MiB`, `1.5 GiB`."""
+    return _scaled(count, ("B", "KiB", "MiB", "GiB", "TiB"), 1024)
+
+
+def duration(seconds: float | None) -> str:
+    """`12 ms`, `3.1 s`, `48 s`, `1 min 01 s`, `1 h 02 min`, `2 d 04 h`."""
+    if seconds is None:
+        return NOTHING
+    if 0 < seconds < 0.0995:
+        return f"{seconds * 1000:.2g} ms"
+    if seconds < 59.5:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24:02d} h"
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """`cat, dog, owl …`."""
+    return ", ".join(names[:most]) + (" …" if len(names) > most else "")
+
+
+def table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), align: str = "l", markdown: bool = False) -> str:
+    """Aligned columns under an underlined header, or a Markdown table; no newline at the end.
+
+    `align`: `l` or `r` for each column, the last letter for all that follow: `lr` is a name and then numbers.
+    """
+    lines = [list(header), *map(list, rows)] if header else [list(row) for row in rows]
+    if not lines:
+        return ""
+    right = [align[min(column, len(align) - 1)] == "r" for column in range(len(lines[0]))]
+    if markdown:
+        cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+        cells.insert(1, ["---:" if number else "---" for number in right])
+        return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if header:
+        lines.insert(1, ["─" * width for width in widths])
+    return "\n".join(
+        "  ".join(cell.rjust(w) if number else cell.ljust(w) for cell, w, number in zip(line, widths, right, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _scaled(number: float | None, units: Sequence[str], step: int) -> str:
+    if number is None:
+        return NOTHING
+    for unit in units:
+        written = f"{number:.3g}" if abs(number) < 999.5 else f"{number:.0f}"
+        if abs(float(written)) < step or unit == units[-1]:  # as written: 999,999 is 1 M, not 1000 k
+            break
+        number /= step
+    return f"{written} {unit}".strip()
