@@ -86,9 +86,9 @@ def test_mixed_labels_are_those_of_the_mixed_pixels(world: int) -> None:
     for rank in range(world):
         loader = Loader(split, batch_size=20, preprocess=wanted, train=True, policy=policy, seed=6, rank=rank, world=world)
         for batch in (batch for epoch in range(4) for batch in loader.epoch(epoch)):
-            assert batch.second is not None and batch.share is not None
+            assert batch.labels_b is not None and batch.lam is not None
             mean = batch.images.mean((1, 2, 3)) * 255 / 50
-            assert torch.allclose(mean, batch.share * batch.labels + (1 - batch.share) * batch.second, atol=1e-4)
+            assert torch.allclose(mean, batch.lam * batch.labels + (1 - batch.lam) * batch.labels_b, atol=1e-4)
             assert bool((batch.labels == torch.from_numpy(split.labels)[batch.indices]).all())
 
 
@@ -97,7 +97,7 @@ def test_resumed_in_the_middle_it_goes_on_the_same(placement: str) -> None:
     loader = Loader(small(), batch_size=16, train=True, policy="strong", placement=placement, seed=5)
     whole = list(loader.epoch(2))
     assert all(same(a, b) for a, b in zip(whole[2:], loader.epoch(2, start=2), strict=True))
-    assert any(batch.second is not None for epoch in range(4) for batch in loader.epoch(epoch))
+    assert any(batch.labels_b is not None for epoch in range(4) for batch in loader.epoch(epoch))
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # four workers on fewer cores are meant
@@ -152,7 +152,7 @@ def test_ranks_share_one_global_batch(batch_size: int, world: int, placement: st
 
     alone = [batch for epoch in range(3) for batch in loader(0, 1).epoch(epoch)]
     parts = [[batch for epoch in range(3) for batch in loader(rank, world).epoch(epoch)] for rank in range(world)]
-    assert any(batch.second is not None for batch in alone)
+    assert any(batch.labels_b is not None for batch in alone)
     for step, whole in enumerate(alone):
         mine = [part[step] for part in parts]
         assert len({len(batch.labels) for batch in mine}) == 1
@@ -163,9 +163,9 @@ def test_ranks_share_one_global_batch(batch_size: int, world: int, placement: st
 
 def test_mixing_can_be_switched_off() -> None:
     loader = Loader(small(), batch_size=20, train=True, policy="strong", seed=0)
-    assert any(batch.second is not None for epoch in range(5) for batch in loader.epoch(epoch))
+    assert any(batch.labels_b is not None for epoch in range(5) for batch in loader.epoch(epoch))
     loader.mixing = False
-    assert all(batch.second is None for epoch in range(5) for batch in loader.epoch(epoch))
+    assert all(batch.labels_b is None for epoch in range(5) for batch in loader.epoch(epoch))
 
 
 def test_few_pictures_make_one_batch_and_impossible_ones_are_refused() -> None:

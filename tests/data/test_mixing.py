@@ -17,11 +17,11 @@ def test_shares_of_batches() -> None:
     assert draw_mix(0.2, 0.5, (32, 32), 0, 1, 2) == draw_mix(0.2, 0.5, (32, 32), 0, 1, 2)
 
 
-def test_mixup_share_is_beta_and_cutmix_area_its_share() -> None:
+def test_mixups_lam_is_beta_and_cutmix_area_its_lam() -> None:
     mixes = [draw_mix(1.0, 0.0, (32, 32), step) for step in range(2000)]
-    shares = np.array([mix.share for mix in mixes if mix])
-    assert abs(shares.mean() - 0.5) < 0.03
-    assert shares.var() == pytest.approx(0.25 / (2 * 0.8 + 1), rel=0.1)  # Beta(0.8, 0.8)
+    lams = np.array([mix.lam for mix in mixes if mix])
+    assert abs(lams.mean() - 0.5) < 0.03
+    assert lams.var() == pytest.approx(0.25 / (2 * 0.8 + 1), rel=0.1)  # Beta(0.8, 0.8)
     for step in range(200):
         mix = draw_mix(0.0, 1.0, (24, 40), step)
         assert mix is not None
@@ -29,12 +29,12 @@ def test_mixup_share_is_beta_and_cutmix_area_its_share() -> None:
         partner = partners(0, GROUP, GROUP, mix.shift)
         mixed = mix_images(images, partner, mix)
         own = (mixed == images).float().mean((1, 2, 3))
-        assert torch.allclose(own, torch.full((GROUP,), mix.share))
+        assert torch.allclose(own, torch.full((GROUP,), mix.lam))
 
 
 def test_cutmix_rectangles_have_a_uniform_area_before_the_border_cuts_them() -> None:
     """Of a square of side w = √a around any point, w − w²/4 stays inside on each axis; with a uniform the mean area is 1/2 − 1/5 + 1/48."""
-    pasted = [1 - mix.share for step in range(3000) if (mix := draw_mix(0.0, 1.0, (500, 400), step))]
+    pasted = [1 - mix.lam for step in range(3000) if (mix := draw_mix(0.0, 1.0, (500, 400), step))]
     assert np.mean(pasted) == pytest.approx(1 / 2 - 1 / 5 + 1 / 48, abs=0.015)
 
 

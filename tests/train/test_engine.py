@@ -201,7 +201,7 @@ def test_lines_are_means_over_their_steps_and_mixing_ends_when_told(out: Path, m
     def seen(self: Stepper, batch: Any, factor: float, keep: float | None) -> Outcome:
         outcome = step(self, batch, factor, keep)
         losses.append(outcome.loss.item())
-        mixed.append(batch.second is not None)
+        mixed.append(batch.labels_b is not None)
         return outcome
 
     monkeypatch.setattr(Stepper, "step", seen)

@@ -19,16 +19,16 @@ class Table(nn.Module):
 
 
 LOGITS = torch.tensor([[2.0, 0.0, -1.0], [0.5, 1.0, 0.0]])
-LABELS, SECOND = torch.tensor([0, 2]), torch.tensor([1, 1])
+LABELS, LABELS_B = torch.tensor([0, 2]), torch.tensor([1, 1])
 IMAGES = torch.zeros(2, 1, 2, 2)
 
 
-def test_mixed_labels_are_the_mean_of_two_losses_by_share():
-    share = torch.tensor([0.7, 0.4])
-    outcome = classification(0.1)(Table(LOGITS), IMAGES, LABELS, SECOND, share, None)
+def test_mixed_labels_are_the_mean_of_two_losses_by_lam():
+    lam = torch.tensor([0.7, 0.4])
+    outcome = classification(0.1)(Table(LOGITS), IMAGES, LABELS, LABELS_B, lam, None)
     one = F.cross_entropy(LOGITS, LABELS, label_smoothing=0.1, reduction="none")
-    two = F.cross_entropy(LOGITS, SECOND, label_smoothing=0.1, reduction="none")
-    assert outcome.loss.item() == pytest.approx((share * one + (1 - share) * two).mean().item())
+    two = F.cross_entropy(LOGITS, LABELS_B, label_smoothing=0.1, reduction="none")
+    assert outcome.loss.item() == pytest.approx((lam * one + (1 - lam) * two).mean().item())
     assert outcome.correct.item() == pytest.approx(0.7 + 0.6)
     assert right_answers(LOGITS, LABELS, None, None).item() == 1
 
@@ -37,9 +37,9 @@ def test_class_weights_weigh_each_picture():
     weights = torch.tensor([0.5, 1.0, 2.0])
     plain = F.cross_entropy(LOGITS, LABELS, reduction="none")
     assert cross_entropy(LOGITS, LABELS, None, None, 0.0, weights).item() == pytest.approx(((plain * weights[LABELS]).mean()).item())
-    share, other = torch.tensor([0.7, 0.4]), F.cross_entropy(LOGITS, SECOND, reduction="none")
-    mixed = share * plain * weights[LABELS] + (1 - share) * other * weights[SECOND]
-    assert cross_entropy(LOGITS, LABELS, SECOND, share, 0.0, weights).item() == pytest.approx(mixed.mean().item())
+    lam, other = torch.tensor([0.7, 0.4]), F.cross_entropy(LOGITS, LABELS_B, reduction="none")
+    mixed = lam * plain * weights[LABELS] + (1 - lam) * other * weights[LABELS_B]
+    assert cross_entropy(LOGITS, LABELS, LABELS_B, lam, 0.0, weights).item() == pytest.approx(mixed.mean().item())
 
 
 def test_distilling_from_oneself_costs_nothing_and_from_another_pulls_towards_it():

@@ -37,9 +37,9 @@ class Batch:
     """(B, C, H, W) float, normalised, on the device."""
     labels: torch.Tensor
     """(B,) int64."""
-    second: torch.Tensor | None
+    labels_b: torch.Tensor | None
     """(B,) int64: label of the picture mixed in; None: not mixed."""
-    share: torch.Tensor | None
+    lam: torch.Tensor | None
     """(B,) float: weight of the first label."""
     indices: torch.Tensor
     """(B,) int64: positions in the split."""
@@ -161,8 +161,8 @@ class Loader:
             return Batch(images[low:high], labels[low:high], None, None, indices[low:high])
         partner = partners(offset, offset + last - first, total, mix.shift, self.device)
         mixed = mix_images(images, partner, mix)[low:high]
-        share = torch.full((high - low,), mix.share, device=self.device)
-        return Batch(mixed, labels[low:high], labels[partner][low:high], share, indices[low:high])
+        lam = torch.full((high - low,), mix.lam, device=self.device)
+        return Batch(mixed, labels[low:high], labels[partner][low:high], lam, indices[low:high])
 
 
 def _road(split: Split, policy: Policy, device: torch.device, placement: str) -> str:

@@ -15,7 +15,7 @@ from vitral.data.keys import generator
 
 GROUP = 8
 MIXUP_ALPHA = 0.8
-"""Both parameters of the Beta law of MixUp's share; CutMix's share is uniform."""
+"""Both parameters of the Beta law of MixUp's lam; CutMix's is uniform."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Mix:
 
     kind: str
     """mixup or cutmix."""
-    share: float
+    lam: float
     """Weight of each picture's own label."""
     shift: int
     """Partner of place i in a group: place (i + shift) modulo the group's length."""
@@ -65,7 +65,7 @@ def whole_groups(low: int, high: int, total: int) -> tuple[int, int]:
 def mix_images(images: torch.Tensor, partner: torch.Tensor, mix: Mix) -> torch.Tensor:
     """(B, C, H, W) mixed with their partners."""
     if mix.kind == "mixup":
-        return torch.lerp(images[partner], images, mix.share)
+        return torch.lerp(images[partner], images, mix.lam)
     top, bottom, left, right = mix.box
     mixed = images.clone()
     mixed[:, :, top:bottom, left:right] = images[partner, :, top:bottom, left:right]

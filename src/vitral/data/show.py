@@ -50,8 +50,8 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
     loader = Loader(data.train, batch_size=min(count, len(data.train)), policy=data.policy, seed=seed, train=True)
     # Policies that mix do so in some batches only: show a plain one and the most mixed of several, half and half.
     batches = [next(loader.epoch(epoch)) for epoch in range(16)] if loader.policy.mixup + loader.policy.cutmix else [next(loader.epoch(0))]
-    plain = next((batch for batch in batches if batch.second is None), batches[0])
-    mixed = min((batch for batch in batches if batch.share is not None), key=_evenness, default=None)
+    plain = next((batch for batch in batches if batch.labels_b is None), batches[0])
+    mixed = min((batch for batch in batches if batch.lam is not None), key=_evenness, default=None)
     half = len(plain.labels) // 2
     shown = [(plain, range(len(plain.labels)))] if mixed is None else [(plain, range(half)), (mixed, range(half))]
     pictures = [undo(batch.images[i], data.preprocess) for batch, places in shown for i in places]
@@ -74,15 +74,15 @@ def undo(image: torch.Tensor, preprocess: Preprocess) -> Image.Image:
 
 def _evenness(batch: Batch) -> float:
     """0 when both pictures count alike."""
-    return abs(float(batch.share[0]) - 0.5) if batch.share is not None else 1.0
+    return abs(float(batch.lam[0]) - 0.5) if batch.lam is not None else 1.0
 
 
 def _caption(batch: Batch, place: int, classes: tuple[str, ...]) -> str:
     first = classes[int(batch.labels[place])]
-    if batch.second is None or batch.share is None:
+    if batch.labels_b is None or batch.lam is None:
         return first
-    share = float(batch.share[place])
-    return f"{share:.0%} {first}, {1 - share:.0%} {classes[int(batch.second[place])]}"
+    lam = float(batch.lam[place])
+    return f"{lam:.0%} {first}, {1 - lam:.0%} {classes[int(batch.labels_b[place])]}"
 
 
 def _facts(preprocess: Preprocess) -> dict[str, Any]:

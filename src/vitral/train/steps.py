@@ -81,15 +81,15 @@ class Stepper:
             torch.compiler.cudagraph_mark_step_begin()
         pieces = self.config.accumulate
         loss = correct = torch.zeros((), device=self.device)
-        second, share = batch.second, batch.share
-        if self._mixed and second is None:
-            # A run that mixes at times has one graph for both: all of the first label is the same number as no second one.
-            second, share = batch.labels, torch.ones(batch.labels.shape, device=self.device)
-        parts = [part if part is None else part.chunk(pieces) for part in (batch.images, batch.labels, second, share)]
+        labels_b, lam = batch.labels_b, batch.lam
+        if self._mixed and labels_b is None:
+            # A run that mixes at times has one graph for both: all of the first label is the same number as no other one.
+            labels_b, lam = batch.labels, torch.ones(batch.labels.shape, device=self.device)
+        parts = [part if part is None else part.chunk(pieces) for part in (batch.images, batch.labels, labels_b, lam)]
         for index in range(pieces):
-            images, labels, second, share = (None if part is None else part[index] for part in parts)
+            images, labels, labels_b, lam = (None if part is None else part[index] for part in parts)
             with self._held_back(index < pieces - 1), autocast(self.dtype, self.device):
-                outcome = self.learner(images, labels, second, share, keep)
+                outcome = self.learner(images, labels, labels_b, lam, keep)
             part = outcome.loss / pieces
             with self._held_back(index < pieces - 1):
                 (part if self.scaler is None else self.scaler.scale(part)).backward()
