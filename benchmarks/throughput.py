@@ -22,7 +22,7 @@ from vitral.build import build, forward_flops
 from vitral.data.augment import policy
 from vitral.data.loader import Loader
 from vitral.data.preprocess import Preprocess
-from vitral.data.readers import ArrayReader
+from vitral.data.source import ArrayReader
 from vitral.data.split import Split
 from vitral.presets.runs import RUNS
 from vitral.study.plan import GPUS

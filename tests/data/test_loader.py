@@ -16,7 +16,7 @@ from vitral.data.augment import policy as named_policy
 from vitral.data.datasets import Data, open_data
 from vitral.data.loader import Batch, Loader
 from vitral.data.preprocess import Preprocess
-from vitral.data.readers import ArrayReader
+from vitral.data.source import ArrayReader
 from vitral.data.split import Split
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vitral.base.errors import DataError
 from vitral.data.preprocess import Preprocess
-from vitral.data.readers import ArrayReader
+from vitral.data.source import ArrayReader
 from vitral.data.split import Split, balanced_order, carve, check
 
 

@@ -93,9 +93,8 @@ def run(arguments: list[str]) -> int:
 
 def _list(arguments: list[str]) -> int:
     flags = parse(List, arguments, "vitral data list", LIST)
-    from vitral.data.catalogue import ENTRIES
-    from vitral.data.named import data_root
-    from vitral.data.sources import present
+    from vitral.data.catalogue import CATALOGUE
+    from vitral.data.fetch import data_root, present
 
     folder = data_root(flags.root)
     rows = [
@@ -110,7 +109,7 @@ def _list(arguments: list[str]) -> int:
             "licence": entry.licence,
             "where": present(entry, folder),
         }
-        for entry in ENTRIES
+        for entry in CATALOGUE.values()
     ]
     if flags.json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))

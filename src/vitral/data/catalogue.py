@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from vitral.data.source import Part, Source
 
 DIGITS = tuple("0123456789")
 FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
@@ -33,10 +36,17 @@ class Entry:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     ways: tuple[str, ...] = ()
-    """Sources in the order they are tried; see sources.py."""
+    """How it is got, in the order they are tried: keys of `fetch.WAYS`."""
+
+    def source(
+        self, classes: tuple[str, ...], train: Part, where: str, validation: Part | None = None, *, test: Callable[[], Part]
+    ) -> Source:
+        """The data set itself, with what is known about it."""
+        facts = {name: getattr(self, name) for name in ("name", "native_size", "channels", "flip", "mean", "std")}
+        return Source(classes=classes, train=train, where=where, validation=validation, test=test, **facts)
 
 
-ENTRIES = (
+_ENTRIES = (
     Entry(
         name="digits",
         title="handwritten digits, embedded in scikit-learn",
@@ -160,4 +170,4 @@ ENTRIES = (
     ),
 )
 
-CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}
+CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}

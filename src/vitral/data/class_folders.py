@@ -10,15 +10,14 @@ import numpy as np
 from vitral.base.errors import DataError
 from vitral.base.progress import say, track
 from vitral.data.decode import EXTENSIONS, SKIP, header_ok
-from vitral.data.raw import Part, Raw, measure
-from vitral.data.readers import FileReader
+from vitral.data.source import FileReader, Part, Source, measure
 
 SPLITS = {"train": ("train", "training"), "validation": ("val", "valid", "validation"), "test": ("test", "testing")}
 HEADERS = 20_000
 """Up to this many files have their headers looked at before training; more would take too long."""
 
 
-def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_test: bool = False) -> Raw:
+def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_test: bool = False) -> Source:
     """A folder of class folders. `validation_is_test`: its validation folder is what others test on (ImageNet)."""
     name = name or f"folder:{path}"
     if not path.is_dir():
@@ -47,7 +46,7 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
             )
     test = parts.get("test")
     native_size, channels = measure(parts["train"])
-    return Raw(
+    return Source(
         name=name,
         classes=classes,
         train=parts["train"],

@@ -5,17 +5,22 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, one_of
 from vitral.config import DataConfig
 from vitral.data.augment import Policy, policy
+from vitral.data.catalogue import CATALOGUE
+from vitral.data.class_folders import open_folder
+from vitral.data.fetch import data_root, open_named
+from vitral.data.huggingface import open_hub
 from vitral.data.keys import generator
-from vitral.data.named import open_raw
 from vitral.data.preprocess import Preprocess
-from vitral.data.raw import Part, Raw
+from vitral.data.shards import open_shards
+from vitral.data.source import Part, Source
 from vitral.data.split import Split, carve, check
 
 TEST_SHARE = 0.2
@@ -30,8 +35,8 @@ PHOTOGRAPH_SIZE = (224, 224)
 class Data:
     """A data set whose pictures come out as one model wants them."""
 
-    def __init__(self, raw: Raw, config: DataConfig, train: Split, validation: Split, test: Callable[[], Split]) -> None:
-        self.name, self.where, self.classes, self.notes = raw.name, raw.where, raw.classes, raw.notes
+    def __init__(self, source: Source, config: DataConfig, train: Split, validation: Split, test: Callable[[], Split]) -> None:
+        self.name, self.where, self.classes, self.notes = source.name, source.where, source.classes, source.notes
         self.config, self.preprocess = config, train.preprocess
         self.train, self.validation = train, validation
         self._test: Callable[[], Split] | Split = test
@@ -103,50 +108,71 @@ def open_data(
     What the model wants (`preprocess`, or a size and channels) decides how pictures come out; where nothing is said, the data
     set's own size, channels, mean and standard deviation. Fields of `config` (resize, mean, std) come before all of these.
     """
-    raw = open_raw(config)
-    check(raw.train.labels, raw.classes, raw.name)
-    train, test = raw.train, raw.test
+    source = open_source(config)
+    check(source.train.labels, source.classes, source.name)
+    train, test = source.train, source.test
     if test is None:
         kept, held = carve(train.labels, TEST_SHARE, config.split_seed, "test split")
         if not len(held):
-            raise DataError(f"{raw.name} has one picture a class, so none can be set aside for testing", "add pictures, or a test folder")
+            raise DataError(
+                f"{source.name} has one picture a class, so none can be set aside for testing", "add pictures, or a test folder"
+            )
         carved_test, train = train.some(held), train.some(kept)
         test = lambda: carved_test  # noqa: E731
-    if raw.validation is None:
+    if source.validation is None:
         kept, held = carve(train.labels, config.validation, config.split_seed, "validation split")
         validation, train = train.some(held), train.some(kept)
     else:
-        validation = raw.validation
-    wanted = _preprocess(raw, config, image_size, channels, preprocess, train)
+        validation = source.validation
+    wanted = _preprocess(source, config, image_size, channels, preprocess, train)
 
     def split(name: str, part: Part) -> Split:
         if len(part.labels):
-            check(part.labels, raw.classes, f"{raw.name} ({name})", whole=False)
-        photographs = raw.native_size is None
-        return Split(name, part.reader, part.indices, part.labels, raw.classes, wanted, raw.flip, photographs, config.on_bad_image)
+            check(part.labels, source.classes, f"{source.name} ({name})", whole=False)
+        photographs = source.native_size is None
+        return Split(name, part.reader, part.indices, part.labels, source.classes, wanted, source.flip, photographs, config.on_bad_image)
 
     training = split("train", train)
     if config.subset is not None:
         count = round(config.subset) if config.subset >= 1 else max(1, round(config.subset * len(training)))
         training = training.first(count, config.split_seed)
-    check(training.labels, raw.classes, f"{raw.name} (train)")
-    return Data(raw, config, training, split("validation", validation), lambda: split("test", test()))
+    check(training.labels, source.classes, f"{source.name} (train)")
+    return Data(source, config, training, split("validation", validation), lambda: split("test", test()))
+
+
+def open_source(config: DataConfig) -> Source:
+    """The data set that `config` names, as its source gives it."""
+    kind, _, rest = config.name.partition(":")
+    if kind == "folder" and rest:
+        return open_folder(Path(rest).expanduser(), config.on_bad_image)
+    if kind == "hf" and rest:
+        return open_hub(rest)
+    if kind == "webdataset" and rest:
+        return open_shards(rest)
+    if config.name not in CATALOGUE:
+        raise one_of("data set", config.name, [*CATALOGUE, "folder:PATH", "hf:NAME", "webdataset:PATTERN"])
+    return open_named(CATALOGUE[config.name], data_root(config.root), config.on_bad_image)
 
 
 def _preprocess(
-    raw: Raw, config: DataConfig, image_size: tuple[int, int] | int | None, channels: int | None, given: Preprocess | None, train: Part
+    source: Source,
+    config: DataConfig,
+    image_size: tuple[int, int] | int | None,
+    channels: int | None,
+    given: Preprocess | None,
+    train: Part,
 ) -> Preprocess:
     if given is None:
-        size = (image_size, image_size) if isinstance(image_size, int) else image_size or raw.native_size or PHOTOGRAPH_SIZE
+        size = (image_size, image_size) if isinstance(image_size, int) else image_size or source.native_size or PHOTOGRAPH_SIZE
         # Data that is already small is squashed, so that nothing of it is lost; photographs keep their shape.
-        resize = "squash" if raw.native_size else "short"
-        base = Preprocess(size, channels or raw.channels, resize=resize, interpolation="bilinear" if raw.native_size else "bicubic")
+        resize = "squash" if source.native_size else "short"
+        base = Preprocess(size, channels or source.channels, resize=resize, interpolation="bilinear" if source.native_size else "bicubic")
     else:
         base = given
     changes: dict[str, Any] = {name: value for name in ("resize", "mean", "std") if (value := getattr(config, name)) is not None}
     base = dataclasses.replace(base, **changes)
     if given is None and not (config.mean and config.std):
-        mean, std = (raw.mean, raw.std) if raw.mean and raw.std else statistics(train, base, config)
+        mean, std = (source.mean, source.std) if source.mean and source.std else statistics(train, base, config)
         base = dataclasses.replace(base, mean=config.mean or mean, std=config.std or std)
     return base
 

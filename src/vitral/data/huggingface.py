@@ -9,11 +9,10 @@ import numpy as np
 
 from vitral.base.errors import DataError
 from vitral.base.network import asking_the_hub
-from vitral.data.raw import Part, Raw, measure
-from vitral.data.readers import TableReader
+from vitral.data.source import Part, Source, TableReader, measure
 
 
-def open_hub(name: str) -> Raw:
+def open_hub(name: str) -> Source:
     """`NAME` or `NAME@CONFIG` on the hub, or the path of a folder written by `save_to_disk`."""
     tables = _tables(name)
     train = tables.get("train")
@@ -33,7 +32,7 @@ def open_hub(name: str) -> Raw:
     validation = next((tables[key] for key in ("validation", "valid", "val", "dev") if key in tables), None)
     training = part(train)
     native_size, channels = measure(training)
-    return Raw(
+    return Source(
         name=f"hf:{name}",
         classes=names,
         train=training,

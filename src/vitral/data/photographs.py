@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,7 @@ import numpy as np
 from vitral.base.errors import DataError
 from vitral.data.catalogue import Entry
 from vitral.data.class_folders import open_folder
-from vitral.data.raw import Part, Raw
-from vitral.data.readers import FileReader
+from vitral.data.source import FileReader, Part, Source
 
 LAYOUTS = {"flowers102": "flowers-102", "pets": "oxford-iiit-pet", "imagenet": "imagenet"}
 
@@ -27,21 +27,15 @@ def find_photographs(entry: Entry, root: Path) -> Path | None:
     return None
 
 
-def open_photographs(entry: Entry, folder: Path, on_bad_image: str) -> Raw:
+def open_photographs(entry: Entry, folder: Path, on_bad_image: str) -> Source:
     """The set in a folder that `find_photographs` found."""
     if (folder / "train").is_dir():
         opened = open_folder(folder, on_bad_image, name=entry.name, validation_is_test=entry.name == "imagenet")
-        return _with_statistics(opened, entry)
+        return dataclasses.replace(opened, mean=entry.mean, std=entry.std, native_size=None)
     return _flowers(entry, folder) if entry.name == "flowers102" else _pets(entry, folder)
 
 
-def _with_statistics(raw: Raw, entry: Entry) -> Raw:
-    import dataclasses
-
-    return dataclasses.replace(raw, mean=entry.mean, std=entry.std, native_size=None)
-
-
-def _flowers(entry: Entry, folder: Path) -> Raw:
+def _flowers(entry: Entry, folder: Path) -> Source:
     """The official split: 1,020 pictures to train, 1,020 to validate, 6,149 to test."""
     from scipy.io import loadmat
 
@@ -57,7 +51,7 @@ def _flowers(entry: Entry, folder: Path) -> Raw:
         for name, key in (("train", "trnid"), ("validation", "valid"), ("test", "tstid"))
     }
     classes = _flower_names() if labels.max() < 102 else ()
-    return Raw(entry.name, classes, parts["train"], str(folder), parts["validation"], lambda: parts["test"])
+    return entry.source(classes, parts["train"], str(folder), parts["validation"], test=lambda: parts["test"])
 
 
 def _flower_names() -> tuple[str, ...]:
@@ -67,7 +61,7 @@ def _flower_names() -> tuple[str, ...]:
     return tuple(names) if names else tuple(f"flower {number}" for number in range(1, 103))
 
 
-def _pets(entry: Entry, folder: Path) -> Raw:
+def _pets(entry: Entry, folder: Path) -> Source:
     """Lists of `name class species breed`; a class is a breed, named as the file without its number."""
     names: dict[int, str] = {}
     parts: dict[str, Part] = {}
@@ -83,4 +77,4 @@ def _pets(entry: Entry, folder: Path) -> Raw:
         labels = np.asarray([int(row[1]) - 1 for row in rows], np.int64)
         parts[split] = Part.all_of(FileReader([folder / "images" / f"{row[0]}.jpg" for row in rows]), labels)
     classes = tuple(names.get(label, f"breed {label + 1}") for label in range(max(names) + 1))
-    return Raw(entry.name, classes, parts["trainval"], str(folder), None, lambda: parts["test"])
+    return entry.source(classes, parts["trainval"], str(folder), test=lambda: parts["test"])

@@ -22,15 +22,14 @@ from vitral.base.errors import DataError, VitralError
 from vitral.base.files import write_atomic
 from vitral.base.progress import track
 from vitral.data.decode import EXTENSIONS
-from vitral.data.raw import Part, Raw, measure
-from vitral.data.readers import ShardReader
+from vitral.data.source import Part, ShardReader, Source, measure
 
 SPLITS = {"validation": ("val",), "test": ("test",)}
 LABELS = ("cls", "json")
 LABEL_LIMIT = 1 << 20
 
 
-def open_shards(pattern: str) -> Raw:
+def open_shards(pattern: str) -> Source:
     """`FOLDER`, or a pattern with `{000..099}`, `{a,b}`, `*`: shards whose names begin with val or test are those splits."""
     paths = find_shards(pattern)
     groups: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
@@ -45,7 +44,7 @@ def open_shards(pattern: str) -> Raw:
     made = {split: Part.all_of(reader, labels) for split, (reader, labels) in parts.items()}
     native_size, channels = measure(made["train"])
     test = made.get("test")
-    return Raw(
+    return Source(
         name=f"webdataset:{pattern}",
         classes=names,
         train=made["train"],

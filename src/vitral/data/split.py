@@ -16,7 +16,7 @@ from vitral.base.picture import Box
 from vitral.data.decode import Raster
 from vitral.data.keys import generator
 from vitral.data.preprocess import Preprocess, viewable
-from vitral.data.readers import ArrayReader, Reader
+from vitral.data.source import ArrayReader, Reader
 
 READERS = min(16, os.cpu_count() or 1)
 """Threads that decode a split which is then kept whole."""

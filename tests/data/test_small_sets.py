@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from vitral.base.errors import DataError
-from vitral.data.convert import cifar_folder, png_rows, read_batch, read_idx
+from vitral.data.small_sets import cifar_folder, read_batch, read_idx
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -73,20 +71,3 @@ def test_cifar_batches_of_any_protocol(tmp_path: Path, protocol: int) -> None:
     arrays, names = cifar_folder(tmp_path, hundred=True)
     assert names == ("apple", "bear")
     assert np.array_equal(arrays["train"][0].reshape(4, -1), rows) and arrays["test"][1].tolist() == [0, 1, 99, 3]
-
-
-def test_cifar_as_rows_of_png(tmp_path: Path) -> None:
-    """One row of 1024 pixels is a picture, read line by line, and the training files follow each other."""
-    pictures = np.random.default_rng(1).integers(0, 256, (6, 2, 32, 32, 3), dtype=np.uint8)
-    names = [f"data_batch_{number}.png" for number in range(1, 6)] + ["test_batch.png"]
-    for name, pair in zip(names, pictures, strict=True):
-        Image.fromarray(pair.reshape(2, 1024, 3)).save(tmp_path / name)
-    for split, count in (("train", 10), ("test", 2)):
-        (tmp_path / f"{split}_lables.json").write_text(json.dumps(list(range(count))))
-    arrays = png_rows(tmp_path)
-    assert np.array_equal(arrays["train"][0], pictures[:5].reshape(10, 32, 32, 3).transpose(0, 3, 1, 2))
-    assert np.array_equal(arrays["test"][0], pictures[5].transpose(0, 3, 1, 2))
-    assert arrays["train"][1].tolist() == list(range(10)) and arrays["test"][1].tolist() == [0, 1]
-    Image.new("RGB", (1023, 2)).save(tmp_path / "test_batch.png")
-    with pytest.raises(DataError, match="1023 × 2 pixels"):
-        png_rows(tmp_path)

@@ -1,24 +1,99 @@
-"""Published formats of small data sets → arrays: idx files, CIFAR's batches, CIFAR-10 as PNG rows. No code from a file is run."""
+"""The small named sets: published files (idx, CIFAR's batches) → arrays → a copy of one memory-mapped array per split.
+
+No code from a file is run; the copy makes the second opening take no time.
+"""
 
 from __future__ import annotations
 
 import codecs
 import gzip
 import io
-import json
 import pickle
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from numpy._core import multiarray
 
 from vitral.base.errors import DataError
+from vitral.base.files import read_json, replacing_folder, write_json
+from vitral.data.catalogue import Entry
+from vitral.data.source import ArrayReader, Part, Source
+from vitral.data.split import balanced_order
 
 Arrays = tuple[np.ndarray, np.ndarray]
 """Pixels (N, C, H, W) uint8 and labels (N,) int64."""
+DIGITS_TEST_SEED = 1797
+"""The digits have no official test split; this one is fixed: 360 pictures, as many of each digit as its share."""
 IDX_LIMIT = 1 << 30
+FACTS = "facts.json"
+
+
+def open_digits(entry: Entry) -> Source:
+    """scikit-learn's own copy."""
+    from sklearn.datasets import load_digits
+
+    bunch: Any = load_digits()
+    pixels = np.round(bunch.images * (255 / 16)).astype(np.uint8)[:, None]  # (1797, 1, 8, 8)
+    whole = Part.all_of(ArrayReader(pixels, entry.name), bunch.target)
+    order = balanced_order(whole.labels, DIGITS_TEST_SEED)
+    held, kept = np.sort(order[: entry.test]), np.sort(order[entry.test :])
+    return entry.source(entry.class_names, whole.some(kept), "scikit-learn", test=lambda: whole.some(held))
+
+
+def open_small(entry: Entry, root: Path) -> Source:
+    """The copy that `keep` wrote."""
+    folder = root / entry.name
+
+    def part(split: str) -> Part:
+        # Copy-on-write: torch wants memory that it may write to, the file stays as it is.
+        pixels = np.load(folder / f"{split}_pixels.npy", mmap_mode="c", allow_pickle=False)
+        return Part.all_of(ArrayReader(pixels, f"{entry.name} {split}"), np.load(folder / f"{split}_labels.npy", allow_pickle=False))
+
+    names = tuple(read_json(folder / FACTS)["classes"])
+    return entry.source(names, part("train"), str(folder), test=lambda: part("test"))
+
+
+def kept(entry: Entry, root: Path) -> bool:
+    """Whether the copy is here and whole."""
+    folder = root / entry.name
+    try:
+        for split, count in (("train", entry.train), ("test", entry.test)):
+            pixels = np.load(folder / f"{split}_pixels.npy", mmap_mode="r", allow_pickle=False)
+            labels = np.load(folder / f"{split}_labels.npy", mmap_mode="r", allow_pickle=False)
+            if pixels.shape != (count, entry.channels, *(entry.native_size or ())) or labels.shape != (count,):
+                return False
+    except (OSError, ValueError, EOFError):
+        return False
+    return (folder / FACTS).is_file()
+
+
+def keep(entry: Entry, root: Path, arrays: dict[str, Arrays], source: str, class_names: tuple[str, ...] = ()) -> None:
+    """Check the arrays against the catalogue and write the copy."""
+    for split, count in (("train", entry.train), ("test", entry.test)):
+        pixels, labels = arrays[split]
+        if pixels.shape != (count, entry.channels, *(entry.native_size or ())) or labels.shape != (count,):
+            raise DataError(
+                f"{source} holds {pixels.shape} pixels and {labels.shape} labels ({split}), not {count} pictures", "fetch it again"
+            )
+        if labels.min() < 0 or labels.max() >= entry.classes:
+            raise DataError(f"{source} has labels from {labels.min()} to {labels.max()} for {entry.classes} classes", "fetch it again")
+    with replacing_folder(root / entry.name) as folder:
+        for split, (pixels, labels) in arrays.items():
+            np.save(folder / f"{split}_pixels.npy", np.ascontiguousarray(pixels))
+            np.save(folder / f"{split}_labels.npy", labels)
+        names = list(entry.class_names or class_names)
+        write_json(folder / FACTS, {"name": entry.name, "source": source, "classes": names, "licence": entry.licence})
+
+
+def keep_published(entry: Entry, root: Path, folder: Path) -> None:
+    """Keep what lies in `folder` under the names that its publishers (and torchvision) use."""
+    if entry.name in ("cifar10", "cifar100"):
+        arrays, class_names = cifar_folder(folder, hundred=entry.name == "cifar100")
+        keep(entry, root, arrays, str(folder), class_names)
+    else:
+        keep(entry, root, idx_folder(folder), str(folder))
 
 
 def read_idx(path: Path) -> np.ndarray:
@@ -59,8 +134,6 @@ class _PlainUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name in ("_reconstruct", "scalar"):
-            from numpy._core import multiarray
-
             return getattr(multiarray, name)
         if module == "numpy" and name in ("ndarray", "dtype"):
             return getattr(np, name)
@@ -101,20 +174,3 @@ def cifar_folder(folder: Path, hundred: bool) -> tuple[dict[str, Arrays], tuple[
         pixels = np.concatenate([np.asarray(batch["data"], np.uint8).reshape(-1, 3, 32, 32) for batch in batches])
         out[split] = pixels, np.concatenate([np.asarray(batch[key], np.int64) for batch in batches])
     return out, tuple(str(name) for name in names)
-
-
-def png_rows(folder: Path) -> dict[str, Arrays]:
-    """CIFAR-10 as PNG files of one row of 1024 pixels per picture, labels as JSON lists."""
-    out: dict[str, Arrays] = {}
-    for split, files in (("train", [f"data_batch_{i}.png" for i in range(1, 6)]), ("test", ["test_batch.png"])):
-        pieces: list[np.ndarray] = []
-        for name in files:
-            with Image.open(folder / name) as image:
-                if image.width != 1024 or image.height > 100_000:
-                    raise DataError(f"{folder / name} is {image.width} × {image.height} pixels, not 1024 × 10000", "fetch it again")
-                rows = np.asarray(image.convert("RGB"))
-            pieces.append(rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
-        # The package spells it so.
-        labels = json.loads((folder / f"{split}_lables.json").read_text())
-        out[split] = np.ascontiguousarray(np.concatenate(pieces)), np.asarray(labels, np.int64)
-    return out
