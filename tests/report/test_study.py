@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from vitral.base.errors import DataError
-from vitral.report.study import PLAN, RESULT, write_study_report
+from vitral.base.layout import RESULT, STUDY
+from vitral.report.study import write_study_report
 
 ROW = {"seeds": 3, "parameters": 3_195_146, "flops": 412_000_000, "seconds": 75.2, "memory": 3 * 2**30}
 
@@ -40,7 +41,7 @@ def result() -> dict:
 def folder(tmp_path: Path, figures: Callable) -> Path:
     path = tmp_path / "my-study"
     path.mkdir()
-    (path / PLAN).write_text(json.dumps({"kind": "compare", "claim": "significance"}))
+    (path / STUDY).write_text(json.dumps({"kind": "compare", "claim": "significance"}))
     (path / RESULT).write_text(json.dumps(result()))
     figures(path, "accuracy", caption="Accuracy of each model")
     return path
@@ -83,7 +84,7 @@ def test_an_unfinished_study(folder: Path, read: Callable) -> None:
 
 
 def test_rows_of_another_kind_and_sizes(folder: Path, read: Callable) -> None:
-    (folder / PLAN).unlink()
+    (folder / STUDY).unlink()
     (folder / RESULT).write_text(json.dumps({"kind": "cost", "rows": [{"patch_size": 4, "seconds": 0.12, "inner": {"x": 1}}]}))
     text = read(write_study_report(folder)).text
     assert "patch size" in text
@@ -104,7 +105,7 @@ def test_shares_of_the_budget_tell_rows_apart(folder: Path, read: Callable) -> N
 
 
 def test_several_data_sets(folder: Path, read: Callable) -> None:
-    (folder / PLAN).unlink()
+    (folder / STUDY).unlink()
     rows = [{"data": data, "model": "ViT", "mean": 0.5, "size": size, **ROW} for data, size in (("pets", 100), ("flowers", 200))]
     pairs = [{"data": "pets", **result()["pairs"][0]}]
     (folder / RESULT).write_text(json.dumps({"rows": rows, "pairs": pairs, "studies": {"pets": "pets", "flowers": "flowers"}}))
@@ -124,9 +125,3 @@ def test_names_are_only_text(folder: Path, read: Callable, nasty: str) -> None:
 def test_no_study(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"is no study: it has neither study\.json nor result\.json"):
         write_study_report(tmp_path)
-
-
-def test_the_file_names_are_those_that_studies_write() -> None:
-    from vitral.study import conduct
-
-    assert (PLAN, RESULT) == (conduct.PLAN, conduct.RESULT)

@@ -8,12 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from vitral.base import layout
 from vitral.base.errors import DataError, UsageError, VitralError
 from vitral.base.origin import Fact, Origin
+from vitral.base.text import NOTHING, duration
 from vitral.config import RunConfig, from_dict
+from vitral.draw.charts import reliability_figure
+from vitral.draw.curves import read_curve, training_curves
+from vitral.draw.matrices import confusion_figure
+from vitral.report import inline
 from vitral.report.command import training_command
-from vitral.report.page import Cell, Page, duration, percent, show
-from vitral.report.parts import environment_section, figures_section, optional_object, read_object
+from vitral.report.read import mapping, number, optional_object, read_object
+from vitral.report.render import percent, show, write_page
 
 Metrics = list[dict[str, Any]]
 
@@ -21,42 +27,54 @@ Metrics = list[dict[str, Any]]
 def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> Path:
     """The report of a run, at `out` or in the run folder as report.html; its path."""
     folder = Path(run_folder)
-    if not (folder / "config.json").is_file():
+    if not (folder / layout.CONFIG).is_file():
         raise DataError(f"{folder} is no run folder: it has no config.json", "name a folder that `vitral train` wrote")
-    config = read_object(folder / "config.json")
-    metrics, trouble = read_lines(folder / "metrics.jsonl")
+    config = read_object(folder / layout.CONFIG)
+    notes: list[str] = []
+    metrics = read_lines(folder / layout.METRICS, notes)
+    settled = settled_run(config, notes)
+    origin = read_origin(config.get("origin"), notes)
     name = str(config.get("name") or folder.name)
-    page = Page(name, headline(metrics))
-    for line in trouble:
-        page.note(line)
-    _results(page, folder, name, metrics, config)
-    figures_section(page, folder, f"make some with `vitral figures {folder.name} --out {folder.name}/figures`")
-    _origin(page, config.get("origin"))
-    _settings(page, config)
-    environment = optional_object(page, folder / "env.json", "the machine and the versions are not known")
-    environment_section(page, {key: value for key, value in environment.items() if key != "data"})
-    if isinstance(environment.get("data"), dict):
-        page.facts(environment["data"], "the data")
-    _again(page, config)
-    return page.write(out or folder / "report.html")
+    environment = optional_object(folder / layout.ENVIRONMENT, notes, "the machine and the versions are not known")
+    test = optional_object(folder / layout.TEST, notes)
+    return write_page(
+        "run.html",
+        out or folder / layout.REPORT,
+        title=name,
+        lead=headline(metrics),
+        notes=notes,
+        results=results(metrics),
+        harder=harder(settled) if settled else [],
+        curves=curves(name, metrics),
+        test=test,
+        test_figures=test_figures(test) if test else [],
+        figures=inline.of_folder(folder / layout.FIGURES, f"make some with `vitral figures {folder} --out {folder / layout.FIGURES}`"),
+        origin=origin,
+        origin_facts=[(name, fact) for name, fact in vars(origin).items() if isinstance(fact, Fact)] if origin else [],
+        settings={part: mapping(config.get(part)) for part in ("model", "data", "train")},
+        machine={key: value for key, value in environment.items() if key != "data"},
+        data=mapping(environment.get("data")),
+        command=training_command(settled) if settled else None,
+    )
 
 
 def headline(metrics: Metrics) -> str:
-    """`97.8 % right on test after 60 epochs and 41.0 s`."""
-    test = last(metrics, "test")
-    told = f"{percent(test.get('accuracy'))} right on test" if test else ""
-    if not told and (validation := last(metrics, "validation")):
+    """`97.8 % right on test after 60 epochs and 41 s`."""
+    if test := last(metrics, "test"):
+        told = f"{percent(test.get('accuracy'))} right on test"
+    elif validation := last(metrics, "validation"):
         told = f"{percent(validation.get('accuracy'))} right on validation; the test split has not been opened"
-    if not told:
+    else:
         return "not trained to the end"
     end = metrics[-1]
-    return f"{told}, after {show(end.get('epoch'))} epochs and {duration(end.get('seconds'))}"
+    return f"{told}, after {show(end.get('epoch'))} epochs and {duration(number(end.get('seconds')))}"
 
 
-def read_lines(path: Path) -> tuple[Metrics, list[str]]:
-    """The lines of a metrics.jsonl that can be read, and what to say about the rest."""
+def read_lines(path: Path, notes: list[str]) -> Metrics:
+    """The lines of a metrics.jsonl that can be read."""
     if not path.is_file():
-        return [], ["metrics.jsonl is missing: there is nothing to draw curves from. `vitral train` writes it"]
+        notes.append("metrics.jsonl is missing: there is nothing to draw curves from. `vitral train` writes it")
+        return []
     rows: Metrics = []
     bad = 0
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -66,50 +84,63 @@ def read_lines(path: Path) -> tuple[Metrics, list[str]]:
             bad += not isinstance(row, dict)
         except json.JSONDecodeError:
             bad += 1
-    return rows, [f"{bad} line(s) of metrics.jsonl could not be read and were left out"] if bad else []
+    notes += [f"{bad} line(s) of metrics.jsonl could not be read and were left out"] if bad else []
+    return rows
+
+
+def settled_run(config: dict[str, Any], notes: list[str]) -> RunConfig | None:
+    try:
+        return from_dict(RunConfig, {key: value for key, value in config.items() if key != "origin"}, "config.json")
+    except (VitralError, TypeError) as error:
+        notes.append(f"these settings do not fit this version ({error})")
+        return None
+
+
+def read_origin(stored: Any, notes: list[str]) -> Origin | None:
+    if not stored:
+        notes.append("config.json records no origin: the values below are Vitral's defaults")
+    try:
+        return Origin.from_dict(mapping(stored))
+    except (TypeError, KeyError, AttributeError) as error:
+        notes.append(f"the origin in config.json could not be read ({error})")
+        return None
 
 
 def last(metrics: Metrics, split: str) -> dict[str, Any]:
     return next((row for row in reversed(metrics) if row.get("split") == split), {})
 
 
-def _results(page: Page, folder: Path, name: str, metrics: Metrics, config: dict[str, Any]) -> None:
-    page.section("Results")
-    rows = [("train, last epoch", _last_epoch(metrics)), *((split, last(metrics, split)) for split in ("validation", "test"))]
-    validations = [row for row in metrics if row.get("split") == "validation" and isinstance(row.get("accuracy"), int | float)]
-    if validations:
-        rows.insert(2, ("validation, best", max(validations, key=lambda row: row["accuracy"])))
-    rows = [(label, row) for label, row in rows if row]
-    if rows:
-        heads = ["split", "epoch", "accuracy", "loss", "images per second", "time so far"]
-        page.table(heads, [[label, *_numbers(row)] for label, row in rows])
-        page.text("Training: mean of the last epoch, on pictures as they were fed in, while the weights still moved.")
-        if reasons := _harder(config):
-            page.text(f"Training may look worse than validation here, and that is no fault: {', '.join(reasons)}.")
-        try:
-            from vitral.draw.curves import training_curves
-
-            page.figure(training_curves({name: metrics}), "Accuracy and loss over the epochs")
-        except UsageError as error:
-            page.note(str(error))
-    if (folder / "test.json").is_file():
-        _test(page, optional_object(page, folder / "test.json", ""))
+def results(metrics: Metrics) -> list[list[str]]:
+    """Label, epoch, accuracy, loss, speed and time of each split."""
+    validations = [row for row in metrics if row.get("split") == "validation" and number(row.get("accuracy")) is not None]
+    rows = {
+        "train, last epoch": _last_epoch(metrics),
+        "validation": last(metrics, "validation"),
+        "validation, best": max(validations, key=lambda row: row["accuracy"], default={}),
+        "test": last(metrics, "test"),
+    }
+    return [
+        [
+            label,
+            show(row.get("epoch")),
+            percent(row.get("accuracy")),
+            NOTHING if (loss := number(row.get("loss"))) is None else f"{loss:.4f}",
+            show(row.get("images_per_second")),
+            duration(number(row.get("seconds"))),
+        ]
+        for label, row in rows.items()
+        if row
+    ]
 
 
 def _last_epoch(metrics: Metrics) -> dict[str, Any]:
     """The last training line, with accuracy and loss averaged as the curves show them: one line is a few batches."""
-    from vitral.draw.curves import read_curve
-
     means = {key: float(values[-1]) for key in ("accuracy", "loss") if len(values := read_curve(metrics, "train", key)[1])}
     return {**last(metrics, "train"), **means}
 
 
-def _harder(config: dict[str, Any]) -> list[str]:
+def harder(run: RunConfig) -> list[str]:
     """Why the figures of training and validation are not of the same thing in this run."""
-    try:
-        run = _run_of(config)
-    except (VitralError, TypeError):
-        return []  # said further down the page
     data, train, model = run.data, run.train, run.model
     # Unless told otherwise, `strong` alone mixes; the policies themselves are out of reach without torch.
     mixing = sum(own if own is not None else float(data.augment == "strong") for own in (data.mixup, data.cutmix))
@@ -131,91 +162,25 @@ def _until(share: float) -> str:
     return f" for the first {100 * share:.0f} % of the run" if share < 1 else ""
 
 
-def _test(page: Page, test: dict[str, Any]) -> None:
-    """The test split in detail: what is confused with what, and whether the model knows how sure it may be."""
-    from vitral.draw.charts import reliability_figure
-    from vitral.draw.matrices import confusion_figure
-
-    page.subsection("The test split")
-    facts = {
-        "pictures": test.get("pictures"),
-        "right at first guess": percent(test.get("top1")),
-        "right within five guesses": percent(test.get("top5")),
-    }
-    page.facts(facts)
-    names = list(map(str, test.get("per_class") or {}))
+def curves(name: str, metrics: Metrics) -> list[inline.Illustration | str]:
     try:
-        counts = np.asarray(test["confusion"])
-        page.figure(
-            confusion_figure(counts, names if len(names) == len(counts) else ()),
-            "Confusion matrix: true classes down, predicted ones across",
-        )
-        bins = test["calibration"]
-        figure = reliability_figure(
-            np.asarray(bins["confidence"]), np.asarray(bins["accuracy"]), np.asarray(bins["count"]), error=bins["error"]
-        )
-        page.figure(figure, "Calibration: is it right as often as it is sure?")
+        return [inline.of_figure(training_curves({name: metrics}), "Accuracy and loss over the epochs")]
+    except UsageError as error:
+        return [str(error)]
+
+
+def test_figures(test: dict[str, Any]) -> list[inline.Illustration | str]:
+    """What is confused with what, and whether the model knows how sure it may be."""
+    class_names = list(map(str, mapping(test.get("per_class"))))
+    try:
+        counts, bins = np.asarray(test["confusion"]), test["calibration"]
+        confusion = confusion_figure(counts, class_names if len(class_names) == len(counts) else ())
+        confidence, accuracy, count = (np.asarray(bins[key]) for key in ("confidence", "accuracy", "count"))
+        return [
+            inline.of_figure(confusion, "Confusion matrix: true classes down, predicted ones across"),
+            inline.of_figure(
+                reliability_figure(confidence, accuracy, count, error=bins["error"]), "Calibration: is it right as often as it is sure?"
+            ),
+        ]
     except (KeyError, TypeError, ValueError, VitralError) as error:
-        page.note(f"test.json could not be drawn ({type(error).__name__}: {error})")
-
-
-def _origin(page: Page, stored: Any) -> None:
-    page.section("Where the model comes from")
-    try:
-        origin = Origin.from_dict(stored if isinstance(stored, dict) else {})
-    except (TypeError, KeyError, AttributeError) as error:
-        page.note(f"the origin in config.json could not be read ({error})")
-        return
-    if not stored:
-        page.note("config.json records no origin: the values below are Vitral's defaults")
-    assumptions = origin.assumptions()
-    if assumptions:
-        page.note(f"{len(assumptions)} of the facts below are assumed, not known; `vitral.load` takes the true ones as arguments")
-    rows = [
-        [name.replace("_", " "), show(fact.value) or "unnamed", Cell(fact.mark, fact.mark), fact.note]
-        for name, fact in vars(origin).items()
-        if isinstance(fact, Fact)
-    ]
-    page.table(["", "value", "", "why"], rows)
-    if origin.changes:
-        page.subsection("Changed on the way in")
-        page.listing([str(change) for change in origin.changes])
-    if origin.parity:
-        worst = max(origin.parity.items(), key=lambda pair: pair[1])
-        page.text(
-            f"Proved against its source in {len(origin.parity)} places; the largest relative difference is {worst[1]:.2g} ({worst[0]})."
-        )
-
-
-def _settings(page: Page, config: dict[str, Any]) -> None:
-    page.section("Settings")
-    for part in ("model", "data", "train"):
-        if isinstance(config.get(part), dict):
-            page.facts(config[part], part)
-        else:
-            page.note(f"config.json says nothing about the {part}")
-
-
-def _again(page: Page, config: dict[str, Any]) -> None:
-    page.section("Train it again")
-    try:
-        run = _run_of(config)
-    except (VitralError, TypeError) as error:
-        page.note(f"no command: these settings do not fit this version ({error})")
-        return
-    page.code(training_command(run))
-
-
-def _run_of(config: dict[str, Any]) -> RunConfig:
-    return from_dict(RunConfig, {key: value for key, value in config.items() if key != "origin"}, "config.json")
-
-
-def _numbers(row: dict[str, Any]) -> list[str]:
-    loss = row.get("loss")
-    return [
-        show(row.get("epoch")),
-        percent(row.get("accuracy")),
-        f"{loss:.4f}" if isinstance(loss, int | float) else "–",
-        show(row.get("images_per_second")),
-        duration(row.get("seconds")),
-    ]
+        return [f"test.json could not be drawn ({type(error).__name__}: {error})"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vitral.base import layout
 from vitral.base.errors import DataError
 from vitral.report.run import write_run_report
-from vitral.report.study import PLAN, RESULT, write_study_report
+from vitral.report.study import is_study, write_study_report
 
 
 def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
@@ -14,9 +15,9 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"{folder} is no folder", "name the folder of a run or a study")
-    if any((folder / name).is_file() for name in (PLAN, RESULT)):
+    if is_study(folder):
         return write_study_report(folder, out)
-    if (folder / "config.json").is_file():
+    if (folder / layout.CONFIG).is_file():
         return write_run_report(folder, out)
     raise DataError(
         f"{folder} holds neither a run nor a study", "name a folder that `vitral train`, `vitral compare` or `vitral scale` wrote"

@@ -1,0 +1,84 @@
+"""Pictures inside the page: matplotlib's figures and the files of a figures folder, as data addresses.
+
+An <img> never runs what an SVG may carry.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vitral.base.errors import DataError
+from vitral.base.files import read_bounded, read_json
+from vitral.draw.palette import png_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LIMIT = 12 * 2**20
+"""Bytes of one picture."""
+MOST = 120
+"""Figures of one page."""
+SIGNATURES = {".png": (b"\x89PNG\r\n\x1a\n", "image/png"), ".jpg": (b"\xff\xd8\xff", "image/jpeg"), ".svg": (b"<", "image/svg+xml")}
+"""What a file of each kind begins with, and its media type; of one figure in several kinds, the first is shown."""
+
+
+@dataclass(frozen=True)
+class Illustration:
+    source: str
+    """The picture itself, as a data: address."""
+    caption: str
+    command: str = ""
+    """What drew it."""
+
+
+def of_figure(figure: Figure, caption: str) -> Illustration:
+    return Illustration(_address(png_bytes(figure, dpi=160), "image/png"), caption)
+
+
+def of_folder(folder: Path, hint: str) -> list[Illustration | str]:
+    """All figures under `folder` with the captions and commands of the JSON files beside them; a text says what is not shown."""
+    files = figure_files(folder)
+    if not files:
+        return [f"there are no figures yet: {hint}"]
+    left = len(files) - MOST
+    return [of_file(path) for path in files[:MOST]] + ([f"{left} more figures were left out; they are in {folder}"] if left > 0 else [])
+
+
+def of_file(path: Path) -> Illustration | str:
+    """A PNG, JPEG or SVG file; anything else becomes a text."""
+    signature, kind = SIGNATURES.get(path.suffix.lower(), (b"", ""))
+    try:
+        content = read_bounded(path, LIMIT)
+    except DataError as error:
+        return f"{path.name} was left out: {error}"
+    if not kind or not content.lstrip().startswith(signature):
+        return f"{path.name} was left out: it is no picture"
+    record = _record(path.with_suffix(".json"))
+    words = path.stem.replace("_", " ").replace("-", " ")
+    caption = " – ".join(str(part) for part in (record.get("caption") or words, record.get("note")) if part)
+    return Illustration(_address(content, kind), caption, str(record.get("command") or ""))
+
+
+def figure_files(folder: Path) -> list[Path]:
+    """One file per figure, PNG before SVG; links are not followed."""
+    found: dict[Path, Path] = {}
+    for ending in SIGNATURES:
+        for path in sorted(folder.rglob(f"*{ending}")):
+            if path.is_file() and not path.is_symlink():
+                found.setdefault(path.with_suffix(""), path)
+    return [found[stem] for stem in sorted(found)]
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        record = read_json(path) if path.exists() else {}
+    except DataError:
+        record = {}
+    return record if isinstance(record, dict) else {}
+
+
+def _address(content: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

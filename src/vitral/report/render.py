@@ -1,0 +1,73 @@
+"""A template and what it shows → one file: self-contained, escaped, without scripts, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from vitral.base.files import write_atomic
+from vitral.base.text import NOTHING
+from vitral.base.version import __version__
+from vitral.report.read import number
+
+SHOWN = 12
+"""Items of a list that are written out."""
+
+
+def write_page(template: str, path: str | Path, **content: Any) -> Path:
+    """Everything in `content` is plain text to the template: it is escaped as it is put in."""
+    return write_atomic(path, pages().get_template(template).render(content, version=__version__))
+
+
+@cache
+def pages() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("vitral.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "show": show,
+        "percent": percent,
+        "spaced": lambda name: str(name).replace("_", " "),
+        "numeric_columns": numeric_columns,
+    }
+    return environment
+
+
+def show(value: Any) -> str:
+    """A value of a config as a reader wants it."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        shown = ", ".join(map(show, value[:SHOWN]))
+        return f"{shown}, … ({len(value):,} in all)" if len(value) > SHOWN else shown
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {show(item)}" for key, item in value.items())
+    return str(value)
+
+
+def percent(value: Any, digits: int = 2) -> str:
+    return NOTHING if number(value) is None else f"{100 * value:.{digits}f} %"
+
+
+def numeric_columns(rows: Iterable[Sequence[Any]]) -> list[bool]:
+    """For each column, whether it holds nothing but numbers: these stand to the right."""
+    return [all(map(_looks_like_number, column)) for column in zip(*rows, strict=False)]
+
+
+def _looks_like_number(value: Any) -> bool:
+    text = show(value)
+    return text == NOTHING or (text[:1] in tuple("0123456789-−+<") and text != "-" and len(text) < 24 and "(" not in text)

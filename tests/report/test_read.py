@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vitral.base.errors import DataError
+from vitral.report.read import optional_object, read_object
+
+
+def test_missing_and_damaged_files_say_so(tmp_path: Path) -> None:
+    notes: list[str] = []
+    assert optional_object(tmp_path / "env.json", notes, "versions are not known") == {}
+    assert optional_object(tmp_path / "test.json", notes) == {}
+    assert notes == ["env.json is missing: versions are not known"]
+    (tmp_path / "list.json").write_text("[1]")
+    assert optional_object(tmp_path / "list.json", notes) == {}
+    assert "list.json holds no JSON object" in notes[-1]
+    with pytest.raises(DataError, match="no JSON object"):
+        read_object(tmp_path / "list.json")
