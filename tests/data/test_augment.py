@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from vitral.base.errors import ConfigError, UsageError
-from vitral.data.augment import POLICIES, Augment, Cutout, compiled, policy, sample_transform
+from vitral.data.augment import POLICIES, Augment, Cutout, compiled, image_transform, policy
 from vitral.data.colour import Colour, brightness, contrast, posterise, saturation, solarise, stretch
 from vitral.data.geometry import Affine, Flip, PadCrop, ResizedCrop, Translate, on_some, take
 from vitral.data.keys import key, uniforms
@@ -194,7 +194,7 @@ def test_on_a_device_it_is_one_graph_without_waiting_for_the_host(name: str) -> 
 
 @pytest.mark.parametrize("name", ["randaugment", "trivialaugment", "autoaugment"])
 def test_torchvisions_policies_by_key(name: str) -> None:
-    transform = sample_transform(name)
+    transform = image_transform(name)
     image = pictures(1, 16)[0]
     state = torch.random.get_rng_state()
     first = [transform(image, key(seed)) for seed in range(8)]

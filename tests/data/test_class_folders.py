@@ -23,7 +23,7 @@ def test_with_all_three_splits(tmp_path: Path, validation: str) -> None:
     for split, count in (("train", 3), (validation, 2), ("test", 1)):
         fill(tmp_path / split, {"cat": count, "dog": count})
     raw = open_folder(tmp_path, "fail")
-    assert raw.classes == ("cat", "dog") and raw.validation is not None and raw.test is not None
+    assert raw.class_names == ("cat", "dog") and raw.validation is not None and raw.test is not None
     assert [len(part.labels) for part in (raw.train, raw.validation, raw.test())] == [6, 4, 2]
     assert raw.native_size is None
 
@@ -50,7 +50,7 @@ def test_hidden_and_other_files_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "a" / "deeper").mkdir()
     Image.new("RGB", (9, 9)).save(tmp_path / "a" / "deeper" / "x.PNG")
     raw = open_folder(tmp_path, "fail")
-    assert raw.classes == ("a", "b") and len(raw.train.labels) == 5
+    assert raw.class_names == ("a", "b") and len(raw.train.labels) == 5
     assert "1 files" in raw.notes[0]
 
 

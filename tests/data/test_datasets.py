@@ -52,7 +52,7 @@ def test_one_picture_is_refused() -> None:
 
 def test_folder_without_splits(photographs: Path) -> None:
     data = open_data(DataConfig(name=f"folder:{photographs}"), image_size=(20, 30))
-    assert data.classes == ("cat", "dog") and data.channels == 3 and data.train.photographs
+    assert data.class_names == ("cat", "dog") and data.channels == 3 and data.train.photographs
     counts = [data.train.counts(), data.validation.counts(), data.test().counts()]
     assert np.sum(counts, 0).tolist() == [12, 6] and all(count.min() >= 1 for count in counts)
     names = [{split.where(i) for i in range(len(split))} for split in (data.train, data.validation, data.test())]

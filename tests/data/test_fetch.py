@@ -48,7 +48,7 @@ def test_torchvisions_idx_folders(tmp_path: Path, name: str, layout: str, gzippe
     entry = small(name)
     assert present(entry, tmp_path) == str(tmp_path / layout)
     raw = open_named(entry, tmp_path, "fail")
-    assert raw.test is not None and len(raw.classes) == 10
+    assert raw.test is not None and len(raw.class_names) == 10
     assert np.array_equal(raw.train.reader.pixels[:, 0], made["train"])  # type: ignore[attr-defined]
     assert np.array_equal(raw.test().reader.pixels[:, 0], made["t10k"])  # type: ignore[attr-defined]
     assert present(entry, tmp_path) == str(tmp_path / name)
@@ -67,7 +67,7 @@ def test_torchvisions_cifar_folder(tmp_path: Path) -> None:
     assert np.array_equal(raw.train.reader.pixels.reshape(20, -1), rows[:20])  # type: ignore[attr-defined]
     assert raw.train.labels[:4].tolist() == [0, 1, 2, 9]
     # Planes are red, green, blue, each row by row.
-    assert np.asarray(raw.train.reader.raster(0))[3, 7].tolist() == [rows[0, c * 1024 + 3 * 32 + 7] for c in range(3)]
+    assert np.asarray(raw.train.reader.image(0))[3, 7].tolist() == [rows[0, c * 1024 + 3 * 32 + 7] for c in range(3)]
 
 
 def test_a_damaged_copy_is_made_anew(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_table_with_named_classes(tmp_path: Path) -> None:
     kind = datasets.ClassLabel(names=["cat", "dog"])
     name = save(tmp_path / "set", [0, 1] * 6, kind, test=[1, 0], validation=[0, 1, 1])
     data = open_data(DataConfig(name=f"hf:{name}"), image_size=16)
-    assert data.classes == ("cat", "dog")
+    assert data.class_names == ("cat", "dog")
     assert (len(data.train), len(data.validation), len(data.test())) == (12, 3, 2)
     # Decoding is ours: the EXIF rotation is applied.
     assert data.train.picture(0).size == (80, 70)
@@ -52,7 +52,7 @@ def test_table_with_named_classes(tmp_path: Path) -> None:
 def test_labels_as_words_and_hidden_test_labels(tmp_path: Path) -> None:
     words = save(tmp_path / "words", ["dog", "cat"] * 8, datasets.Value("string"))
     data = open_data(DataConfig(name=f"hf:{words}"), image_size=8)
-    assert data.classes == ("cat", "dog") and set(data.train.labels.tolist()) == {0, 1} and len(data.test()) == 3
+    assert data.class_names == ("cat", "dog") and set(data.train.labels.tolist()) == {0, 1} and len(data.test()) == 3
     hidden = save(tmp_path / "hidden", [0, 1] * 8, datasets.Value("int64"), test=[-1, -1])
     data = open_data(DataConfig(name=f"hf:{hidden}"), image_size=8)
     assert data.test().labels.min() >= 0 and "no labels" in data.notes[0]

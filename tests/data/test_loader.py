@@ -44,7 +44,7 @@ def test_evaluation_is_everything_once_in_order(digits: Data) -> None:
     assert len(batches) == len(loader) == 3
     assert torch.cat([batch.indices for batch in batches]).tolist() == list(range(len(digits.validation)))
     assert torch.cat([batch.labels for batch in batches]).tolist() == digits.validation.labels.tolist()
-    expected = digits.preprocess.batch([digits.validation.raster(i) for i in range(4)])
+    expected = digits.preprocess.batch([digits.validation.image(i) for i in range(4)])
     assert torch.allclose(batches[0].images[:4], expected)
 
 

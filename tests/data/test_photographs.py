@@ -21,7 +21,7 @@ def test_flowers_in_their_published_layout(tmp_path: Path) -> None:
     savemat(folder / "setid.mat", {"trnid": [1, 2, 3], "valid": [4, 5], "tstid": [6, 7, 8, 9, 10, 11, 12]})
     data = open_data(DataConfig(name="flowers102", root=str(tmp_path)), image_size=32)
     assert (len(data.train), len(data.validation), len(data.test())) == (3, 2, 7)
-    assert data.train.labels.tolist() == [0, 1, 2] and len(data.classes) == 102 and data.train.photographs
+    assert data.train.labels.tolist() == [0, 1, 2] and len(data.class_names) == 102 and data.train.photographs
 
 
 def test_pets_in_their_published_layout(tmp_path: Path) -> None:
@@ -34,5 +34,5 @@ def test_pets_in_their_published_layout(tmp_path: Path) -> None:
     (folder / "annotations" / "trainval.txt").write_text("\n".join(names[:2] * 4))
     (folder / "annotations" / "test.txt").write_text("\n".join(names[2:]) + "\n")
     data = open_data(DataConfig(name="pets", root=str(tmp_path), mean=(0.5,), std=(0.5,)), image_size=32)
-    assert data.classes == ("Abyssinian", "great pyrenees")
+    assert data.class_names == ("Abyssinian", "great pyrenees")
     assert data.test().labels.tolist() == [0, 1]

@@ -44,11 +44,11 @@ def fill(folder: Path) -> None:
 def test_shards_are_read_by_number(tmp_path: Path) -> None:
     fill(tmp_path)
     raw = open_shards(str(tmp_path))
-    assert len(raw.train.labels) == 30 and raw.classes == ("0", "1") and raw.native_size == (10, 12)
+    assert len(raw.train.labels) == 30 and raw.class_names == ("0", "1") and raw.native_size == (10, 12)
     for number in (0, 9, 17, 29):
-        assert np.asarray(raw.train.reader.raster(number)).max() == number
+        assert np.asarray(raw.train.reader.image(number)).max() == number
         assert raw.train.labels[number] == number % 2
-    assert raw.test is not None and np.asarray(raw.test().reader.raster(0)).max() == 200
+    assert raw.test is not None and np.asarray(raw.test().reader.image(0)).max() == 200
     again = open_shards(str(tmp_path))  # from the kept index
     assert np.array_equal(again.train.labels, raw.train.labels)
 
@@ -59,7 +59,7 @@ def test_shards_written_by_webdataset(tmp_path: Path) -> None:
         for number in range(8):
             sink.write({"__key__": f"k{number}", "png": Image.fromarray(np.full((9, 9, 3), number, np.uint8)), "cls": number % 2})
     raw = open_shards(str(tmp_path / "train-{0..0}.tar"))
-    assert [int(np.asarray(raw.train.reader.raster(i)).max()) for i in range(8)] == list(range(8))
+    assert [int(np.asarray(raw.train.reader.image(i)).max()) for i in range(8)] == list(range(8))
     assert raw.train.labels.tolist() == [0, 1] * 4
 
 
@@ -67,7 +67,7 @@ def test_streamed_with_splits_and_names(tmp_path: Path) -> None:
     fill(tmp_path)
     (tmp_path / "classes.txt").write_text("even\nodd\n")
     data = open_data(DataConfig(name=f"webdataset:{tmp_path}/train-{{000..002}}.tar", subset=20))
-    assert data.classes == ("even", "odd") and len(data.train) == 20 and len(data.test()) == 6
+    assert data.class_names == ("even", "odd") and len(data.train) == 20 and len(data.test()) == 6
     loader = Loader(data.train, batch_size=5, train=True, placement="stream", workers=1)
     batches = list(loader.epoch(0))
     assert sum(len(batch.labels) for batch in batches) == 20

@@ -132,7 +132,7 @@ def _get(arguments: list[str]) -> int:
 
     data = open_data(DataConfig(name=flags.name, root=flags.root))
     pictures = len(data.train) + len(data.validation)
-    print(f"{flags.name}: {pictures:,} pictures of {len(data.classes)} classes to train and validate, in {data.where}")
+    print(f"{flags.name}: {pictures:,} pictures of {len(data.class_names)} classes to train and validate, in {data.where}")
     return 0
 
 
@@ -151,7 +151,7 @@ def _show(arguments: list[str]) -> int:
         print(json.dumps({**facts, "files": [str(path) for path in paths]}, indent=2, ensure_ascii=False))
         return 0
     counts = f"{facts['train']:,} pictures to train, {facts['validation']:,} to validate"
-    print(f"{data.name}: {counts}, {len(data.classes)} classes, in {data.where}")
+    print(f"{data.name}: {counts}, {len(data.class_names)} classes, in {data.where}")
     if facts["unbalanced"]:
         print(f"The largest class has {facts['imbalance']:.1f} times as many pictures as the smallest: consider --class-weights.")
     for note in facts["notes"]:

@@ -60,12 +60,12 @@ def run(arguments: list[str]) -> int:
 
     model = load(flags.model)
     data = open_data(settings(flags), preprocess=Preprocess.of(model))
-    if model.config.classes != len(data.classes):
+    if model.config.classes != len(data.class_names):
         raise UsageError(
-            f"the model has {model.config.classes} classes, {flags.data} has {len(data.classes)}",
+            f"the model has {model.config.classes} classes, {flags.data} has {len(data.class_names)}",
             "use the data it was trained on, or fine-tune it",
         )
-    if note := compare_names("the model", model.origin.classes.value, flags.data, data.classes):
+    if note := compare_names("the model", model.origin.classes.value, flags.data, data.class_names):
         say(note)
     device = pick_device(flags.device)
     split = data.test() if flags.split == "test" else getattr(data, flags.split)
@@ -73,7 +73,7 @@ def run(arguments: list[str]) -> int:
         raise UsageError(f"{flags.data} has no {flags.split} pictures", "choose another --split")
     loader = evaluation_loader(split, Preprocess.of(model), device, flags.batch_size, flags.workers)
     result = evaluate(model.to(device), loader, precision=autocast(number_type("auto", device), device))
-    values = {"model": flags.model, "data": flags.data, "split": flags.split, **result.to_dict(data.classes)}
+    values = {"model": flags.model, "data": flags.data, "split": flags.split, **result.to_dict(data.class_names)}
     print(json.dumps(values) if flags.json else text(values))
     return 0
 

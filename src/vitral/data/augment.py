@@ -46,7 +46,7 @@ class Policy:
     """Applied in order to the whole batch; each has `columns` and is called with (images, u, fill)."""
     crop: ResizedCrop | None = None
     """A crop of random size and shape: of the original where files are decoded, of the stored pixels on the device."""
-    sample: str | None = None
+    per_image: str | None = None
     """A policy of torchvision's, run picture by picture before the steps."""
     mixup: float = 0.0
     """Share of batches mixed pixel-wise."""
@@ -108,7 +108,7 @@ def _augment(steps: tuple[Any, ...], images: torch.Tensor, u: torch.Tensor, mean
     return (unit(images) - mean) / std
 
 
-def sample_transform(name: str) -> Callable[[torch.Tensor, int], torch.Tensor]:
+def image_transform(name: str) -> Callable[[torch.Tensor, int], torch.Tensor]:
     """torchvision's policy as a function of one uint8 picture (C, H, W) and the key of its random numbers."""
     from torchvision.transforms import v2
 
@@ -159,7 +159,7 @@ def _strong(flip: bool, photographs: bool) -> Policy:
 
 
 def _torchvision(name: str) -> Callable[[bool, bool], Policy]:
-    return lambda flip, photographs: Policy(name, sample=name, **_moves(flip, photographs))
+    return lambda flip, photographs: Policy(name, per_image=name, **_moves(flip, photographs))
 
 
 POLICIES: dict[str, Callable[[bool, bool], Policy]] = {

@@ -39,11 +39,11 @@ class Entry:
     """How it is got, in the order they are tried: keys of `fetch.WAYS`."""
 
     def source(
-        self, classes: tuple[str, ...], train: Part, where: str, validation: Part | None = None, *, test: Callable[[], Part]
+        self, class_names: tuple[str, ...], train: Part, where: str, validation: Part | None = None, *, test: Callable[[], Part]
     ) -> Source:
         """The data set itself, with what is known about it."""
         facts = {name: getattr(self, name) for name in ("name", "native_size", "channels", "flip", "mean", "std")}
-        return Source(classes=classes, train=train, where=where, validation=validation, test=test, **facts)
+        return Source(class_names=class_names, train=train, where=where, validation=validation, test=test, **facts)
 
 
 _ENTRIES = (

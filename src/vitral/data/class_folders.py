@@ -32,11 +32,13 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
                 f"{path} has a {(found['validation'] or found['test'] or path).name} folder but no train folder", "add train/CLASS/…"
             )
         train, found = path, {}
-    classes = tuple(sorted(entry.name for entry in os.scandir(train) if entry.is_dir() and not entry.name.startswith(".")))
-    if not classes:
+    class_names = tuple(sorted(entry.name for entry in os.scandir(train) if entry.is_dir() and not entry.name.startswith(".")))
+    if not class_names:
         raise DataError(f"{train} has no class folders", "put the pictures of each class into a folder of its name")
     notes: list[str] = []
-    parts = {split: _part(where, classes, on_bad_image, notes) for split, where in {"train": train, **found}.items() if where is not None}
+    parts = {
+        split: _part(where, class_names, on_bad_image, notes) for split, where in {"train": train, **found}.items() if where is not None
+    }
     if not len(parts["train"].labels):
         raise DataError(f"{train} has no pictures", f"pictures end in {' '.join(sorted(EXTENSIONS))}")
     for split in ("validation", "test"):
@@ -48,7 +50,7 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
     native_size, channels = measure(parts["train"])
     return Source(
         name=name,
-        classes=classes,
+        class_names=class_names,
         train=parts["train"],
         validation=parts.get("validation"),
         test=(lambda: test) if test is not None else None,
@@ -59,14 +61,14 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
     )
 
 
-def _part(folder: Path, classes: tuple[str, ...], on_bad_image: str, notes: list[str]) -> Part:
+def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str, notes: list[str]) -> Part:
     paths, labels, ignored = [], [], 0
     extra = sorted(
-        entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".") and entry.name not in classes
+        entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".") and entry.name not in class_names
     )
     if extra:
         raise DataError(f"{folder} has class folders that training does not: {', '.join(extra[:5])}", "rename or remove them")
-    for label, name in enumerate(classes):
+    for label, name in enumerate(class_names):
         for parent, folders, files in os.walk(folder / name):
             folders.sort()
             for file in sorted(files):

@@ -25,7 +25,7 @@ from vitral.data.split import Split, carve, check
 
 TEST_SHARE = 0.2
 """Share of the pictures carved out for testing when the source has no test split."""
-STATISTICS_SAMPLE = 256
+STATISTICS_IMAGES = 256
 """Training pictures read to measure the mean and standard deviation of a set that does not publish them."""
 UNBALANCED = 2.0
 """Largest class per smallest class from which a set is called unbalanced."""
@@ -36,7 +36,7 @@ class Data:
     """A data set whose pictures come out as one model wants them."""
 
     def __init__(self, source: Source, config: DataConfig, train: Split, validation: Split, test: Callable[[], Split]) -> None:
-        self.name, self.where, self.classes, self.notes = source.name, source.where, source.classes, source.notes
+        self.name, self.where, self.class_names, self.notes = source.name, source.where, source.class_names, source.notes
         self.config, self.preprocess = config, train.preprocess
         self.train, self.validation = train, validation
         self._test: Callable[[], Split] | Split = test
@@ -80,9 +80,9 @@ class Data:
             "where": self.where,
             "train": len(self.train),
             "validation": len(self.validation),
-            "classes": list(self.classes),
+            "classes": list(self.class_names),
             "class_counts": counts.tolist(),
-            "missing_classes": [self.classes[label] for label in np.flatnonzero(counts == 0)],
+            "missing_classes": [self.class_names[label] for label in np.flatnonzero(counts == 0)],
             "imbalance": imbalance,
             "unbalanced": imbalance >= UNBALANCED,
             "image_size": list(self.image_size),
@@ -109,7 +109,7 @@ def open_data(
     set's own size, channels, mean and standard deviation. Fields of `config` (resize, mean, std) come before all of these.
     """
     source = open_source(config)
-    check(source.train.labels, source.classes, source.name)
+    check(source.train.labels, source.class_names, source.name)
     train, test = source.train, source.test
     if test is None:
         kept, held = carve(train.labels, TEST_SHARE, config.split_seed, "test split")
@@ -128,15 +128,17 @@ def open_data(
 
     def split(name: str, part: Part) -> Split:
         if len(part.labels):
-            check(part.labels, source.classes, f"{source.name} ({name})", whole=False)
+            check(part.labels, source.class_names, f"{source.name} ({name})", whole=False)
         photographs = source.native_size is None
-        return Split(name, part.reader, part.indices, part.labels, source.classes, wanted, source.flip, photographs, config.on_bad_image)
+        return Split(
+            name, part.reader, part.indices, part.labels, source.class_names, wanted, source.flip, photographs, config.on_bad_image
+        )
 
     training = split("train", train)
     if config.subset is not None:
         count = round(config.subset) if config.subset >= 1 else max(1, round(config.subset * len(training)))
         training = training.first(count, config.split_seed)
-    check(training.labels, source.classes, f"{source.name} (train)")
+    check(training.labels, source.class_names, f"{source.name} (train)")
     return Data(source, config, training, split("validation", validation), lambda: split("test", test()))
 
 
@@ -178,12 +180,12 @@ def _preprocess(
 
 
 def statistics(part: Part, preprocess: Preprocess, config: DataConfig) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation per channel of pixels in [0, 1], over a seeded sample of training pictures."""
-    chosen = generator(config.split_seed, "statistics").permutation(len(part.labels))[:STATISTICS_SAMPLE]
+    """Mean and standard deviation per channel of pixels in [0, 1], over seeded training pictures."""
+    chosen = generator(config.split_seed, "statistics").permutation(len(part.labels))[:STATISTICS_IMAGES]
     total, squares, count = np.zeros(preprocess.channels), np.zeros(preprocess.channels), 0
     for position in np.sort(chosen):
         try:
-            pixels = preprocess.pixels(part.reader.raster(int(part.indices[position]))) / 255.0
+            pixels = preprocess.pixels(part.reader.image(int(part.indices[position]))) / 255.0
         except DataError:
             if config.on_bad_image == "fail":
                 raise

@@ -23,7 +23,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from vitral.base.errors import DataError
 
-Raster: TypeAlias = "Image.Image | np.ndarray"
+Decoded: TypeAlias = "Image.Image | np.ndarray"
 """A decoded picture: PIL in mode L or RGB, or a uint8 array (H, W, C) for other numbers of channels."""
 
 EXTENSIONS = frozenset(
@@ -43,7 +43,7 @@ LARGEST = 178_956_970
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
-def decode(source: str | Path | bytes | Image.Image | np.ndarray, name: str = "") -> Raster:
+def decode(source: str | Path | bytes | Image.Image | np.ndarray, name: str = "") -> Decoded:
     """`source` as upright 8-bit pixels; `name` is what errors call it."""
     name = name or (str(source) if isinstance(source, str | Path) else "picture")
     if isinstance(source, np.ndarray):
@@ -133,7 +133,7 @@ def _load_array(source: Path | io.BytesIO, name: str) -> np.ndarray:
         raise DataError(f"{name} is not a readable .npy file ({error})", "write it with numpy.save and dtype uint8") from error
 
 
-def _array(values: np.ndarray, name: str) -> Raster:
+def _array(values: np.ndarray, name: str) -> Decoded:
     if values.ndim == 2:
         values = values[:, :, None]
     if values.ndim != 3 or values.dtype != np.uint8 or 0 in values.shape:

@@ -34,7 +34,7 @@ def open_hub(name: str) -> Source:
     native_size, channels = measure(training)
     return Source(
         name=f"hf:{name}",
-        classes=names,
+        class_names=names,
         train=training,
         validation=part(validation) if validation is not None else None,
         test=(lambda: part(test)) if usable else None,

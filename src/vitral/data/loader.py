@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from vitral.base.errors import DataError, UsageError
-from vitral.data.augment import Augment, Policy, sample_transform
+from vitral.data.augment import Augment, Policy, image_transform
 from vitral.data.augment import policy as named_policy
 from vitral.data.keys import generator, key, uniforms
 from vitral.data.mixing import draw_mix, mix_images, partners, whole_groups
@@ -85,7 +85,7 @@ class Loader:
         self.stream: Stream | None = None
         if self.road == "device":
             self.pixels = split.pixels().to(self.device)
-            self.transform = sample_transform(self.policy.sample) if self.policy.sample else None
+            self.transform = image_transform(self.policy.per_image) if self.policy.per_image else None
         else:
             self.stream = Stream(split, self.policy, seed, workers, pin=self.device.type == "cuda")
         self.usable = np.array([position for position in range(len(split)) if position not in split.bad], np.int64)
@@ -114,8 +114,10 @@ class Loader:
                 indices = moved[low:high]
                 yield self._finish(self._gather(indices, epoch, low), indices, epoch, step)
             return
-        plan = [[(int(order[place]), epoch, place) for place in range(*self._places(step)[:2])] for step in range(start, len(self))]
-        for step, (images, positions, bad) in zip(range(start, len(self)), self.stream.batches(plan, keep_size=self.train), strict=True):
+        addresses = [[(int(order[place]), epoch, place) for place in range(*self._places(step)[:2])] for step in range(start, len(self))]
+        for step, (images, positions, bad) in zip(
+            range(start, len(self)), self.stream.batches(addresses, keep_size=self.train), strict=True
+        ):
             for position, message, hint in bad:
                 self.split.note_bad(position, DataError(message, hint))
             indices = positions.to(self.device, non_blocking=True)

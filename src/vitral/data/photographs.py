@@ -50,8 +50,8 @@ def _flowers(entry: Entry, folder: Path) -> Source:
         name: whole.some(np.atleast_1d(sets[key]).astype(int) - 1)
         for name, key in (("train", "trnid"), ("validation", "valid"), ("test", "tstid"))
     }
-    classes = _flower_names() if labels.max() < 102 else ()
-    return entry.source(classes, parts["train"], str(folder), parts["validation"], test=lambda: parts["test"])
+    class_names = _flower_names() if labels.max() < 102 else ()
+    return entry.source(class_names, parts["train"], str(folder), parts["validation"], test=lambda: parts["test"])
 
 
 def _flower_names() -> tuple[str, ...]:
@@ -76,5 +76,5 @@ def _pets(entry: Entry, folder: Path) -> Source:
         names |= {int(row[1]) - 1: row[0].rpartition("_")[0].replace("_", " ") for row in rows}
         labels = np.asarray([int(row[1]) - 1 for row in rows], np.int64)
         parts[split] = Part.all_of(FileReader([folder / "images" / f"{row[0]}.jpg" for row in rows]), labels)
-    classes = tuple(names.get(label, f"breed {label + 1}") for label in range(max(names) + 1))
-    return entry.source(classes, parts["trainval"], str(folder), test=lambda: parts["test"])
+    class_names = tuple(names.get(label, f"breed {label + 1}") for label in range(max(names) + 1))
+    return entry.source(class_names, parts["trainval"], str(folder), test=lambda: parts["test"])

@@ -21,7 +21,7 @@ from vitral.base.errors import ConfigError, DataError, one_of
 from vitral.base.origin import Origin, known
 from vitral.base.picture import Box, Picture
 from vitral.config import ModelConfig
-from vitral.data.decode import Raster, decode
+from vitral.data.decode import Decoded, decode
 
 INTERPOLATIONS = {
     "nearest": Image.Resampling.NEAREST,
@@ -76,11 +76,11 @@ class Preprocess:
             interpolation=origin.interpolation.value,
         )
 
-    def write_to(self, origin: Origin, classes: Sequence[str] = ()) -> Origin:
+    def write_to(self, origin: Origin, class_names: Sequence[str] = ()) -> Origin:
         """`origin` with these settings as known facts: what a model trained with them must remember."""
         facts = {name: known(getattr(self, name), "as trained") for name in ("mean", "std", "resize", "crop", "interpolation")}
-        if classes:
-            facts["classes"] = known(tuple(classes), "as trained")
+        if class_names:
+            facts["classes"] = known(tuple(class_names), "as trained")
         return dataclasses.replace(origin, **facts)
 
     def __call__(self, source: Any, name: str = "") -> Picture:
@@ -91,39 +91,39 @@ class Preprocess:
         """Pictures, or anything that becomes one, stacked: (B, C, H, W)."""
         return torch.stack([(item if isinstance(item, Picture) else self(item)).tensor for item in pictures])
 
-    def pixels(self, raster: Raster, box: Box | None = None) -> np.ndarray:
+    def pixels(self, image: Decoded, box: Box | None = None) -> np.ndarray:
         """(C, H, W) uint8 as the model will see them, before normalisation; `box`: this part, not the usual crop."""
         target = self.image_size[1], self.image_size[0]
-        converted = _with_channels(raster, self.channels)
+        converted = _with_channels(image, self.channels)
         if box is not None:
             return _resize(converted, target, self.interpolation, (box.left, box.top, box.right, box.bottom))
-        width, height = size_of(raster)
+        width, height = size_of(image)
         if (width, height) == target and (self.resize == "squash" or self.crop == 1):
             return _planes(converted)
         if self.resize == "squash":
             return _resize(converted, target, self.interpolation)
-        plan = self.plan(width, height)
-        if plan.width * plan.height > LARGEST_RESIZED:
-            seen = plan.box(width, height)
+        step = self.resizing(width, height)
+        if step.width * step.height > LARGEST_RESIZED:
+            seen = step.box(width, height)
             return _resize(converted, target, self.interpolation, (seen.left, seen.top, seen.right, seen.bottom))
-        resized = _resize(converted, (plan.width, plan.height), self.interpolation)
-        return np.ascontiguousarray(resized[:, plan.top : plan.top + target[1], plan.left : plan.left + target[0]])
+        resized = _resize(converted, (step.width, step.height), self.interpolation)
+        return np.ascontiguousarray(resized[:, step.top : step.top + target[1], step.left : step.left + target[0]])
 
-    def plan(self, width: int, height: int) -> Plan:
+    def resizing(self, width: int, height: int) -> Resizing:
         """How a picture of this size is resized and where it is cut."""
         if self.resize == "squash":
-            return Plan(self.image_size[1], self.image_size[0], 0, 0, *self.image_size)
+            return Resizing(self.image_size[1], self.image_size[0], 0, 0, *self.image_size)
         wanted_height, wanted_width = (int(side / self.crop + 1e-9) for side in self.image_size)
         if wanted_height * width >= wanted_width * height:  # the height decides
             resized_width, resized_height = max(wanted_width, wanted_height * width // height), wanted_height
         else:
             resized_width, resized_height = wanted_width, max(wanted_height, wanted_width * height // width)
         top, left = (round((have - want) / 2) for have, want in zip((resized_height, resized_width), self.image_size, strict=True))
-        return Plan(resized_width, resized_height, left, top, *self.image_size)
+        return Resizing(resized_width, resized_height, left, top, *self.image_size)
 
     def box(self, width: int, height: int) -> Box:
         """The part that is seen of an original of this size, in its pixels."""
-        return self.plan(width, height).box(width, height)
+        return self.resizing(width, height).box(width, height)
 
     def normalise(self, pixels: torch.Tensor) -> torch.Tensor:
         """uint8 (…, C, H, W) → float, mean and std applied."""
@@ -133,7 +133,7 @@ class Preprocess:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Resizing:
     """Resize to width × height, then cut out `cut_height` × `cut_width` at (left, top)."""
 
     width: int
@@ -155,57 +155,57 @@ def open_picture(source: Any, model: Any, name: str = "") -> Picture:
     preprocess = model if isinstance(model, Preprocess) else Preprocess.of(model)
     if isinstance(source, str | Path):
         name = name or str(source)
-        raster = decode(source, name)
+        image = decode(source, name)
         digest = sha256_file(source)
     else:
-        raster = decode(source, name)
-        digest = sha256_bytes(source if isinstance(source, bytes) else np.ascontiguousarray(np.asarray(raster)).tobytes())
-    tensor = preprocess.normalise(torch.from_numpy(preprocess.pixels(raster)))
-    return Picture(tensor, viewable(raster), preprocess.box(*size_of(raster)), name or type(source).__name__, digest)
+        image = decode(source, name)
+        digest = sha256_bytes(source if isinstance(source, bytes) else np.ascontiguousarray(np.asarray(image)).tobytes())
+    tensor = preprocess.normalise(torch.from_numpy(preprocess.pixels(image)))
+    return Picture(tensor, viewable(image), preprocess.box(*size_of(image)), name or type(source).__name__, digest)
 
 
-def viewable(raster: Raster) -> Image.Image:
-    """A raster as something to look at: other than 1 or 3 channels show their first three, or the mean of two."""
-    if isinstance(raster, Image.Image):
-        return raster
-    if raster.shape[2] >= 3:
-        return Image.fromarray(np.ascontiguousarray(raster[:, :, :3]))
-    return Image.fromarray(np.ascontiguousarray(raster.mean(axis=2).round().astype(np.uint8)))
+def viewable(image: Decoded) -> Image.Image:
+    """An image as something to look at: other than 1 or 3 channels show their first three, or the mean of two."""
+    if isinstance(image, Image.Image):
+        return image
+    if image.shape[2] >= 3:
+        return Image.fromarray(np.ascontiguousarray(image[:, :, :3]))
+    return Image.fromarray(np.ascontiguousarray(image.mean(axis=2).round().astype(np.uint8)))
 
 
-def size_of(raster: Raster) -> tuple[int, int]:
+def size_of(image: Decoded) -> tuple[int, int]:
     """Width, height."""
-    return raster.size if isinstance(raster, Image.Image) else (raster.shape[1], raster.shape[0])
+    return image.size if isinstance(image, Image.Image) else (image.shape[1], image.shape[0])
 
 
-def _with_channels(raster: Raster, channels: int) -> Raster:
-    if isinstance(raster, Image.Image):
+def _with_channels(image: Decoded, channels: int) -> Decoded:
+    if isinstance(image, Image.Image):
         if channels in (1, 3):
-            return raster.convert("L" if channels == 1 else "RGB")
-        have = len(raster.getbands())
+            return image.convert("L" if channels == 1 else "RGB")
+        have = len(image.getbands())
     else:
-        have = raster.shape[2]
+        have = image.shape[2]
         if channels == have:
-            return raster
+            return image
         if channels in (1, 3) and have == 4:  # red, green, blue and something else
-            return Image.fromarray(np.ascontiguousarray(raster[:, :, :3])).convert("L" if channels == 1 else "RGB")
+            return Image.fromarray(np.ascontiguousarray(image[:, :, :3])).convert("L" if channels == 1 else "RGB")
     raise DataError(
         f"the picture has {have} channels, the model wants {channels}", "use a model with as many channels, or convert the pictures"
     )
 
 
-def _resize(raster: Raster, size: tuple[int, int], interpolation: str, box: tuple[float, float, float, float] | None = None) -> np.ndarray:
+def _resize(image: Decoded, size: tuple[int, int], interpolation: str, box: tuple[float, float, float, float] | None = None) -> np.ndarray:
     how = INTERPOLATIONS[interpolation]
-    if isinstance(raster, Image.Image):
-        return _planes(raster.resize(size, how, box=box))
+    if isinstance(image, Image.Image):
+        return _planes(image.resize(size, how, box=box))
     return np.stack(
-        [np.asarray(Image.fromarray(np.ascontiguousarray(raster[:, :, c])).resize(size, how, box=box)) for c in range(raster.shape[2])]
+        [np.asarray(Image.fromarray(np.ascontiguousarray(image[:, :, c])).resize(size, how, box=box)) for c in range(image.shape[2])]
     )
 
 
-def _planes(raster: Raster) -> np.ndarray:
+def _planes(image: Decoded) -> np.ndarray:
     """(C, H, W), writable."""
-    values = np.array(raster)
+    values = np.array(image)
     return values[None] if values.ndim == 2 else np.ascontiguousarray(values.transpose(2, 0, 1))
 
 

@@ -46,7 +46,7 @@ def open_shards(pattern: str) -> Source:
     test = made.get("test")
     return Source(
         name=f"webdataset:{pattern}",
-        classes=names,
+        class_names=names,
         train=made["train"],
         validation=made.get("validation"),
         test=(lambda: test) if test is not None else None,

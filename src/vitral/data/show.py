@@ -21,7 +21,7 @@ CLASSES_A_PAGE = 50
 def class_examples(split: Split, count: int = 10, seed: int = 0) -> dict[str, np.ndarray]:
     """Up to `count` seeded positions of each class."""
     draw = generator(seed, "class sheet")
-    return {name: np.sort(draw.permutation(np.flatnonzero(split.labels == label))[:count]) for label, name in enumerate(split.classes)}
+    return {name: np.sort(draw.permutation(np.flatnonzero(split.labels == label))[:count]) for label, name in enumerate(split.class_names)}
 
 
 def save_class_sheets(data: Data, out: Path, count: int = 10, seed: int = 0) -> list[Path]:
@@ -55,7 +55,7 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
     half = len(plain.labels) // 2
     shown = [(plain, range(len(plain.labels)))] if mixed is None else [(plain, range(half)), (mixed, range(half))]
     pictures = [undo(batch.images[i], data.preprocess) for batch, places in shown for i in places]
-    captions = [_caption(batch, i, data.classes) for batch, places in shown for i in places]
+    captions = [_caption(batch, i, data.class_names) for batch, places in shown for i in places]
     title = f"{data.name}: what the model sees ({data.policy.name})"
     record = {"command": command_line(), "data": data.name, "policy": data.policy.name, "seed": seed, "preprocess": _facts(data.preprocess)}
     numbers = {"positions": np.concatenate([batch.indices[list(places)].cpu().numpy() for batch, places in shown])}
@@ -77,12 +77,12 @@ def _evenness(batch: Batch) -> float:
     return abs(float(batch.lam[0]) - 0.5) if batch.lam is not None else 1.0
 
 
-def _caption(batch: Batch, place: int, classes: tuple[str, ...]) -> str:
-    first = classes[int(batch.labels[place])]
+def _caption(batch: Batch, place: int, class_names: tuple[str, ...]) -> str:
+    first = class_names[int(batch.labels[place])]
     if batch.labels_b is None or batch.lam is None:
         return first
     lam = float(batch.lam[place])
-    return f"{lam:.0%} {first}, {1 - lam:.0%} {classes[int(batch.labels_b[place])]}"
+    return f"{lam:.0%} {first}, {1 - lam:.0%} {class_names[int(batch.labels_b[place])]}"
 
 
 def _facts(preprocess: Preprocess) -> dict[str, Any]:

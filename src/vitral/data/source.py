@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from vitral.base.errors import DataError
-from vitral.data.decode import Raster, decode
+from vitral.data.decode import Decoded, decode
 
 SMALL = 64
 """Sets whose pictures all have one size of at most this many pixels a side are small pictures, others photographs."""
@@ -22,7 +22,7 @@ class Reader(Protocol):
 
     def __len__(self) -> int: ...
 
-    def raster(self, number: int) -> Raster:
+    def image(self, number: int) -> Decoded:
         """The decoded picture."""
         ...
 
@@ -52,7 +52,7 @@ class Source:
     """A data set, before anything is carved."""
 
     name: str
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
     train: Part
     where: str
     """Path or description of the copy that is read."""
@@ -71,19 +71,19 @@ class Source:
     """What a user should know: files ignored, classes without pictures."""
 
 
-def measure(part: Part, sample: int = 32) -> tuple[tuple[int, int] | None, int]:
-    """(height and width if all of a spread-out sample are small and alike, else None; channels: colour when any has it)."""
+def measure(part: Part, count: int = 32) -> tuple[tuple[int, int] | None, int]:
+    """(height and width if all of `count` spread-out ones are small and alike, else None; channels: colour when any has it)."""
     sizes: set[tuple[int, int]] = set()
     channels: set[int] = set()
-    places = np.unique(np.linspace(0, len(part.labels) - 1, sample).astype(int)) if len(part.labels) else ()
+    places = np.unique(np.linspace(0, len(part.labels) - 1, count).astype(int)) if len(part.labels) else ()
     for seen, number in enumerate(places):
         try:
-            shape = np.asarray(part.reader.raster(int(part.indices[number]))).shape
+            shape = np.asarray(part.reader.image(int(part.indices[number]))).shape
         except DataError:
             continue  # named when it is its turn
         sizes.add((shape[0], shape[1]))
         channels.add(shape[2] if len(shape) == 3 else 1)
-        if seen >= sample // 4 and (len(sizes) > 1 or max(max(sizes)) > SMALL):
+        if seen >= count // 4 and (len(sizes) > 1 or max(max(sizes)) > SMALL):
             break  # photographs: no need to decode more of them
     small = len(sizes) == 1 and max(next(iter(sizes))) <= SMALL
     return sizes.pop() if small else None, max(channels, default=3)
@@ -98,7 +98,7 @@ class ArrayReader:
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def raster(self, number: int) -> Raster:
+    def image(self, number: int) -> Decoded:
         return decode(np.ascontiguousarray(self.pixels[number].transpose(1, 2, 0)), self.where(number))
 
     def where(self, number: int) -> str:
@@ -115,7 +115,7 @@ class FileReader:
     def __len__(self) -> int:
         return len(self.names)
 
-    def raster(self, number: int) -> Raster:
+    def image(self, number: int) -> Decoded:
         return decode(self.where(number))
 
     def where(self, number: int) -> str:
@@ -131,7 +131,7 @@ class TableReader:
     def __len__(self) -> int:
         return len(self.table)
 
-    def raster(self, number: int) -> Raster:
+    def image(self, number: int) -> Decoded:
         cell = self.table[int(number)][self.column]
         if isinstance(cell, dict):  # undecoded: {"bytes", "path"}
             cell = cell["bytes"] if cell.get("bytes") else Path(cell["path"])
@@ -150,7 +150,7 @@ class ShardReader:
     def __len__(self) -> int:
         return len(self.offset)
 
-    def raster(self, number: int) -> Raster:
+    def image(self, number: int) -> Decoded:
         with open(self.shards[self.shard[number]], "rb") as file:
             file.seek(int(self.offset[number]))
             return decode(file.read(int(self.size[number])), self.where(number))

@@ -13,7 +13,7 @@ from PIL import Image
 
 from vitral.base.errors import DataError
 from vitral.base.picture import Box
-from vitral.data.decode import Raster
+from vitral.data.decode import Decoded
 from vitral.data.keys import generator
 from vitral.data.preprocess import Preprocess, viewable
 from vitral.data.source import ArrayReader, Reader
@@ -33,7 +33,7 @@ class Split:
     """Which pictures of the reader, in order."""
     labels: np.ndarray
     """int64, one per picture of the split."""
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
     preprocess: Preprocess
     flip: bool = True
     """Whether a mirrored picture keeps its meaning."""
@@ -55,17 +55,17 @@ class Split:
         """Path or description of one picture."""
         return self.reader.where(int(self.indices[position]))
 
-    def raster(self, position: int) -> Raster:
+    def image(self, position: int) -> Decoded:
         """One picture as decoded, before it is resized."""
-        return self.reader.raster(int(self.indices[position]))
+        return self.reader.image(int(self.indices[position]))
 
     def picture(self, position: int) -> Image.Image:
         """One picture to look at, as it is in the data set."""
-        return viewable(self.raster(position))
+        return viewable(self.image(position))
 
     def seen(self, position: int, box: Box | None = None) -> np.ndarray:
         """One picture as the model sees it, before normalisation: uint8 (C, H, W)."""
-        return self.preprocess.pixels(self.raster(position), box)
+        return self.preprocess.pixels(self.image(position), box)
 
     def subset(self, positions: np.ndarray) -> Split:
         """The pictures at these positions, in this order."""
@@ -133,7 +133,7 @@ class Split:
 
     def counts(self) -> np.ndarray:
         """Pictures per class."""
-        return np.bincount(self.labels, minlength=len(self.classes))
+        return np.bincount(self.labels, minlength=len(self.class_names))
 
     def class_weights(self) -> torch.Tensor:
         """Weights of the loss that make each class count alike; their mean over the pictures is 1."""
@@ -181,19 +181,20 @@ def carve(labels: np.ndarray, share: float, seed: int, purpose: str) -> tuple[np
     return np.setdiff1d(np.arange(len(labels)), out), out
 
 
-def check(labels: np.ndarray, classes: tuple[str, ...], name: str, whole: bool = True) -> None:
+def check(labels: np.ndarray, class_names: tuple[str, ...], name: str, whole: bool = True) -> None:
     """Refuse what cannot be trained on, before anything is spent; `whole`: several classes are needed too."""
     if not len(labels):
         raise DataError(f"{name} has no pictures", "check the path and the file types")
     low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= len(classes):
+    if low < 0 or high >= len(class_names):
         wrong = low if low < 0 else high
         raise DataError(
-            f"{name} has label {wrong}, but its {len(classes)} classes are 0 to {len(classes) - 1}", "repair the labels or name all classes"
+            f"{name} has label {wrong}, but its {len(class_names)} classes are 0 to {len(class_names) - 1}",
+            "repair the labels or name all classes",
         )
     if not whole:
         return
     if len(labels) == 1:
         raise DataError(f"{name} has one picture", "training needs at least two, of different classes")
     if len(np.unique(labels)) < 2:
-        raise DataError(f"{name} has pictures of one class only ({classes[low]})", "training needs at least two classes")
+        raise DataError(f"{name} has pictures of one class only ({class_names[low]})", "training needs at least two classes")

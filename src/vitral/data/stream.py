@@ -11,14 +11,14 @@ from torch.utils.data import DataLoader, Dataset
 
 from vitral.base.errors import DataError
 from vitral.base.picture import Box
-from vitral.data.augment import Policy, sample_transform
+from vitral.data.augment import Policy, image_transform
 from vitral.data.keys import generator, key
 from vitral.data.preprocess import size_of
 from vitral.data.split import Split
 
 Address = tuple[int, int, int]
 """Position in the split, epoch, place in the epoch."""
-Sample = tuple[torch.Tensor | None, int, str, str]
+Read = tuple[torch.Tensor | None, int, str, str]
 """Pixels (None: unreadable), position, and the error's message and hint."""
 
 
@@ -26,10 +26,10 @@ class Stream:
     """One pool of workers for all epochs of a loader."""
 
     def __init__(self, split: Split, policy: Policy, seed: int, workers: int, pin: bool) -> None:
-        self.plan = _Plan()
+        self.addresses = _Addresses()
         self.loader = DataLoader(
-            _Samples(split, policy, seed),
-            batch_sampler=self.plan,
+            _Images(split, policy, seed),
+            batch_sampler=self.addresses,
             collate_fn=list,
             num_workers=workers,
             generator=torch.Generator(),  # its own: each pass draws a number, and a run's dropout must not depend on that
@@ -39,21 +39,21 @@ class Stream:
         self.split, self.pin = split, pin
 
     def batches(
-        self, plan: list[list[Address]], keep_size: bool
+        self, addresses: list[list[Address]], keep_size: bool
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, list[tuple[int, str, str]]]]:
-        """(pixels (B, C, H, W) uint8, positions (B,), unreadable ones) for each entry of the plan.
+        """(pixels (B, C, H, W) uint8, positions (B,), unreadable ones) for each batch of addresses.
 
         An unreadable picture is left out or, with `keep_size`, replaced by the readable one before it in the batch.
         """
-        self.plan.batches = plan
-        for samples in self.loader:
-            bad = [(position, message, hint) for pixels, position, message, hint in samples if pixels is None]
-            good = [number for number, sample in enumerate(samples) if sample[0] is not None]
+        self.addresses.batches = addresses
+        for reads in self.loader:
+            bad = [(position, message, hint) for pixels, position, message, hint in reads if pixels is None]
+            good = [number for number, read in enumerate(reads) if read[0] is not None]
             if not good:
                 raise DataError(f"no picture of a batch can be read, such as {bad[0][1]}", "check the files")
-            chosen = [_stand_in(number, good) for number in range(len(samples))] if keep_size else good
-            pixels = torch.stack([samples[number][0] for number in chosen])
-            positions = torch.tensor([samples[number][1] for number in chosen])
+            chosen = [_stand_in(number, good) for number in range(len(reads))] if keep_size else good
+            pixels = torch.stack([reads[number][0] for number in chosen])
+            positions = torch.tensor([reads[number][1] for number in chosen])
             if self.pin:
                 pixels, positions = pixels.pin_memory(), positions.pin_memory()
             yield pixels, positions, bad
@@ -64,7 +64,7 @@ def _stand_in(number: int, good: list[int]) -> int:
     return before[-1] if before else good[0]
 
 
-class _Plan:
+class _Addresses:
     """A batch sampler that the parent fills anew for each epoch; workers only ever see addresses."""
 
     def __init__(self) -> None:
@@ -77,28 +77,28 @@ class _Plan:
         return len(self.batches)
 
 
-class _Samples(Dataset[Any]):
+class _Images(Dataset[Any]):
     """Decode, cut (photographs: at random), resize; a function of the address."""
 
     def __init__(self, split: Split, policy: Policy, seed: int) -> None:
         self.split, self.policy, self.seed = split, policy, seed
         self.transform = None
 
-    def __getitem__(self, address: Address) -> Sample:
+    def __getitem__(self, address: Address) -> Read:
         position, epoch, place = address
         try:
-            raster = self.split.raster(position)
+            image = self.split.image(position)
             box = None
             if self.policy.crop is not None:
                 u = generator(self.seed, "crop", epoch, place).random((1, self.policy.crop.columns), np.float32)
-                width, height = size_of(raster)
+                width, height = size_of(image)
                 left, top, wide, tall = (float(value) for value in self.policy.crop.boxes(torch.from_numpy(u), height, width))
                 box = Box(left, top, left + wide, top + tall)
-            pixels = torch.from_numpy(self.split.preprocess.pixels(raster, box))
+            pixels = torch.from_numpy(self.split.preprocess.pixels(image, box))
         except DataError as error:
             return None, position, error.message, error.hint
-        if self.policy.sample is not None:
+        if self.policy.per_image is not None:
             if self.transform is None:  # made in the worker: torchvision is imported only where it is used
-                self.transform = sample_transform(self.policy.sample)
+                self.transform = image_transform(self.policy.per_image)
             pixels = self.transform(pixels, key(self.seed, "sample", epoch, place))
         return pixels, position, "", ""

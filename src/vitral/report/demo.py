@@ -76,7 +76,7 @@ def shown_pictures(run: Run) -> list[Picture]:
     """A few pictures of the test split, which the run has opened: they are looked at, nothing is chosen by them."""
     data = open_data(named_run("digits").data)
     test = data.test()
-    first = {name: next(i for i, label in enumerate(test.labels) if data.classes[label] == name) for name in SHOWN}
+    first = {name: next(i for i, label in enumerate(test.labels) if data.class_names[label] == name) for name in SHOWN}
     return [dataclasses.replace(open_picture(test.picture(index), run.model), source=f"digit-{name}.png") for name, index in first.items()]
 
 

@@ -147,8 +147,8 @@ def data_facts(config: DataConfig, image_size: int | tuple[int, int] | None = No
     from vitral.data.datasets import open_data
 
     data = open_data(config, image_size=image_size)
-    counts = np.bincount(data.train.labels, minlength=len(data.classes))
-    return Facts(data.image_size, data.channels, len(data.classes), len(data.train), len(data.validation), int(counts.min()))
+    counts = np.bincount(data.train.labels, minlength=len(data.class_names))
+    return Facts(data.image_size, data.channels, len(data.class_names), len(data.train), len(data.validation), int(counts.min()))
 
 
 def default_recipe() -> TrainConfig:

@@ -103,14 +103,14 @@ def probe(
         raise UsageError(f"{draws} draw gives no interval", "use --draws 5")
     if not len(data.validation):
         raise UsageError(f"{data.name} has no validation pictures, and nothing may be chosen on test", "set --validation 0.1")
-    smallest = int(np.bincount(data.train.labels, minlength=len(data.classes)).min())
+    smallest = int(np.bincount(data.train.labels, minlength=len(data.class_names)).min())
     if wrong := next((k for k in shots if k is not None and not 1 <= k <= smallest), None):
         raise UsageError(
             f"{wrong} pictures a class asked for, the smallest class has {smallest} for training", f"use --shots of 1 to {smallest}, or all"
         )
     train, labels = embed(model, data.train, device=device, batch_size=batch_size, quiet=quiet)
     judge, judge_labels = embed(model, data.validation, device=device, batch_size=batch_size, quiet=quiet)
-    classes = len(data.classes)
+    classes = len(data.class_names)
     fitted: list[tuple[int | None, int, list[tuple[Predict, str]], list[tuple[Predict, str]]]] = []
     with progress("Probing", total=sum(1 if k is None else draws for k in shots), quiet=quiet) as bar:
         for k in shots:

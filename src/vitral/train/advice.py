@@ -29,7 +29,7 @@ def before(setup: Setup) -> list[str]:
             f"{name} = {getattr(config.data, name)} was set by hand: it replaces what the weights were trained with" for name in given
         ]
         notes += [line for line in origin.assumptions() if line.startswith(("mean", "std"))]
-    per_class = len(setup.data.train) / max(1, len(setup.data.classes))
+    per_class = len(setup.data.train) / max(1, len(setup.data.class_names))
     if config.weights is None and per_class < 50 and config.model.family == "vit":
         notes.append(
             f"{per_class:.0f} pictures a class are few for a ViT from scratch: start from weights (--from) or strengthen the augmentation"

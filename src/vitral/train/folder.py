@@ -187,7 +187,7 @@ def record_test(path: Path, setup: Setup, result: Evaluation, world: World) -> N
     """The test split's answers, picture by picture, and when it was opened."""
     if not world.main:
         return
-    write_json(path / "test.json", {**result.to_dict(setup.data.classes), "opened": setup.data.test_opened})
+    write_json(path / "test.json", {**result.to_dict(setup.data.class_names), "opened": setup.data.test_opened})
     np.savez_compressed(path / "test.npz", predictions=result.predictions, labels=result.labels)
     environment: dict[str, Any] = read_json(path / "env.json")
     environment["data"] = setup.data.describe()

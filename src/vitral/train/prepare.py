@@ -91,19 +91,19 @@ def prepare(config: RunConfig, device: torch.device, origin: Origin | None = Non
     if origin is not None:
         preprocess = Preprocess.of(origin, config.model)
         data = open_data(config.data, preprocess=preprocess)
-        _same_classes(origin.classes.value, data.classes, config.data.name)
+        _same_classes(origin.classes.value, data.class_names, config.data.name)
         model = build(config.model)
         model.origin = origin
         return Setup(config, data, model.to(device), preprocess, device)
     replaced = data_replaced(config)
     size = None if replaced and not size_asked(config) else config.model.image_size
     data = open_data(config.data, image_size=size, channels=None if replaced else config.model.channels)
-    fitted = fit_to_data(config.model, len(data.classes), data.channels, data.image_size)
+    fitted = fit_to_data(config.model, len(data.class_names), data.channels, data.image_size)
     if fitted.image_size != data.image_size:
         data = open_data(config.data, image_size=fitted.image_size, channels=fitted.channels)
     preprocess = data.preprocess
     model = build(fitted)
-    model.origin = preprocess.write_to(dataclasses.replace(model.origin, source=known(f"trained as {config.name}")), data.classes)
+    model.origin = preprocess.write_to(dataclasses.replace(model.origin, source=known(f"trained as {config.name}")), data.class_names)
     return Setup(dataclasses.replace(config, model=fitted), data, model.to(device), preprocess, device, _grown_patches(config, fitted))
 
 
@@ -137,7 +137,7 @@ def _from_weights(config: RunConfig, device: torch.device) -> Setup:
     changes = {name: value for name in ("mean", "std", "resize") if (value := getattr(config.data, name)) is not None}
     preprocess = dataclasses.replace(preprocess, **changes)
     data = open_data(config.data, preprocess=preprocess)
-    model = adapt(source, image_size=size, classes=len(data.classes))
+    model = adapt(source, image_size=size, classes=len(data.class_names))
     settled = dataclasses.replace(model.config, dropout=config.model.dropout, drop_path=config.model.drop_path)
     if config.train.head_start == "probe+mean":
         settled = _reading_both(settled)
@@ -148,7 +148,7 @@ def _from_weights(config: RunConfig, device: torch.device) -> Setup:
         origin, model = model.origin, build(settled)
         model.load_state_dict(model.state_dict() | values)
         model.origin = origin
-    model.origin = preprocess.write_to(model.origin, data.classes)
+    model.origin = preprocess.write_to(model.origin, data.class_names)
     return Setup(dataclasses.replace(config, model=settled), data, model.to(device), preprocess, device)
 
 
@@ -277,12 +277,12 @@ def load_teacher(name: str, data: Data, student: Preprocess, device: torch.devic
     from vitral.weights.load import load
 
     model = load(name)
-    if model.config.classes != len(data.classes):
+    if model.config.classes != len(data.class_names):
         raise ConfigError(
-            f"teacher {name} has {model.config.classes} classes, the data {len(data.classes)}",
+            f"teacher {name} has {model.config.classes} classes, the data {len(data.class_names)}",
             "train or fine-tune the teacher on the same data first",
         )
-    note = compare_names("the teacher", model.origin.classes.value, data.name, data.classes)
+    note = compare_names("the teacher", model.origin.classes.value, data.name, data.class_names)
     if note and not quiet:
         say(f"note: {note}")
     return Teacher(model, student).to(device)
