@@ -1,6 +1,14 @@
-"""Errors that a user can act on: one line that says what is wrong, where, and what to do next."""
+"""Errors that a user can act on: one line that says what is wrong, where, and what to do next.
+
+Each is also the built-in that a Python user would catch: a missing file a FileNotFoundError, an unknown name a KeyError,
+a wrong value a ValueError. VitralError itself is never raised.
+"""
 
 from __future__ import annotations
+
+import difflib
+import errno
+from collections.abc import Iterable
 
 
 class VitralError(Exception):
@@ -21,25 +29,37 @@ class VitralError(Exception):
         return type(self), (self.message, self.hint)
 
 
-class UsageError(VitralError):
+class UsageError(VitralError, ValueError):
     """The caller asked for something that does not exist or does not fit: exit code 2."""
 
     exit_code = 2
 
 
-class ConfigError(UsageError, ValueError):
+class ConfigError(UsageError):
     """A combination of settings that cannot work, refused by name."""
 
 
-class Stopped(VitralError):
+class UnknownNameError(UsageError, KeyError):
+    """A name that is not in the list."""
+
+
+class OutOfRangeError(UsageError, IndexError):
+    """A number beyond the last one."""
+
+
+class FailedError(VitralError, RuntimeError):
+    """It was asked for rightly and still went wrong."""
+
+
+class Stopped(VitralError, RuntimeError):
     """A signal asked to stop, and everything is saved: not a failure to try again."""
 
 
-class DataError(VitralError):
-    """Pictures or labels that cannot be used."""
+class DataError(VitralError, ValueError):
+    """Images or labels that cannot be used."""
 
 
-class WeightsError(VitralError):
+class WeightsError(VitralError, ValueError):
     """A weights file that is damaged, unknown, or does not fit the model."""
 
 
@@ -47,13 +67,25 @@ class ParityError(WeightsError):
     """An imported model does not compute what its source computes."""
 
 
-def one_of(what: str, value: str, known: object) -> UsageError:
-    """The error for an unknown name, with the nearest known names."""
-    import difflib
+class FileError(VitralError, OSError):
+    """A file that the system does not let us read or write."""
 
-    names = [str(name) for name in known]  # type: ignore[union-attr]
+
+class MissingError(DataError, WeightsError, FileNotFoundError):
+    """A path where nothing is, whatever was to be read from it."""
+
+    errno = errno.ENOENT
+
+
+def one_of(what: str, value: str, known: Iterable[object]) -> UnknownNameError:
+    """The error for an unknown name, with the nearest known names."""
+    names = [str(name) for name in known]
     near = difflib.get_close_matches(str(value), names, n=3, cutoff=0.5)
-    listed = ", ".join(near or names[:20])
-    return UsageError(
-        f"unknown {what} {value!r}", f"{'did you mean' if near else 'use one of'} {listed}?" if near else f"use one of {listed}"
-    )
+    hint = f"did you mean {', '.join(near)}?" if near else f"use one of {', '.join(names[:20])}"
+    return UnknownNameError(f"unknown {what} {value!r}", hint)
+
+
+def out_of_range(what: str, number: object, count: int, owner: str = "this model") -> OutOfRangeError:
+    """The error for a number that nothing has: `block 12 does not exist: this model has blocks 0 to 11`."""
+    plural = f"{what}es" if what.endswith(("s", "x", "ch")) else f"{what}s"
+    return OutOfRangeError(f"{what} {number} does not exist", f"{owner} has {plural} 0 to {count - 1}")

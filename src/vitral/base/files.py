@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vitral.base.errors import DataError, VitralError
+from vitral.base.errors import DataError, FileError, MissingError, VitralError
 
 JSON_LIMIT = 256 * 2**20
 
@@ -184,11 +184,13 @@ def _clear(verb: str, path: Path) -> Iterator[None]:
     """Operating-system errors as one line with a next step."""
     try:
         yield
+    except VitralError:
+        raise  # said already, and some of them are errors of the system as well
     except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist", "check the path") from error
+        raise MissingError(f"{path} does not exist", "check the path") from error
     except (IsADirectoryError, NotADirectoryError, FileExistsError) as error:
         raise DataError(f"cannot {verb} {path} ({error.strerror})", "is there a folder where a file is meant, or the reverse?") from error
     except PermissionError as error:
         raise DataError(f"not allowed to {verb} {path}", "check its permissions") from error
     except OSError as error:
-        raise VitralError(f"cannot {verb} {path} ({error.strerror or error})", "is the disk full?" if verb == "write" else "") from error
+        raise FileError(f"cannot {verb} {path} ({error.strerror or error})", "is the disk full?" if verb == "write" else "") from error

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vitral.base.errors import DataError, UsageError
+from vitral.base.errors import DataError, MissingError, UsageError
 
 if TYPE_CHECKING:
     from vitral.model.classifier import Classifier
@@ -39,7 +39,7 @@ def picture_paths(given: Sequence[str]) -> list[Path]:
                 raise DataError(f"the folder {path} holds no pictures", f"files ending in {', '.join(sorted(EXTENSIONS))} are looked for")
             paths += found
         elif not path.exists():
-            raise DataError(f"{path} does not exist", "name a picture or a folder of pictures")
+            raise MissingError(f"{path} does not exist", "name a picture or a folder of pictures")
         else:
             paths.append(path)
     return paths

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, MissingError
 from vitral.base.progress import say, track
 from vitral.data.decode import EXTENSIONS, SKIP, header_ok
 from vitral.data.source import FileReader, Part, Source, measure
@@ -21,7 +21,8 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
     """A folder of class folders. `validation_is_test`: its validation folder is what others test on (ImageNet)."""
     name = name or f"folder:{path}"
     if not path.is_dir():
-        raise DataError(f"{path} is not a folder", "name a folder with one folder of pictures per class")
+        kind = DataError if path.exists() else MissingError
+        raise kind(f"{path} is not a folder", "name a folder with one folder of pictures per class")
     found = {split: next((path / n for n in names if (path / n).is_dir()), None) for split, names in SPLITS.items()}
     if validation_is_test:
         found["test"], found["validation"] = found["test"] or found["validation"], None

@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, MissingError
 
 Decoded: TypeAlias = "Image.Image | np.ndarray"
 """A decoded picture: PIL in mode L or RGB, or a uint8 array (H, W, C) for other numbers of channels."""
@@ -50,8 +50,10 @@ def decode(source: str | Path | bytes | Image.Image | np.ndarray, name: str = ""
         return _array(source, name)
     if isinstance(source, str | Path):
         path = Path(source)
+        if not path.exists():
+            raise MissingError(f"{name}: no such file", "check the path")
         if not path.is_file():
-            raise DataError(f"{name} is not a file" if path.exists() else f"{name}: no such file", "check the path")
+            raise DataError(f"{name} is not a file", "check the path")
         if path.suffix.lower() == ".npy":
             return _array(_load_array(path, name), name)
     elif not isinstance(source, bytes | Image.Image) and not hasattr(source, "read"):

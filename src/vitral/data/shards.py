@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from vitral.base.errors import DataError, VitralError
+from vitral.base.errors import DataError, MissingError, VitralError
 from vitral.base.files import write_atomic
 from vitral.base.progress import track
 from vitral.data.decode import EXTENSIONS
@@ -67,7 +67,7 @@ def find_shards(pattern: str) -> list[Path]:
             matches = sorted(glob.glob(name)) if any(sign in name for sign in "*?[") else [name]
             missing = [match for match in matches if not Path(match).is_file()]
             if missing:
-                raise DataError(f"shard {missing[0]} does not exist", "check the pattern")
+                raise MissingError(f"shard {missing[0]} does not exist", "check the pattern")
             found += [Path(match) for match in matches]
     if not found:
         raise DataError(f"{pattern} matches no tar file", "use a folder of .tar files or a pattern such as train-{000..099}.tar")

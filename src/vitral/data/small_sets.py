@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy._core import multiarray
 
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, MissingError
 from vitral.base.files import read_json, replacing_folder, write_json
 from vitral.data.catalogue import Entry
 from vitral.data.source import ArrayReader, Part, Source
@@ -147,7 +147,7 @@ def read_batch(path: Path) -> dict[str, Any]:
     try:
         content = _PlainUnpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
     except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist", "fetch the data set again") from error
+        raise MissingError(f"{path} does not exist", "fetch the data set again") from error
     except DataError as error:
         raise DataError(f"{path}: {error.message}", error.hint) from error
     except Exception as error:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import UsageError, out_of_range
 from vitral.base.origin import Origin, known
 from vitral.config import ModelConfig
 from vitral.model.tape import Tape
@@ -39,7 +39,7 @@ class Classifier(nn.Module):
         """Patch tokens (or feature maps) after the given blocks, as maps of (B, D, h, w)."""
         names = self.map_names()
         if wrong := next((block for block in blocks if not -len(names) <= block < len(names)), None):
-            raise UsageError(f"block {wrong} does not exist", f"this model has blocks 0 to {len(names) - 1}")
+            raise out_of_range("block", wrong, len(names))
         chosen = [names[block] for block in blocks]
         tape = Tape(self, keep=chosen)
         self(images, tape=tape)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vitral.base.errors import UsageError, one_of
+from vitral.base.errors import UsageError, one_of, out_of_range
 
 if TYPE_CHECKING:
     from vitral.base.picture import Picture
@@ -127,7 +127,7 @@ class Tape:
             raise UsageError(f"a {self.config.family} has no attention", "use Grad-CAM, integrated gradients or occlusion")
         depth = self.config.depth
         if not -depth <= block < depth:
-            raise UsageError(f"block {block} does not exist", f"this model has blocks 0 to {depth - 1}")
+            raise out_of_range("block", block, depth)
         return self[f"blocks.{block % depth}.attention.weights"]
 
     @property
@@ -179,7 +179,7 @@ class Tape:
         if not logits.requires_grad:
             raise UsageError("gradients are switched off here", "call watch outside torch.no_grad() and torch.inference_mode()")
         if target is not None and not 0 <= target < logits.shape[1]:
-            raise UsageError(f"class {target} does not exist", f"this model has classes 0 to {logits.shape[1] - 1}")
+            raise out_of_range("class", target, logits.shape[1])
         chosen = logits.argmax(dim=1) if target is None else torch.full_like(logits[:, 0], target, dtype=torch.long)
         with torch.enable_grad():  # the graph is there, whatever the caller has switched off since
             scores = logits.gather(1, chosen[:, None])[:, 0]  # (B,)

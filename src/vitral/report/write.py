@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vitral.base import layout
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, MissingError
 from vitral.report.run import write_run_report
 from vitral.report.study import is_study, write_study_report
 
@@ -14,7 +14,7 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
     """The page of a run or a study, whichever the folder holds; its path."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise DataError(f"{folder} is no folder", "name the folder of a run or a study")
+        raise (DataError if folder.exists() else MissingError)(f"{folder} is no folder", "name the folder of a run or a study")
     if is_study(folder):
         return write_study_report(folder, out)
     if (folder / layout.CONFIG).is_file():

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vitral.base.errors import UsageError, VitralError
+from vitral.base.errors import FailedError, UsageError
 from vitral.base.files import write_atomic, write_json
 from vitral.config import DataConfig, TrainConfig
 from vitral.study import plots
@@ -83,7 +83,7 @@ def compare(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     done = execute(study, out, pool, work)
     kept = [contender for contender in study.contenders if done.of(contender.name)]
     if not kept:
-        raise VitralError("every cell failed", next(iter(done.failed.values()), ""))
+        raise FailedError("every cell failed", next(iter(done.failed.values()), ""))
     table = Table(
         tuple(row(done.of(contender.name), contender.note, claim=study.claim == "significance") for contender in kept),
         f"{study.data.name} at {study.budget.words}",

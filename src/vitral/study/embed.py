@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vitral.base.errors import DataError, UsageError
+from vitral.base.errors import DataError, MissingError, UsageError
 from vitral.base.files import write_atomic
 from vitral.base.progress import progress
 from vitral.data.decode import EXTENSIONS
@@ -23,7 +23,7 @@ def embed_folder(
     """Write features (N, D) and paths (N, relative to the folder, sorted) to `out`; what was written, as plain values."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise DataError(f"{folder} is not a folder", "name a folder of pictures")
+        raise (DataError if folder.exists() else MissingError)(f"{folder} is not a folder", "name a folder of pictures")
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in EXTENSIONS and path.is_file())
     if not paths:
         raise DataError(f"{folder} holds no pictures", f"files ending in {', '.join(sorted(EXTENSIONS))} are looked for")

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vitral.base.errors import DataError, Stopped, UsageError, VitralError
+from vitral.base.errors import DataError, FailedError, Stopped, UsageError, VitralError
 from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.progress import progress, say
 from vitral.study.cells import Cell
@@ -49,7 +49,7 @@ class Finished:
         if self.failed:
             name, reason = next(iter(self.failed.items()))
             more = f" ({len(self.failed)} cells failed)" if len(self.failed) > 1 else ""
-            raise VitralError(
+            raise FailedError(
                 f"cell {name} died twice: {reason}{more}", "mend the cause and run the same command again: finished cells are kept"
             )
 
@@ -272,7 +272,7 @@ def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: 
             except RayError as error:
                 answer = (None, _reason(error))
             if answer[1] is None and not (folder / cell.name).is_dir():
-                raise VitralError(f"cell {cell.name} ended elsewhere but {folder} does not show it", "use an --out that all machines share")
+                raise FailedError(f"cell {cell.name} ended elsewhere but {folder} does not show it", "use an --out that all machines share")
             tries[cell.name] += 1
             if answer[1] is not None and tries[cell.name] < ATTEMPTS:
                 pending[submit(cell)] = cell

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vitral.base.errors import UsageError, VitralError
+from vitral.base.errors import FailedError, UsageError
 from vitral.base.files import write_atomic, write_json
 from vitral.config import DataConfig, TrainConfig
 from vitral.study import plots
@@ -99,7 +99,7 @@ def scale(study: Study, out: str | Path, pool: Pool | None = None, work: Work = 
     """Run a scaling study, or go on with it."""
     done = execute(study, out, pool, work)
     if not done.outcomes:
-        raise VitralError("every cell failed", next(iter(done.failed.values()), ""))
+        raise FailedError("every cell failed", next(iter(done.failed.values()), ""))
     return _data(done) if study.kind == "data" else _compute(done)
 
 

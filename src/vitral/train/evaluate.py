@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitral.base.errors import UsageError, VitralError
+from vitral.base.errors import FailedError, UsageError
 
 BINS = 15
 
@@ -86,7 +86,7 @@ def evaluate(
     _, first = np.unique(columns[0], return_index=True)
     _, loss, guess, place, sure, label = (column[first] for column in columns)
     if lost := int((~np.isfinite(sure)).sum()):
-        raise VitralError(
+        raise FailedError(
             f"the model's output is NaN or infinite for {lost:,} of {len(sure):,} pictures",
             "its training diverged: lower the learning rate",
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from vitral.base.errors import Stopped, VitralError
+from vitral.base.errors import FailedError, Stopped
 from vitral.base.progress import say
 from vitral.config import RunConfig
 
@@ -51,7 +51,7 @@ def stopped(config: RunConfig, path: Path, step: int, total: int, signal_name: s
     )
 
 
-def not_finite(config: RunConfig, step: int, epoch: float, loss: float, indices: list[int], rate: float) -> VitralError:
+def not_finite(config: RunConfig, step: int, epoch: float, loss: float, indices: list[int], rate: float) -> FailedError:
     """The loss is NaN or infinite: where, on which pictures, and what to try."""
     train = config.train
     advice = [f"lower the rate (--lr {train.lr / 3:.2g})"]
@@ -64,7 +64,7 @@ def not_finite(config: RunConfig, step: int, epoch: float, loss: float, indices:
     if not config.model.qk_norm and config.model.family in ("vit", "hybrid"):
         advice.append("or normalise queries and keys (qk_norm)")
     shown = ", ".join(map(str, indices[:8])) + (", …" if len(indices) > 8 else "")
-    return VitralError(
+    return FailedError(
         f"the loss is {loss} at step {step} (epoch {epoch:.2f}, rate {rate:.2g}), batch of training pictures {shown}", "; ".join(advice)
     )
 
@@ -75,7 +75,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and bool(re.search(r"out of memory|can't allocate memory|not enough memory", str(error)))
 
 
-def out_of_memory(config: RunConfig, available: int | None, device: str, processes: int = 1) -> VitralError:
+def out_of_memory(config: RunConfig, available: int | None, device: str, processes: int = 1) -> FailedError:
     """Which piece of the batch would fit, by the memory model of `plan`."""
     from vitral.train.memory import fitting_batch
 
@@ -89,6 +89,6 @@ def out_of_memory(config: RunConfig, available: int | None, device: str, process
         pieces = [k for k in larger if train.batch_size % (k * processes) == 0 and train.batch_size // k // processes <= fit]
         same = f"--accumulate {pieces[0]} keeps the result the same, or " if pieces else ""
         hint = f"about {fit} pictures at a time would fit: {same}--batch-size {fit * processes * train.accumulate}"
-    return VitralError(
+    return FailedError(
         f"out of memory on {device} with {now} pictures of {config.model.image_size[0]}×{config.model.image_size[1]} at a time", hint
     )

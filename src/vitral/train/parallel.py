@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from vitral.base.errors import VitralError
+from vitral.base.errors import FailedError
 from vitral.base.progress import say
 
 BEAT = 1.0
@@ -145,11 +145,11 @@ def _own_store(rank: int, host: str, port: int) -> Any:
     return dist.TCPStore(host, port + 1, is_master=rank == 0, wait_for_workers=False)
 
 
-def lost_peer(error: BaseException, rank: int, step: int) -> VitralError:
+def lost_peer(error: BaseException, rank: int, step: int) -> FailedError:
     """A collective that failed because another process ended."""
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     first = re.sub(r"\[/[^\]]*\]\s*", "", first)  # the place in the library's source helps nobody here
-    return VitralError(
+    return FailedError(
         f"process {rank} lost contact with another process at step {step}: it ended or its machine is gone ({first[:160]})",
         "look for the first error of the other processes, then start again with --resume",
     )

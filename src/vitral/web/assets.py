@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from vitral.base.errors import VitralError
+from vitral.base.errors import FailedError
 
 FOLDER = Path(__file__).parent / "static"
 KINDS = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
@@ -31,7 +31,7 @@ def bundle(entry: str = "main.js") -> str:
 
     def visit(name: str, above: tuple[str, ...]) -> None:
         if name in above:
-            raise VitralError(
+            raise FailedError(
                 f"static modules import each other in a circle: {' → '.join((*above, name))}", "move what they share into a third"
             )
         if name in order:
@@ -46,11 +46,11 @@ def bundle(entry: str = "main.js") -> str:
     for name in order:
         for declared in TOP_NAME.findall(texts[name]):
             if declared in owners:
-                raise VitralError(f"{declared!r} is declared in {owners[declared]} and {name}", "rename one of them")
+                raise FailedError(f"{declared!r} is declared in {owners[declared]} and {name}", "rename one of them")
             owners[declared] = name
         body = EXPORT.sub("", IMPORT.sub("", texts[name]))
         if left := re.search(r"^(import|export)\b.*", body, re.MULTILINE):
-            raise VitralError(
+            raise FailedError(
                 f"{name}: {left.group(0)!r} cannot be joined", 'write import { a } from "./b.js" and export on declarations only'
             )
         parts.append(f"// {name}\n{body}")

@@ -42,7 +42,7 @@ class Limits:
     """Attention weights (blocks × heads × tokens²) that are sent whole; larger models send only the rows of their prefix tokens."""
 
 
-class Refusal(VitralError):
+class Refusal(VitralError, ValueError):
     """A request that is turned away, with the HTTP status that says why."""
 
     def __init__(self, status: int, message: str, hint: str = "") -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from vitral.base.errors import VitralError
+from vitral.base.errors import FailedError
 from vitral.base.files import write_atomic
 from vitral.base.progress import track
 from vitral.look.common import is_transformer
@@ -36,7 +36,7 @@ SAFE = bytes.maketrans(b"<&", b",.")
 def export_page(session: Session, path: str | Path) -> Path:
     """Write the page for all given pictures and models to `path`."""
     if not session.given:
-        raise VitralError("an exported page needs a picture", "name at least one: vitral explore MODEL IMAGE --export page.html")
+        raise FailedError("an exported page needs a picture", "name at least one: vitral explore MODEL IMAGE --export page.html")
     blobs: dict[str, bytes] = {}
     pairs = [(model, entry["picture"]) for entry in session.given for model in range(len(session.models))]
     for model, key in track(pairs, "Computing what the page will show"):
@@ -105,7 +105,7 @@ def page(facts: dict[str, Any], blobs: dict[str, bytes]) -> str:
 def _replace(text: str, pattern: str, new: str) -> str:
     out, count = re.subn(pattern, lambda _: new, text)
     if count != 1:
-        raise VitralError(f"index.html has {count} places that match {pattern}", "it needs exactly one")
+        raise FailedError(f"index.html has {count} places that match {pattern}", "it needs exactly one")
     return out
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vitral.base.errors import ConfigError, UsageError, WeightsError
+from vitral.base.errors import ConfigError, UsageError, VitralError, WeightsError
 from vitral.base.origin import Fact, assumed, known
 from vitral.config import ModelConfig
 from vitral.weights.family import Family
@@ -51,9 +51,11 @@ def infer_config(tensors: Mapping[str, Tensor], family: Family, said: Known, sou
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     try:
         return _transformer(shapes, family, said, source)
+    except ConfigError as error:
+        raise WeightsError(f"{source}: {error.message}", error.hint) from None
+    except VitralError:
+        raise
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        if isinstance(error, ConfigError):
-            raise WeightsError(f"{source}: {error.message}", error.hint) from None
         raise WeightsError(f"{source} lacks a part that its size is read from ({error})", "the file is damaged or incomplete") from None
 
 

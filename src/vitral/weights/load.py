@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vitral.base.errors import UsageError, VitralError, WeightsError
+from vitral.base.errors import MissingError, UsageError, VitralError, WeightsError
 from vitral.base.files import read_json
 from vitral.base.origin import known
 from vitral.base.progress import say
@@ -71,7 +71,7 @@ def _open(x: str | Path, said: Known, hint: Known) -> Classifier:
     if path.is_dir():
         return _open_folder(path, said, hint)
     if not path.exists():
-        raise WeightsError(
+        raise MissingError(
             f"{path} does not exist",
             f"name a run folder, a file ({', '.join(READERS)}), or timm:NAME, torchvision:NAME, hf:NAME",
         )

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitral.base.errors import WeightsError
+from vitral.base.errors import MissingError, WeightsError
 
 DAMAGED = "the file is damaged or not what its name says: fetch it again"
 MALICIOUS = "it was not read; use a .safetensors file from a source you trust"
@@ -56,8 +56,10 @@ class Contents:
 def read_weights(path: str | Path) -> Contents:
     """All tensors of a weights file."""
     path = Path(path)
+    if not path.exists():
+        raise MissingError(f"{path} does not exist", "check the path")
     if not path.is_file():
-        raise WeightsError(f"{path} does not exist" if not path.exists() else f"{path} is not a file", "check the path")
+        raise WeightsError(f"{path} is not a file", "check the path")
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise WeightsError(
