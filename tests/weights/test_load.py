@@ -10,8 +10,9 @@ from safetensors.torch import load_file, save_file
 
 import vitral
 from vitral.base.errors import UsageError, WeightsError
-from vitral.base.origin import known
+from vitral.base.origin import IMAGENET_MEAN, IMAGENET_STD, known
 from vitral.build import create
+from vitral.data.preprocess import Preprocess
 from vitral.weights.assemble import imagenet_names
 from vitral.weights.checkpoint import save
 from vitral.weights.detect import detect
@@ -102,6 +103,22 @@ def test_another_size_is_made_and_stated(file) -> None:
     assert len(model.origin.mean.value) == 1
     again = load(file, heads=3, classes=4, image_size=(48, 32), channels=1, patch_size=8)
     assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), again.state_dict().values(), strict=True))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4, 5])
+def test_every_road_to_other_channels_ends_at_the_same_normalisation(file, tmp_path, channels) -> None:
+    """Weights adapted to them, weights that have them already, the caller's own word, and the preprocessing of data without a model."""
+    usual = {"mean": IMAGENET_MEAN, "std": IMAGENET_STD}
+    asked = Preprocess((32, 32), channels, **usual, crop=0.9)
+    assert asked.mean == pytest.approx((sum(IMAGENET_MEAN) / 3,) * channels) and asked.std == pytest.approx(
+        (sum(IMAGENET_STD) / 3,) * channels
+    )
+    named = file.rename(file.with_name("deit.safetensors"))  # a name that stands for ImageNet's mean and deviation
+    assert Preprocess.of(load(named, heads=3, channels=channels)) == asked
+    assert Preprocess.of(load(named, heads=3, channels=channels, preprocess={"crop": 0.9, **usual})) == asked
+    other = export(create("tiny", channels=channels), tmp_path / "other", "timm")
+    (other.parent / "config.json").unlink()
+    assert Preprocess.of(load(other.rename(other.with_name("deit.safetensors")), heads=3)) == asked
 
 
 def test_a_non_square_file_needs_its_size_and_keeps_it(tmp_path) -> None:

@@ -62,7 +62,7 @@ def test_kernels_agree_with_timm() -> None:
         assert torch.allclose(resize_kernel(kernel, new), resample_patch_embed(kernel, list(new), antialias=True), atol=1e-4), new
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5])
 def test_a_grey_picture_gives_what_it_gave_in_colour(channels) -> None:
     kernel, grey = torch.randn(5, 3, 4, 4), torch.randn(2, 1, 4, 4)
     expected = F.conv2d(grey.expand(-1, 3, -1, -1), kernel)

@@ -6,6 +6,7 @@ Each such field is `known` (the source said so, or the user did) or assumed (a c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +15,18 @@ T = TypeVar("T")
 HALF = (0.5, 0.5, 0.5)
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+def per_channel(values: Sequence[float], channels: int) -> tuple[float, ...]:
+    """A mean or deviation for another number of channels: each new channel gets the average of the former ones.
+
+    First-layer kernels follow the same rule (`weights.resize.resize_channels`): channels that weigh alike are normalised alike.
+    """
+    values = tuple(float(value) for value in values)
+    if len(values) == channels:
+        return values
+    average = values[0] if len(set(values)) == 1 else sum(values) / len(values)
+    return (average,) * channels
 
 
 @dataclass(frozen=True)

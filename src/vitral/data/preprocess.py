@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import ConfigError, DataError, one_of
-from vitral.base.origin import Origin, known
+from vitral.base.origin import Origin, known, per_channel
 from vitral.base.picture import Box, Picture
 from vitral.config import ModelConfig
 from vitral.data.decode import Decoded, decode
@@ -57,7 +57,10 @@ class Preprocess:
         if min(self.image_size) < 1:
             raise ConfigError(f"image size {self.image_size}", "both sides must be at least 1 pixel")
         for name in ("mean", "std"):
-            object.__setattr__(self, name, _per_channel(getattr(self, name), self.channels, name))
+            values = getattr(self, name)
+            if len(values) not in (1, 3, self.channels):
+                raise ConfigError(f"{name} has {len(values)} values for {self.channels} channels", "give one value per channel")
+            object.__setattr__(self, name, per_channel(values, self.channels))
         if min(self.std) <= 0:
             raise ConfigError(f"std {self.std} is not positive", "use the standard deviation of pixels in [0, 1], such as 0.5")
 
@@ -207,17 +210,3 @@ def _planes(image: Decoded) -> np.ndarray:
     """(C, H, W), writable."""
     values = np.array(image)
     return values[None] if values.ndim == 2 else np.ascontiguousarray(values.transpose(2, 0, 1))
-
-
-def _per_channel(values: Sequence[float], channels: int, name: str) -> tuple[float, ...]:
-    """One value per channel: one value is repeated, three become one by their mean; anything else must fit."""
-    values = tuple(float(value) for value in values)
-    if len(values) == channels:
-        return values
-    if len(values) == 1 or len(set(values)) == 1:
-        return values[:1] * channels
-    if channels == 1:
-        return (sum(values) / len(values),)
-    if len(values) == 3 and channels > 3:
-        return values + (sum(values) / 3,) * (channels - 3)
-    raise ConfigError(f"{name} has {len(values)} values for {channels} channels", "give one value per channel")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vitral.base.errors import UsageError, WeightsError
-from vitral.base.origin import Origin, assumed, known
+from vitral.base.origin import Origin, assumed, known, per_channel
 from vitral.build import shadow
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
@@ -72,7 +73,7 @@ def make_origin(
         usual, why = PREPROCESS[HINTS[hint]], f"the name says {hint}"
     values: dict[str, Any] = {name: said.origin.get(name) or assumed(value, why) for name, value in usual.items()}
     for name in ("mean", "std"):
-        values[name] = type(values[name])(per_channel(values[name].value, config.channels), values[name].known, values[name].note)
+        values[name] = dataclasses.replace(values[name], value=per_channel(values[name].value, config.channels))
     if "classes" in said.origin:
         names = said.origin["classes"]
         values["classes"] = known(_named(tuple(names.value), config.classes), names.note)
@@ -80,11 +81,6 @@ def make_origin(
         values["classes"] = assumed(imagenet_names(), "1000 outputs: ImageNet-1k's names")
     values |= facts
     return Origin(source=known(source), changes=changes, **values)
-
-
-def per_channel(value: tuple[float, ...], channels: int) -> tuple[float, ...]:
-    """Three channels' mean or deviation for another number of channels: their average, repeated."""
-    return value if len(value) == channels else (sum(value) / len(value),) * channels
 
 
 def _named(names: tuple[str, ...], classes: int) -> tuple[str, ...]:

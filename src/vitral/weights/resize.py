@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitral.base.errors import UsageError
-from vitral.base.origin import Fact, known
+from vitral.base.origin import Fact, known, per_channel
 from vitral.build import build
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
@@ -51,12 +51,9 @@ def resize_kernel(kernel: Tensor, new: tuple[int, int]) -> Tensor:
 
 
 def resize_channels(kernel: Tensor, channels: int) -> Tensor:
-    """First-layer kernels (D, C, h, w) for another number of channels; a grey picture gives what it gave as colour."""
-    have = kernel.shape[1]
-    if have == channels:
+    """First-layer kernels (D, C, h, w) for other channels: each gets the average, so a grey image gives what it gave in colour."""
+    if kernel.shape[1] == channels:
         return kernel
-    if channels == 1:
-        return kernel.sum(dim=1, keepdim=True)
     return (kernel.sum(dim=1, keepdim=True) / channels).expand(-1, channels, -1, -1).contiguous()
 
 
@@ -109,8 +106,8 @@ def _told(model: Classifier, new: ModelConfig) -> Any:
         origin = origin.with_change(f"channels adapted: {old.channels} → {new.channels}")
         for name in ("mean", "std"):
             fact: Fact[Any] = getattr(origin, name)
-            average = (sum(fact.value) / len(fact.value),) * new.channels
-            origin = dataclasses.replace(origin, **{name: Fact(average, fact.known, "average over the former channels")})
+            average = Fact(per_channel(fact.value, new.channels), fact.known, "average over the former channels")
+            origin = dataclasses.replace(origin, **{name: average})
     if old.classes != new.classes:
         origin = origin.with_change(f"head replaced: {old.classes} → {new.classes} classes, untrained (seed {SEED})")
         origin = dataclasses.replace(origin, classes=known((), "the head is new"))
