@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import webdataset
 from PIL import Image
 
 from vitral.base.errors import DataError
@@ -54,7 +55,6 @@ def test_shards_are_read_by_number(tmp_path: Path) -> None:
 
 
 def test_shards_written_by_webdataset(tmp_path: Path) -> None:
-    webdataset = pytest.importorskip("webdataset")
     with webdataset.TarWriter(str(tmp_path / "train-0.tar")) as sink:
         for number in range(8):
             sink.write({"__key__": f"k{number}", "png": Image.fromarray(np.full((9, 9, 3), number, np.uint8)), "cls": number % 2})
