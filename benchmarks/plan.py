@@ -13,10 +13,10 @@ import tempfile
 
 from vitral.base.device import describe_machine, set_threads
 from vitral.config import ModelConfig
+from vitral.cost.memory import LiveBytes
 from vitral.presets.runs import run
 from vitral.study.plan import plan
 from vitral.train.engine import fit
-from vitral.train.memory import LiveBytes
 
 RUNS = {
     "many tokens": (

@@ -10,22 +10,26 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
+import itertools
 import json
-import statistics
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 
 from vitral.base.device import describe_machine, pick_device
-from vitral.build import build, forward_flops
+from vitral.build import build
+from vitral.cost.flops import forward_flops
+from vitral.cost.time import GPUS
 from vitral.data.augment import policy
-from vitral.data.loader import Loader
+from vitral.data.loader import Batch, Loader
 from vitral.data.preprocess import Preprocess
 from vitral.data.source import ArrayReader
 from vitral.data.split import Split
 from vitral.presets.runs import RUNS
-from vitral.study.plan import GPUS
+from vitral.study.forecast import median_seconds
 from vitral.train.parallel import World
 from vitral.train.schedule import token_shares
 from vitral.train.steps import Stepper
@@ -55,7 +59,9 @@ def measure(name: str, batch: int, steps: int, device: torch.device, compile: st
     peak = next((gpu.peak for key, gpu in GPUS.items() if key in kind), None)
     rows: list[Row] = []
     for keep in token_shares(config):
-        per_step = timed(stepper, loader, keep, steps)
+        batches = itertools.chain.from_iterable(map(loader.epoch, itertools.count()))
+        take = functools.partial(one_step, stepper, batches, keep)
+        per_step = median_seconds(take, stepper.wait, least=5, group=max(1, steps // 5))
         flops = 3 * forward_flops(model_config) * (keep or 1.0) * batch
         rows.append(
             {
@@ -75,22 +81,8 @@ def measure(name: str, batch: int, steps: int, device: torch.device, compile: st
     return rows
 
 
-def timed(stepper: Stepper, loader: Loader, keep: float | None, steps: int) -> float:
-    """Seconds of one step: median of five groups, the first group left out."""
-    times, number = [], 0
-    while len(times) < 6:
-        start = time.perf_counter()
-        done = 0
-        while done < max(1, steps // 5):
-            for shown in loader.epoch(number):
-                stepper.step(shown, 1e-3, keep)
-                done += 1
-                if done >= max(1, steps // 5):
-                    break
-            number += 1
-        stepper.wait()
-        times.append((time.perf_counter() - start) / done)
-    return statistics.median(times[1:])
+def one_step(stepper: Stepper, batches: Iterator[Batch], keep: float | None) -> None:
+    stepper.step(next(batches), 1e-3, keep)
 
 
 def main() -> None:

@@ -26,15 +26,6 @@ def parameter_count(config: ModelConfig) -> int:
     return sum(parameter.numel() for parameter in shadow(config).parameters())
 
 
-def forward_flops(config: ModelConfig) -> int:
-    """FLOPs of one picture's forward pass (two per multiply-add)."""
-    from vitral.model.cost import counted_flops, transformer_cost
-
-    if config.family == "vit":
-        return transformer_cost(config).total
-    return counted_flops(shadow(config), (config.channels, *config.image_size))
-
-
 def models() -> dict[str, dict[str, Any]]:
     """Every named model with its size: parameters, picture and patch size, width, depth, heads."""
     return {

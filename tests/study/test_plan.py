@@ -5,15 +5,19 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from vitral.base.errors import UsageError
-from vitral.build import forward_flops, parameter_count
+from vitral.build import parameter_count
 from vitral.config import ModelConfig
+from vitral.cost.flops import forward_flops
+from vitral.cost.memory import LiveBytes
 from vitral.presets.models import model
 from vitral.presets.runs import run
-from vitral.study.plan import EFFICIENCY, GPUS, efficiency, plan
+from vitral.study.forecast import Timing
+from vitral.study.plan import plan
 from vitral.train.engine import fit
-from vitral.train.memory import LiveBytes
+from vitral.train.prepare import prepare
 
 RUNS = {
     "many tokens": (
@@ -54,12 +58,12 @@ def test_a_named_gpu_is_an_estimate_from_the_table():
 
 
 def test_notes_come_before_the_measuring(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    def measure(setup, memory):
+    def measure(setup, seconds):
         said = capsys.readouterr().err.splitlines()
         assert said[0].startswith("note: 64 patches a picture") and said[-1] == "measuring steps of 64 pictures on this machine"
-        return 1.0, 1.0, memory
+        return Timing(1.0, 1.0)
 
-    monkeypatch.setattr("vitral.study.plan.calibrate", measure)
+    monkeypatch.setattr("vitral.study.plan.time_run", measure)
     monkeypatch.setattr("vitral.train.advice.MANY", 63)
     config = run("digits", batch_size=64, device="cpu")
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, image_size=(8, 8), patch_size=(1, 1)))
@@ -68,7 +72,7 @@ def test_notes_come_before_the_measuring(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_limited_seconds_hold_fewer_steps(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("vitral.study.plan.calibrate", lambda setup, memory: (0.25, 0.001, memory))
+    monkeypatch.setattr("vitral.study.plan.time_run", lambda setup, seconds: Timing(0.25, 0.001))
     whole, short = (plan(run("digits", batch_size=64, device="cpu", epochs=50.0, max_seconds=seconds)) for seconds in (None, 3.0))
     assert whole.epochs == 50 and short.steps == 12 and short.seconds == 3 and short.epochs == 12 / (whole.steps / 50)
     assert short.images_per_second == whole.images_per_second == 64 / 0.25
@@ -87,7 +91,11 @@ def test_a_tuned_head_costs_hardly_more_than_looking():
     assert head.training_flops == pytest.approx(full.training_flops / 3, rel=0.01)
 
 
-def test_efficiency_rises_with_the_width_between_measured_points():
-    assert [efficiency(width) for width, _ in EFFICIENCY] == [share for _, share in EFFICIENCY]
-    assert efficiency(10) == EFFICIENCY[0][1] and efficiency(5000) == EFFICIENCY[-1][1]
-    assert EFFICIENCY[2][1] < efficiency(512) < EFFICIENCY[3][1] and all(gpu.memory >= 16 for gpu in GPUS.values())
+def test_data_lie_where_the_loader_puts_them(monkeypatch: pytest.MonkeyPatch):
+    """One rule: what a plan counts as data on the device is what the loader keeps there."""
+    config = run("digits", batch_size=64)
+    held = plan(config, gpu="t4").memory.data
+    assert held == prepare(config, torch.device("cpu")).data.train.bytes + prepare(config, torch.device("cpu")).data.validation.bytes
+    monkeypatch.setattr("vitral.data.loader.DEVICE_LIMIT", {"cuda": 1000, "cpu": 1 << 30})
+    assert plan(config, gpu="t4").memory.data == 0
+    assert plan(dataclasses.replace(config, data=dataclasses.replace(config.data, placement="device")), gpu="t4").memory.data == held

@@ -8,19 +8,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from vitral.base.errors import UsageError
 from vitral.base.files import read_json
 from vitral.data.datasets import open_data
-from vitral.presets import model
 from vitral.study.cells import Budget, Study, final_cells
 from vitral.study.conduct import Executed, Pool
-from vitral.study.forecast import Prediction, check_hours, predict
 from vitral.study.scale import Scaling, _compute, conclude_data, fit_cells, plan_scale, scale, step_remarks
 from vitral.study.table import Outcome
-from vitral.study.token_cost import cost_table, fit_time, plan_cost, study_cost
 from vitral.study.train_cell import run_cell
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -144,37 +140,3 @@ def test_fit_leaves_out_places_with_missing_seeds(whole: Scaling) -> None:
     fit = fit_cells(cells[:-1], lambda cell: cell.size)
     assert fit is not None and fit.sizes == (64.0, 256.0)
     assert fit_cells(cells[:2], lambda cell: cell.size) is None
-
-
-def test_prediction() -> None:
-    study = drive.small_scale()
-    prediction = predict(study, parallel=2, quiet=True)
-    assert prediction.cells == 12 and prediction.seconds == pytest.approx(sum(prediction.per_model.values()) / 2)
-    assert prediction.per_model["cnn"] > prediction.per_model["vit-small"] > 0
-    check_hours(prediction, None)
-    check_hours(prediction, 1.0)
-    with pytest.raises(UsageError, match=r"max-hours 0\.001"):
-        check_hours(Prediction(18, 60.0, {"cnn": 60.0}), 0.001)
-
-
-def test_cost(tmp_path: Path) -> None:
-    configs = plan_cost(model("tiny"), [16, 32], [2, 4, 8])
-    assert [config.tokens for config in configs] == [5, 17, 17, 65, 65, 257]
-    result = study_cost(configs, tmp_path, batch_size=4, device="cpu", quiet=True)
-    rows = result["rows"]
-    assert rows[-1]["quadratic"] / rows[0]["quadratic"] == pytest.approx((257 / 5) ** 2)
-    assert rows[-1]["training_ms"] > rows[0]["training_ms"] > 0
-    assert [layer["term"] for layer in result["layers"]["65"]] == ["n²·d", "n·d²", "k·n·d²", "r·n·d"]
-    assert all((tmp_path / picture).exists() for picture in result["figures"]) and (tmp_path / "table.md").exists()
-    assert "is off by up to" in result["conclusion"]
-    exact = study_cost(configs[:3], tmp_path, batch_size=2, device="cpu", quiet=True)
-    assert "off by" not in exact["conclusion"]  # three numbers fitted to three points
-    assert exact["time"] is None and "predicted" not in (tmp_path / "table.md").read_text() and "predicted ms" in cost_table(rows)
-    with pytest.raises(UsageError, match="fewer than two"):
-        plan_cost(model("tiny"), [32], [5])
-
-
-def test_time_law_recovers_planted_costs() -> None:
-    rows = [{"linear": 1e9 * n, "quadratic": 1e7 * n * n, "training_ms": 0.3 + 0.5 * n + 2 * 0.01 * n * n} for n in (5, 20, 80, 300)]
-    law = fit_time(rows)
-    assert np.allclose(list(law.values()), [0.3, 0.5, 2, 0], atol=1e-6)

@@ -52,10 +52,11 @@ def run(arguments: list[str]) -> int:
 
     flags = parse(Flags, arguments, "vitral eval", EXAMPLES)
     from vitral.base.device import pick_device
+    from vitral.cost.precision import autocast, dtype_of
     from vitral.data.datasets import open_data
     from vitral.data.preprocess import Preprocess
     from vitral.train.evaluate import compare_names, evaluate
-    from vitral.train.prepare import autocast, evaluation_loader, number_type
+    from vitral.train.prepare import evaluation_loader
     from vitral.weights.load import load
 
     model = load(flags.model)
@@ -72,7 +73,7 @@ def run(arguments: list[str]) -> int:
     if not len(split):
         raise UsageError(f"{flags.data} has no {flags.split} pictures", "choose another --split")
     loader = evaluation_loader(split, Preprocess.of(model), device, flags.batch_size, flags.workers)
-    result = evaluate(model.to(device), loader, precision=autocast(number_type("auto", device), device))
+    result = evaluate(model.to(device), loader, precision=autocast(dtype_of("auto", device), device))
     values = {"model": flags.model, "data": flags.data, "split": flags.split, **result.to_dict(data.class_names)}
     print(json.dumps(values) if flags.json else text(values))
     return 0

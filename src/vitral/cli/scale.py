@@ -60,7 +60,7 @@ def _study(flags: Flags) -> int:
     from vitral.base.progress import say
     from vitral.study.cells import Budget
     from vitral.study.conduct import Pool
-    from vitral.study.forecast import check_hours, predict
+    from vitral.study.forecast import forecast
     from vitral.study.scale import plan_scale, scale
 
     study = plan_scale(
@@ -76,10 +76,10 @@ def _study(flags: Flags) -> int:
         image_size=flags.image_size,
     )
     parallel, out = flags.at_a_time(), flags.folder(f"scale-{flags.kind}")
-    prediction = predict(study, parallel, flags.quiet, out)
-    say(f"predicted: {prediction}")
-    check_hours(prediction, flags.max_hours)
-    _ask(flags.yes or not prediction.cells)
+    expected = forecast(study, parallel, flags.quiet, out)
+    say(f"forecast: {expected}")
+    expected.check(flags.max_hours)
+    _ask(flags.yes or not expected.cells)
     result = scale(study, out, Pool(parallel, flags.ray, flags.quiet))
     if flags.json:
         print(json.dumps(plain(result.result)))

@@ -77,7 +77,7 @@ class Loader:
         self.policy = wanted if train else Policy("none")
         self.mixing = True
         """Switch MixUp and CutMix off, for the last share of a run."""
-        self.road = _road(split, self.policy, self.device, placement)
+        self.road = road(split, self.policy, self.device, placement)
         self.augment = Augment(self.policy, split.preprocess, self.device, crop=self.road == "device")
         self.labels = torch.from_numpy(split.labels.astype(np.int64)).to(self.device)
         self.pixels: torch.Tensor | None = None
@@ -167,7 +167,8 @@ class Loader:
         return Batch(mixed, labels[low:high], labels[partner][low:high], lam, indices[low:high])
 
 
-def _road(split: Split, policy: Policy, device: torch.device, placement: str) -> str:
+def road(split: Split, policy: Policy, device: torch.device, placement: str) -> str:
+    """`device`: the whole split lives there; `stream`: batches are decoded as they come."""
     if placement != "auto":
         return placement
     if split.stored:

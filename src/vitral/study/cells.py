@@ -6,6 +6,7 @@ Refused here, before anything is spent: choosing anything on the test pictures, 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -14,8 +15,10 @@ from typing import Any, Literal
 
 from vitral.base.errors import ConfigError, DataError, UsageError
 from vitral.base.text import readable
+from vitral.build import shadow
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
-from vitral.train.flops import passes
+from vitral.cost.flops import learning_passes
+from vitral.train.optim import choose
 
 BudgetKind = Literal["samples", "seconds", "flops"]
 EVALUATIONS = 10
@@ -270,6 +273,14 @@ def _plain(name: str) -> str:
 
 def _rate(rate: float) -> str:
     return f"{rate:g}"
+
+
+@functools.cache
+def passes(config: ModelConfig, tune: str) -> float:
+    """Forward passes that learning from one image costs."""
+    model = shadow(config)
+    choose(model, tune)
+    return learning_passes(model, (config.channels, *config.image_size))
 
 
 def per_epoch(size: int, batch: int) -> int:

@@ -7,8 +7,9 @@ import math
 from collections.abc import Sequence
 
 from vitral.base.errors import UsageError, one_of
-from vitral.build import forward_flops, shadow
+from vitral.build import shadow
 from vitral.config import ModelConfig
+from vitral.cost.flops import forward_flops
 from vitral.presets.models import MODELS, model
 from vitral.presets.runs import SMALL_DATA
 from vitral.study.cells import Contender

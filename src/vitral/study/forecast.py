@@ -1,36 +1,121 @@
-"""What a study will take, before it is spent: a few steps of each contender, multiplied."""
+"""What a training or a study will take, timed by real steps before it is spent."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 from vitral.base.device import pick_device, set_threads
 from vitral.base.errors import UsageError
 from vitral.base.files import read_json
+from vitral.base.layout import CELL, CELLS, TUNING
 from vitral.base.progress import track
+from vitral.base.text import duration
+from vitral.cost.memory import PeakMemory
+from vitral.data.loader import Batch
 from vitral.study.cells import EVALUATIONS, Cell, Study, final_cells, tuning_cells
-from vitral.study.conduct import TUNING
-from vitral.study.measure import measure
-from vitral.study.pool import RESULT
+from vitral.train.evaluate import evaluate
+from vitral.train.parallel import World
+from vitral.train.prepare import Setup, load_teacher, prepare
+from vitral.train.schedule import token_shares
+from vitral.train.steps import Stepper
+from vitral.train.tasks import task_of
 
 CELL_START = 1.5
 """Seconds to open data, build a model and write its folder."""
-EVALUATED = 0.3
-"""Pictures validated and tested per training picture, about."""
+TEST = 2
+"""The test split stays closed: it is taken to be as large as so many validation splits."""
+GROUP = {"cuda": 10}
+"""Steps timed together, so that a GPU's queue is full while it is timed."""
+CPU_BATCH = 32
+"""A CPU's time per image hardly changes with the batch: a small one tells soon. A GPU is timed with the study's own."""
+SHOWN = 256
+"""Validation images that are timed."""
+SMALL_LR = 1e-3
+"""Share of the peak learning rate in steps that are only timed: the weights must stay sane."""
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Timing:
+    """Seconds."""
+
+    step: float
+    """Of one training step."""
+    image: float
+    """Of one evaluated image."""
+    compiling: float = 0.0
+    peak: int | None = None
+    """Most bytes in use on a GPU."""
+
+
+def time_run(setup: Setup, seconds: float = 0.0) -> Timing:
+    """Time a run's own steps (its batches, augmentation, task and optimizer) and evaluation; the model in `setup` is used up."""
+    world, train, data = World(), setup.config.train, setup.data
+    teacher = load_teacher(train.teacher, data, setup.preprocess, setup.device, quiet=True) if train.teacher else None
+    weights = data.train.class_weights().to(setup.device) if setup.config.data.class_weights else None
+    stepper = Stepper(setup.model, task_of(train, weights, teacher), train, setup.device, world)
+    loader = setup.training_loader(world)
+    compiling = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
+    peak = PeakMemory(setup.device) if setup.device.type == "cuda" else None
+    step = time_steps(stepper, itertools.chain.from_iterable(map(loader.epoch, itertools.count())), seconds)
+    most, image = peak.bytes() if peak else None, 0.0
+    if len(data.validation):
+        few = setup.evaluation_loader(data.validation.first(min(SHOWN, len(data.validation)), 0), world)
+        once = median_seconds(
+            lambda: evaluate(setup.model, few, forward=stepper.logits, precision=stepper.precision()), stepper.wait, least=1
+        )
+        image = once / len(few.split)
+    return Timing(step, image, compiling, most)
+
+
+def time_steps(stepper: Stepper, batches: Iterator[Batch], seconds: float = 0.0, least: int = 2) -> float:
+    """Seconds of one training step, by `seconds` of them; where patches are left out for a part of a run, the mean over the run."""
+    shares = token_shares(stepper.config)
+    return sum(
+        share
+        * median_seconds(
+            lambda keep=keep: stepper.step(next(batches), SMALL_LR, keep),
+            stepper.wait,
+            seconds=seconds / len(shares),
+            least=least,
+            group=GROUP.get(stepper.device.type, 1),
+        )
+        for keep, share in shares.items()
+    )
+
+
+def median_seconds(
+    action: Callable[[], object], wait: Callable[[], None], *, seconds: float = 0.0, least: int = 2, group: int = 1
+) -> float:
+    """Of `action`, timed in groups; the first group also loads kernels and fills caches, and is left out."""
+    times: list[float] = []
+    began = time.perf_counter()
+    while len(times) <= least or time.perf_counter() - began < seconds:
+        start = time.perf_counter()
+        for _ in range(group):
+            action()
+        wait()
+        times.append((time.perf_counter() - start) / group)
+    return statistics.median(times[1:])
+
+
+# ---- a study -------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Forecast:
     cells: int
     seconds: float
     """Wall-clock, with `parallel` cells at a time."""
     per_model: dict[str, float]
     """Seconds of one after the other."""
-
-    @property
-    def hours(self) -> float:
-        return self.seconds / 3600
 
     def __str__(self) -> str:
         if not self.cells:
@@ -39,47 +124,47 @@ class Prediction:
         most = f"most of it {slowest}: {duration(self.per_model[slowest])} one after the other"
         return f"{self.cells} cells, about {duration(self.seconds)} ({most})"
 
+    def check(self, hours: float | None) -> None:
+        if hours is not None and self.seconds > hours * 3600:
+            raise UsageError(
+                f"the study would take about {duration(self.seconds)}, more than --max-hours {hours:g}",
+                "use a smaller budget, fewer sizes or fewer seeds",
+            )
 
-def predict(study: Study, parallel: int = 1, quiet: bool = False, folder: str | Path | None = None) -> Prediction:
+
+def forecast(study: Study, parallel: int = 1, quiet: bool = False, folder: str | Path | None = None) -> Forecast:
     """Time a few training steps of each contender on this machine. What is finished in the study's `folder` is left out."""
     device = pick_device(study.train.device)
     if study.train.threads:
         set_threads(study.train.threads)
     cells = left(study, folder)
-    # A GPU spends small batches on launching kernels: it is timed with the study's own. A CPU's time per picture hardly changes.
-    batch = min(32, study.train.batch_size) if device.type == "cpu" else study.train.batch_size
     per_model: dict[str, float] = {}
-    unfinished = [contender for contender in study.contenders if any(cell.contender == contender.name for cell in cells)]
-    for contender in track(unfinished, "Predicting", quiet=quiet):
-        own = [cell for cell in cells if cell.contender == contender.name]
-        speed = measure(contender.model, batch, device, repeats=2, train=study.train)
-        evaluation = EVALUATIONS * EVALUATED / 3 * study.pictures * speed.forward_seconds
-        per_model[contender.name] = sum(CELL_START + evaluation + _training(study, cell, speed.training_seconds) for cell in own)
-    return Prediction(len(cells), sum(per_model.values()) / max(1, min(parallel, len(cells))), per_model)
+    for name in track(list(dict.fromkeys(cell.contender for cell in cells)), "Forecasting", quiet=quiet):
+        own = [cell for cell in cells if cell.contender == name]
+        timing, images, evaluated = _time_cell(own[-1], device)
+        evaluation = timing.compiling + evaluated * timing.image
+        per_model[name] = sum(CELL_START + evaluation + _training(study, cell, timing.step / images) for cell in own)
+    return Forecast(len(cells), sum(per_model.values()) / max(1, min(parallel, len(cells))), per_model)
+
+
+def _time_cell(cell: Cell, device: torch.device) -> tuple[Timing, int, int]:
+    """How fast it is, the images of a timed step, and the images that the whole cell evaluates."""
+    size = min(CPU_BATCH, cell.run.train.batch_size) if device.type == "cpu" else cell.run.train.batch_size
+    setup = prepare(dataclasses.replace(cell.run, train=dataclasses.replace(cell.run.train, batch_size=size)), device)
+    images = min(size, len(setup.data.train))
+    return time_run(setup), images, (EVALUATIONS + TEST) * len(setup.data.validation)
 
 
 def left(study: Study, folder: str | Path | None) -> list[Cell]:
-    """The cells that are yet to run. Their names hold the rate, which is known once tuning is done."""
+    """The cells that are yet to run. Their names hold the learning rate, which is known once tuning is done."""
     rates = {contender.name: contender.rates[0] for contender in study.contenders}
     if folder is not None and (Path(folder) / TUNING).is_file():
         chosen = read_json(Path(folder) / TUNING)
         rates |= {name: entry["chosen"] for name, entry in chosen.items() if name in rates}
     cells = tuning_cells(study) + final_cells(study, rates)
-    return [cell for cell in cells if folder is None or not (Path(folder) / "cells" / cell.name / RESULT).is_file()]
+    return [cell for cell in cells if folder is None or not (Path(folder) / CELLS / cell.name / CELL).is_file()]
 
 
 def _training(study: Study, cell: Cell, seconds: float) -> float:
     samples = study.budget.times(cell.share).samples(cell.training_flops)
     return study.budget.amount * cell.share if samples is None else samples * seconds
-
-
-def check_hours(prediction: Prediction, most: float | None) -> None:
-    if most is not None and prediction.hours > most:
-        raise UsageError(
-            f"the study would take about {duration(prediction.seconds)}, more than --max-hours {most:g}",
-            "use a smaller budget, fewer sizes or fewer seeds",
-        )
-
-
-def duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

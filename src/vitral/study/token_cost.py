@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 
 from vitral.base.device import describe_machine, pick_device, set_threads
 from vitral.base.errors import ConfigError, UsageError
 from vitral.base.files import write_atomic, write_json
+from vitral.base.layout import RESULT, TABLE
 from vitral.base.progress import progress
-from vitral.config import ModelConfig
-from vitral.model.cost import transformer_cost
+from vitral.base.text import byte_size, short, table
+from vitral.build import build
+from vitral.config import ModelConfig, TrainConfig
+from vitral.cost.flops import attention_map_ratio, even_tokens, layer_costs, vit_flops
+from vitral.cost.memory import PeakMemory
+from vitral.cost.time import fit_time
+from vitral.data.loader import Batch
 from vitral.study import plots
-from vitral.study.cost import attention_map_ratio, even_tokens, layer_costs
-from vitral.study.measure import measure
-from vitral.study.table import short
+from vitral.study.forecast import GROUP, median_seconds, time_steps
+from vitral.train.parallel import World
+from vitral.train.steps import Stepper
+from vitral.train.tasks import task_of
 
-FITTED = ("fixed_ms", "linear_ms_per_gflop", "quadratic_ms_per_gflop")
-HEADS = ("image", "patch", "tokens", "FLOPs", "quadratic", "forward ms", "training ms", "predicted ms", "memory")
+HEADER = ("image", "patch", "tokens", "FLOPs", "quadratic", "forward ms", "training ms", "predicted ms", "memory")
 
 
 def plan_cost(base: ModelConfig, sizes: Sequence[int], patches: Sequence[int]) -> list[ModelConfig]:
@@ -53,35 +60,31 @@ def study_cost(
     threads: int | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
-    """Measure each config, fit time = fixed + a·linear + b·quadratic, draw it, and set R3's table of layer costs beside it."""
+    """Measure each config, fit time = fixed + a·linear + b·quadratic, draw it, and set the costs of other kinds of layers beside it."""
     folder, where = Path(out), pick_device(device)
     if threads:
         set_threads(threads)
     rows: list[dict[str, Any]] = []
     with progress("Measuring", total=len(configs), quiet=quiet) as bar:
         for config in configs:
-            cost, found = transformer_cost(config), measure(config, batch_size, where)
+            flops = vit_flops(config)
             rows.append(
                 {
                     "image": config.image_size[0],
                     "patch": config.patch_size[0],
                     "tokens": config.tokens,
-                    "flops": cost.total,
-                    "quadratic": cost.attention,
-                    "linear": cost.total - cost.attention,
-                    "forward_ms": found.forward_seconds * 1000,
-                    "training_ms": found.training_seconds * 1000,
-                    "memory": found.memory,
+                    "flops": flops.total,
+                    "quadratic": flops.attention,
+                    "linear": flops.total - flops.attention,
+                    **measure(config, batch_size, where),
                     "attention_map_ratio": attention_map_ratio(config.image_size, config.grid),
                 }
             )
             bar.advance(1, tokens=config.tokens)
-    # As many points as numbers fitted are met exactly: that would predict nothing.
-    law = fit_time(rows) if len(rows) > len(FITTED) else None
+    law = fit_time(*([entry[key] for entry in rows] for key in ("linear", "quadratic", "training_ms")))
     if law:
         for entry in rows:
-            grown = law["linear_ms_per_gflop"] * entry["linear"] + law["quadratic_ms_per_gflop"] * entry["quadratic"]
-            entry["predicted_ms"] = law["fixed_ms"] + grown / 1e9
+            entry["predicted_ms"] = law.ms(entry["linear"], entry["quadratic"])
     base = configs[0]
     layers = {str(entry["tokens"]): [asdict(layer) for layer in layer_costs(entry["tokens"], base.width)] for entry in rows}
     even = even_tokens(base.width, base.mlp_width)
@@ -93,40 +96,41 @@ def study_cost(
         "that a ViT's cost is mostly linear in tokens, which the usual n²·d (attention alone) does not show."
     )
     if law:
-        conclusion += f" The time's fit, fixed + a·linear + b·quadratic, is off by up to {law['largest_error']:.0%}."
+        conclusion += f" The time's fit, fixed + a·linear + b·quadratic, is off by up to {law.largest_error:.0%}."
     result = {
         "kind": "cost",
         "model": {"width": base.width, "depth": base.depth, "heads": base.heads, "mlp_width": base.mlp_width},
         "batch_size": batch_size,
         "rows": rows,
-        "time": law,
+        "time": law and asdict(law),
         "layers": layers,
         "conclusion": conclusion,
         "figures": plots.draw_cost(folder, rows, f"width {base.width}, depth {base.depth}, batch {batch_size} on {where.type}"),
         "machine": describe_machine(),
     }
-    write_atomic(folder / "table.md", cost_table(rows, markdown=True) + f"\n{conclusion}\n")
-    write_json(folder / "result.json", result)
+    write_atomic(folder / TABLE, cost_table(rows, markdown=True) + f"\n{conclusion}\n")
+    write_json(folder / RESULT, result)
     return result
 
 
-def fit_time(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Training time = fixed + a·linear + b·quadratic: ms a picture, and ms per GFLOP; none negative, by relative least squares.
-
-    The fixed part is what a step costs however small the model: starting kernels, the optimizer.
-    """
-    from scipy.optimize import nnls
-
-    measured = np.array([entry["training_ms"] for entry in rows])
-    parts = np.array([[1.0, entry["linear"] / 1e9, entry["quadratic"] / 1e9] for entry in rows])
-    found, _ = nnls(parts / measured[:, None], np.ones(len(rows)))
-    errors = np.abs(parts @ found / measured - 1)
-    return {**dict(zip(FITTED, map(float, found), strict=True)), "largest_error": float(errors.max())}
+def measure(config: ModelConfig, batch_size: int, device: torch.device) -> dict[str, float]:
+    """Milliseconds per image of looking and of learning, and the most bytes of a step, on noise."""
+    torch.manual_seed(0)
+    train = TrainConfig(batch_size=batch_size, compile="no")
+    stepper = Stepper(build(config).to(device), task_of(train, None, None), train, device, World())
+    images = torch.randn(batch_size, config.channels, *config.image_size, device=device)
+    labels = torch.randint(max(1, config.classes), (batch_size,), device=device)
+    batch = Batch(images, labels, None, None, torch.arange(batch_size))
+    stepper.model.eval()
+    with torch.no_grad(), stepper.precision():
+        forward = median_seconds(lambda: stepper.logits(images), stepper.wait, least=3, group=GROUP.get(device.type, 1))
+    peak = PeakMemory(device)
+    training = time_steps(stepper, itertools.repeat(batch), least=3)
+    return {"forward_ms": forward / batch_size * 1000, "training_ms": training / batch_size * 1000, "memory": peak.bytes()}
 
 
 def cost_table(rows: Sequence[dict[str, Any]], markdown: bool = False) -> str:
     fitted = "predicted_ms" in rows[0]
-    heads = [head for head in HEADS if fitted or head != "predicted ms"]
     lines = [
         [
             str(entry["image"]),
@@ -137,14 +141,11 @@ def cost_table(rows: Sequence[dict[str, Any]], markdown: bool = False) -> str:
             f"{entry['forward_ms']:.3g}",
             f"{entry['training_ms']:.3g}",
             *([f"{entry['predicted_ms']:.3g}"] if fitted else []),
-            f"{short(entry['memory'])}B",
+            byte_size(entry["memory"]),
         ]
         for entry in rows
     ]
-    if markdown:
-        return "\n".join("| " + " | ".join(line) + " |" for line in [heads, ["---:"] * len(heads), *lines]) + "\n"
-    widths = [max(len(line[i]) for line in [heads, *lines]) for i in range(len(heads))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in [heads, *lines]) + "\n"
+    return table(lines, [head for head in HEADER if fitted or head != "predicted ms"], "r", markdown) + "\n"
 
 
 def _share(entry: dict[str, Any]) -> float:

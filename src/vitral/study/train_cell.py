@@ -21,7 +21,7 @@ PREDICTIONS = "test.npz"
 def run_cell(plain: dict[str, Any], folder: str) -> dict[str, Any]:
     """Train the cell in its folder, or go on with it; its Outcome as plain values."""
     from vitral.base.device import pick_device
-    from vitral.study.measure import PeakMemory
+    from vitral.cost.memory import PeakMemory
     from vitral.train.engine import fit
 
     cell, path = Cell.from_dict(plain), Path(folder)

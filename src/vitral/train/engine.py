@@ -368,7 +368,7 @@ class Engine:
         device = self.setup.device
         if failure.is_out_of_memory(error):
             available = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
-            return failure.out_of_memory(self.config, available, device.type, self.world.size)
+            return failure.out_of_memory(self.config, available, device, self.world.size)
         if self.world.many and isinstance(error, RuntimeError):
             return lost_peer(error, self.world.rank, self.counts.step)
         return error

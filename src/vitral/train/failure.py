@@ -10,9 +10,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
+
 from vitral.base.errors import FailedError, Stopped
 from vitral.base.progress import say
 from vitral.config import RunConfig
+from vitral.cost.memory import fitting_batch
+from vitral.cost.precision import dtype_of, is_compiled
+from vitral.train.steps import run_memory
 
 
 class Interrupts:
@@ -75,13 +80,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and bool(re.search(r"out of memory|can't allocate memory|not enough memory", str(error)))
 
 
-def out_of_memory(config: RunConfig, available: int | None, device: str, processes: int = 1) -> FailedError:
+def out_of_memory(config: RunConfig, available: int | None, device: torch.device, processes: int = 1) -> FailedError:
     """Which piece of the batch would fit, by the memory model of `plan`."""
-    from vitral.train.memory import fitting_batch
-
     train = config.train
+    dtype, compiled = dtype_of(train.precision, device), is_compiled(train.compile, device)
     now = train.batch_size // train.accumulate // processes
-    fit = fitting_batch(config, available, device, below=now)
+    fit = fitting_batch(lambda images: run_memory(config, images, dtype, compiled).total, available, below=now)
     if fit == 0:
         hint = "not even one picture fits: use a smaller model, a smaller picture, larger patches or model.gradient_checkpointing"
     else:
@@ -90,5 +94,5 @@ def out_of_memory(config: RunConfig, available: int | None, device: str, process
         same = f"--accumulate {pieces[0]} keeps the result the same, or " if pieces else ""
         hint = f"about {fit} pictures at a time would fit: {same}--batch-size {fit * processes * train.accumulate}"
     return FailedError(
-        f"out of memory on {device} with {now} pictures of {config.model.image_size[0]}×{config.model.image_size[1]} at a time", hint
+        f"out of memory on {device.type} with {now} pictures of {config.model.image_size[0]}×{config.model.image_size[1]} at a time", hint
     )

@@ -19,8 +19,9 @@ from vitral.base.errors import DataError, UsageError
 from vitral.base.files import read_json, write_json
 from vitral.base.origin import Origin
 from vitral.base.progress import say
-from vitral.build import build, forward_flops
+from vitral.build import build
 from vitral.config import RunConfig, from_dict, to_dict
+from vitral.cost.flops import forward_flops
 from vitral.model.classifier import Classifier
 from vitral.train.journal import check_installed, read_metrics
 from vitral.train.optim import whole

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -232,21 +230,6 @@ def _enough(config: ModelConfig, size: tuple[int, int]) -> tuple[tuple[int, int]
 
 def _patches(size: tuple[int, int], step: tuple[int, int]) -> int:
     return -(-size[0] // step[0]) * -(-size[1] // step[1])
-
-
-# ---- precision -----------------------------------------------------------------------------------------------------------------
-
-
-def number_type(precision: str, device: torch.device) -> torch.dtype:
-    if precision == "auto":
-        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
-    if precision == "fp16" and device.type != "cuda":
-        raise ConfigError(f"fp16 training needs a CUDA GPU, this is {device.type}", "use --precision bf16 or fp32")
-    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
-
-
-def autocast(dtype: torch.dtype, device: torch.device) -> AbstractContextManager[Any]:
-    return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
 
 
 # ---- teacher -------------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -12,15 +13,18 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from vitral.base.errors import ConfigError
-from vitral.config import TrainConfig
+from vitral.build import shadow
+from vitral.config import RunConfig, TrainConfig
+from vitral.cost.memory import Memory, step_memory
+from vitral.cost.precision import autocast, dtype_of, is_compiled
 from vitral.model.classifier import Classifier
 from vitral.train.ema import Average, copy_values
-from vitral.train.optim import Optimizer, choose, clip
+from vitral.train.optim import Optimizer, choose, clip, groups
 from vitral.train.parallel import World
-from vitral.train.prepare import autocast, evaluation_batch, number_type
+from vitral.train.prepare import evaluation_batch
 from vitral.train.schedule import token_shares
 from vitral.train.state import random_states, set_random_states
-from vitral.train.tasks import Learner, Outcome, Task
+from vitral.train.tasks import Learner, Outcome, Task, task_of
 
 COMPILED_SHAPES = 64
 """Each share of kept patches is a graph of its own; PyTorch's limit of 8 is for accidents."""
@@ -41,8 +45,8 @@ class Stepper:
 
     def __init__(self, model: Classifier, task: Task, config: TrainConfig, device: torch.device, world: World) -> None:
         self.model, self.config, self.device, self.world = model, config, device, world
-        self.dtype = number_type(config.precision, device)
-        self.compiled = config.compile in ("yes", "max") or (config.compile == "auto" and device.type == "cuda")
+        self.dtype = dtype_of(config.precision, device)
+        self.compiled = is_compiled(config.compile, device)
         self.graphs = self.compiled and can_record(model, device.type, world.size, config.accumulate)
         if config.token_drop and not hasattr(model, "blocks"):
             raise ConfigError(f"token_drop needs a model with tokens, not a {model.config.family}", "set token_drop = 0")
@@ -185,3 +189,15 @@ class Stepper:
         if self.average is not None:
             state |= {f"average/{name}": value for name, value in self.average.values.items()}
         return state | {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
+
+
+def run_memory(config: RunConfig, images: int, dtype: torch.dtype, compiled: bool, data: int = 0) -> Memory:
+    """What a run's step on `images` at a time holds at its worst moment; `data`: bytes of images that lie on the device."""
+    train, model = config.train, shadow(config.model).train()
+    learning, moved = choose(model, train.tune), Counter[str]()
+    for group in groups(learning, train, config.model.depth):
+        moved[group.rule] += sum(learning[name].numel() for name in group.names)
+    size = (config.model.channels, *config.model.image_size)
+    inputs = (torch.empty(images, *size, device="meta"), torch.empty(images, dtype=torch.int64, device="meta"))
+    learner = Learner(model, task_of(train, None, None))
+    return step_memory(learner, inputs, moved, dtype=dtype, compiled=compiled, ema=train.ema is not None, data=data)

@@ -1,0 +1,1 @@
+"""What a model or a run costs, as formulas: FLOPs, memory, time, number formats."""

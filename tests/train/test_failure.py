@@ -1,0 +1,28 @@
+"""What a user is told when a run stops."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import torch
+
+from vitral.presets.models import model
+from vitral.presets.runs import run
+from vitral.train.failure import out_of_memory
+from vitral.train.steps import run_memory
+
+CPU = torch.device("cpu")
+
+
+def test_the_advice_counts_in_the_run_s_own_dtype_and_compilation():
+    config = dataclasses.replace(run("digits", batch_size=512, precision="fp32", compile="no"), model=model("tiny"))
+    space = run_memory(config, 200, torch.float32, False).total
+
+    def fits(**changes: str) -> int:
+        changed = dataclasses.replace(config, train=dataclasses.replace(config.train, **changes))
+        found = re.search(r"about (\d+) pictures", out_of_memory(changed, space, CPU).hint or "")
+        assert found
+        return int(found[1])
+
+    assert 150 <= fits() <= 200 and fits(precision="bf16") > 1.2 * fits() and fits(compile="yes") > 1.2 * fits()
