@@ -8,6 +8,7 @@ import torch
 
 import vitral
 from vitral import look
+from vitral.look.health import outlier_threshold
 
 
 def test_finds_planted_artefacts_and_no_others(make, images) -> None:
@@ -35,3 +36,9 @@ def test_finds_planted_artefacts_and_no_others(make, images) -> None:
 def test_rivals_have_no_tokens() -> None:
     with pytest.raises(vitral.VitralError, match="a cnn has none"):
         look.norms(vitral.watch(vitral.create("cnn"), torch.zeros(1, 3, 32, 32)))
+
+
+def test_a_patch_is_no_artefact_for_standing_out_among_equals() -> None:
+    """Where all norms are alike their spread is nothing: an artefact must also be clearly larger."""
+    norms = np.array([[1.0, 1.0, 1.0, 1.0, 1.2], [1.0, 1.0, 1.0, 1.0, 1.6], [1.0, 2.0, 3.0, 4.0, 9.0]])
+    assert (norms > outlier_threshold(norms)[:, None]).sum(axis=1).tolist() == [0, 1, 0]

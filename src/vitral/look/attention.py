@@ -13,7 +13,9 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, check_index, check_item, heat, need_transformer, start_index, to_grid, with_values
+from vitral.look.choice import Start, check_index, check_item, need_transformer, start_index
+from vitral.look.maps import heat, to_grid
+from vitral.look.rerun import with_values
 from vitral.model.tape import Tape
 
 if TYPE_CHECKING:

@@ -17,7 +17,9 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.base.progress import track
 from vitral.config import ModelConfig
-from vitral.look.common import Start, check_item, need_transformer, precise, with_values
+from vitral.look.choice import Start, check_item, need_transformer
+from vitral.look.maps import precise
+from vitral.look.rerun import with_values
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Tape
@@ -70,7 +72,7 @@ def entropy(tape: Tape, item: int | None = None, target: int | None = None, star
 
 def watch_heads(model: Classifier, x: Any, batch: int = BATCH) -> dict[str, HeadNumbers]:
     """Distance and entropy over any number of pictures, a few at a time; no attention is stored."""
-    if model.config.family not in ("vit", "hybrid"):
+    if not model.config.is_transformer:
         raise UsageError(f"attention distance needs attention, and a {model.config.family} has none", "use a ViT or a hybrid")
     items = x if isinstance(x, list | tuple | torch.Tensor) else [x]
     if isinstance(items, torch.Tensor) and items.ndim == 3:

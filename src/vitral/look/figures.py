@@ -12,7 +12,7 @@ from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
 from vitral.base.progress import progress, say
 from vitral.look.attention import attention, attention_matrix
-from vitral.look.common import find_target, is_transformer
+from vitral.look.choice import find_target
 from vitral.look.describe import Drawn, about_model, about_picture, open_pictures, seen, stems
 from vitral.look.distance import watch_heads
 from vitral.look.filters import Filters, filters
@@ -64,7 +64,7 @@ def figure_set(
     names = stems(opened)
     about = about_model(model, command)
     written: list[Path] = []
-    if is_transformer(model) and model.config.positions not in POSITIONED and not quiet:
+    if model.config.is_transformer and model.config.positions not in POSITIONED and not quiet:
         say(f"no figures of positions: with positions = {model.config.positions} there are no vectors to compare")
     steps = _whole_count(model) + len(opened) * _picture_count(model)
     with progress("Drawing", total=steps, quiet=quiet) as bar:
@@ -84,7 +84,7 @@ def whole_model(model: Classifier, pictures: Sequence[Picture], rival: Classifie
     """Figures that belong to the model, not to one picture."""
     own = filters(model)
     yield _filters_drawn(own, filters(rival) if rival is not None else None)
-    if not is_transformer(model):
+    if not model.config.is_transformer:
         return
     if model.config.positions in POSITIONED:
         positions = position_similarity(model)
@@ -113,7 +113,7 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
 
     assert tape.pictures is not None
     picture = tape.pictures[0]
-    transformer = is_transformer(tape.model)
+    transformer = tape.model.config.is_transformer
     if transformer:
         title = f"{name} in patches of {_size(tape.config.patch_size)}"
         if tape.config.step != tape.config.patch_size:
@@ -227,7 +227,7 @@ def _size(size: tuple[int, int]) -> str:
 def _whole_count(model: Classifier) -> int:
     """How many figures `whole_model` will make."""
     config = model.config
-    if not is_transformer(model):
+    if not model.config.is_transformer:
         return 1
     own = config.positions == "learned" and config.class_token and config.prefix_positions != "none"
     return 3 + (2 if config.positions in POSITIONED else 0) + int(own)
@@ -236,6 +236,6 @@ def _whole_count(model: Classifier) -> int:
 def _picture_count(model: Classifier) -> int:
     """How many figures `one_picture` will make."""
     classes = model.config.classes
-    if not is_transformer(model):
+    if not model.config.is_transformer:
         return 2 + int(classes > 0)
     return 9 + 2 * int(classes > 0) + int(classes > 1)

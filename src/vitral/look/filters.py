@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from vitral.base.errors import UsageError
-from vitral.look.common import Start, model_of
+from vitral.look.choice import Start, model_of
 from vitral.look.similarity import principal
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape

@@ -9,7 +9,9 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, check_index, check_item, find_target, heat, is_transformer, with_values
+from vitral.look.choice import Start, check_index, check_item, find_target
+from vitral.look.maps import heat
+from vitral.look.rerun import with_values
 from vitral.model.tape import Tape
 
 
@@ -21,7 +23,7 @@ def gradcam(tape: Tape, item: int = 0, target: int | str | None = None, start: S
     item = check_item(tape, item)
     target = find_target(tape, item, target)
     names = tape.model.map_names()
-    blind = is_transformer(tape) and tape.config.pool == "class"
+    blind = tape.config.is_transformer and tape.config.pool == "class"
     if block is None:
         block = len(names) - (2 if blind else 1)
     elif check_index("block", block, len(names)) == len(names) - 1 and blind:

@@ -13,7 +13,9 @@ import torch
 
 from vitral.base.errors import UsageError, one_of
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, alone, check_item, find_target, heat, is_transformer, run, to_cells
+from vitral.look.choice import Start, check_item, find_target
+from vitral.look.maps import heat, to_cells
+from vitral.look.rerun import alone, run
 from vitral.model.tape import Tape
 
 MOST_STEPS = 512
@@ -59,7 +61,7 @@ def integrated_gradients(
         raise one_of("resolution", str(per), ("patch", "pixel"))
     found = attribute(tape, item, target, baseline=baseline, steps=steps, tolerance=tolerance)
     pixels = found.values.sum(dim=0).double().cpu().numpy()  # (H, W)
-    per = per or ("patch" if is_transformer(tape) else "pixel")
+    per = per or ("patch" if tape.config.is_transformer else "pixel")
     grid = to_cells(pixels, tape.grid) if per == "patch" else pixels
     note = f"sums to {found.total:+.2f} of {found.change:+.2f} from a {baseline} picture (gap {found.gap:.1%}, {found.steps} steps)"
     return heat(tape, item, grid, "integrated_gradients", target=target, note=note, unit="change of the logit", signed=True)

@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, check_index, check_item, heat, need_transformer, outlier_threshold, with_values
+from vitral.look.choice import Start, check_index, check_item, need_transformer
+from vitral.look.maps import heat
+from vitral.look.rerun import with_values
 from vitral.model.tape import Tape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+OUTLYING = 8.0
+"""Deviations (scaled to a normal distribution) above the median."""
+LARGER = 1.5
+"""Times the median."""
 
 
 @dataclass(frozen=True)
@@ -90,3 +98,10 @@ def norms(tape: Tape, item: int = 0, target: int | None = None, start: Start = "
     outliers = int((values > outlier_threshold(values[None])[0]).sum())
     note = f"{outliers} artefact tokens" if outliers else "no artefact tokens"
     return heat(used, check_item(tape, item), values.reshape(used.grid), "norms", at=at, block=block, note=note, unit="norm of the token")
+
+
+def outlier_threshold(norms: np.ndarray) -> np.ndarray:
+    """The norm above which a patch is an artefact, per row of (L, N)."""
+    middle = np.median(norms, axis=1)
+    spread = 1.4826 * np.median(np.abs(norms - middle[:, None]), axis=1)
+    return np.maximum(middle + OUTLYING * spread, LARGER * middle)

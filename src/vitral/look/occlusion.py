@@ -8,7 +8,9 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.base.progress import track
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, alone, check_item, find_target, heat, is_transformer, run, score, score_unit
+from vitral.look.choice import Start, check_item, find_target
+from vitral.look.maps import heat
+from vitral.look.rerun import alone, run, score, score_unit
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
@@ -53,7 +55,7 @@ def occlusion(
 
 def cells(model: Classifier) -> tuple[int, int]:
     """The grid in which a picture is covered: a transformer's own, or at most 14 × 14 for a rival."""
-    if is_transformer(model):
+    if model.config.is_transformer:
         return model.config.grid
     height, width = model.config.image_size
     return min(RIVAL_CELLS, height), min(RIVAL_CELLS, width)

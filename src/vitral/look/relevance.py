@@ -11,7 +11,9 @@ from __future__ import annotations
 import torch
 
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, check_item, find_target, heat, need_transformer, precise, start_row, to_grid, with_values
+from vitral.look.choice import Start, check_item, find_target, need_transformer, start_row
+from vitral.look.maps import heat, precise, to_grid
+from vitral.look.rerun import with_values
 from vitral.look.rollout import with_residual
 from vitral.model.tape import Tape
 

@@ -13,7 +13,9 @@ import torch
 
 from vitral.base.errors import UsageError, one_of
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, check_item, heat, need_transformer, precise, start_row, to_grid, with_values
+from vitral.look.choice import Start, check_item, need_transformer, start_row
+from vitral.look.maps import heat, precise, to_grid
+from vitral.look.rerun import with_values
 from vitral.look.watch import as_images, watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Tape
@@ -58,7 +60,7 @@ def rollout(
 def watch_rollout(model: Classifier, x: Any, start: Start = "class", *, heads: str = "mean", discard: float = 0.0) -> list[Heatmap]:
     """Rollout of every picture in passes that store no attention: for large models and pictures."""
     config = model.config
-    if config.family not in ("vit", "hybrid"):
+    if not config.is_transformer:
         raise UsageError(f"rollout needs attention, and a {config.family} has none", "use gradcam or occlusion for this model")
     images, pictures = as_images(model, x)
     count = max(1, MOST_NUMBERS // (config.heads * config.tokens**2))

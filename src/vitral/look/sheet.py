@@ -61,7 +61,7 @@ def check_methods(model: Classifier, methods: Sequence[str]) -> list[str]:
     chosen = [name.strip().replace("-", "_") for name in methods if name.strip()]
     if unknown := next((name for name in chosen if name not in METHODS), None):
         raise one_of("method", unknown, METHODS)
-    usual = [name for name in DEFAULT_METHODS[model.config.family in ("vit", "hybrid")] if model.config.classes or name in HEADLESS]
+    usual = [name for name in DEFAULT_METHODS[model.config.is_transformer] if model.config.classes or name in HEADLESS]
     return chosen or usual
 
 
@@ -96,7 +96,7 @@ def sheet(tape: Tape, heats: Sequence[Heatmap], name: str, top: int = TOP, item:
 
 def mode_of(tape: Tape) -> str:
     """A coarse grid is shown as the cells it is: smoothing would put a peak where no patch has it."""
-    return "cells" if tape.config.family in ("vit", "hybrid") and max(tape.grid) <= COARSE else "bicubic"
+    return "cells" if tape.config.is_transformer and max(tape.grid) <= COARSE else "bicubic"
 
 
 def caption_of(tape: Tape, heat: Heatmap) -> str:

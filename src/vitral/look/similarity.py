@@ -10,7 +10,10 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import Start, check_index, check_item, heat, is_transformer, model_of, outlier_threshold, start_index, with_values
+from vitral.look.choice import Start, check_index, check_item, model_of, start_index
+from vitral.look.health import outlier_threshold
+from vitral.look.maps import heat
+from vitral.look.rerun import with_values
 from vitral.model.classifier import Classifier
 from vitral.model.positions import positioned_prefix
 from vitral.model.tape import Tape
@@ -72,9 +75,9 @@ def position_similarity(model: Classifier | Tape, item: int = 0, target: int | N
     """How much each position vector of a model (or of a tape's model) resembles every other; nothing depends on a picture."""
     model = model_of(model)
     config = model.config
-    if config.family not in ("vit", "hybrid") or config.positions not in POSITIONED:
+    if not config.is_transformer or config.positions not in POSITIONED:
         kind = "no" if config.positions == "none" else config.positions
-        has = f"{kind} positions" if config.family in ("vit", "hybrid") else "no tokens"
+        has = f"{kind} positions" if config.is_transformer else "no tokens"
         raise UsageError(
             f"this {config.family} has {has}, so there are no position vectors to compare",
             "use a model with learned or sine/cosine positions",
@@ -108,7 +111,7 @@ def similarity(tape: Tape, item: int = 0, target: int | None = None, start: Star
     block = check_index("block", block, len(tape.model.map_names()))
     used, at = with_values(tape, item, [name])
     patches = _patches(used, used[name], at)  # (h, w, D)
-    if is_transformer(tape):
+    if tape.config.is_transformer:
         index, note = start_index(used, start)
         own = patches.mean(axis=(0, 1)) if index is None else used[name][at, index].detach().double().cpu().numpy()
     elif isinstance(start, tuple):

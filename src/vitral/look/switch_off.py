@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from vitral.base.progress import track
-from vitral.look.common import Start, alone, check_item, find_target, need_transformer, run, score, score_unit
+from vitral.look.choice import Start, check_item, find_target, need_transformer
+from vitral.look.rerun import alone, run, score, score_unit
 from vitral.model.tape import Edit, Tape
 
 if TYPE_CHECKING:

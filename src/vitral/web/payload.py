@@ -14,7 +14,6 @@ from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
 from vitral.draw.heatmap import Heatmap
 from vitral.look import filters, position_similarity
-from vitral.look.common import is_transformer
 from vitral.look.distance import MEASURES
 from vitral.look.occlusion import cells
 from vitral.look.watch import watch
@@ -32,7 +31,7 @@ LARGEST_POSITIONS = 1024
 
 def describe(name: str, model: Classifier) -> dict[str, Any]:
     """A model in words and numbers."""
-    config, attention = model.config, is_transformer(model)
+    config, attention = model.config, model.config.is_transformer
     grid = cells(model)
     return {
         "name": name,
@@ -62,19 +61,21 @@ def prefix_names(model: Classifier) -> list[str]:
 
 def reads(model: Classifier) -> int:
     """The token that the head reads; -1: the mean of the patches (or all of them)."""
-    return 0 if is_transformer(model) and model.config.pool == "class" else -1
+    return 0 if model.config.is_transformer and model.config.pool == "class" else -1
 
 
 def methods_of(model: Classifier) -> list[str]:
     """The methods beside plain attention that this model allows."""
     return [
-        name for name in MAP_METHODS if (name == "rollout" or model.config.classes) and (is_transformer(model) or name in MAP_METHODS[2:])
+        name
+        for name in MAP_METHODS
+        if (name == "rollout" or model.config.classes) and (model.config.is_transformer or name in MAP_METHODS[2:])
     ]
 
 
 def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int, level: int) -> bytes:
     """One forward pass; each block's attention is measured, coded and let go as it passes."""
-    config, attention = model.config, is_transformer(model)
+    config, attention = model.config, model.config.is_transformer
     tokens = config.tokens if attention else 0
     whole = attention and config.depth * config.heads * tokens * tokens <= limits.attention
     rows = [*range(tokens if whole else config.prefix if attention else 0), -1]

@@ -18,7 +18,6 @@ import numpy as np
 from vitral.base.errors import FailedError
 from vitral.base.files import write_atomic
 from vitral.base.progress import track
-from vitral.look.common import is_transformer
 from vitral.web.assets import assets, bundle
 from vitral.web.pack import EXPORT_LEVELS, pack, unpack
 from vitral.web.payload import compare, methods_of
@@ -59,7 +58,7 @@ def extras(session: Session, model: int, key: str) -> dict[str, Any]:
         # Occlusion runs the model once a patch: only for the class that was predicted.
         for target in [None] if method == "rollout" else top[:1] if method == "occlusion" else top:
             maps[f"{method}/{'' if target is None else target}"] = session.map(model, key, method, target)
-    return {"top": top, "maps": maps, "surgery": all_cuts(session, model, key) if is_transformer(classifier) and logits.size else {}}
+    return {"top": top, "maps": maps, "surgery": all_cuts(session, model, key) if classifier.config.is_transformer and logits.size else {}}
 
 
 def all_cuts(session: Session, model: int, key: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from vitral.base.errors import UsageError
-from vitral.look.common import is_transformer, start_row
+from vitral.look.choice import start_row
 from vitral.look.gradcam import gradcam
 from vitral.look.occlusion import cells, edges
 from vitral.look.rollout import RunningRollout
@@ -53,7 +53,7 @@ def operate(model: Classifier, image: torch.Tensor, cuts: Sequence[Cut], target:
         for patch in cut.patches:
             row, column = divmod(patch, columns)
             images[copy, :, down[row] : down[row + 1], across[column] : across[column + 1]] = 0
-    if not is_transformer(model):
+    if not model.config.is_transformer:
         tape = watch(model, images, keep=model.map_names(), gradients=True)
         maps = np.stack([gradcam(tape, item=copy, target=target).grid for copy in range(len(cuts))])
         return Outcome(_numbers(tape.logits), maps, "gradcam")
@@ -83,7 +83,7 @@ def edits_for(cuts: Sequence[Cut]) -> dict[str, Edit]:
 
 def check_cut(model: Classifier, cut: Cut) -> None:
     config = model.config
-    if not is_transformer(model) and (cut.heads or cut.blocks):
+    if not model.config.is_transformer and (cut.heads or cut.blocks):
         raise UsageError(f"a {config.family} has no heads or blocks to switch off", "switch off patches")
     for block, head in cut.heads:
         if not (0 <= block < config.depth and 0 <= head < config.heads):

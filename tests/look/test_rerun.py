@@ -1,8 +1,6 @@
-"""What all methods promise about their first arguments."""
+"""What a tape did not keep is watched again: the same pictures, the same edits."""
 
 from __future__ import annotations
-
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +10,6 @@ import vitral
 from vitral import look
 from vitral.base.errors import UsageError
 from vitral.draw.heatmap import Heatmap
-from vitral.look.common import outlier_threshold
-from vitral.look.describe import stems
 
 
 @pytest.mark.parametrize("name", look.METHODS)
@@ -27,12 +23,6 @@ def test_pictures_count_from_the_end_too_whatever_the_tape_kept(make, images, na
         np.testing.assert_array_equal(found.grid, expected.grid)
     with pytest.raises(UsageError, match="picture -3 does not exist"):
         look.METHODS[name](tape, -3)
-
-
-def test_a_patch_is_no_artefact_for_standing_out_among_equals() -> None:
-    """Where all norms are alike their spread is nothing: an artefact must also be clearly larger."""
-    norms = np.array([[1.0, 1.0, 1.0, 1.0, 1.2], [1.0, 1.0, 1.0, 1.0, 1.6], [1.0, 2.0, 3.0, 4.0, 9.0]])
-    assert (norms > outlier_threshold(norms)[:, None]).sum(axis=1).tolist() == [0, 1, 0]
 
 
 def test_chosen_rows_and_heads_of_a_tape_are_found_by_their_numbers(make, images) -> None:
@@ -67,23 +57,6 @@ def test_an_edit_of_one_picture_stays_with_it(make, images, name) -> None:
         assert np.abs(other.grid - look.METHODS[name](plain, 0).grid).max() > 1e-6, "the first one was edited"
 
 
-def test_numbers_of_numpy_are_numbers(make, images) -> None:
-    model = make()
-    tape = vitral.watch(model, images(model))
-    found = look.attention(tape, block=np.int64(1), head=np.int64(2))
-    np.testing.assert_array_equal(found.grid, look.attention(tape, block=1, head=2).grid)
-    assert len(vitral.predict(model, images(model), top=np.int64(2))[0]) == 2
-    with pytest.raises(UsageError, match="block True does not exist"):
-        look.attention(tape, block=True)
-
-
-def test_a_head_that_reads_class_token_and_mean_starts_from_the_token(make, images) -> None:
-    model = make(pool="class+mean")
-    tape = vitral.watch(model, images(model))
-    assert "mean of the patches, too" in look.attention(tape).note
-    np.testing.assert_array_equal(look.attention(tape).grid, look.attention(tape, start=0).grid)
-
-
 @pytest.mark.parametrize("method", [look.relevance, look.gradcam, look.gradient_rollout])
 def test_gradients_are_there_whatever_is_switched_off_around(make, images, method) -> None:
     model = make()
@@ -92,10 +65,3 @@ def test_gradients_are_there_whatever_is_switched_off_around(make, images, metho
         np.testing.assert_array_equal(method(vitral.watch(model, images(model))).grid, expected.grid)
     with torch.inference_mode(), pytest.raises(UsageError, match="inference_mode"):
         look.integrated_gradients(vitral.watch(model, images(model)))
-
-
-def test_sheets_of_pictures_with_one_name_do_not_meet() -> None:
-    pictures = [SimpleNamespace(source=source) for source in ("a/cat-1.png", "a/cat.jpg", "a/cat.png", "b/cat-1.png", "a/dog.png")]
-    names = stems(pictures)  # type: ignore[arg-type]
-    assert len(set(names)) == 5 and names[4] == "dog"
-    assert stems(pictures[:3])[0] == "cat-1", "a name of its own is kept"  # type: ignore[arg-type]

@@ -1,0 +1,99 @@
+"""What a user chooses: which picture, class, block, head and token; checked, with a line that says what there is."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from vitral.base.errors import UsageError, one_of
+from vitral.model.classifier import Classifier
+from vitral.model.tape import Tape
+
+Start = str | int | tuple[int, int]
+STARTS = ("class", "distillation", "mean")
+
+
+def model_of(model: Classifier | Tape) -> Classifier:
+    """For methods that look at weights alone: they take a model or a tape of it."""
+    return model.model if isinstance(model, Tape) else getattr(model, "_orig_mod", model)
+
+
+def need_transformer(tape: Tape, what: str) -> None:
+    if not tape.config.is_transformer:
+        raise UsageError(
+            f"{what} needs attention, and a {tape.config.family} has none", "use gradcam, integrated_gradients or occlusion for this model"
+        )
+
+
+def check_item(tape: Tape, item: int) -> int:
+    count = tape.logits.shape[0]
+    if not -count <= item < count:
+        raise UsageError(f"picture {item} does not exist", f"this tape has pictures 0 to {count - 1}")
+    return item % count
+
+
+def check_index(what: str, index: int, count: int) -> int:
+    """A block or head by number, counted from the end when negative."""
+    if not isinstance(index, int | np.integer) or isinstance(index, bool) or not -count <= index < count:
+        raise UsageError(f"{what} {index} does not exist", f"this model has {what}s 0 to {count - 1}")
+    return int(index) % count
+
+
+def find_target(tape: Tape, item: int, target: int | str | None) -> int:
+    """The class that a map explains: by number, by name, or the predicted one."""
+    if not tape.config.classes:
+        raise UsageError("this model has no head, so there is no class to explain", "use attention, rollout, similarity or norms")
+    count = tape.logits.shape[1]
+    if target is None:
+        return int(tape.logits[item].argmax())
+    if isinstance(target, str):
+        names = tape.origin.classes.value
+        if target in names:
+            return names.index(target)
+        raise (
+            one_of("class", target, names)
+            if names
+            else UsageError(f"unknown class {target!r}: this model's classes have no names", "use a number")
+        )
+    if not 0 <= target < count:
+        raise UsageError(f"class {target} does not exist", f"this model has classes 0 to {count - 1}")
+    return int(target)
+
+
+def start_row(tape: Tape, matrix: torch.Tensor, start: Start) -> tuple[torch.Tensor, str]:
+    """The row (…, T) of a token-to-token matrix (…, T, T) that a map starts from, and what a reader must know about it.
+
+    class: what the head reads (the class token, or the mean of the patches where it reads those); distillation: that token;
+    mean: the mean of the patches; a number: this token; (row, column): this patch.
+    """
+    index, note = start_index(tape, start)
+    if index is None:
+        return matrix[..., tape.prefix :, :].mean(dim=-2), note
+    return matrix[..., index, :], note
+
+
+def start_index(tape: Tape, start: Start) -> tuple[int | None, str]:
+    """The token that a start means, None for the mean of the patches; and a note."""
+    config = tape.config
+    if start == "class":
+        if not config.class_token:
+            return None, "this model has no class token: starts from the mean of the patches"
+        if config.pool == "class+mean":
+            return 0, "the head reads the mean of the patches, too: start = mean shows that part"
+        if config.pool != "class":
+            return None, "the head does not read the class token: starts from the mean of the patches"
+        return 0, ""
+    if start == "distillation":
+        if not config.distillation_token:
+            raise UsageError("this model has no distillation token", "use start = class, mean, a token's number or (row, column)")
+        return 1, "starts from the distillation token"
+    if start == "mean":
+        return None, "starts from the mean of the patches"
+    if isinstance(start, str):
+        raise one_of("start", start, STARTS)
+    if isinstance(start, tuple):
+        rows, columns = tape.grid
+        if len(start) != 2 or not (0 <= start[0] < rows and 0 <= start[1] < columns):
+            raise UsageError(f"patch {start} does not exist", f"this model has rows 0 to {rows - 1} and columns 0 to {columns - 1}")
+        return tape.prefix + start[0] * columns + start[1], f"starts from the patch in row {start[0]}, column {start[1]}"
+    return check_index("token", start, config.tokens), f"starts from token {start}"

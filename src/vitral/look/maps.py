@@ -1,0 +1,36 @@
+"""From numbers per token to a heat map over the original picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from vitral.draw.heatmap import Heatmap
+from vitral.model.tape import Tape
+
+
+def precise(value: torch.Tensor) -> torch.Tensor:
+    """In double precision where the device has it: long products of matrices lose digits."""
+    return value if value.device.type == "mps" else value.double()
+
+
+def to_grid(tape: Tape, row: torch.Tensor) -> np.ndarray:
+    """One number per token (T,) → the patches' grid (h, w); tokens before the patches are left out."""
+    return row[tape.prefix :].detach().double().cpu().numpy().reshape(tape.grid)
+
+
+def to_cells(pixels: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
+    """Sums of (H, W) numbers over the cells of a grid that divides the picture."""
+    for axis, cells in enumerate(grid):
+        starts = -(-np.arange(cells) * pixels.shape[axis] // cells)
+        pixels = np.add.reduceat(pixels, starts, axis=axis)
+    return pixels
+
+
+def heat(tape: Tape, item: int, grid: np.ndarray, method: str, *, note: str = "", at: int | None = None, **facts: Any) -> Heatmap:
+    """A heat map that knows its original picture; `at`: the picture's place on this tape where it differs from `item`."""
+    picture = tape.pictures[item if at is None else at] if tape.pictures else None
+    original, box = (picture.original, picture.box) if picture else (None, None)
+    return Heatmap(grid, method, item=item, original=original, box=box, note=note, **facts)

@@ -1,0 +1,27 @@
+"""Pictures, blocks, heads and tokens by number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import vitral
+from vitral import look
+from vitral.base.errors import UsageError
+
+
+def test_numbers_of_numpy_are_numbers(make, images) -> None:
+    model = make()
+    tape = vitral.watch(model, images(model))
+    found = look.attention(tape, block=np.int64(1), head=np.int64(2))
+    np.testing.assert_array_equal(found.grid, look.attention(tape, block=1, head=2).grid)
+    assert len(vitral.predict(model, images(model), top=np.int64(2))[0]) == 2
+    with pytest.raises(UsageError, match="block True does not exist"):
+        look.attention(tape, block=True)
+
+
+def test_a_head_that_reads_class_token_and_mean_starts_from_the_token(make, images) -> None:
+    model = make(pool="class+mean")
+    tape = vitral.watch(model, images(model))
+    assert "mean of the patches, too" in look.attention(tape).note
+    np.testing.assert_array_equal(look.attention(tape).grid, look.attention(tape, start=0).grid)
