@@ -78,7 +78,7 @@ def test_a_damaged_copy_is_made_anew(tmp_path: Path) -> None:
     assert len(open_named(entry, tmp_path, "fail").train.labels) == 20
 
 
-def test_wrong_counts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_counts_are_refused(tmp_path: Path) -> None:
     write_mnist(tmp_path / "MNIST/raw", False)
     entry = dataclasses.replace(CATALOGUE["mnist"], ways=("local",))
     with pytest.raises(DataError, match="not 60000 pictures"):

@@ -93,7 +93,7 @@ def test_transformers_cuts_pictures_as_we_do_or_not_at_all(tmp_path) -> None:
     model = made()
     model.origin = dataclasses.replace(model.origin, crop=known(0.9))
     processor = json.loads((export(model, tmp_path / "cut", "hf") / "preprocessor_config.json").read_text())
-    assert processor["size"]["shortest_edge"] == Preprocess.of(model).plan(100, 100).height == 35
+    assert processor["size"]["shortest_edge"] == Preprocess.of(model).resizing(100, 100).height == 35
     wide = made(image_size=(32, 48))
     wide.origin = dataclasses.replace(wide.origin, resize=known("squash"))
     again = back(export(wide, tmp_path / "wide", "hf"), wide)

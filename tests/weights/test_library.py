@@ -63,7 +63,7 @@ def test_hugging_face_brings_names_and_preprocessing(monkeypatch, tmp_path) -> N
 
 
 @pytest.mark.parametrize("spec", ["timm:vit_tiny_patch16_224", "torchvision:vit_b_16", "hf:someone/some-vit"])
-def test_offline_says_what_to_do(monkeypatch, tmp_path, spec) -> None:
+def test_offline_says_what_to_do(monkeypatch, spec) -> None:
     import timm
     import transformers
     from torchvision import models

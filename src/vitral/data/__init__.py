@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,6 +27,4 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'vitral.data' has no attribute {name!r}")
-    import importlib
-
     return getattr(importlib.import_module(f"vitral.data.{_HOMES[name]}"), name)

@@ -65,7 +65,7 @@ def policy(name: str, *, flip: bool = True, photographs: bool = False, mixup: fl
     """The policy of this name for such pictures; `mixup` and `cutmix` replace its own shares."""
     if name not in POLICIES:
         raise one_of("augmentation policy", name, POLICIES)
-    out = POLICIES[name](flip, photographs)
+    out = policies(flip, photographs)[name]
     mixed = dataclasses.replace(out, mixup=out.mixup if mixup is None else mixup, cutmix=out.cutmix if cutmix is None else cutmix)
     if min(mixed.mixup, mixed.cutmix) < 0 or mixed.mixup + mixed.cutmix > 1:
         raise ConfigError(f"mixup {mixed.mixup} + cutmix {mixed.cutmix} is more than all batches", "use shares that add up to at most 1")
@@ -96,7 +96,8 @@ def compiled(steps: tuple[Any, ...], shape: tuple[int, ...], backend: str = "ind
     Each has a code object of its own: the compiler counts recompilations per code object and gives up after a few, but one
     process may well train on many data sets.
     """
-    own = types.FunctionType(_augment.__code__.replace(), globals(), "augment")
+    name = f"augment_{len(steps)}_steps_{'x'.join(map(str, shape))}"  # what the compiler's log and a profile say
+    own = types.FunctionType(_augment.__code__.replace(), globals(), name)
     return torch.compile(own, fullgraph=True, dynamic=False, backend=backend)
 
 
@@ -129,46 +130,18 @@ def image_transform(name: str) -> Callable[[torch.Tensor, int], torch.Tensor]:
     return apply
 
 
-def _moves(flip: bool, photographs: bool) -> dict[str, Any]:
-    """Shift small pictures by up to 1/8 of the side, crop photographs at random; mirror when that keeps the meaning."""
+def policies(flip: bool, photographs: bool) -> dict[str, Policy]:
+    """All of them by name. `standard` shifts small images by up to 1/8 of the side and crops photographs at random."""
     mirror = (Flip(),) if flip else ()
-    if photographs:
-        return {"crop": ResizedCrop((0.08, 1.0), (3 / 4, 4 / 3)), "steps": mirror}
-    return {"crop": None, "steps": (PadCrop(flip),)}
+    steps, crop = (mirror, ResizedCrop((0.08, 1.0), (3 / 4, 4 / 3))) if photographs else ((PadCrop(flip),), None)
+    return {
+        "none": Policy("none"),
+        "light": Policy("light", (Translate(0.05),)),
+        "standard": Policy("standard", steps, crop),
+        "resized-crop": Policy("resized-crop", mirror, ResizedCrop((0.8, 1.0), (0.9, 1.1))),
+        "strong": Policy("strong", (*steps, Affine(), Colour(), Cutout()), crop, mixup=0.2, cutmix=0.5),
+        **{name: Policy(name, steps, crop, per_image=name) for name in ("randaugment", "trivialaugment", "autoaugment")},
+    }
 
 
-def _none(flip: bool, photographs: bool) -> Policy:
-    return Policy("none")
-
-
-def _light(flip: bool, photographs: bool) -> Policy:
-    return Policy("light", (Translate(0.05),))
-
-
-def _standard(flip: bool, photographs: bool) -> Policy:
-    return Policy("standard", **_moves(flip, photographs))
-
-
-def _resized_crop(flip: bool, photographs: bool) -> Policy:
-    return Policy("resized-crop", (Flip(),) if flip else (), crop=ResizedCrop((0.8, 1.0), (0.9, 1.1)))
-
-
-def _strong(flip: bool, photographs: bool) -> Policy:
-    moves = _moves(flip, photographs)
-    return Policy("strong", (*moves["steps"], Affine(), Colour(), Cutout()), crop=moves["crop"], mixup=0.2, cutmix=0.5)
-
-
-def _torchvision(name: str) -> Callable[[bool, bool], Policy]:
-    return lambda flip, photographs: Policy(name, per_image=name, **_moves(flip, photographs))
-
-
-POLICIES: dict[str, Callable[[bool, bool], Policy]] = {
-    "none": _none,
-    "light": _light,
-    "standard": _standard,
-    "resized-crop": _resized_crop,
-    "strong": _strong,
-    "randaugment": _torchvision("randaugment"),
-    "trivialaugment": _torchvision("trivialaugment"),
-    "autoaugment": _torchvision("autoaugment"),
-}
+POLICIES = tuple(policies(flip=True, photographs=True))

@@ -16,7 +16,7 @@ class Colour:
 
     columns = 2
 
-    def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
         images = unit(images)
         choice, level = (u[:, 0] * 10).long(), u[:, 1].view(-1, 1, 1, 1)
         for number, change in enumerate((brightness, contrast, saturation, solarise, posterise, stretch)):
@@ -42,11 +42,11 @@ def solarise(images: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
     return torch.where(images > level, 1 - images, images)
 
 
-def posterise(images: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
+def posterise(images: torch.Tensor, _level: torch.Tensor) -> torch.Tensor:
     return (images * 8).floor() / 8
 
 
-def stretch(images: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
+def stretch(images: torch.Tensor, _level: torch.Tensor) -> torch.Tensor:
     """Each channel to its full range."""
     low, high = images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True)  # (B, C, 1, 1)
     return (images - low) / (high - low + 1e-6)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vitral.base.errors import DataError
 from vitral.base.files import make_folder
+from vitral.base.progress import progress
 
 PIECE = 1 << 20
 ATTEMPTS = 5
@@ -21,7 +22,7 @@ TIMEOUT = 15
 """Seconds without a byte before an attempt is given up."""
 
 
-def download(url: str, path: Path, digest: str, description: str = "", pause: float = 1.0) -> Path:
+def download(url: str, path: Path, digest: str, pause: float = 1.0) -> Path:
     """Fetch `url` to `path` unless it is there already; `digest` is `md5:…`, `sha256:…` or `sha512:…` in hex.
 
     Bytes go to `path` + `.part`; a later call, in this process or another, goes on where it ended.
@@ -33,7 +34,7 @@ def download(url: str, path: Path, digest: str, description: str = "", pause: fl
     for failures in itertools.count(1):
         had = _size(part)
         try:
-            _fetch(url, part, description or f"Downloading {path.name}")
+            _fetch(url, part, f"Downloading {path.name}")
             break
         except urllib.error.HTTPError as error:
             if error.code < 500 and error.code not in (408, 416, 429):
@@ -69,8 +70,6 @@ def _size(path: Path) -> int:
 
 
 def _fetch(url: str, part: Path, description: str) -> None:
-    from vitral.base.progress import progress
-
     have = _size(part)
     request = urllib.request.Request(url, headers={"User-Agent": "vitral", **({"Range": f"bytes={have}-"} if have else {})})
     if not url.startswith(("http://", "https://")):

@@ -42,7 +42,7 @@ class Flip:
 
     columns = 1
 
-    def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
         return torch.where((u[:, 0] < 0.5).view(-1, 1, 1, 1), images.flip(-1), images)
 
 
@@ -53,7 +53,7 @@ class PadCrop:
     flip: bool = True
     columns = 3
 
-    def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
         height, width = images.shape[-2:]
         rows, columns = torch.arange(height, device=u.device), torch.arange(width, device=u.device)
         mirrored = torch.where((u[:, 2:3] < 0.5) & self.flip, width - 1 - columns, columns)  # (B, W)
@@ -67,7 +67,7 @@ class Translate:
     share: float
     columns = 2
 
-    def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
         height, width = images.shape[-2:]
         rows = torch.arange(height, device=u.device) + self._offset(u[:, 0:1], height)  # (B, H)
         columns = torch.arange(width, device=u.device) + self._offset(u[:, 1:2], width)  # (B, W)
@@ -106,7 +106,7 @@ class ResizedCrop:
         top = torch.where(found, (u[:, -1] * (height - tall + 1)).floor(), ((height - tall) / 2).floor())
         return left, top, wide, tall
 
-    def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
         height, width = images.shape[-2:]
         left, top, wide, tall = self.boxes(u, height, width)
         zero = torch.zeros_like(left)
@@ -128,7 +128,7 @@ class Affine:
 
     columns = 2
 
-    def __call__(self, images: torch.Tensor, u: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
         choice, amount = (u[:, 0] * 10).long(), u[:, 1] * 2 - 1  # (B,)
 
         def when(number: int, largest: float) -> torch.Tensor:

@@ -6,12 +6,9 @@ This is what makes batches independent of the number of workers and ranks, and a
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import torch
+import torch
 
 
 def key(*parts: int | str) -> int:
@@ -27,8 +24,6 @@ def generator(*parts: int | str) -> np.random.Generator:
 
 def uniforms(shape: tuple[int, ...], device: torch.device, *parts: int | str) -> torch.Tensor:
     """Numbers in [0, 1) made on `device`; the host never waits for them."""
-    import torch
-
     made = torch.Generator(device=device)
     made.manual_seed(key(*parts))
     return torch.rand(shape, generator=made, device=device)

@@ -6,6 +6,7 @@ workers (and cuts photographs at random there, where all their pixels are). From
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -178,8 +179,6 @@ def road(split: Split, policy: Policy, device: torch.device, placement: str) -> 
 
 
 def _with_preprocess(split: Split, preprocess: Preprocess) -> Split:
-    import dataclasses
-
     same = split.preprocess.image_size == preprocess.image_size and split.preprocess.channels == preprocess.channels
     kept: dict[str, Any] = {} if same and _geometry(split.preprocess) == _geometry(preprocess) else {"_pixels": None}
     return dataclasses.replace(split, preprocess=preprocess, **kept)

@@ -18,6 +18,7 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import ConfigError, DataError, one_of
+from vitral.base.files import sha256_bytes, sha256_file
 from vitral.base.origin import Origin, known, per_channel
 from vitral.base.picture import Box, Picture
 from vitral.config import ModelConfig
@@ -153,8 +154,6 @@ class Resizing:
 
 def open_picture(source: Any, model: Any, name: str = "") -> Picture:
     """A path, bytes, PIL image or uint8 array, preprocessed as `model` (or a Preprocess) wants it, its crop remembered."""
-    from vitral.base.files import sha256_bytes, sha256_file
-
     preprocess = model if isinstance(model, Preprocess) else Preprocess.of(model)
     if isinstance(source, str | Path):
         name = name or str(source)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +12,10 @@ from PIL import Image
 from vitral.data.datasets import Data
 from vitral.data.keys import generator
 from vitral.data.loader import Batch, Loader
-from vitral.data.preprocess import Preprocess
+from vitral.data.preprocess import Preprocess, viewable
 from vitral.data.split import Split
+from vitral.draw.provenance import command_line, save_figure
+from vitral.draw.tiles import class_sheet, picture_sheet
 
 CLASSES_A_PAGE = 50
 
@@ -26,9 +28,6 @@ def class_examples(split: Split, count: int = 10, seed: int = 0) -> dict[str, np
 
 def save_class_sheets(data: Data, out: Path, count: int = 10, seed: int = 0) -> list[Path]:
     """OUT/classes.png: a row for each class (several pages when there are many)."""
-    from vitral.draw.provenance import command_line, save_figure
-    from vitral.draw.tiles import class_sheet
-
     rows = [(name, positions) for name, positions in class_examples(data.train, count, seed).items() if len(positions)]
     pages = [rows[start : start + CLASSES_A_PAGE] for start in range(0, len(rows), CLASSES_A_PAGE)]
     paths: list[Path] = []
@@ -44,9 +43,6 @@ def save_class_sheets(data: Data, out: Path, count: int = 10, seed: int = 0) -> 
 
 def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> list[Path]:
     """OUT/seen.png: one training batch as the model gets it, after cropping, augmentation and mixing, normalisation undone."""
-    from vitral.draw.provenance import command_line, save_figure
-    from vitral.draw.tiles import picture_sheet
-
     loader = Loader(data.train, batch_size=min(count, len(data.train)), policy=data.policy, seed=seed, train=True)
     # Policies that mix do so in some batches only: show a plain one and the most mixed of several, half and half.
     batches = [next(loader.epoch(epoch)) for epoch in range(16)] if loader.policy.mixup + loader.policy.cutmix else [next(loader.epoch(0))]
@@ -57,15 +53,19 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
     pictures = [undo(batch.images[i], data.preprocess) for batch, places in shown for i in places]
     captions = [_caption(batch, i, data.class_names) for batch, places in shown for i in places]
     title = f"{data.name}: what the model sees ({data.policy.name})"
-    record = {"command": command_line(), "data": data.name, "policy": data.policy.name, "seed": seed, "preprocess": _facts(data.preprocess)}
+    record = {
+        "command": command_line(),
+        "data": data.name,
+        "policy": data.policy.name,
+        "seed": seed,
+        "preprocess": dataclasses.asdict(data.preprocess),
+    }
     numbers = {"positions": np.concatenate([batch.indices[list(places)].cpu().numpy() for batch, places in shown])}
     return save_figure(picture_sheet(pictures, captions, columns=6, title=title, cell=1.2), out / "seen", numbers, record, formats=("png",))
 
 
 def undo(image: torch.Tensor, preprocess: Preprocess) -> Image.Image:
     """A normalised (C, H, W) tensor as a picture again."""
-    from vitral.data.preprocess import viewable
-
     mean = torch.tensor(preprocess.mean).view(-1, 1, 1)
     std = torch.tensor(preprocess.std).view(-1, 1, 1)
     pixels = ((image.cpu() * std + mean) * 255).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
@@ -83,9 +83,3 @@ def _caption(batch: Batch, place: int, class_names: tuple[str, ...]) -> str:
         return first
     lam = float(batch.lam[place])
     return f"{lam:.0%} {first}, {1 - lam:.0%} {class_names[int(batch.labels_b[place])]}"
-
-
-def _facts(preprocess: Preprocess) -> dict[str, Any]:
-    import dataclasses
-
-    return dataclasses.asdict(preprocess)

@@ -13,6 +13,7 @@ from PIL import Image
 
 from vitral.base.errors import DataError
 from vitral.base.picture import Box
+from vitral.base.progress import say, track
 from vitral.data.decode import Decoded
 from vitral.data.keys import generator
 from vitral.data.preprocess import Preprocess, viewable
@@ -100,8 +101,6 @@ class Split:
         size = (self.preprocess.channels, *self.preprocess.image_size)
         if isinstance(self.reader, ArrayReader) and self.reader.pixels.shape[1:] == size and _untouched(self.preprocess):
             return torch.from_numpy(np.ascontiguousarray(self.reader.pixels[self.indices]))
-        from vitral.base.progress import track
-
         out = np.zeros((len(self), *size), np.uint8)
 
         def read(position: int) -> DataError | None:
@@ -126,8 +125,6 @@ class Split:
         if self.on_bad_image == "fail":
             raise error
         if position not in self.bad:
-            from vitral.base.progress import say
-
             self.bad[position] = error.message
             say(f"skipped: {error.message}")
 

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from vitral.base.errors import UsageError, one_of
@@ -23,6 +25,7 @@ from vitral.model.classifier import Classifier
 from vitral.weights import from_google, from_timm, from_torchvision, to_huggingface
 from vitral.weights.keymap import ELSEWHERE, revert
 from vitral.weights.to_huggingface import limits, our_tensors
+from vitral.weights.to_onnx import write_onnx
 
 TIMM_SIZES = {(192, 12, 3): "tiny", (384, 12, 6): "small", (768, 12, 12): "base", (1024, 24, 16): "large", (1280, 32, 16): "huge"}
 TORCHVISION_EPSILON = 1e-6
@@ -42,10 +45,10 @@ def export(model: Classifier, folder: str | Path, format: str = "timm", *, atten
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", "name a folder")
-    return FORMATS[format](model, folder, attention)
+    return WRITERS[format](model, folder) if format in WRITERS else write_onnx(model, folder / "model.onnx", attention)
 
 
-def _timm(model: Classifier, folder: Path, attention: bool) -> Path:
+def _timm(model: Classifier, folder: Path) -> Path:
     config = model.config
     limits(
         "timm",
@@ -151,7 +154,7 @@ def _timm_config(model: Classifier) -> dict[str, Any]:
     }
 
 
-def _torchvision(model: Classifier, folder: Path, attention: bool) -> Path:
+def _torchvision(model: Classifier, folder: Path) -> Path:
     config = model.config
     if config.family.startswith("resnet"):
         return _torchvision_resnet(model, folder)
@@ -203,9 +206,7 @@ def _torchvision_resnet(model: Classifier, folder: Path) -> Path:
     return _write_pickle(folder, revert(from_torchvision.RESNET, our_tensors(model), 1, "torchvision's ResNet"))
 
 
-def _npz(model: Classifier, folder: Path, attention: bool) -> Path:
-    import numpy as np
-
+def _npz(model: Classifier, folder: Path) -> Path:
     config = model.config
     always = ("qkv_bias", "bias", "patch_bias", "head_bias", "class_token", "final_norm")
     never = ("distillation_token", "embedding_norm", "pool_norm", "qk_norm")
@@ -234,25 +235,16 @@ def _npz(model: Classifier, folder: Path, attention: bool) -> Path:
     return write_atomic(folder / "model.npz", buffer.getvalue())
 
 
-def _huggingface(model: Classifier, folder: Path, attention: bool) -> Path:
+def _huggingface(model: Classifier, folder: Path) -> Path:
     described, processor, foreign = to_huggingface.translate(model)
     write_json(folder / "config.json", described)
     write_json(folder / "preprocessor_config.json", processor)
     return _write_safetensors(folder, foreign).parent
 
 
-def _onnx(model: Classifier, folder: Path, attention: bool) -> Path:
-    from vitral.weights.to_onnx import write_onnx
-
-    return write_onnx(model, folder / "model.onnx", attention)
-
-
 def _write_safetensors(folder: Path, tensors: dict[str, Tensor]) -> Path:
-    from safetensors.torch import save
-
-    return write_atomic(
-        folder / "model.safetensors", save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata={"format": "pt"})
-    )
+    content = to_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata={"format": "pt"})
+    return write_atomic(folder / "model.safetensors", content)
 
 
 def _write_pickle(folder: Path, tensors: dict[str, Tensor]) -> Path:
@@ -261,10 +253,5 @@ def _write_pickle(folder: Path, tensors: dict[str, Tensor]) -> Path:
     return write_atomic(folder / "model.pth", buffer.getvalue())
 
 
-FORMATS: dict[str, Callable[[Classifier, Path, bool], Path]] = {
-    "timm": _timm,
-    "torchvision": _torchvision,
-    "hf": _huggingface,
-    "npz": _npz,
-    "onnx": _onnx,
-}
+WRITERS: dict[str, Callable[[Classifier, Path], Path]] = {"timm": _timm, "torchvision": _torchvision, "hf": _huggingface, "npz": _npz}
+FORMATS = (*WRITERS, "onnx")

@@ -50,25 +50,28 @@ def _unstack(tensor: Tensor, count: int) -> list[Tensor]:
 
 
 OPERATIONS: dict[str, Operation] = {
-    "same": Operation(_stack, lambda t, n, h: _unstack(t, n)),
+    "same": Operation(_stack, lambda t, count, _: _unstack(t, count)),
     # (D,) ↔ (1, 1, D)
-    "token": Operation(lambda p: p[0].reshape(1, 1, -1), lambda t, n, h: [t.reshape(-1)]),
+    "token": Operation(lambda p: p[0].reshape(1, 1, -1), lambda t, *_: [t.reshape(-1)]),
     # (N, D) ↔ (1, N, D)
-    "batched": Operation(lambda p: p[0].unsqueeze(0), lambda t, n, h: [t.squeeze(0)]),
-    "transposed": Operation(lambda p: p[0].T.contiguous(), lambda t, n, h: [t.T.contiguous()]),
+    "batched": Operation(lambda p: p[0].unsqueeze(0), lambda t, *_: [t.squeeze(0)]),
+    "transposed": Operation(lambda p: p[0].T.contiguous(), lambda t, *_: [t.T.contiguous()]),
     # (H, W, C, D) ↔ (D, C, H, W)
-    "channels last": Operation(lambda p: p[0].permute(3, 2, 0, 1).contiguous(), lambda t, n, h: [t.permute(2, 3, 1, 0).contiguous()]),
+    "channels last": Operation(lambda p: p[0].permute(3, 2, 0, 1).contiguous(), lambda t, *_: [t.permute(2, 3, 1, 0).contiguous()]),
     # (D, heads, d) each ↔ (parts·D, D)
     "heads in": Operation(
         lambda p: torch.cat([part.flatten(1).T for part in p]).contiguous(),
-        lambda t, n, h: [part.T.reshape(part.shape[1], h, -1).contiguous() for part in t.chunk(n)],
+        lambda t, count, heads: [part.T.reshape(part.shape[1], heads, -1).contiguous() for part in t.chunk(count)],
     ),
     # (heads, d) each ↔ (parts·D,)
     "heads bias": Operation(
-        lambda p: torch.cat([part.flatten() for part in p]), lambda t, n, h: [part.reshape(h, -1).contiguous() for part in t.chunk(n)]
+        lambda p: torch.cat([part.flatten() for part in p]),
+        lambda t, count, heads: [part.reshape(heads, -1).contiguous() for part in t.chunk(count)],
     ),
     # (heads, d, D) ↔ (D, D)
-    "heads out": Operation(lambda p: p[0].flatten(0, 1).T.contiguous(), lambda t, n, h: [t.T.reshape(h, -1, t.shape[0]).contiguous()]),
+    "heads out": Operation(
+        lambda p: p[0].flatten(0, 1).T.contiguous(), lambda t, _, heads: [t.T.reshape(heads, -1, t.shape[0]).contiguous()]
+    ),
 }
 
 

@@ -24,6 +24,7 @@ from vitral.weights.checkpoint import CONFIG, WEIGHTS, load_checkpoint
 from vitral.weights.declared import of_preprocessor, of_timm_folder, of_transformers
 from vitral.weights.family import preprocess_facts
 from vitral.weights.infer import Known, says
+from vitral.weights.library import fetch
 from vitral.weights.read import READERS, read_weights
 from vitral.weights.resize import adapt
 
@@ -64,8 +65,6 @@ def _open(x: str | Path, said: Known, hint: Known) -> Classifier:
     """`hint` is the picture size the caller wants: it counts for the file only where nothing else says it."""
     library, _, name = str(x).partition(":")
     if library in ("timm", "torchvision", "hf") and name and not Path(x).exists():
-        from vitral.weights.library import fetch
-
         return fetch(library, name, said)
     path = Path(x)
     if path.is_dir():
@@ -151,5 +150,5 @@ def _check_finite(model: Classifier, where: str) -> None:
 def _check_said(model: Classifier, heads: int | None, activation: str | None) -> None:
     """A folder of ours knows its heads and activation: a contradiction is the caller's mistake."""
     for name, value in (("heads", heads), ("activation", activation)):
-        if value is not None and model.config.family in ("vit", "hybrid") and getattr(model.config, name) != value:
+        if value is not None and model.config.is_transformer and getattr(model.config, name) != value:
             raise UsageError(f"{name} = {value}, but these weights have {getattr(model.config, name)}", f"leave {name} out")

@@ -134,12 +134,12 @@ def _watching(source: nn.Module, found: dict[str, Tensor]) -> Iterator[None]:
     handles = []
 
     def keep(layer: str) -> Any:
-        def hook(module: nn.Module, arguments: Any, output: Any) -> None:
+        def hook(_module: nn.Module, _arguments: Any, output: Any) -> None:
             found[layer] = _first(output)
 
         return hook
 
-    def before(module: nn.Module, arguments: Any, keywords: Any) -> None:
+    def before(_module: nn.Module, arguments: Any, keywords: Any) -> None:
         found["embedding"] = _first(arguments or next(iter(keywords.values())))
 
     blocks, kind = source_blocks(source)

@@ -16,7 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.lib import format as npy
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from vitral.base.errors import MissingError, WeightsError
@@ -77,8 +80,6 @@ def read_weights(path: str | Path) -> Contents:
 
 
 def _read_safetensors(path: Path) -> Contents:
-    from safetensors import SafetensorError, safe_open
-
     size = path.stat().st_size
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -184,8 +185,6 @@ def _check_tensors(path: Path, tensors: dict[str, Tensor], size: int) -> None:
 
 
 def _read_npz(path: Path) -> Contents:
-    import numpy as np
-
     _check_archive(path)
     tensors: dict[str, Tensor] = {}
     try:
@@ -215,8 +214,6 @@ def _read_npz(path: Path) -> Contents:
 
 
 def _npy_header(member: Any) -> tuple[tuple[int, ...], Any]:
-    from numpy.lib import format as npy
-
     version = npy.read_magic(member)
     read: Callable[..., Any] = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, _, kind = read(member)

@@ -96,36 +96,33 @@ def _common(config: ModelConfig, origin: Origin) -> dict[str, Any]:
 
 
 def _vit(config: ModelConfig) -> tuple[dict[str, Any], Table, str]:
-    _need(config, config.pool == "class" and config.final_norm, "transformers' ViT and DeiT read the class token after a last norm")
-    _need(config, config.activation != "swiglu", "transformers' ViT has no gated MLP")
+    _need(config.pool == "class" and config.final_norm, "transformers' ViT and DeiT read the class token after a last norm")
+    _need(config.activation != "swiglu", "transformers' ViT has no gated MLP")
     fields = {"intermediate_size": config.mlp_width, "qkv_bias": config.qkv_bias}
     if config.distillation_token:
         _need(
-            config,
             config.registers == 0 and config.prefix_positions != "none",
             "transformers' DeiT has no registers and needs positions for its tokens",
         )
-        _need(config, config.classes > 0, "transformers' DeiT with a distillation token has two heads")
+        _need(config.classes > 0, "transformers' DeiT with a distillation token has two heads")
         fields |= {"architectures": ["DeiTForImageClassificationWithTeacher"], "model_type": "deit"}
         table = {key: value for key, value in from_huggingface.DEIT_TEACHER.items() if not str(key).startswith("classifier.")}
         return fields, table, "deit."
     if config.registers:
         one = config.registers == 1 and config.prefix_positions == "all" and config.classes > 0
-        _need(config, one, "transformers' ViT has no registers")
+        _need(one, "transformers' ViT has no registers")
         return {**fields, "architectures": ["DeiTForImageClassification"], "model_type": "deit"}, from_huggingface.DEIT, "deit."
-    _need(config, config.prefix_positions != "none", "transformers' ViT has a position for its class token")
+    _need(config.prefix_positions != "none", "transformers' ViT has a position for its class token")
     kind = "ViTForImageClassification" if config.classes else "ViTModel"
     return {**fields, "architectures": [kind], "model_type": "vit"}, from_huggingface.VIT, "vit." if config.classes else ""
 
 
 def _dinov2(config: ModelConfig) -> tuple[dict[str, Any], Table, str]:
     _need(
-        config,
         config.pool in ("class", "class+mean") and config.final_norm,
         "transformers' DINOv2 reads class token and patch mean after a last norm",
     )
     _need(
-        config,
         config.prefix_positions == "class" and not config.distillation_token,
         "transformers' DINOv2 has a position for its class token alone",
     )
@@ -133,7 +130,7 @@ def _dinov2(config: ModelConfig) -> tuple[dict[str, Any], Table, str]:
     ratio = next((r for r in range(1, 9) if config.width * r == config.mlp_width), None) if not gated else None
     if gated:
         ratio = next((r for r in range(1, 9) if (int(config.width * r * 2 / 3) + 7) // 8 * 8 == config.mlp_width), None)
-    _need(config, ratio is not None, f"transformers' DINOv2 takes whole multiples of the width for its MLP, not {config.mlp_width}")
+    _need(ratio is not None, f"transformers' DINOv2 takes whole multiples of the width for its MLP, not {config.mlp_width}")
     name = "dinov2_with_registers" if config.registers else "dinov2"
     kind = "Dinov2WithRegisters" if config.registers else "Dinov2"
     fields: dict[str, Any] = {
@@ -153,16 +150,12 @@ def _dinov2(config: ModelConfig) -> tuple[dict[str, Any], Table, str]:
 def _clip(config: ModelConfig) -> tuple[dict[str, Any], Table, str]:
     plain = config.layer_scale is None and not config.registers and not config.distillation_token and config.qkv_bias
     _need(
-        config,
         plain and not config.patch_bias and config.activation != "swiglu",
         "transformers' CLIP tower has a bias-free patch embedding and plain blocks",
     )
-    _need(config, config.pool == "class" and config.final_norm, "transformers' CLIP tower reads the class token after a last norm")
+    _need(config.pool == "class" and config.final_norm, "transformers' CLIP tower reads the class token after a last norm")
+    _need(not (config.classes and config.head_bias), "transformers' CLIP tower has a projection without bias instead of a classifier")
     _need(
-        config, not (config.classes and config.head_bias), "transformers' CLIP tower has a projection without bias instead of a classifier"
-    )
-    _need(
-        config,
         len({*config.image_size}) == 1 and len({*config.patch_size}) == 1,
         "transformers' CLIP tower takes square pictures and patches",
     )
@@ -178,7 +171,7 @@ def preprocessor(config: ModelConfig, origin: Origin) -> dict[str, Any]:
     height, width = config.image_size
     crop = {"height": height, "width": width}
     squash = origin.resize.value == "squash"
-    _need(config, squash or height == width, "transformers' processors cannot cut a picture that is not square out of a resized one")
+    _need(squash or height == width, "transformers' processors cannot cut a picture that is not square out of a resized one")
     sizes: dict[str, Any] = (
         {"size": crop} if squash else {"size": {"shortest_edge": int(height / origin.crop.value + 1e-9)}, "crop_size": crop}
     )
@@ -196,7 +189,7 @@ def preprocessor(config: ModelConfig, origin: Origin) -> dict[str, Any]:
     }
 
 
-def _need(config: ModelConfig, fulfilled: bool, reason: str) -> None:
+def _need(fulfilled: bool, reason: str) -> None:
     if not fulfilled:
         raise UsageError(f"this model does not fit: {reason}", ELSEWHERE)
 

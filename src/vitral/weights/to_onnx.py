@@ -36,7 +36,7 @@ class Outputs(nn.Module):
 def write_onnx(model: Classifier, path: Path, attention: bool = False) -> Path:
     """Write `model` to `path`: input `images`, outputs `logits` and, with `attention`, `attention_0`, `attention_1`, …"""
     config = model.config
-    if attention and config.family not in ("vit", "hybrid"):
+    if attention and not config.is_transformer:
         raise UsageError(f"a {config.family} has no attention", "leave attention out")
     wrapped = Outputs(model) if attention else model
     names = ["logits", *(f"attention_{block}" for block in range(config.depth))] if attention else ["logits"]
