@@ -33,13 +33,10 @@ def models() -> dict[str, dict[str, Any]]:
             "family": config.family,
             "parameters": parameter_count(config),
             "image_size": config.image_size,
-            "patch_size": config.patch_size if config.family in ("vit", "hybrid") else None,
-            "width": config.width if config.family in ("vit", "hybrid") else None,
-            "depth": config.depth if config.family in ("vit", "hybrid") else None,
-            "heads": config.heads if config.family in ("vit", "hybrid") else None,
+            **{part: getattr(config, part) if config.is_transformer else None for part in ("patch_size", "width", "depth", "heads")},
         }
         for name, config in MODELS.items()
-        if config.family not in ("vit", "hybrid") or config.image_size[0] % config.step[0] == 0
+        if not config.is_transformer or config.image_size[0] % config.step[0] == 0
     }
 
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.model.conftest import configs, images_for
 
-from vitral.base.errors import UsageError
 from vitral.build import build, create
 from vitral.config import ModelConfig
+from vitral.model.patches import cut
 from vitral.model.tape import Tape
 from vitral.model.vit import drop_patches
 
@@ -67,43 +67,16 @@ def test_every_parameter_learns(config):
 def test_shapes_of_the_paper_and_the_reports():
     tape = Tape(model := create("b/16", image_size=128, width=256, heads=8, mlp_width=512, depth=1), keep=["patches"])
     model(torch.randn(1, 3, 128, 128), tape=tape)
-    assert tape["patches"].shape == (1, 64, 256)  # R0: 128×128×3 with 16×16 patches
-    from vitral.model.patches import cut
-
-    assert cut(torch.zeros(1, 3, 32, 32), (4, 4)).shape == (1, 64, 48)  # R2: 64 tokens of 48 numbers
+    assert tape["patches"].shape == (1, 64, 256)  # 128×128×3 with 16×16 patches
+    assert cut(torch.zeros(1, 3, 32, 32), (4, 4)).shape == (1, 64, 48)  # 64 tokens of 48 numbers
     with torch.device("meta"):
         model = create("b/16")
         tape = Tape(model, keep=["patches", "embedding", "blocks.0.attention.weights"])
         logits = model(torch.zeros(1, 3, 224, 224), tape=tape)
-    assert tape["patches"].shape == (1, 196, 768)  # R1: a 14×14 grid
+    assert tape["patches"].shape == (1, 196, 768)  # a 14×14 grid
     assert tape["embedding"].shape == (1, 197, 768)
     assert tape.attention(0).shape == (1, 12, 197, 197)
     assert logits.shape == (1, 1000)
-
-
-def test_wrong_pictures_are_refused_with_what_is_wanted():
-    model = create("tiny")
-    with pytest.raises(UsageError, match=r"takes pictures of \(batch, 3, 32, 32\), got \(1, 3, 33, 32\)"):
-        model(torch.zeros(1, 3, 33, 32))
-
-
-def test_features_are_maps_on_the_grid():
-    model = create("tiny", image_size=(32, 48), registers=2).eval()
-    maps = model.features(torch.randn(2, 3, 32, 48), blocks=[0, -1])
-    assert [tuple(value.shape) for value in maps] == [(2, 48, 8, 12)] * 2
-    tape = Tape(model, keep=["blocks.1.output"])
-    images = torch.randn(2, 3, 32, 48)
-    model(images, tape=tape)
-    # The patch in row 2, column 5 is token prefix + 2·12 + 5.
-    assert torch.equal(model.features(images, [1])[0][0, :, 2, 5], tape["blocks.1.output"][0, 3 + 2 * 12 + 5])
-    with pytest.raises(UsageError, match="blocks 0 to 1"):
-        model.features(images, [2])
-
-
-def test_pooled_is_what_the_head_reads():
-    model = create("tiny").eval()
-    images = torch.randn(2, 3, 32, 32)
-    assert torch.allclose(model.head(model.pooled(images)), model(images), atol=1e-6)
 
 
 @pytest.mark.parametrize("pool", ["mean", "class+mean"])
@@ -118,7 +91,7 @@ def test_a_mean_is_over_the_patches_alone(pool):
 def test_a_distillation_token_averages_two_heads():
     model = create("tiny", distillation_token=True).eval()
     images = torch.randn(2, 3, 32, 32)
-    first, second = model.heads(images)
+    first, second = model.logits_of_each_head(images)
     assert second is not None and not torch.allclose(first, second)
     tokens = model.encode(images)
     assert torch.equal(first, model.head(tokens[:, 0])) and torch.equal(second, model.distillation_head(tokens[:, 1]))

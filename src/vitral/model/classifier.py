@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Self
 
 import torch
 from torch import nn
@@ -11,6 +14,7 @@ from torch import nn
 from vitral.base.errors import UsageError, out_of_range
 from vitral.base.origin import Origin, known
 from vitral.config import ModelConfig
+from vitral.model.summary import summary
 from vitral.model.tape import Tape
 
 
@@ -20,7 +24,7 @@ class Classifier(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        heads = config.heads if config.family in ("vit", "hybrid") else 0
+        heads = config.heads if config.is_transformer else 0
         self.origin = Origin(activation=known(config.activation), norm_epsilon=known(config.norm_epsilon), heads=known(heads))
 
     def tape_names(self) -> list[str]:
@@ -53,9 +57,35 @@ class Classifier(nn.Module):
 
     def summary(self) -> str:
         """A table of layers with parameters, input and output sizes, total and megabytes."""
-        from vitral.model.summary import summary
-
         return summary(self)
+
+    def with_head(self, classes: int, seed: int = 0) -> Self:
+        """A copy with the same body and an untrained head; 0 classes: no head, the pooled features come out."""
+        model = copy.deepcopy(self)
+        model.config = dataclasses.replace(self.config, classes=classes)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)  # a fresh head starts the same way each time
+            model._make_head()
+        change = f"head replaced: {self.config.classes} → {classes} classes, untrained (seed {seed})"
+        model.origin = dataclasses.replace(self.origin.with_change(change), classes=known((), "the head is new"))
+        body = next(self.parameters())
+        return model.to(body.device, body.dtype).train(self.training)
+
+    def _make_head(self) -> None:
+        """Put an untrained head for `config.classes` in place of the old one."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        """What it is and where it comes from; `summary()` has the layers, `print(model.blocks)` PyTorch's tree."""
+        config, kind = self.config, type(self).__name__
+        height, width = config.image_size
+        parts = [f"{height}×{width}×{config.channels} → {f'{config.classes} classes' if config.classes else 'features'}"]
+        if config.is_transformer:
+            patch = "×".join(map(str, config.patch_size))
+            parts += [f"patch {patch}", f"width {config.width}", f"{config.depth} blocks", f"{config.heads} heads"]
+        parts.append(f"{sum(parameter.numel() for parameter in self.parameters()):,} parameters")
+        told = "; ".join([self.origin.source.value, *self.origin.changes])
+        return f"{kind if kind.lower() == config.family else config.family}({', '.join(parts)})\n  {told}"
 
     def check_images(self, images: torch.Tensor) -> None:
         wanted = (self.config.channels, *self.config.image_size)

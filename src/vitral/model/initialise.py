@@ -15,14 +15,18 @@ def initialise(vit: ViT) -> None:
     START[vit.config.initialisation](vit)
 
 
+def initialise_head(vit: ViT) -> None:
+    """A head that is put on later starts as it would have started with the rest."""
+    if vit.config.initialisation == "vit":
+        _linear(vit.head)
+        if vit.distillation_head is not None:
+            _linear(vit.distillation_head)
+
+
 def _paper(vit: ViT) -> None:
     """Truncated normal 0.02 for matrices, tokens and positions; patches by their fan-in; zero biases."""
     _tokens(vit, 0.02)
-    for module in vit.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.trunc_normal_(module.weight, std=0.02)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
+    _linear(vit)
     projection = vit.patches.projection
     nn.init.trunc_normal_(projection.weight, std=math.sqrt(1 / projection.weight[0].numel()))
     if projection.bias is not None:
@@ -40,6 +44,14 @@ def _zero(vit: ViT) -> None:
     for name, parameter in vit.blocks.named_parameters():
         if ".attention.projection." in name or ".mlp.contract." in name:
             nn.init.zeros_(parameter)
+
+
+def _linear(part: nn.Module) -> None:
+    for module in part.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.trunc_normal_(module.weight, std=0.02)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
 
 
 def _tokens(vit: ViT, std: float) -> None:

@@ -9,6 +9,7 @@ beside it) and *use* (weights that are edited or differentiated are computed, re
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -59,13 +60,13 @@ class Tape:
         self.images: torch.Tensor | None = None
         self._values: dict[str, torch.Tensor] = {}
         self._known = model.tape_names()
-        if rows == "class" and self._transformer and not self.config.class_token:
+        if rows == "class" and self.config.is_transformer and not self.config.class_token:
             raise UsageError("this model has no class token whose row could be kept", "leave rows out, or give numbers of tokens")
         self._heads = self._check("head", heads, self.config.heads)
-        self._rows = self._check("row", [0] if rows == "class" else rows, self.config.tokens) if self._transformer else None
+        self._rows = self._check("row", [0] if rows == "class" else rows, self.config.tokens) if self.config.is_transformer else None
         wanted_blocks = self._check("block", blocks, self.config.depth)
         if keep is None:
-            keep = [ATTENTION] if self._transformer else model.map_names()
+            keep = [ATTENTION] if self.config.is_transformer else model.map_names()
         patterns = [keep] if isinstance(keep, str) else list(keep)
         self._kept = {name for pattern in patterns for name in self._match(pattern) if _in_blocks(name, wanted_blocks)}
         self._kept |= {name for name in ALWAYS if name in self._known}
@@ -121,9 +122,20 @@ class Tape:
         """The names that were recorded, in the order of the forward pass."""
         return [name for name in self._known if name in self._values]
 
+    def __repr__(self) -> str:
+        """What it holds: names (alike ones once, with their number) and shapes."""
+        if not self._values:
+            return f"Tape(nothing recorded yet, {len(self._kept)} values wanted)"
+        alike: dict[tuple[str, tuple[int, ...]], int] = {}
+        for name in self.names():
+            key = re.sub(r"\.\d+\.", ".*.", name), tuple(self._values[name].shape)
+            alike[key] = alike.get(key, 0) + 1
+        held = [f"{f'{count} × ' if count > 1 else ''}{name} {shape}" for (name, shape), count in alike.items()]
+        return f"Tape({', '.join(held)})"
+
     def attention(self, block: int) -> torch.Tensor:
         """Attention weights of a block, (B, heads, T, T); fewer heads or rows when the tape was told so."""
-        if not self._transformer:
+        if not self.config.is_transformer:
             raise UsageError(f"a {self.config.family} has no attention", "use Grad-CAM, integrated gradients or occlusion")
         depth = self.config.depth
         if not -depth <= block < depth:
@@ -142,7 +154,7 @@ class Tape:
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of patches (for a rival: of its last feature map)."""
-        if self._transformer:
+        if self.config.is_transformer:
             return self.config.grid
         height, width = self[self.model.map_names()[-1]].shape[-2:]
         return height, width
@@ -150,7 +162,7 @@ class Tape:
     @property
     def prefix(self) -> int:
         """Number of tokens before the patches."""
-        return self.config.prefix if self._transformer else 0
+        return self.config.prefix if self.config.is_transformer else 0
 
     @property
     def kept_heads(self) -> list[int] | None:
@@ -187,10 +199,6 @@ class Tape:
         return list(torch.autograd.grad(score, values, retain_graph=True))
 
     # Inside
-
-    @property
-    def _transformer(self) -> bool:
-        return self.config.family in ("vit", "hybrid")
 
     def _match(self, pattern: str) -> list[str]:
         found = fnmatch.filter(self._known, pattern)

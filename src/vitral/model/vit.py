@@ -14,7 +14,7 @@ from vitral.config import ModelConfig
 from vitral.model.block import TransformerBlock
 from vitral.model.classifier import Classifier
 from vitral.model.head import AttentionPool, MLPHead
-from vitral.model.initialise import initialise
+from vitral.model.initialise import initialise, initialise_head
 from vitral.model.norm import make_norm
 from vitral.model.patches import PatchEmbedding
 from vitral.model.positions import AddPositionalEmbeddings, RotaryPositions
@@ -45,14 +45,14 @@ class ViT(Classifier):
         initialise(self)
 
     def forward(self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None) -> torch.Tensor:
-        first, second = self.heads(images, tape, keep_patches)
+        first, second = self.logits_of_each_head(images, tape, keep_patches)
         logits = first if second is None else (first + second) / 2  # (B, K)
         return logits if tape is None else tape.record("logits", logits)
 
-    def heads(
+    def logits_of_each_head(
         self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Logits of the head and, where there is a distillation token, of its head."""
+        """Of the head and, where there is a distillation token, of its own."""
         tokens = self.encode(images, tape, keep_patches)  # (B, T, D)
         pooled = self.pool_norm(self.read(tokens))  # (B, D)
         if tape is not None:
@@ -114,6 +114,11 @@ class ViT(Classifier):
     def _head(self) -> MLPHead:
         width = self.config.width * (2 if self.config.pool == "class+mean" else 1)
         return MLPHead(width, self.config.classes, self.config.head_hidden, self.config.head_bias)
+
+    def _make_head(self) -> None:
+        self.head = self._head() if self.config.classes else nn.Identity()
+        self.distillation_head = self._head() if self.config.classes and self.config.distillation_token else None
+        initialise_head(self)
 
 
 def drop_patches(tokens: torch.Tensor, rotation: Rotation | None, prefix: int, keep: float) -> tuple[torch.Tensor, Rotation | None]:

@@ -29,6 +29,9 @@ class ResNet(Classifier):
         if not config.classes:
             self.network.fc = nn.Identity()
 
+    def _make_head(self) -> None:
+        self.network.fc = nn.Linear(self.network.inplanes, self.config.classes) if self.config.classes else nn.Identity()
+
     def forward(self, images: torch.Tensor, tape: Tape | None = None) -> torch.Tensor:
         self.check_images(images)
         network = self.network

@@ -67,7 +67,7 @@ def distillation(
     def task(model: nn.Module, images: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None, keep: float | None) -> Outcome:
         extra = {} if keep is None else {"keep_patches": keep}
         if getattr(getattr(model, "config", None), "distillation_token", False):
-            own, copied = (part.float() for part in model.heads(images, **extra))  # type: ignore[operator]
+            own, copied = (part.float() for part in model.logits_of_each_head(images, **extra))  # type: ignore[operator]
         else:
             own = copied = model(images, **extra).float()
         with torch.no_grad():
