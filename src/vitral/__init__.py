@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vitral.base.errors import ParityError, VitralError
     from vitral.build import create, models
     from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
-    from vitral.data.preprocess import open_picture
+    from vitral.data.preprocess import open_picture, transform
     from vitral.look.predict import predict
     from vitral.look.watch import watch
     from vitral.train.engine import fit
@@ -46,6 +46,7 @@ __all__ = [
     "presets",
     "save",
     "study",
+    "transform",
     "watch",
 ]
 
@@ -65,6 +66,7 @@ _HOMES = {
     "open_picture": "data.preprocess",
     "predict": "look.predict",
     "save": "weights.checkpoint",
+    "transform": "data.preprocess",
     "watch": "look.watch",
 }
 

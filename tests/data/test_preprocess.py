@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import math
+import pickle
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+import vitral
 from vitral.base.errors import DataError, UsageError
 from vitral.base.origin import Origin, known
 from vitral.config import ModelConfig
@@ -237,3 +241,35 @@ def test_batch_and_digest() -> None:
     first = preprocess(image)
     assert preprocess.batch([first, image]).shape == (2, 3, 8, 8)
     assert len(first.digest) == 64 and first.digest == preprocess(image).digest
+
+
+class Files(torch.utils.data.Dataset[torch.Tensor]):
+    """Anybody's own Dataset."""
+
+    def __init__(self, paths: list[Path], transform: Callable[[Image.Image], torch.Tensor]) -> None:
+        self.paths, self.transform = paths, transform
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        with Image.open(self.paths[number]) as image:
+            return self.transform(image)
+
+
+@pytest.mark.parametrize("resize", ["short", "squash"])
+def test_a_transform_for_ones_own_loader_equals_open_picture(tmp_path: Path, resize: str) -> None:
+    model = vitral.create("tiny", image_size=(32, 48))
+    model.origin = Origin(mean=known((0.1, 0.2, 0.3)), std=known((0.4, 0.5, 0.6)), crop=known(0.9), resize=known(resize))
+    draw = np.random.default_rng(0)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    paths = [tmp_path / name for name in ("rgb.png", "grey.png", "clear.png", "turned.jpg")]
+    for path, shape in zip(paths, ((70, 90, 3), (50, 40), (60, 60, 4), (64, 80, 3)), strict=True):
+        image = Image.fromarray(draw.integers(0, 256, shape, dtype=np.uint8))
+        image.save(path, **({"exif": turned} if path.suffix == ".jpg" else {}))
+    own = vitral.transform(model)
+    loader = torch.utils.data.DataLoader(Files(paths, pickle.loads(pickle.dumps(own))), batch_size=3, num_workers=2)
+    expected = torch.stack([open_picture(path, model).tensor for path in paths])
+    assert torch.equal(torch.cat(list(loader)), expected)
+    assert "(3, 32×48) float32" in repr(own) and ("cover 35×53" if resize == "short" else "squashed") in repr(own)

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,6 +33,15 @@ INTERPOLATIONS = {
 }
 LARGEST_RESIZED = 32_000_000
 """Pixels of the picture between resizing and cropping; longer strips are cut before they are resized."""
+
+
+class Resizing(NamedTuple):
+    """Resize to width × height, then cut the model's input out at (left, top)."""
+
+    width: int
+    height: int
+    left: int
+    top: int
 
 
 @dataclass(frozen=True)
@@ -108,26 +117,36 @@ class Preprocess:
             return _resize(converted, target, self.interpolation)
         step = self.resizing(width, height)
         if step.width * step.height > LARGEST_RESIZED:
-            seen = step.box(width, height)
+            seen = self.box(width, height)
             return _resize(converted, target, self.interpolation, (seen.left, seen.top, seen.right, seen.bottom))
         resized = _resize(converted, (step.width, step.height), self.interpolation)
         return np.ascontiguousarray(resized[:, step.top : step.top + target[1], step.left : step.left + target[0]])
 
+    def covered(self) -> tuple[int, int]:
+        """Height and width that an image resized by its short side just covers; of them the centre is seen."""
+        return int(self.image_size[0] / self.crop + 1e-9), int(self.image_size[1] / self.crop + 1e-9)
+
     def resizing(self, width: int, height: int) -> Resizing:
-        """How a picture of this size is resized and where it is cut."""
+        """How an image of this size is resized and where it is cut."""
         if self.resize == "squash":
-            return Resizing(self.image_size[1], self.image_size[0], 0, 0, *self.image_size)
-        wanted_height, wanted_width = (int(side / self.crop + 1e-9) for side in self.image_size)
-        if wanted_height * width >= wanted_width * height:  # the height decides
-            resized_width, resized_height = max(wanted_width, wanted_height * width // height), wanted_height
+            return Resizing(self.image_size[1], self.image_size[0], 0, 0)
+        tall, wide = self.covered()
+        if tall * width >= wide * height:  # the height decides
+            wide = max(wide, tall * width // height)
         else:
-            resized_width, resized_height = wanted_width, max(wanted_height, wanted_width * height // width)
-        top, left = (round((have - want) / 2) for have, want in zip((resized_height, resized_width), self.image_size, strict=True))
-        return Resizing(resized_width, resized_height, left, top, *self.image_size)
+            tall = max(tall, wide * height // width)
+        return Resizing(wide, tall, round((wide - self.image_size[1]) / 2), round((tall - self.image_size[0]) / 2))
 
     def box(self, width: int, height: int) -> Box:
         """The part that is seen of an original of this size, in its pixels."""
-        return self.resizing(width, height).box(width, height)
+        step = self.resizing(width, height)
+        across, down = width / step.width, height / step.height
+        tall, wide = self.image_size
+        return Box(step.left * across, step.top * down, (step.left + wide) * across, (step.top + tall) * down)
+
+    def tensor(self, image: Decoded) -> torch.Tensor:
+        """(C, H, W) float, what the model takes."""
+        return self.normalise(torch.from_numpy(self.pixels(image)))
 
     def normalise(self, pixels: torch.Tensor) -> torch.Tensor:
         """uint8 (…, C, H, W) → float, mean and std applied."""
@@ -136,20 +155,27 @@ class Preprocess:
         return (pixels.float() / 255 - mean) / std
 
 
-@dataclass(frozen=True)
-class Resizing:
-    """Resize to width × height, then cut out `cut_height` × `cut_width` at (left, top)."""
+@dataclass(frozen=True, repr=False)
+class Transform:
+    """PIL image → tensor (C, H, W), for one's own Dataset: it can be pickled, so a DataLoader's workers may have it."""
 
-    width: int
-    height: int
-    left: int
-    top: int
-    cut_height: int
-    cut_width: int
+    preprocess: Preprocess
 
-    def box(self, width: int, height: int) -> Box:
-        across, down = width / self.width, height / self.height
-        return Box(self.left * across, self.top * down, (self.left + self.cut_width) * across, (self.top + self.cut_height) * down)
+    def __call__(self, image: Any) -> torch.Tensor:
+        return self.preprocess.tensor(decode(image))
+
+    def __repr__(self) -> str:
+        wants = self.preprocess
+        size, covered = ("×".join(map(str, sides)) for sides in (wants.image_size, wants.covered()))
+        how = f"squashed to {size}" if wants.resize == "squash" else f"resized to cover {covered}, centre {size} cut out"
+        return (
+            f"Transform(PIL image → ({wants.channels}, {size}) float32: {how}, {wants.interpolation}; mean {wants.mean}, std {wants.std})"
+        )
+
+
+def transform(model: Any) -> Transform:
+    """A callable that makes a PIL image the tensor that `model` wants, as `open_picture` does: for one's own Dataset and DataLoader."""
+    return Transform(Preprocess.of(model))
 
 
 def open_picture(source: Any, model: Any, name: str = "") -> Picture:
@@ -162,8 +188,7 @@ def open_picture(source: Any, model: Any, name: str = "") -> Picture:
     else:
         image = decode(source, name)
         digest = sha256_bytes(source if isinstance(source, bytes) else np.ascontiguousarray(np.asarray(image)).tobytes())
-    tensor = preprocess.normalise(torch.from_numpy(preprocess.pixels(image)))
-    return Picture(tensor, viewable(image), preprocess.box(*size_of(image)), name or type(source).__name__, digest)
+    return Picture(preprocess.tensor(image), viewable(image), preprocess.box(*size_of(image)), name or type(source).__name__, digest)
 
 
 def viewable(image: Decoded) -> Image.Image:
