@@ -5,9 +5,9 @@ Names are loaded when they are first used, so `import vitral` stays quick and li
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from vitral.base.lazy import lazily
 from vitral.base.version import __version__
 
 if TYPE_CHECKING:
@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from vitral.build import create, models
     from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
     from vitral.data.preprocess import open_picture, transform
+    from vitral.draw.heatmap import Heatmap
     from vitral.look.predict import predict
     from vitral.look.watch import watch
+    from vitral.model.classifier import Classifier
+    from vitral.model.tape import Tape
+    from vitral.model.vit import ViT
     from vitral.train.engine import fit
     from vitral.weights.adopt import adopt
     from vitral.weights.checkpoint import save
@@ -25,11 +29,15 @@ if TYPE_CHECKING:
     from vitral.weights.load import load
 
 __all__ = [
+    "Classifier",
     "DataConfig",
+    "Heatmap",
     "ModelConfig",
     "ParityError",
     "RunConfig",
+    "Tape",
     "TrainConfig",
+    "ViT",
     "VitralError",
     "__version__",
     "adopt",
@@ -50,34 +58,24 @@ __all__ = [
     "watch",
 ]
 
-_HOMES = {
-    "DataConfig": "config",
-    "ModelConfig": "config",
-    "ParityError": "base.errors",
-    "RunConfig": "config",
-    "TrainConfig": "config",
-    "VitralError": "base.errors",
-    "adopt": "weights.adopt",
-    "create": "build",
-    "export": "weights.export",
-    "fit": "train.engine",
-    "load": "weights.load",
-    "models": "build",
-    "open_picture": "data.preprocess",
-    "predict": "look.predict",
-    "save": "weights.checkpoint",
-    "transform": "data.preprocess",
-    "watch": "look.watch",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'vitral' has no attribute {name!r}")
-    home = importlib.import_module(f"vitral.{_HOMES.get(name, name)}")
-    globals()[name] = value = getattr(home, name) if name in _HOMES else home
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "": ("data", "draw", "look", "presets", "study"),
+        "base.errors": ("ParityError", "VitralError"),
+        "build": ("create", "models"),
+        "config": ("DataConfig", "ModelConfig", "RunConfig", "TrainConfig"),
+        "data.preprocess": ("open_picture", "transform"),
+        "draw.heatmap": ("Heatmap",),
+        "look.predict": ("predict",),
+        "look.watch": ("watch",),
+        "model.classifier": ("Classifier",),
+        "model.tape": ("Tape",),
+        "model.vit": ("ViT",),
+        "train.engine": ("fit",),
+        "weights.adopt": ("adopt",),
+        "weights.checkpoint": ("save",),
+        "weights.export": ("export",),
+        "weights.load": ("load",),
+    },
+)

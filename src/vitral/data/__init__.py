@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from vitral.base.lazy import lazily
 
 if TYPE_CHECKING:
     from vitral.data.datasets import Data, open_data
@@ -13,18 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Data", "Loader", "Preprocess", "Split", "open_data", "open_picture"]
 
-_HOMES = {
-    "Data": "datasets",
-    "open_data": "datasets",
-    "Batch": "loader",
-    "Loader": "loader",
-    "Preprocess": "preprocess",
-    "open_picture": "preprocess",
-    "Split": "split",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'vitral.data' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"vitral.data.{_HOMES[name]}"), name)
+__getattr__, __dir__ = lazily(
+    __name__,
+    {"datasets": ("Data", "open_data"), "loader": ("Batch", "Loader"), "preprocess": ("Preprocess", "open_picture"), "split": ("Split",)},
+)
