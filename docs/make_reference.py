@@ -40,7 +40,7 @@ COMMANDS: dict[str, list[tuple[str, str]]] = {
 """Verb → its commands, each with the names of its dataclass and of its examples. train and plan make theirs from a run."""
 
 CLASSES = {
-    "vitral.model.vit.ViT": ("forward", "heads", "features", "pooled", "summary", "tape_names"),
+    "vitral.model.vit.ViT": ("forward", "features", "pooled", "with_head", "summary", "tape_names"),
     "vitral.model.tape.Tape": ("attention", "gradient", "names"),
     "vitral.draw.heatmap.Heatmap": ("overlay", "image", "figure", "save", "peak"),
     "vitral.base.origin.Origin": ("assumptions", "class_name"),

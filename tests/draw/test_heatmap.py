@@ -26,6 +26,7 @@ from vitral.draw.heatmap import Heatmap
 )
 def test_titles(facts: dict, title: str) -> None:
     assert Heatmap(np.eye(2), **facts).title == title
+    assert repr(Heatmap(np.ones((2, 3)), **facts)) == f"Heatmap({title}, 2×3)"
 
 
 @pytest.mark.parametrize("grid", [np.zeros(4), np.zeros((1, 2, 2)), np.zeros((0, 3)), np.array([[0.0, np.nan]])])

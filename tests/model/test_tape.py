@@ -182,3 +182,11 @@ def test_a_rival_says_that_it_has_no_attention(images):
     assert tape.grid == (4, 4)
     with pytest.raises(UsageError, match="a cnn has no attention"):
         tape.attention(0)
+
+
+def test_a_tape_says_what_it_holds():
+    model = create("tiny").eval()
+    tape = Tape(model, keep=["blocks.*.attention.weights", "patches"])
+    assert repr(tape) == "Tape(nothing recorded yet, 5 values wanted)"
+    model(torch.zeros(1, 3, 32, 32), tape=tape)
+    assert repr(tape) == "Tape(patches (1, 64, 48), 2 × blocks.*.attention.weights (1, 3, 65, 65), tokens (1, 65, 48), logits (1, 10))"

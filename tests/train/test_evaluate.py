@@ -36,6 +36,7 @@ def test_figures_are_those_of_scikit_learn():
     assert result.top5 == pytest.approx(top_k_accuracy_score(labels, logits, k=5, labels=range(7)))
     assert result.loss == pytest.approx(nn.functional.cross_entropy(logits, labels).item(), abs=1e-6)
     assert (result.confusion == confusion_matrix(labels, logits.argmax(1), labels=range(7))).all()
+    assert repr(result) == f"Evaluation(top1 {result.top1:.2%}, top5 {result.top5:.2%}, loss {result.loss:.4f}, 97 images)"
     assert np.isnan(result.per_class[3]) and result.to_dict()["per_class"]["3"] is None
     assert (result.labels == labels.numpy()).all() and len(result.predictions) == 97
 

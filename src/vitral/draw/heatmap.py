@@ -50,6 +50,9 @@ class Heatmap:
             raise UsageError(f"the {self.method} map holds NaN or infinity", "is the model's output finite for this picture?")
         object.__setattr__(self, "grid", grid)
 
+    def __repr__(self) -> str:
+        return f"Heatmap({self.title}, {self.grid.shape[0]}×{self.grid.shape[1]}{'' if self.original is None else ', with its picture'})"
+
     @property
     def title(self) -> str:
         """`rollout → church`, `attention, block 3, head 1`."""

@@ -34,6 +34,9 @@ class Evaluation:
     """(N,) answers in the order of the split."""
     labels: np.ndarray
 
+    def __repr__(self) -> str:
+        return f"Evaluation(top1 {self.top1:.2%}, top5 {self.top5:.2%}, loss {self.loss:.4f}, {len(self.labels):,} images)"
+
     def to_dict(self, classes: Sequence[str] = ()) -> dict[str, Any]:
         """Plain JSON values; accuracies are fractions."""
         names = list(classes) or [str(index) for index in range(len(self.per_class))]
