@@ -16,7 +16,7 @@ from vitral.config import ModelConfig
 from vitral.cost.memory import LiveBytes
 from vitral.presets.runs import run
 from vitral.study.plan import plan
-from vitral.train.engine import fit
+from vitral.train.fit import fit
 
 RUNS = {
     "many tokens": (

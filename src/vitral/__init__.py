@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vitral.model.classifier import Classifier
     from vitral.model.tape import Tape
     from vitral.model.vit import ViT
-    from vitral.train.engine import fit
+    from vitral.train.fit import fit
     from vitral.weights.adopt import adopt
     from vitral.weights.checkpoint import save
     from vitral.weights.export import export
@@ -72,7 +72,7 @@ __getattr__, __dir__ = lazily(
         "model.classifier": ("Classifier",),
         "model.tape": ("Tape",),
         "model.vit": ("ViT",),
-        "train.engine": ("fit",),
+        "train.fit": ("fit",),
         "weights.adopt": ("adopt",),
         "weights.checkpoint": ("save",),
         "weights.export": ("export",),

@@ -1,6 +1,8 @@
 """What to build, what to train it on, and how: frozen dataclasses, checked when made, to and from JSON.
 
-Impossible combinations are refused here, by name, before anything is spent.
+A config is what somebody *asks* for: a model may leave its image size, channels and classes open (None), to be what the data or the
+weights say. `run.resolve` settles them, and from then on nothing is open. Impossible combinations are refused here, by name, before
+anything is spent.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from vitral.base.errors import ConfigError
 from vitral.base.settings import at_least, check_share, check_values, fit_value, say_kind
 
 Family = Literal["vit", "hybrid", "cnn", "resnet18", "resnet50", "resnet152"]
+OPEN = ("image_size", "channels", "classes")
+"""What a model that is asked for may leave open (None). The types say what everything after `run.resolve` may rely on: a value."""
 C = TypeVar("C")
 
 
@@ -24,15 +28,15 @@ class ModelConfig:
     family: Family = "vit"
     """vit; hybrid = a ResNet stem whose feature map becomes the tokens; or a rival: cnn, resnet18, resnet50, resnet152."""
     image_size: tuple[int, int] = (224, 224)
-    """Height and width of the picture in pixels."""
+    """Height and width of the image in pixels; None: as the data or the weights say."""
     patch_size: tuple[int, int] = (16, 16)
     """Height and width of a patch (for a hybrid: in cells of the stem's feature map)."""
     stride: tuple[int, int] | None = None
     """Step between patches; None: the patch size. Smaller: overlapping patches (the picture is padded to keep the grid size / stride)."""
     channels: int = 3
-    """Colour channels of the picture."""
+    """Colour channels of the image; None: as the data or the weights say."""
     classes: int = 1000
-    """Number of outputs; 0: no head, the pooled features come out."""
+    """Number of outputs; 0: no head, the pooled features come out; None: as many as the data has."""
     width: int = 192
     """Numbers per token (D); for the cnn: channels of its first convolution (32 in report R2)."""
     depth: int = 12
@@ -102,23 +106,25 @@ class ModelConfig:
             elif isinstance(value, list):
                 object.__setattr__(self, name, tuple(value))
         check_values(self)
-        for name in ("channels", "width", "depth", "heads", "mlp_width"):
-            at_least(self, name, 1)
-        for name in ("classes", "registers", "head_hidden"):
+        for name, least in (("channels", 1), ("width", 1), ("depth", 1), ("heads", 1), ("mlp_width", 1), ("classes", 0)):
+            if name not in self.left_open:
+                at_least(self, name, least)
+        for name in ("registers", "head_hidden"):
             at_least(self, name, 0)
         for name in ("dropout", "attention_dropout", "drop_path"):
             check_share(self, name)
-        if min(self.image_size) < 1 or min(self.patch_size) < 1:
-            raise ConfigError(f"image {_by(self.image_size)} with patch {_by(self.patch_size)}", "both must be at least 1 pixel")
+        for name in ("image_size", "patch_size"):
+            if name not in self.left_open and min(getattr(self, name)) < 1:
+                raise ConfigError(f"{name} {_by(getattr(self, name))}", "it must be at least 1 pixel")
         if self.norm_epsilon <= 0:
             raise ConfigError(f"norm_epsilon {self.norm_epsilon} is not positive", "use 1e-6")
-        if self.family in ("vit", "hybrid"):
+        if self.is_transformer:
             self._check_transformer()
 
     def _check_transformer(self) -> None:
         if self.width % self.heads:
-            near = [h for h in range(1, self.width + 1) if self.width % h == 0]
-            best = min(near, key=lambda h: abs(h - self.heads))
+            around = (heads for distance in range(NEAR) for heads in (self.heads - distance, self.heads + distance))
+            best = next((heads for heads in around if heads > 0 and self.width % heads == 0), 1)
             raise ConfigError(f"width {self.width} is not divisible by {self.heads} heads", f"use {best} heads")
         if self.pool in ("class", "class+mean") and not self.class_token:
             raise ConfigError(f"pool = {self.pool} needs a class token", "set class_token = True or pool = mean")
@@ -139,6 +145,10 @@ class ModelConfig:
             raise ConfigError(
                 f"stride {_by(self.stride)} does not lie between 1 and patch {_by(self.patch_size)}", "use the patch size or less"
             )
+        if "image_size" not in self.left_open:
+            self._check_grid()
+
+    def _check_grid(self) -> None:
         source, what = self.source_size, "image" if self.family == "vit" else "feature map"
         step = self.step
         if any(size % s for size, s in zip(source, step, strict=True)):
@@ -148,6 +158,15 @@ class ModelConfig:
             options = [_size(tuple(v * down for v in option)) for option in (low, high) if min(option) > 0]
             name = "patch" if step == self.patch_size else "stride"
             raise ConfigError(f"{what} {_by(source)} is not divisible by {name} {_size(step)}", f"use image size {' or '.join(options)}")
+
+    @property
+    def left_open(self) -> tuple[str, ...]:
+        """The fields that the data or the weights are to decide."""
+        return tuple(name for name in OPEN if getattr(self, name) is None)
+
+    def opened(self) -> ModelConfig:
+        """The same model for whatever data comes: image size, channels and classes left open."""
+        return dataclasses.replace(self, **dict.fromkeys(OPEN))
 
     @property
     def is_transformer(self) -> bool:
@@ -161,7 +180,9 @@ class ModelConfig:
 
     @property
     def source_size(self) -> tuple[int, int]:
-        """Height and width of what is cut into patches: the picture, or the stem's feature map."""
+        """Height and width of what is cut into patches: the image, or the stem's feature map."""
+        if "image_size" in self.left_open:
+            raise ConfigError("the image size of this model is open", "give it an image_size, or data to take it from")
         if self.family == "hybrid":
             return -(-self.image_size[0] // STEM_REDUCTION), -(-self.image_size[1] // STEM_REDUCTION)
         return self.image_size
@@ -181,6 +202,8 @@ class ModelConfig:
         return self.prefix + self.grid[0] * self.grid[1]
 
 
+NEAR = 1000
+"""How far from an impossible number of heads a possible one is looked for."""
 STEM_REDUCTION = 4
 """The hybrid's ResNet stem shrinks each side by this factor."""
 
@@ -365,15 +388,12 @@ class RunConfig:
     """One training: everything that decides its result."""
 
     name: str = "digits"
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: ModelConfig = field(default_factory=lambda: ModelConfig().opened())
+    """What it leaves open is decided by the data, or by the weights where there are some."""
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     weights: str | None = None
-    """Start from these weights (anything `vitral.load` takes) instead of from scratch."""
-    preset: str = ""
-    """The named run it began as; its picture size and channels give way to other data."""
-    fixed_size: bool = False
-    """The picture size was asked for, and gives way to nothing."""
+    """Start from these weights (anything `vitral.load` takes) instead of from scratch: they say what the model is."""
 
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name or self.name.startswith("."):
@@ -407,6 +427,8 @@ def from_dict(kind: type[C], data: dict[str, Any], where: str = "config") -> C:
         hint = hints[name]
         if dataclasses.is_dataclass(hint):
             values[name] = from_dict(typing.cast("type[Any]", hint), value, f"{where}.{name}")
+        elif value is None and name in OPEN and issubclass(kind, ModelConfig):
+            values[name] = None
         elif fitted := fit_value(hint, value):
             values[name] = fitted[0]
         else:

@@ -99,7 +99,8 @@ def test_flags_and_settings_replace_fields_wherever_they_live():
     sized = config_of("cifar10", "--model", "s/4", "--image-size", "64")
     assert sized.model.width == 384 and sized.model.image_size == (64, 64)
     assert config_of("cifar10", "--model", "cnn").model.family == "cnn"
-    assert config_of("cifar10", "--model", "h/14").model.image_size == (224, 224)
+    assert config_of("cifar10", "--model", "h/14").model.left_open == ("image_size", "channels", "classes")
+    assert config_of("report-mnist", "--model", "s/4").model.image_size == (32, 32)  # what the run asks for holds for every model
     assert config_of("cifar10", "--patch-size", "8").model.stride is None
     for settings in (["pool=class", "class_token=true"], ["class_token=true", "pool=class"]):
         assert config_of("digits", "--set", *settings).model.pool == "class"

@@ -148,7 +148,7 @@ def test_missing_pieces_are_said(folder: Path, read: Callable) -> None:
     assert "there are no figures yet: make some with `vitral figures" in text
     assert "records no origin" in text
     assert "says nothing about the model" in text
-    assert "no command: these settings do not fit this version" in text
+    assert "no command: it was not kept" in text
 
 
 def test_damaged_pieces_are_said(folder: Path, read: Callable) -> None:

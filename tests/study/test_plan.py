@@ -16,7 +16,7 @@ from vitral.presets.models import model
 from vitral.presets.runs import run
 from vitral.study.forecast import Timing
 from vitral.study.plan import plan
-from vitral.train.engine import fit
+from vitral.train.fit import fit
 from vitral.train.prepare import prepare
 
 RUNS = {

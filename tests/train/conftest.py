@@ -10,7 +10,8 @@ import torch
 
 from vitral.config import RunConfig
 from vitral.presets.runs import run
-from vitral.train.engine import Run, fit
+from vitral.train.engine import Run
+from vitral.train.fit import fit
 
 
 def tiny(**changes: Any) -> RunConfig:

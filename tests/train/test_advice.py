@@ -10,8 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
-from vitral.config import DataConfig
+from vitral.config import DataConfig, RunConfig
 from vitral.presets.runs import change, run
+from vitral.run.resolve import DataFacts, resolve
 from vitral.train.advice import before, during, of_config
 from vitral.train.prepare import prepare
 
@@ -38,8 +39,12 @@ def test_says_what_was_left_out_and_what_is_unbalanced(folder: Path):
     assert any("few for a ViT from scratch" in line for line in lines)
 
 
+def settled() -> RunConfig:
+    return resolve(run("digits"), DataFacts(classes=10, channels=1, image_size=(8, 8))).config
+
+
 def test_settings_that_often_fail_are_named():
-    calm = run("digits")
+    calm = settled()
     assert of_config(calm) == []
     assert "no warm-up" in of_config(change(calm, warmup=0.0, optimizer="adamw", lr=1e-3))[0]
     assert "forgets them" in of_config(change(calm, optimizer="adamw", lr=5e-3, weights="vit.safetensors"))[0]
@@ -53,7 +58,7 @@ def test_learning_by_heart_is_seen_during_the_run():
 
 
 def test_says_when_patches_are_far_too_many():
-    digits = run("digits")
+    digits = settled()
     many = change(digits, model=dataclasses.replace(digits.model, image_size=(224, 224)))
     assert any("12,544 patches a picture" in line for line in of_config(many))
     assert not any("patches a picture" in line for line in of_config(digits))

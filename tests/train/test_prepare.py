@@ -17,8 +17,9 @@ from vitral.cli.train import parse
 from vitral.config import DataConfig, ModelConfig, RunConfig, from_dict, to_dict
 from vitral.presets.models import MODELS
 from vitral.presets.runs import RUNS, change, run
-from vitral.train.engine import Run, fit
-from vitral.train.prepare import Teacher, data_replaced, fit_to_data, fits, load_teacher, prepare
+from vitral.train.engine import Run
+from vitral.train.fit import fit
+from vitral.train.prepare import Teacher, load_teacher, prepare
 from vitral.weights.checkpoint import save
 
 CPU = torch.device("cpu")
@@ -43,7 +44,6 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_preset_follows_other_data_in_classes_channels_and_size(photographs: Path, tmp_path: Path):
     config = change(run("digits", epochs=0.3, batch_size=8, threads=1, device="cpu"), data=DataConfig(name=f"folder:{photographs}"))
-    assert data_replaced(config)
     result = fit(config, out=tmp_path / "run", quiet=True)
     model = result.model.config
     assert (model.classes, model.channels) == (3, 3) and model.image_size == (224, 224)
@@ -69,17 +69,7 @@ def test_size_and_channels_follow_other_data_field_by_field(flags: list[str], si
     setup = prepare(from_dict(RunConfig, to_dict(config)), CPU)
     model = setup.config.model
     assert (model.channels, model.classes, model.image_size, model.depth) == (3, 3, (size, size), depth)
-    assert len(setup.notes) == ("--patch-size" in flags or "--model" in flags) and all("grow to 14×14" in note for note in setup.notes)
-
-
-def test_only_a_named_run_gives_way_to_other_data(photographs: Path):
-    named = run("digits")
-    assert named.preset == "digits" and change(named, name="mine", seed=3).preset == "digits"
-    assert not data_replaced(named)
-    stored = to_dict(dataclasses.replace(named, data=DataConfig(name=f"folder:{photographs}")))
-    del stored["preset"]  # a folder of an earlier version
-    own = from_dict(RunConfig, stored)
-    assert own.preset == "" and not data_replaced(own) and prepare(own, CPU).config.model.image_size == (8, 8)
+    assert len(setup.notes) == (size == 224) and all("grow to 14×14" in note for note in setup.notes)
 
 
 def test_an_own_model_keeps_its_size_and_takes_the_classes(photographs: Path):
@@ -87,15 +77,6 @@ def test_an_own_model_keeps_its_size_and_takes_the_classes(photographs: Path):
     setup = prepare(dataclasses.replace(run("digits"), name="mine", model=model, data=DataConfig(name=f"folder:{photographs}")), CPU)
     assert setup.config.model.image_size == (24, 32) and setup.config.model.classes == 3
     assert setup.data.train.preprocess.image_size == (24, 32)
-
-
-def test_sizes_are_rounded_up_to_whole_patches_and_patches_grow():
-    base = ModelConfig(image_size=(8, 8), patch_size=(2, 2), channels=1, classes=10, width=16, depth=1, heads=2, mlp_width=16)
-    fitted = fit_to_data(base, 4, 3, (27, 30))
-    assert (fitted.image_size, fitted.patch_size, fitted.classes, fitted.channels) == ((28, 30), (2, 2), 4, 3)
-    assert fit_to_data(base, 4, 3, (224, 224)).patch_size == (14, 14)
-    assert fit_to_data(dataclasses.replace(base, family="cnn"), 4, 3, (33, 33)).image_size == (33, 33)
-    assert fits(ModelConfig(), (64, 64)) and not fits(ModelConfig(), (8, 8)) and not fits(ModelConfig(), (100, 100))
 
 
 @pytest.mark.parametrize("name", sorted(RUNS))

@@ -10,7 +10,7 @@ import vitral
 from vitral.build import create
 from vitral.config import ConfigError, DataConfig, RunConfig, TrainConfig
 from vitral.presets.models import model as preset
-from vitral.train.engine import fit
+from vitral.train.fit import fit
 from vitral.train.prepare import prepare
 from vitral.train.probe import last_layer, solve, start_head
 from vitral.weights.checkpoint import save

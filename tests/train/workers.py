@@ -33,6 +33,7 @@ from vitral.base.errors import VitralError  # noqa: E402
 from vitral.config import RunConfig  # noqa: E402
 from vitral.presets.runs import run  # noqa: E402
 from vitral.train import engine  # noqa: E402
+from vitral.train.fit import fit  # noqa: E402
 
 
 def tiny(**changes: Any) -> RunConfig:
@@ -76,9 +77,9 @@ def ended(child: int) -> int:
 def kills(number: int, seed: int, folder: Path) -> dict[str, Any]:
     draw = random.Random(seed)
     config = tiny(checkpoint_every=0.0, keep="best")
-    engine.fit(config, out=folder / "warm", quiet=True)
+    fit(config, out=folder / "warm", quiet=True)
     began = time.monotonic()
-    engine.fit(config, out=folder / "whole", quiet=True)
+    fit(config, out=folder / "whole", quiet=True)
     whole_seconds = time.monotonic() - began
     disturbed = folder / "disturbed"
     moments: list[str] = []
@@ -86,14 +87,12 @@ def kills(number: int, seed: int, folder: Path) -> dict[str, Any]:
         begun = (disturbed / "config.json").exists()
         if len(moments) % 2:  # at a random time
             delay = draw.uniform(0.1, whole_seconds)
-            child = fork(lambda begun=begun: engine.fit(config, out=disturbed, resume=begun, quiet=True))
+            child = fork(lambda begun=begun: fit(config, out=disturbed, resume=begun, quiet=True))
             time.sleep(delay)
             os.kill(child, signal.SIGKILL)
         else:  # while a checkpoint is being written
             count = draw.randrange(1, 40)
-            child = fork(
-                lambda begun=begun, count=count: (die_in_write(count), engine.fit(config, out=disturbed, resume=begun, quiet=True))
-            )
+            child = fork(lambda begun=begun, count=count: (die_in_write(count), fit(config, out=disturbed, resume=begun, quiet=True)))
             delay = -1.0
         code = ended(child)
         if code == 0:  # it was done before: begin again, so that every kill counts
@@ -104,7 +103,7 @@ def kills(number: int, seed: int, folder: Path) -> dict[str, Any]:
             assert code == -signal.SIGKILL, code
             moments.append("in a write" if delay < 0 else f"after {delay:.2f} s")
     begun = (disturbed / "config.json").exists()
-    assert ended(fork(lambda: engine.fit(config, out=disturbed, resume=begun, quiet=True))) == 0
+    assert ended(fork(lambda: fit(config, out=disturbed, resume=begun, quiet=True))) == 0
     return {
         "moments": moments,
         "same_weights": digest(folder / "whole") == digest(disturbed),
@@ -146,11 +145,11 @@ def parallel(folder: Path) -> dict[str, Any]:
     # No dropout here: it differs between processes by design. Mixed labels, accumulation and clipping must not.
     config = tiny(clip=0.5, mixup=0.4, accumulate=2, checkpoint_every=1000.0)
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, dropout=0.0, drop_path=0.0))
-    engine.fit(config, out=folder / "one", quiet=True)
+    fit(config, out=folder / "one", quiet=True)
     losses = {"one": journal(folder / "one")}
     for strategy in ("ddp", "fsdp"):
         asked = dataclasses.replace(config, train=dataclasses.replace(config.train, strategy=strategy))
-        for child in together(lambda number, asked=asked, strategy=strategy: engine.fit(asked, out=folder / strategy, quiet=True)):
+        for child in together(lambda number, asked=asked, strategy=strategy: fit(asked, out=folder / strategy, quiet=True)):
             assert ended(child) == 0
         losses[strategy] = journal(folder / strategy)
 
@@ -164,7 +163,7 @@ def parallel(folder: Path) -> dict[str, Any]:
 
             engine.Engine._learn = counted
             try:
-                engine.fit(asked, out=folder / f"{strategy}-to-one", quiet=True)
+                fit(asked, out=folder / f"{strategy}-to-one", quiet=True)
             except VitralError as error:
                 assert "everything is saved" in str(error)
                 return
@@ -172,14 +171,14 @@ def parallel(folder: Path) -> dict[str, Any]:
 
         for child in together(stopped):
             assert ended(child) == 0
-        assert ended(fork(lambda strategy=strategy: engine.fit(config, out=folder / f"{strategy}-to-one", resume=True, quiet=True))) == 0
+        assert ended(fork(lambda strategy=strategy: fit(config, out=folder / f"{strategy}-to-one", resume=True, quiet=True))) == 0
         losses[f"{strategy}-to-one"] = journal(folder / f"{strategy}-to-one")
     return losses
 
 
 def lost(folder: Path) -> dict[str, Any]:
     config = tiny(epochs=50.0)
-    engine.fit(tiny(epochs=0.1), out=folder / "warm", quiet=True)
+    fit(tiny(epochs=0.1), out=folder / "warm", quiet=True)
 
     def job(number: int) -> None:
         learn = engine.Engine._learn
@@ -194,7 +193,7 @@ def lost(folder: Path) -> dict[str, Any]:
         words = io.StringIO()
         with redirect_stderr(words):
             try:
-                engine.fit(config, out=folder / "lost", quiet=True)
+                fit(config, out=folder / "lost", quiet=True)
             except VitralError as error:
                 words.write(str(error))
         (folder / "words").write_text(words.getvalue())

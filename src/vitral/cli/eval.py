@@ -82,8 +82,8 @@ def run(arguments: list[str]) -> int:
 def settings(flags: Flags) -> DataConfig:
     """How the data is split: as the model's own run split it, or a picture of its training may be in the test."""
     from vitral.base.files import read_json
+    from vitral.base.layout import CONFIG
     from vitral.config import DataConfig, from_dict
-    from vitral.weights.checkpoint import CONFIG
 
     path = Path(flags.model)
     folder = path if path.is_dir() else path.parent

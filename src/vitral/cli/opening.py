@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def open_model(name: str) -> Classifier:
     """Anything `vitral.load` takes. What had to be assumed about it is said on stderr."""
     from vitral.base.files import read_json
-    from vitral.weights.checkpoint import CONFIG
+    from vitral.base.layout import CONFIG
     from vitral.weights.load import announced, load
 
     model = load(name)

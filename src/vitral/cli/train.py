@@ -10,13 +10,16 @@ import inspect
 import itertools
 import json
 import os
+import shlex
 import textwrap
 import typing
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from vitral.base.errors import ConfigError, UsageError, one_of
+from vitral.base.errors import UsageError, one_of
 from vitral.config import TUNED, DataConfig, ModelConfig, RunConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from vitral.run.folder import RunFolder
 
 EXAMPLES = """Train or fine-tune a model.
 
@@ -26,6 +29,7 @@ Examples:
   vitral train finetune --data folder:photos --from timm:vit_tiny_patch16_224 --tune attention
   vitral train digits --set width=96 betas=0.9,0.95
   vitral train digits --out runs/digits --resume
+  vitral train runs/digits --seed 1                      the same settings again, another seed
   torchrun --nproc-per-node 4 -m vitral train cifar10 --strategy fsdp
 
 Named runs: {runs}
@@ -53,10 +57,12 @@ TRAIN_FLAGS = (
 def run(arguments: list[str]) -> int:
     flags = parse(arguments)
     config = flags.config()
-    from vitral.train.engine import fit
+    from vitral.train.fit import fit
 
-    out = _folder(flags.run, flags.name, flags.out) if flags.resume else flags.out
-    result = fit(config, out=out, resume=flags.resume, quiet=flags.quiet)
+    if flags.resume:
+        result = fit(config, out=_folder(flags.run, flags.name, flags.out).path, resume=True, quiet=flags.quiet)
+    else:
+        result = fit(config, out=flags.out, quiet=flags.quiet, run=_base(flags.run)[1], command=shlex.join(["vitral", "train", *arguments]))
     if os.environ.get("RANK", "0") != "0":
         return 0  # under torchrun one process speaks for all
     if flags.json:
@@ -66,30 +72,42 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _folder(run: str, name: str | None, out: str | None) -> Path:
+def _folder(run: str, name: str | None, out: str | None) -> RunFolder:
     """The folder that --resume goes on with."""
-    from vitral.train.folder import named
+    from vitral.run.folder import RunFolder
 
-    return Path(out) if out is not None else named(name or run)[0]
+    return RunFolder(out) if out is not None else RunFolder.newest(name or run)
 
 
-def _stored(run: str, folder: Path) -> RunConfig | None:
-    """The settings of the training in the folder, if it is one of this run; None: there is no training."""
-    from vitral.presets.runs import RUNS
+def _stored(run: str, folder: RunFolder) -> RunConfig | None:
+    """What was asked for in this folder, if it is a training of this run; None: there is none."""
     from vitral.train.failure import go_on
-    from vitral.train.folder import read_config
 
-    if not (folder / "config.json").exists():
+    if not folder.exists or folder.asked is None:
         return None
-    stored = read_config(folder)[0]
-    # Earlier versions did not write down which named run it was.
-    if run not in (stored.name, stored.preset) and (stored.preset or run not in RUNS):
-        raise UsageError(f"{folder} holds a training of {stored.preset or stored.name}, not of {run}", go_on(stored, folder))
-    return stored
+    asked = folder.asked
+    if run not in (asked.config.name, asked.run):
+        raise UsageError(f"{folder.path} holds a training of {asked.run}, not of {run}", go_on(folder))
+    return asked.config
+
+
+def _base(run: str) -> tuple[RunConfig, str]:
+    """(what RUN asks for, the named run it is): a preset, or the settings of an earlier training by its folder."""
+    from vitral.presets.runs import RUNS
+    from vitral.run.folder import RunFolder
+
+    if run in RUNS:
+        return RUNS[run], run
+    if not RunFolder(run).exists:
+        raise one_of("run", run, RUNS)
+    asked = RunFolder.open(run).asked
+    if asked is None:
+        raise UsageError(f"{run} was trained by the first version, which did not keep what was asked for", f"use one of {', '.join(RUNS)}")
+    return asked.config, asked.run
 
 
 def parse(arguments: list[str], verb: str = "train") -> Any:
-    """The flags of a named run: its own values are the defaults, and `--help` shows them."""
+    """The flags of a run: its own values are the defaults, and `--help` shows them."""
     from vitral.presets.runs import RUNS
 
     asked_help = any(argument in ("-h", "--help") for argument in arguments)
@@ -100,9 +118,7 @@ def parse(arguments: list[str], verb: str = "train") -> Any:
     if verb == "train" and name and "--resume" in arguments:
         base = _stored(name, _folder(name, _value_of(arguments, "--name"), _value_of(arguments, "--out")))
     if base is None:
-        if name and name not in RUNS and not asked_help:
-            raise one_of("run", name, RUNS)
-        base = RUNS.get(name, RUNS["digits"])
+        base = RUNS["digits"] if asked_help and name not in RUNS else _base(name)[0]
     from vitral.cli.parsing import parse as parse_flags
 
     examples = (EXAMPLES if verb == "train" else PLAN).format(runs=", ".join(RUNS))
@@ -139,7 +155,16 @@ def flags_of(base: RunConfig, verb: str = "train") -> type[Any]:
     """A dataclass with one field per flag, whose defaults are those of `base`."""
     import tyro
 
-    rows: list[Any] = [("run", Annotated[str, tyro.conf.Positional, tyro.conf.arg(help="Name of the run to start from.", metavar="RUN")])]
+    rows: list[Any] = [
+        (
+            "run",
+            Annotated[
+                str,
+                tyro.conf.Positional,
+                tyro.conf.arg(help="Name of a run to start from, or the folder of an earlier one.", metavar="RUN"),
+            ],
+        )
+    ]
 
     def add(name: str, kind: Any, default: Any, text: str, flag: str | None = None) -> None:
         about = tyro.conf.arg(help=text, name=flag) if flag else tyro.conf.arg(help=text)
@@ -183,35 +208,21 @@ def apply(base: RunConfig, flags: Any) -> RunConfig:
         _check_from(flags, settings["model"])
     # All at once: pool=class class_token=true is possible in either order.
     parts = {part: dataclasses.replace(config, **settings[part]) for part, config in parts.items()}
-    fixed = base.fixed_size or flags.image_size is not None or "image_size" in settings["model"]
-    return dataclasses.replace(base, name=getattr(flags, "name", None) or base.name, weights=flags.weights, fixed_size=fixed, **parts)
+    return dataclasses.replace(base, name=getattr(flags, "name", None) or base.name, weights=flags.weights, **parts)
 
 
 def _shaped(base: RunConfig, flags: Any) -> ModelConfig:
     """The run's model, or the named one, in the size and with the patches that the flags say."""
     from vitral.presets.models import model as named_model
-    from vitral.presets.runs import RUNS
 
-    starts = [base.model]
-    if base.preset in RUNS:  # a run that is gone on with has the size of its data, where its flags may not fit: it began with the preset's
-        began = RUNS[base.preset].model
-        starts += _possible(base.model, image_size=began.image_size, patch_size=began.patch_size, stride=began.stride)
+    model = base.model
+    changes: dict[str, Any] = {name: _pair(value) for name in ("image_size", "patch_size") if (value := getattr(flags, name)) is not None}
     if flags.model is not None:
-        named = named_model(flags.model)
-        # The run's picture may not be cut into this model's patches: the model's own size then.
-        starts = [start for size in (start.image_size for start in starts) for start in _possible(named, image_size=size)] or [named]
-    sizes: dict[str, Any] = {name: _pair(value) for name in ("image_size", "patch_size") if (value := getattr(flags, name)) is not None}
-    if "patch_size" in sizes:
-        sizes["stride"] = None
-    possible = [model for start in starts for model in _possible(start, **sizes)]
-    return possible[0] if possible else dataclasses.replace(starts[-1], **sizes)  # which says why it is not
-
-
-def _possible(model: ModelConfig, **changes: Any) -> list[ModelConfig]:
-    """The model with these changes, where there is such a model."""
-    with contextlib.suppress(ConfigError):
-        return [dataclasses.replace(model, **changes)]
-    return []
+        changes = {"image_size": model.image_size, **changes}  # a size that the run asks for holds for every model
+        model = named_model(flags.model).opened()
+    if "patch_size" in changes:
+        changes["stride"] = None
+    return dataclasses.replace(model, **changes)
 
 
 def _check_from(flags: Any, settings: dict[str, Any]) -> None:

@@ -102,13 +102,14 @@ def open_data(
     image_size: tuple[int, int] | int | None = None,
     channels: int | None = None,
     preprocess: Preprocess | None = None,
+    source: Source | None = None,
 ) -> Data:
-    """Open the data set that `config` names.
+    """Open the data set that `config` names; `source`: what it is opened from, where that has been done already.
 
     What the model wants (`preprocess`, or a size and channels) decides how pictures come out; where nothing is said, the data
     set's own size, channels, mean and standard deviation. Fields of `config` (resize, mean, std) come before all of these.
     """
-    source = open_source(config)
+    source = source or open_source(config)
     check(source.train.labels, source.class_names, source.name)
     train, test = source.train, source.test
     if test is None:

@@ -25,7 +25,8 @@ from vitral.model.classifier import Classifier
 from vitral.presets.runs import change
 from vitral.presets.runs import run as named_run
 from vitral.report.run import write_run_report
-from vitral.train.engine import Run, fit
+from vitral.train.engine import Run
+from vitral.train.fit import fit
 
 NAME = "demo"
 PICTURE = "digit.png"

@@ -17,9 +17,9 @@ from vitral.draw.charts import reliability_figure
 from vitral.draw.curves import read_curve, training_curves
 from vitral.draw.matrices import confusion_figure
 from vitral.report import inline
-from vitral.report.command import training_command
 from vitral.report.read import mapping, number, optional_object, read_object
 from vitral.report.render import percent, show, write_page
+from vitral.run.folder import RunFolder
 
 Metrics = list[dict[str, Any]]
 
@@ -37,6 +37,7 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> P
     name = str(config.get("name") or folder.name)
     environment = optional_object(folder / layout.ENVIRONMENT, notes, "the machine and the versions are not known")
     test = optional_object(folder / layout.TEST, notes)
+    command = command_of(folder, notes)
     return write_page(
         "run.html",
         out or folder / layout.REPORT,
@@ -54,8 +55,20 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> P
         settings={part: mapping(config.get(part)) for part in ("model", "data", "train")},
         machine={key: value for key, value in environment.items() if key != "data"},
         data=mapping(environment.get("data")),
-        command=training_command(settled) if settled else None,
+        command=command,
     )
+
+
+def command_of(folder: Path, notes: list[str]) -> str | None:
+    """How to train it again, where that was kept."""
+    try:
+        command = RunFolder(folder).command
+    except VitralError as error:
+        notes.append(str(error))
+        return None
+    if command is None:
+        notes.append("the first version of Vitral did not keep the command that trained this run")
+    return command
 
 
 def headline(metrics: Metrics) -> str:

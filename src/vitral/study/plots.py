@@ -22,7 +22,7 @@ FOLDER = "figures"
 
 def draw_compare(done: Executed, table: Table) -> list[str]:
     """Curves of all models in one picture, accuracy with intervals, accuracy against training FLOPs."""
-    from vitral.train.journal import read_metrics
+    from vitral.run.journal import read_metrics
 
     runs = {
         contender.name: [read_metrics(done.folder / "cells" / outcome.cell / "metrics.jsonl") for outcome in done.of(contender.name)]

@@ -22,7 +22,7 @@ def run_cell(plain: dict[str, Any], folder: str) -> dict[str, Any]:
     """Train the cell in its folder, or go on with it; its Outcome as plain values."""
     from vitral.base.device import pick_device
     from vitral.cost.memory import PeakMemory
-    from vitral.train.engine import fit
+    from vitral.train.fit import fit
 
     cell, path = Cell.from_dict(plain), Path(folder)
     peak = PeakMemory(pick_device(cell.run.train.device))

@@ -1,4 +1,4 @@
-"""fit(): the only loop. It trains anything that has a config, and knows nothing of the model.
+"""The only loop. It trains anything that has a config, and knows nothing of the model.
 
 Losses and right answers stay on the device and are read once per window; nothing else waits for it. `seconds` is time spent in
 training steps: compiling, validating and saving are not in it.
@@ -14,20 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from vitral.base.device import pick_device, set_threads
+from vitral.base.device import describe_machine
 from vitral.base.errors import ConfigError, VitralError
+from vitral.base.layout import METRICS, STATE
 from vitral.base.progress import Progress, progress, say
-from vitral.config import RunConfig
+from vitral.build import build
+from vitral.cost.flops import forward_flops
 from vitral.model.classifier import Classifier
+from vitral.run.folder import RunFolder
+from vitral.run.journal import Journal
 from vitral.train import advice, failure
-from vitral.train import folder as folders
 from vitral.train.ema import copy_values
 from vitral.train.evaluate import Evaluation, evaluate
-from vitral.train.journal import Journal, read_metrics
+from vitral.train.optim import whole
 from vitral.train.parallel import World, lost_peer
-from vitral.train.prepare import Setup, load_teacher, prepare
-from vitral.train.probe import start_head
+from vitral.train.prepare import Setup, load_teacher
 from vitral.train.schedule import kept_patches, rate, snapshot_steps
 from vitral.train.state import Slots, optimizer_templates, seed_process
 from vitral.train.steps import Stepper
@@ -53,41 +56,6 @@ class Run:
     def test(self) -> dict[str, Any]:
         """The last line: accuracy and loss on the test split."""
         return self.metrics[-1]
-
-
-def fit(config: RunConfig, out: str | Path | None = None, resume: bool = False, quiet: bool = False) -> Run:
-    """Train what `config` says into the folder `out` (runs/NAME), or go on with it."""
-    if config.train.threads is not None:
-        set_threads(config.train.threads)
-    world = World(config.train.strategy, config.train.device)
-    quiet = quiet or not world.main
-    try:
-        path = folders.choose(config, out, resume, world)
-        if resume and folders.finished(path):
-            folders.settled(path, config)  # who asks for more epochs must not hear that all is done
-            return folders.reopen(path, quiet)
-        device = pick_device(config.train.device)
-        if device.type == "cuda" and world.many:
-            device = torch.device("cuda", torch.cuda.current_device())
-        slots = Slots(path / "state", world)
-        going_on = resume and slots.current is not None
-        if going_on:
-            config, origin = folders.settled(path, config)
-            setup = prepare(config, device, origin)
-            folders.same_pictures(path, setup)
-        else:
-            setup = prepare(config, device)
-        if not quiet:
-            for line in advice.before(setup):
-                say(f"note: {line}")
-        if config.train.head_start != "as-is" and not going_on:
-            start_head(setup, quiet)
-        engine = Engine(setup, path, slots, world, quiet)
-        if not going_on:  # only now: a run that is refused must leave no folder that looks like a training
-            folders.begin(path, setup, world)
-        return engine.run(going_on)
-    finally:
-        world.close()
 
 
 @dataclass
@@ -126,8 +94,11 @@ class Window:
 
 
 class Engine:
-    def __init__(self, setup: Setup, path: Path, slots: Slots, world: World, quiet: bool) -> None:
-        self.setup, self.config, self.path, self.slots, self.world, self.quiet = setup, setup.config, path, slots, world, quiet
+    folder: RunFolder
+    slots: Slots
+
+    def __init__(self, setup: Setup, world: World, quiet: bool) -> None:
+        self.setup, self.config, self.world, self.quiet = setup, setup.config, world, quiet
         train = self.config.train
         self.train = train
         if not len(setup.data.validation) and (train.keep == "best" or train.patience is not None):
@@ -142,7 +113,7 @@ class Engine:
         self.line_every = max(1, self.total // LINES)
         self.snapshots = snapshot_steps(train.snapshots, self.total)
         self.counts, self.window = Counts(), Window()
-        self.best: dict[str, torch.Tensor] | None = None
+        self.best: dict[str, Tensor] | None = None
         self.journal = Journal(None)
         self.interrupts = failure.Interrupts()
         self.compile_seconds = 0.0
@@ -150,21 +121,24 @@ class Engine:
 
     # ---- the loop --------------------------------------------------------------------------------------------------------------
 
-    def run(self, going_on: bool) -> Run:
+    def run(self, folder: RunFolder, going_on: bool) -> Run:
+        self.folder, self.slots = folder, Slots(folder.path / STATE, self.world)
         seed_process(self.train.seed, self.world.rank)
         first = next(iter(self.loader.epoch(0)))
         mixes = self.loader.policy.mixup + self.loader.policy.cutmix > 0
         self.compile_seconds = self.stepper.warm_up(first, mixes, self.validation)
         position = self._restore() if going_on else 0
-        metrics = self.path / "metrics.jsonl" if self.world.main else None
+        metrics = folder.path / METRICS if self.world.main else None
         self.journal = Journal(metrics, position, self.train.tensorboard, self.train.wandb, self.config.name)
-        folders.describe(self.path, self.setup, self.stepper, self.compile_seconds, self.world)
+        if self.world.main:
+            folder.write_environment(self._environment())
         if not self.quiet:
-            say(folders.headline(self.setup, self.stepper, self.total, self.counts.step))
+            say(self.setup.headline(self.total, self.counts.step))
         try:
             with self.interrupts, progress("Training", self.total, self.quiet, self.counts.step) as bar:
                 if self.counts.step == 0:
                     self._snapshot()
+                    self._save()  # from here on there is always something to go on from
                 self._loop(bar)
             return self._finish()
         except Exception as error:
@@ -238,7 +212,7 @@ class Engine:
         if stop or save or last:
             self._save()
         if stop and not last:
-            raise failure.stopped(self.config, self.path, step, self.total, self.interrupts.asked)
+            raise failure.stopped(self.folder, step, self.total, self.interrupts.asked)
         self._running_since = self._read_at = time.perf_counter()
 
     def _pause(self) -> None:
@@ -310,8 +284,12 @@ class Engine:
                 say(f"note: {note}")
 
     def _snapshot(self) -> None:
-        if self.counts.step in self.snapshots:
-            folders.save_model(self.setup, self.path / "snapshots" / f"step-{self.counts.step:07d}", self.stepper.values(), self.world)
+        if self.counts.step not in self.snapshots:
+            return
+        model = self._whole_model(self.stepper.values())
+        if self.world.main:
+            self.folder.write_snapshot(self.counts.step, model)
+        self.world.barrier()
 
     def _save(self) -> None:
         counts, stepper = self.counts, self.stepper
@@ -350,16 +328,52 @@ class Engine:
         final = self.best if self.train.keep == "best" and self.best is not None else stepper.values()
         live = {name: value.detach() for name, value in model.state_dict().items()}
         copy_values({name: value.clone() for name, value in final.items()}, live)
-        folders.save_model(self.setup, self.path, dict(model.state_dict()), self.world, whole_run=True)
+        complete = self._whole_model()
+        if self.world.main:
+            self.folder.write_model(complete)
+        self.world.barrier()
         if self.train.test:
-            result, speed = self._measure(self.setup.evaluation_loader(self.setup.data.test(), self.world))
-            folders.record_test(self.path, self.setup, result, self.world)
+            data = self.setup.data
+            result, speed = self._measure(self.setup.evaluation_loader(data.test(), self.world))
+            if self.world.main:
+                scores = {**result.to_dict(data.class_names), "opened": data.test_opened}
+                self.folder.write_answers(scores, result.predictions, result.labels)
+                self.folder.write_environment({"data": data.describe()})
             self._record("test", result.loss, result.top1, speed, top5=result.top5, compile_seconds=round(self.compile_seconds, 3))
             if not self.quiet:
-                say(f"test accuracy {result.top1:.2%}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.path}")
+                say(f"test accuracy {result.top1:.2%}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.folder.path}")
         self.journal.close()
         self.world.barrier()
-        return Run(self.path, read_metrics(self.path / "metrics.jsonl"), folders.whole_model(self.setup, self.world).eval())
+        return Run(self.folder.path, self.folder.metrics, complete.eval())
+
+    def _whole_model(self, values: dict[str, Tensor] | None = None) -> Classifier:
+        """The model with all its weights in this process (sharded ones are gathered: every process must call this)."""
+        model = self.setup.model
+        if values is None and not (self.world.many and self.world.strategy == "fsdp"):
+            return model
+        full = {name: whole(value).cpu() for name, value in (values or dict(model.state_dict())).items()}
+        with torch.random.fork_rng():  # building draws random numbers that the run must not miss
+            copy = build(self.config.model)
+        copy.load_state_dict(full)
+        copy.origin = model.origin
+        return copy
+
+    def _environment(self) -> dict[str, Any]:
+        """What the result depends on besides the config."""
+        every, learning = self.setup.parameters
+        return {
+            **describe_machine(),
+            "device": self.setup.device.type,
+            "processes": self.world.size,
+            "strategy": self.world.strategy if self.world.many else "one process",
+            "precision": str(self.stepper.dtype).removeprefix("torch."),
+            "compiled": self.stepper.compiled,
+            "compile_seconds": round(self.compile_seconds, 3),
+            "parameters": every,
+            "trained_parameters": learning,
+            "forward_flops": forward_flops(self.config.model),
+            "data": self.setup.data.describe(),
+        }
 
     def _explain(self, error: Exception) -> Exception:
         """Errors that a user can act on, in one line."""

@@ -6,7 +6,6 @@ import re
 import shlex
 import signal
 import threading
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -17,6 +16,7 @@ from vitral.base.progress import say
 from vitral.config import RunConfig
 from vitral.cost.memory import fitting_batch
 from vitral.cost.precision import dtype_of, is_compiled
+from vitral.run.folder import RunFolder
 from vitral.train.steps import run_memory
 
 
@@ -45,14 +45,15 @@ class Interrupts:
             signal.signal(other, handler)
 
 
-def go_on(config: RunConfig, path: Path) -> str:
-    return f"go on with: {shlex.join(['vitral', 'train', config.preset or config.name, '--out', str(path), '--resume'])}"
+def go_on(folder: RunFolder) -> str:
+    run = folder.asked.run if folder.asked else folder.settled.name
+    return f"go on with: {shlex.join(['vitral', 'train', run, '--out', str(folder.path), '--resume'])}"
 
 
-def stopped(config: RunConfig, path: Path, step: int, total: int, signal_name: str) -> Stopped:
+def stopped(folder: RunFolder, step: int, total: int, signal_name: str) -> Stopped:
     return Stopped(
         f"stopped by {signal_name or 'a signal to another process'} at step {step} of {total}, everything is saved",
-        go_on(config, path),
+        go_on(folder),
     )
 
 

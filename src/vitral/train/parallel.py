@@ -80,6 +80,14 @@ class World:
             dist.all_reduce(values)
         return values
 
+    def tell(self, value: Any) -> Any:
+        """Process 0's value, in all of them."""
+        if not self.many:
+            return value
+        told = [value]
+        dist.broadcast_object_list(told, device=self._device())
+        return told[0]
+
     def gather(self, columns: list[np.ndarray]) -> list[np.ndarray]:
         """Columns of all processes, joined."""
         if not self.many:

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save as to_bytes
 
 from vitral.base.errors import WeightsError
 from vitral.base.files import read_json, write_atomic, write_json
+from vitral.base.layout import CONFIG, WEIGHTS
 from vitral.base.origin import Origin
 from vitral.build import shadow
 from vitral.config import ModelConfig, from_dict, to_dict
 from vitral.model.classifier import Classifier
 from vitral.weights.read import read_weights
 
-WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
 
-
-def save(model: Classifier, folder: str | Path, extra: dict[str, Any] | None = None) -> Path:
-    """Write the model into `folder`; `extra` joins config.json (a run puts its whole config there)."""
+def save(model: Classifier, folder: str | Path) -> Path:
+    """Write the model into `folder`: its weights, its config and its origin."""
     model = getattr(model, "_orig_mod", model)
     folder = Path(folder)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    write_atomic(folder / WEIGHTS, to_bytes(tensors, metadata={"format": "vitral"}))
-    write_json(folder / CONFIG, {**(extra or {}), "model": to_dict(model.config), "origin": model.origin.to_dict()})
+    write_weights(folder / WEIGHTS, model)
+    write_json(folder / CONFIG, {"model": to_dict(model.config), "origin": model.origin.to_dict()})
     return folder
+
+
+def write_weights(path: Path, model: Classifier) -> None:
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    write_atomic(path, to_bytes(tensors, metadata={"format": "vitral"}))
 
 
 def load_checkpoint(folder: str | Path) -> Classifier:

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from vitral.base.errors import WeightsError
 from vitral.base.files import read_json
+from vitral.base.layout import CONFIG
 from vitral.base.origin import Fact, Origin
 from vitral.build import shadow
 from vitral.config import ModelConfig, to_dict
 from vitral.weights.assemble import file_says, make_origin
-from vitral.weights.checkpoint import CONFIG
 from vitral.weights.detect import Detected, detect
 from vitral.weights.infer import Known, infer_config, says
 from vitral.weights.keymap import Mapped, Row, convert, pattern

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 
 from vitral.base.errors import MissingError, UsageError, VitralError, WeightsError
 from vitral.base.files import read_json
+from vitral.base.layout import CONFIG, WEIGHTS
 from vitral.base.origin import known, per_channel
 from vitral.base.progress import say
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights.assemble import assemble
-from vitral.weights.checkpoint import CONFIG, WEIGHTS, load_checkpoint
+from vitral.weights.checkpoint import load_checkpoint
 from vitral.weights.declared import of_preprocessor, of_timm_folder, of_transformers
 from vitral.weights.family import preprocess_facts
 from vitral.weights.infer import Known, says

@@ -1,8 +1,9 @@
-"""What a resumed run may change, and what it may not."""
+"""What a run folder holds, and what a resumed run may change."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shlex
 import shutil
@@ -13,16 +14,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from vitral.base.errors import DataError, Stopped, UsageError
+from vitral.base.origin import Origin
 from vitral.cli.train import parse
 from vitral.cli.train import run as train
 from vitral.config import DataConfig, RunConfig
+from vitral.presets import runs
 from vitral.presets.runs import change, run
-from vitral.train import engine, folder
-from vitral.train.engine import Run, fit
-from vitral.train.journal import read_metrics
+from vitral.run.folder import Asked, RunFolder
+from vitral.run.journal import read_metrics
+from vitral.train import engine
+from vitral.train.engine import Run
+from vitral.train.fit import fit
+
+FIRST_VERSION = Path(__file__).parent / "first-version"
+"""A run folder as the first version left it."""
 
 
 @pytest.fixture
@@ -50,11 +59,11 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         if self.counts.step == 2:
             os.kill(os.getpid(), signal.SIGINT)
 
-    def begin(config: RunConfig, out: Path | None = None) -> str:
+    def begin(config: RunConfig, out: Path | None = None, run: str | None = None) -> str:
         with monkeypatch.context() as patch:
             patch.setattr(engine.Engine, "_learn", interrupted)
             with pytest.raises(Stopped) as stopped:
-                fit(config, out=out, quiet=True)
+                fit(config, out=out, quiet=True, run=run)
         return stopped.value.hint
 
     yield begin
@@ -112,19 +121,19 @@ def with_model(config: RunConfig, **changes: Any) -> RunConfig:
 def test_another_model_is_not_gone_on_with(photos: Path, tmp_path: Path, interrupt: Any):
     out, config = tmp_path / "run", small(photos)
     interrupt(config, out)
-    stored = folder.read_config(out)[0]
-    assert stored.model != config.model and stored.preset == "digits"
+    stored = RunFolder.open(out).settled
+    assert stored.model != config.model and config.model.left_open and not stored.model.left_open
     for asked, words in (
         (with_model(config, depth=2), "depth = 4, not 2"),
         (with_model(config, image_size=(16, 16)), r"image_size = \(8, 8\), not \(16, 16\)"),
         (with_model(config, patch_size=(4, 4)), r"patch_size = \(2, 2\), not \(4, 4\)"),
         (dataclasses.replace(config, weights="w.safetensors"), "weights = None, not w.safetensors"),
-        (dataclasses.replace(with_model(config, channels=1), preset=""), "channels = 3, not 1"),
+        (with_model(config, channels=1), "channels = 3, not 1"),
     ):
         with pytest.raises(UsageError, match=f"was begun with {words}"):
             fit(asked, out=out, resume=True, quiet=True)
     for same in (config, stored):
-        assert folder.settled(out, same)[0] == stored
+        assert RunFolder.open(out).going_on(same) == stored
     assert fit(config, out=out, resume=True, quiet=True).test["split"] == "test"
 
 
@@ -133,7 +142,7 @@ def test_weights_go_on_as_they_began(trained: Run, tmp_path: Path, interrupt: An
     config = run("digits", epochs=1.0, batch_size=64, threads=1, device="cpu")
     config = dataclasses.replace(config, weights=str(trained.path))
     interrupt(config, out)
-    stored = folder.read_config(out)[0]
+    stored = RunFolder.open(out).settled
     assert stored.model.width != config.model.width  # the weights say what the model is
     for asked, words in (
         (with_model(config, image_size=(16, 16)), "image_size"),
@@ -143,7 +152,7 @@ def test_weights_go_on_as_they_began(trained: Run, tmp_path: Path, interrupt: An
         with pytest.raises(UsageError, match=f"was begun with {words}"):
             fit(asked, out=out, resume=True, quiet=True)
     for same in (config, stored):
-        assert folder.settled(out, same)[0] == stored
+        assert RunFolder.open(out).going_on(same) == stored
     assert fit(config, out=out, resume=True, quiet=True).test["split"] == "test"
 
 
@@ -158,7 +167,7 @@ def test_grown_patches_go_on_with_the_same_command(tmp_path: Path, interrupt: An
     for number, flags in enumerate((["--patch-size", "4"], ["--model", "tiny", "--optimizer", "adamw"])):
         words = [*common, str(tmp_path / str(number)), *flags]
         interrupt(parse(words).config(), tmp_path / str(number))
-        model = folder.read_config(tmp_path / str(number))[0].model
+        model = RunFolder.open(tmp_path / str(number)).settled.model
         assert model.image_size == (224, 224) and model.patch_size == (14, 14)
         assert train([*words, "--resume"]) == 0
 
@@ -166,7 +175,7 @@ def test_grown_patches_go_on_with_the_same_command(tmp_path: Path, interrupt: An
 def test_the_command_line_finds_the_folder_and_its_settings(photos: Path, tmp_path: Path, interrupt: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     begun = ["digits", "--data", f"folder:{photos}", "--name", "foo", "--set", "depth=2", "batch_size=4", "--epochs", "1"]
-    interrupt(parse([*begun, "--device", "cpu", "--threads", "1"]).config())
+    interrupt(parse([*begun, "--device", "cpu", "--threads", "1"]).config(), run="digits")
     for words, refusal in (
         (["digits", "--name", "foo", "--set", "depth=3"], "depth = 2, not 3"),
         (["digits", "--name", "foo", "--image-size", "16"], "image_size"),
@@ -186,5 +195,84 @@ def test_what_is_said_about_going_on_works(name: str, photos: Path, tmp_path: Pa
     hint = interrupt(small(photos, name=name), tmp_path / "my runs" / name)
     words = shlex.split(hint.removeprefix("go on with: "))
     assert words[:2] == ["vitral", "train"] and train([*words[2:], "--quiet"]) == 0
-    own = interrupt(dataclasses.replace(small(photos, name=name), preset=""), tmp_path / "own")
-    assert train([*shlex.split(own)[5:], "--quiet"]) == 0
+
+
+def test_a_preset_that_is_edited_changes_no_run_that_has_begun(
+    photos: Path, tmp_path: Path, interrupt: Any, monkeypatch: pytest.MonkeyPatch
+):
+    words = ["digits", "--data", f"folder:{photos}", "--set", "batch_size=4", "--epochs", "4", "--device", "cpu", "--threads", "1", "--out"]
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    assert train([*words, str(whole), "--quiet"]) == 0
+    interrupt(parse([*words, str(halves)]).config(), halves)
+    edited = change(run("digits"), lr=1.0, ema=None, augment="none", label_smoothing=0.5)
+    edited = dataclasses.replace(edited, model=dataclasses.replace(edited.model, depth=1, width=16, heads=2, patch_size=(4, 4)))
+    monkeypatch.setitem(runs.RUNS, "digits", edited)
+    assert train(["digits", "--out", str(halves), "--resume", "--quiet"]) == 0
+    one, two = ((folder / "model.safetensors").read_bytes() for folder in (whole, halves))
+    assert one == two
+    assert RunFolder.open(halves).settled == RunFolder.open(whole).settled
+
+
+def test_asked_settled_and_the_command_lie_side_by_side(photos: Path, tmp_path: Path):
+    out = tmp_path / "my run"
+    words = [
+        "digits",
+        "--data",
+        f"folder:{photos}",
+        "--epochs",
+        "0.5",
+        "--set",
+        "batch_size=4",
+        "--device",
+        "cpu",
+        "--out",
+        str(out),
+        "--quiet",
+    ]
+    assert train(words) == 0
+    folder = RunFolder.open(out)
+    assert folder.asked is not None and folder.finished
+    assert folder.asked.config.model.left_open == ("image_size", "channels", "classes")
+    assert (folder.settled.model.image_size, folder.settled.model.channels, folder.settled.model.classes) == ((8, 8), 3, 2)
+    assert folder.asked.run == "digits" and shlex.split(folder.command or "")[2:] == words
+    assert parse(shlex.split(folder.command or "")[2:]).config() == folder.asked.config
+    again = parse([str(out), "--seed", "3"]).config()
+    assert again == change(folder.asked.config, seed=3)
+    predictions, labels = folder.answers()
+    assert len(predictions) == len(labels) == json.loads((out / "test.json").read_text())["pictures"]
+
+
+def test_a_run_from_python_is_trained_again_by_its_folder(photos: Path, tmp_path: Path):
+    config = small(photos, epochs=0.5)
+    path = fit(config, out=tmp_path / "run", quiet=True).path
+    command = shlex.split(RunFolder.open(path).command or "")
+    assert command == ["vitral", "train", str(path)] and parse(command[2:]).config() == config
+
+
+def test_two_runs_of_one_name_get_two_folders_and_one_folder_takes_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    config = run("digits")
+    settled = with_model(config, image_size=(8, 8), channels=1, classes=10)
+    asked = Asked(config, "digits")
+    made = [RunFolder.create(None, asked, settled, Origin()) for _ in range(3)]
+    assert [folder.path.as_posix() for folder in made] == ["runs/digits", "runs/digits-2", "runs/digits-3"]
+    with pytest.raises(UsageError, match=rf"runs/digits is in use by a training in another process \(process {os.getpid()} on"):
+        RunFolder.create("runs/digits", asked, settled, Origin())
+    for folder in made:
+        folder.close()
+    with pytest.raises(UsageError, match="already holds a training"):
+        RunFolder.create("runs/digits", asked, settled, Origin())
+    assert RunFolder.newest("digits").path.name == "digits-3"
+
+
+def test_a_folder_of_the_first_version_is_read_but_not_gone_on_with(tmp_path: Path):
+    old = tmp_path / "old"
+    shutil.copytree(FIRST_VERSION, old)
+    folder = RunFolder.open(old)
+    assert folder.asked is None and folder.command is None and folder.finished
+    assert folder.settled.model.image_size == (8, 8) and folder.settled.name == "digits"
+    assert folder.model()(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
+    with pytest.raises(UsageError, match="first version, which cannot be gone on with"):
+        fit(folder.settled, out=old, resume=True, quiet=True)
+    with pytest.raises(UsageError, match="first version"):
+        train(["digits", "--out", str(old), "--resume", "--quiet"])

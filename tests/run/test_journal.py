@@ -10,8 +10,8 @@ import torch
 
 from vitral.base.errors import ConfigError
 from vitral.presets.runs import run
-from vitral.train.engine import fit
-from vitral.train.journal import Journal, read_metrics
+from vitral.run.journal import Journal, read_metrics
+from vitral.train.fit import fit
 
 
 def line(step: int) -> dict:

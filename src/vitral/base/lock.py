@@ -1,0 +1,67 @@
+"""One writer a folder: a lock that lives as long as its process, and says who holds it.
+
+The kernel lets go of it when the process ends, however it ends, so there is no stale lock to clear away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+from types import TracebackType
+
+from vitral.base import layout
+from vitral.base.errors import UsageError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such lock: two writers are not kept apart there
+    fcntl = None
+
+
+class FolderLock:
+    """`with FolderLock(folder, "a training"):` — or acquire and release by hand."""
+
+    def __init__(self, folder: Path, purpose: str) -> None:
+        self.path, self.purpose = folder / layout.LOCK, purpose
+        self._handle: int | None = None
+
+    def acquire(self) -> FolderLock:
+        while fcntl is not None:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                owner = os.read(handle, 200).decode(errors="replace").strip()
+                os.close(handle)
+                raise UsageError(
+                    f"{self.path.parent} is in use by {self.purpose} in another process{f' ({owner})' if owner else ''}",
+                    "wait for it, or choose another folder with --out",
+                ) from error
+            if self._still_there(handle):
+                os.ftruncate(handle, 0)
+                os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
+                self._handle = handle
+                break
+            os.close(handle)  # its holder removed it between our two calls
+        return self
+
+    def release(self) -> None:
+        if self._handle is not None:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+            os.close(self._handle)
+            self._handle = None
+
+    def _still_there(self, handle: int) -> bool:
+        try:
+            return os.fstat(handle).st_ino == os.stat(self.path).st_ino
+        except FileNotFoundError:
+            return False
+
+    def __enter__(self) -> FolderLock:
+        return self.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.release()

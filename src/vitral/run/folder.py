@@ -1,0 +1,252 @@
+"""The run folder: the only contract between training and everything after it.
+
+asked.json (what was asked for, the command as typed) · config.json (what it became: the settled RunConfig, the model's origin) ·
+env.json (machine, data, sizes, compile time) · metrics.jsonl · model.safetensors · test.json and test.npz (the test split, opened
+once) · state/ · snapshots/
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitral.base import layout
+from vitral.base.errors import DataError, UsageError
+from vitral.base.files import make_folder, read_json, write_atomic, write_json
+from vitral.base.lock import FolderLock
+from vitral.base.origin import Origin
+from vitral.config import OPEN, RunConfig, from_dict, to_dict
+from vitral.model.classifier import Classifier
+from vitral.run.journal import read_metrics
+from vitral.weights.checkpoint import load_checkpoint, save, write_weights
+
+FREE = {
+    "train": ("device", "threads", "compile", "checkpoint_every", "strategy", "tensorboard", "wandb", "accumulate"),
+    "data": ("root", "workers", "placement"),
+}
+"""What a resumed run may change: nothing of it decides what is learnt."""
+FIRST_VERSION = ("preset", "fixed_size")
+"""Fields of the first version's config.json, which mixed what was asked with what it became."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user wanted, before the data and the weights had their say."""
+
+    config: RunConfig
+    run: str
+    """The named run it began as; a config made by hand: its own name."""
+    command: str | None = None
+    """As typed; None: the run was begun from Python."""
+
+
+class RunFolder:
+    """A run on disk: `create` begins one, `open` reads one. Nothing else knows where its parts lie."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock: FolderLock | None = None
+
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r})"
+
+    # ---- beginning and opening -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, path: str | Path | None, asked: Asked, settled: RunConfig, origin: Origin) -> RunFolder:
+        """A new run in `path`, or in the first free one of runs/NAME, runs/NAME-2 …; it belongs to this process until `close`."""
+        run = cls._claim_free(settled.name) if path is None else cls(path).claim()
+        if run.exists:
+            run.close()
+            raise taken(run.path)
+        write_json(run.path / layout.ASKED, {"run": asked.run, "command": asked.command, "config": to_dict(asked.config)})
+        write_json(run.path / layout.CONFIG, {**to_dict(settled), "origin": origin.to_dict()})
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """The run in `path`; one line when there is none."""
+        run = cls(path)
+        if not run.exists:
+            raise DataError(f"{run.path} holds no run", "name a folder that `vitral train` wrote")
+        return run
+
+    @classmethod
+    def newest(cls, name: str) -> RunFolder:
+        """runs/NAME, or the last of runs/NAME-2 … that holds a run."""
+        found = cls(layout.RUNS / name)
+        for number in range(2, 10_000):
+            following = cls(layout.RUNS / f"{name}-{number}")
+            if not following.exists:
+                break
+            found = following
+        return found
+
+    @classmethod
+    def _claim_free(cls, name: str) -> RunFolder:
+        make_folder(layout.RUNS)
+        for number in range(1, 10_000):
+            path = layout.RUNS / (name if number == 1 else f"{name}-{number}")
+            try:
+                os.mkdir(path)  # of two processes that come here at once, one makes it
+            except FileExistsError:
+                if (path / layout.CONFIG).exists() or (path / layout.LOCK).exists() or any(path.iterdir()):
+                    continue
+            return cls(path).claim()
+        raise UsageError(f"{layout.RUNS} holds ten thousand runs of {name}", "name another folder with --out")
+
+    def claim(self) -> RunFolder:
+        """Keep every other process from writing here, until `close`."""
+        self._lock = FolderLock(make_folder(self.path), "a training").acquire()
+        return self
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / layout.CONFIG).is_file()
+
+    # ---- what it says ----------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def asked(self) -> Asked | None:
+        """None: a run of the first version, which did not write it down."""
+        path = self.path / layout.ASKED
+        if not path.is_file():
+            return None
+        stored = read_json(path)
+        if not isinstance(stored, dict) or not isinstance(stored.get("run"), str) or "config" not in stored:
+            raise DataError(f"{path} does not say what was asked for", "it may be damaged: start the run again")
+        return Asked(from_dict(RunConfig, stored["config"], str(path)), stored["run"], stored.get("command"))
+
+    @functools.cached_property
+    def _config(self) -> tuple[RunConfig, Origin]:
+        path = self.path / layout.CONFIG
+        stored = read_json(path)
+        if not isinstance(stored, dict) or "train" not in stored:
+            raise DataError(f"{path} describes no run", "name a folder that `vitral train` wrote")
+        origin = Origin.from_dict(stored.pop("origin", {}))
+        if self.asked is None:
+            stored = {name: value for name, value in stored.items() if name not in FIRST_VERSION}
+        return from_dict(RunConfig, stored, str(path)), origin
+
+    @property
+    def settled(self) -> RunConfig:
+        """What the run became: everything after its start reads this."""
+        return self._config[0]
+
+    @property
+    def origin(self) -> Origin:
+        return self._config[1]
+
+    @property
+    def command(self) -> str | None:
+        """How to train it again: as typed, or by naming this folder. None: the first version did not keep it."""
+        return None if self.asked is None else self.asked.command or shlex.join(["vitral", "train", str(self.path)])
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        path = self.path / layout.ENVIRONMENT
+        return read_json(path) if path.is_file() else {}
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The journal as it stands."""
+        return read_metrics(self.path / layout.METRICS)
+
+    @property
+    def has_model(self) -> bool:
+        return (self.path / layout.WEIGHTS).is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last thing a run does is done: the model written, and the test line where one is wanted."""
+        if not self.has_model:
+            return False
+        metrics = self.metrics
+        return bool(metrics) and (metrics[-1]["split"] == "test" or not self.settled.train.test)
+
+    def model(self) -> Classifier:
+        """The final model."""
+        return load_checkpoint(self.path)
+
+    def snapshots(self) -> list[tuple[int, Path]]:
+        """(step, folder of the model) in the order of training."""
+        found = (self.path / layout.SNAPSHOTS).glob("step-*")
+        return sorted((int(folder.name.removeprefix("step-")), folder) for folder in found if (folder / layout.WEIGHTS).is_file())
+
+    def answers(self) -> tuple[np.ndarray, np.ndarray]:
+        """(answers, labels) on the test images, in the order of the split."""
+        path = self.path / layout.ANSWERS
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                return stored["predictions"], stored["labels"]
+        except (OSError, KeyError, ValueError) as error:
+            raise DataError(f"{path} cannot be read ({error})", f"remove {self.path} and train it again") from error
+
+    # ---- what it is told -------------------------------------------------------------------------------------------------------
+
+    def write_environment(self, facts: dict[str, Any]) -> None:
+        """Adds to what is there."""
+        write_json(self.path / layout.ENVIRONMENT, {**self.environment, **facts})
+
+    def write_model(self, model: Classifier) -> None:
+        write_weights(self.path / layout.WEIGHTS, model)
+
+    def write_snapshot(self, step: int, model: Classifier) -> None:
+        save(model, self.path / layout.SNAPSHOTS / layout.snapshot_name(step))
+
+    def write_answers(self, scores: dict[str, Any], predictions: np.ndarray, labels: np.ndarray) -> None:
+        content = io.BytesIO()
+        np.savez_compressed(content, predictions=predictions, labels=labels)
+        write_atomic(self.path / layout.ANSWERS, content.getvalue())
+        write_json(self.path / layout.TEST, scores)
+
+    # ---- going on --------------------------------------------------------------------------------------------------------------
+
+    def going_on(self, wanted: RunConfig) -> RunConfig:
+        """The settled config to go on with: as the run began, but for what may change. Anything else that differs is refused by name."""
+        if self.asked is None:
+            raise UsageError(f"{self.path} was trained by the first version, which cannot be gone on with", "start a new run with --out")
+        began, settled = self.asked.config, self.settled
+        # Only the test is left: how it takes a bad image changes nothing that was learnt.
+        free = {**FREE, "data": (*FREE["data"], "on_bad_image")} if self.has_model else FREE
+        difference = _difference(began, wanted, free)
+        if difference and _difference(settled, wanted, free):  # neither what was asked for nor what it became
+            name, old, new = difference
+            old = getattr(settled.model, name) if name in OPEN and old is None else old
+            raise UsageError(
+                f"{self.path} was begun with {name} = {old}, not {new}", "go on with the same settings, or start a new run with --out"
+            )
+        for part, names in free.items():
+            changes = {name: getattr(getattr(wanted, part), name) for name in names}
+            settled = dataclasses.replace(settled, **{part: dataclasses.replace(getattr(settled, part), **changes)})
+        return settled
+
+
+def _difference(began: RunConfig, wanted: RunConfig, free: dict[str, tuple[str, ...]]) -> tuple[str, Any, Any] | None:
+    """The first field in which two runs learn something else."""
+    if began.weights != wanted.weights:
+        return "weights", began.weights, wanted.weights
+    for part in ("model", "data", "train"):
+        old, new = getattr(began, part), getattr(wanted, part)
+        for field in dataclasses.fields(old):
+            pair = getattr(old, field.name), getattr(new, field.name)
+            if field.name not in free.get(part, ()) and pair[0] != pair[1]:
+                return field.name, *pair
+    return None
+
+
+def taken(path: Path) -> UsageError:
+    return UsageError(f"{path} already holds a training", f"add --resume to go on with it, or choose another folder than {path}")

@@ -1,0 +1,86 @@
+"""Asked → settled: what the user left open becomes what the data and the weights say. One pure function; no preset is read here.
+
+settled = resolve(asked, facts_of(raw), load(asked.weights).config).config
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from vitral.base.errors import ConfigError
+from vitral.config import STEM_REDUCTION, ModelConfig, RunConfig
+
+PATCHES = (2, 4, 8, 14, 16, 32)
+"""Sides that a patch may grow to."""
+MOST_PATCHES = 256
+"""A model that takes the size of its data gets larger patches beyond this many."""
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What a run must know of its data before anything is built."""
+
+    classes: int
+    channels: int
+    image_size: tuple[int, int]
+    """Of its images where they are all alike, else what photographs are shown at."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    config: RunConfig
+    """Settled: nothing is open."""
+    notes: tuple[str, ...] = ()
+    """What the user asked for and does not get as it was asked."""
+
+
+def resolve(asked: RunConfig, facts: DataFacts, weights: ModelConfig | None = None) -> Resolved:
+    """The run that `asked` becomes on this data; `weights`: the model of the weights it starts from."""
+    if weights is not None:
+        return Resolved(dataclasses.replace(asked, model=_as_weights_say(asked, facts, weights)))
+    model = asked.model
+    known = {"classes": facts.classes, "channels": model.channels or facts.channels}
+    if "image_size" not in model.left_open:
+        return Resolved(dataclasses.replace(asked, model=dataclasses.replace(model, **known)))
+    fitted = fit_to_size(dataclasses.replace(model, **known), facts.image_size)
+    return Resolved(dataclasses.replace(asked, model=fitted), _grown_patches(model, fitted))
+
+
+def _as_weights_say(asked: RunConfig, facts: DataFacts, weights: ModelConfig) -> ModelConfig:
+    """The weights say what the model is; the run may say how large its images are, and how much is dropped."""
+    size = asked.model.image_size or weights.image_size
+    dropped = {name: getattr(asked.model, name) for name in ("dropout", "drop_path")}
+    model = dataclasses.replace(weights, image_size=size, classes=facts.classes, **dropped)
+    if model.is_transformer and min(model.grid) < 2:
+        raise ConfigError(f"image {size[0]}×{size[1]} is less than two by two patches of {asked.weights}", "use a larger image size")
+    if asked.train.head_start != "probe+mean":
+        return model
+    if not model.is_transformer or model.pool != "class" or model.distillation_token:
+        raise ConfigError("head_start = probe+mean needs a model whose head reads a class token", "set head_start = probe")
+    return dataclasses.replace(model, pool="class+mean")
+
+
+def fit_to_size(model: ModelConfig, size: tuple[int, int]) -> ModelConfig:
+    """The model for images of `size`, rounded up to whole patches, which grow when they would be too many."""
+    if not model.is_transformer:
+        return dataclasses.replace(model, image_size=size)
+    patch, stride = model.patch_size, model.stride
+    if model.family == "vit" and _patches(size, model.step) > MOST_PATCHES:
+        side = next((p for p in PATCHES if p >= max(patch) and _patches(size, (p, p)) <= MOST_PATCHES), PATCHES[-1])
+        patch, stride = (side, side), None
+    unit = [step * (STEM_REDUCTION if model.family == "hybrid" else 1) for step in stride or patch]
+    rounded = tuple(-(-pixels // step) * step for pixels, step in zip(size, unit, strict=True))
+    return dataclasses.replace(model, image_size=rounded, patch_size=patch, stride=stride)
+
+
+def _grown_patches(asked: ModelConfig, fitted: ModelConfig) -> tuple[str, ...]:
+    if not asked.is_transformer or asked.patch_size == fitted.patch_size:
+        return ()
+    patch, size = asked.patch_size, fitted.image_size
+    many = f"patches of {patch[0]}×{patch[1]} would be {_patches(size, asked.step):,} in an image of {size[0]}×{size[1]}"
+    return (f"{many}: they grow to {fitted.patch_size[0]}×{fitted.patch_size[1]}; --image-size sets the size and leaves the patches",)
+
+
+def _patches(size: tuple[int, int], step: tuple[int, int]) -> int:
+    return -(-size[0] // step[0]) * -(-size[1] // step[1])

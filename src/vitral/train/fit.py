@@ -1,0 +1,115 @@
+"""fit(): from what is asked for to a finished run: settle, claim the folder, run the loop; or go on with a run that was stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from vitral.base.device import pick_device, set_threads
+from vitral.base.errors import DataError, UsageError
+from vitral.base.layout import STATE
+from vitral.base.progress import say
+from vitral.config import RunConfig
+from vitral.run.folder import Asked, RunFolder, taken
+from vitral.run.journal import check_installed
+from vitral.train import advice
+from vitral.train.engine import Engine, Run
+from vitral.train.parallel import World
+from vitral.train.prepare import Setup, prepare, prepare_again
+from vitral.train.probe import start_head
+from vitral.train.state import Slots
+
+
+def fit(
+    config: RunConfig,
+    out: str | Path | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+    *,
+    run: str | None = None,
+    command: str | None = None,
+) -> Run:
+    """Train what `config` asks for into the folder `out` (runs/NAME), or go on with it.
+
+    `run` and `command` are written down beside it: the named run it began as, and what was typed.
+    """
+    if config.train.threads is not None:
+        set_threads(config.train.threads)
+    check_installed(config.train)
+    world = World(config.train.strategy, config.train.device)
+    quiet = quiet or not world.main
+    folder = None
+    try:
+        device = pick_device(config.train.device)
+        if device.type == "cuda" and world.many:
+            device = torch.device("cuda", torch.cuda.current_device())
+        going_on = False
+        if resume:
+            folder = _reopen(config, out, world)
+            if folder.finished:
+                return _finished(folder, quiet)
+            going_on = Slots(folder.path / STATE, world).current is not None
+            setup = _again(folder, config, device) if going_on else _begun(folder, config, device, quiet)
+        else:
+            if out is not None and RunFolder(out).exists:
+                raise taken(Path(out))  # before anything is loaded
+            setup = prepare(config, device)
+        if not quiet:
+            for line in advice.before(setup):
+                say(f"note: {line}")
+        if setup.config.train.head_start != "as-is" and not going_on:
+            start_head(setup, quiet)
+        engine = Engine(setup, world, quiet)
+        if folder is None:  # only now: a run that is refused must leave no folder that looks like a training
+            asked = Asked(config, run or config.name, command)
+            folder = RunFolder.create(out, asked, setup.config, setup.model.origin) if world.main else None
+            path = world.tell(str(folder.path) if folder else None)
+            folder = folder or RunFolder(path)
+        return engine.run(folder, going_on)
+    finally:
+        if folder is not None:
+            folder.close()
+        world.close()
+
+
+def _reopen(config: RunConfig, out: str | Path | None, world: World) -> RunFolder:
+    """The run to go on with; it belongs to process 0 from here on."""
+    folder = RunFolder(out) if out is not None else RunFolder.newest(config.name)
+    if not folder.exists:
+        raise UsageError(f"{folder.path} holds no training to go on with", "check --out, or leave --resume out to start one")
+    folder.going_on(config)  # refused before anything is claimed or loaded
+    if world.main:
+        folder.claim()
+    world.barrier()
+    return folder
+
+
+def _finished(folder: RunFolder, quiet: bool) -> Run:
+    if not quiet:
+        say(f"{folder.path} is finished: nothing to do")
+    return Run(folder.path, folder.metrics, folder.model())
+
+
+def _begun(folder: RunFolder, config: RunConfig, device: torch.device, quiet: bool) -> Setup:
+    """A run that ended before its first state was written has learnt nothing: it begins again."""
+    if folder.metrics:
+        raise DataError(f"{folder.path} holds no state to go on from", "start a new run with --out")
+    setup = prepare(config, device)
+    if setup.config != folder.going_on(config):
+        raise DataError(f"{folder.path} was begun with other data or weights than there are now", "start a new run with --out")
+    if not quiet:
+        say(f"{folder.path} had not begun to learn: it starts from the beginning")
+    return setup
+
+
+def _again(folder: RunFolder, config: RunConfig, device: torch.device) -> Setup:
+    setup = prepare_again(folder.going_on(config), folder.origin, device)
+    began = folder.environment.get("data", {})
+    for split, count in (("train", len(setup.data.train)), ("validation", len(setup.data.validation))):
+        if began.get(split, count) != count:  # what it validates on might be what it has learnt
+            raise DataError(
+                f"{folder.path} was begun with {began[split]:,} pictures ({split}), {setup.data.name} has {count:,} now",
+                "put the pictures back as they were, or start a new run with --out",
+            )
+    return setup

@@ -1,0 +1,79 @@
+"""Asked + facts of the data and the weights → settled: a pure function, so every rule is one line here."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from vitral.base.errors import ConfigError
+from vitral.config import ModelConfig, RunConfig, from_dict, to_dict
+from vitral.presets.runs import RUNS, change, run
+from vitral.run.resolve import DataFacts, fit_to_size, resolve
+
+DIGITS = DataFacts(classes=10, channels=1, image_size=(8, 8))
+PHOTOGRAPHS = DataFacts(classes=3, channels=3, image_size=(224, 224))
+SMALL = ModelConfig(image_size=(8, 8), patch_size=(2, 2), channels=1, classes=10, width=16, depth=1, heads=2, mlp_width=16)
+
+
+def settled(asked: RunConfig, facts: DataFacts, weights: ModelConfig | None = None) -> ModelConfig:
+    return resolve(asked, facts, weights).config.model
+
+
+def asking(**changes: Any) -> RunConfig:
+    base = run("digits")
+    return dataclasses.replace(base, model=dataclasses.replace(base.model, **changes))
+
+
+def test_what_is_open_follows_the_data_and_nothing_is_left_open():
+    for name, preset in RUNS.items():
+        assert {"channels", "classes"} <= set(preset.model.left_open), name
+    model = settled(run("digits"), DIGITS)
+    assert (model.image_size, model.channels, model.classes, model.left_open) == ((8, 8), 1, 10, ())
+    assert settled(run("report-mnist"), DataFacts(10, 1, (28, 28))).image_size == (32, 32)
+
+
+def test_what_is_asked_for_stays_and_only_the_classes_are_always_the_datas():
+    own = ModelConfig(image_size=(24, 32), patch_size=(8, 8), channels=1, classes=7, width=16, depth=1, heads=2, mlp_width=16)
+    model = settled(dataclasses.replace(run("digits"), model=own), PHOTOGRAPHS)
+    assert (model.image_size, model.channels, model.classes, model.patch_size) == ((24, 32), 1, 3, (8, 8))
+
+
+def test_settling_what_is_settled_changes_nothing_and_other_settings_are_left_alone():
+    asked = change(run("digits"), lr=0.5, name="mine", seed=9)
+    once = resolve(asked, PHOTOGRAPHS).config
+    assert resolve(once, PHOTOGRAPHS).config == once
+    assert dataclasses.replace(once, model=asked.model) == asked
+    assert from_dict(RunConfig, to_dict(asked)) == asked  # what is open survives the file
+
+
+def test_sizes_are_rounded_up_to_whole_patches_and_patches_grow_with_a_word():
+    fitted = fit_to_size(SMALL, (27, 30))
+    assert (fitted.image_size, fitted.patch_size) == ((28, 30), (2, 2))
+    assert fit_to_size(SMALL, (224, 224)).patch_size == (14, 14)
+    assert fit_to_size(dataclasses.replace(SMALL, family="cnn"), (33, 33)).image_size == (33, 33)
+    hybrid = ModelConfig(family="hybrid", image_size=(32, 32), patch_size=(1, 1), width=16, depth=1, heads=2, mlp_width=16)
+    assert fit_to_size(hybrid, (33, 33)).image_size == (36, 36)
+    resolved = resolve(run("digits"), PHOTOGRAPHS)
+    assert resolved.notes == (
+        "patches of 2×2 would be 12,544 in an image of 224×224: they grow to 14×14; --image-size sets the size and leaves the patches",
+    )
+    assert not resolve(asking(image_size=(224, 224)), PHOTOGRAPHS).notes and not resolve(run("digits"), DIGITS).notes
+
+
+def test_weights_say_what_the_model_is_and_the_run_how_large_and_how_much_is_dropped():
+    weights = dataclasses.replace(SMALL, image_size=(32, 32), patch_size=(8, 8), channels=3, classes=1000)
+    model = settled(asking(drop_path=0.2, width=48, heads=4), PHOTOGRAPHS, weights)
+    assert model == dataclasses.replace(weights, classes=3, drop_path=0.2)
+    assert settled(asking(image_size=(64, 64)), PHOTOGRAPHS, weights).image_size == (64, 64)
+    for size, words in (((20, 20), "use image size 16 or 24"), ((8, 8), "less than two by two patches")):
+        with pytest.raises(ConfigError, match=words):
+            settled(asking(image_size=size), PHOTOGRAPHS, weights)
+
+
+def test_a_head_that_reads_both_needs_a_class_token():
+    base = dataclasses.replace(run("finetune"), train=dataclasses.replace(run("finetune").train, head_start="probe+mean"))
+    assert settled(base, DIGITS, SMALL).pool == "class+mean"
+    with pytest.raises(ConfigError, match="needs a model whose head reads a class token"):
+        settled(base, DIGITS, dataclasses.replace(SMALL, pool="mean"))
