@@ -137,7 +137,7 @@ def config_page() -> str:
         (
             f"`{name}`",
             run.data.name,
-            f"{run.model.family}, {by(run.model.image_size)}",
+            f"{run.model.family}, {by(run.model.image_size) if run.model.image_size else 'size of the data'}",
             f"{run.train.epochs:g}",
             run.train.optimizer,
             run.weights or "–",

@@ -41,6 +41,8 @@ def folder(tmp_path: Path, figures: Callable) -> Path:
         source=known("trained on digits"), mean=assumed((0.5,), "a convention"), changes=("head replaced",), parity={"blocks.0": 2e-7}
     )
     (path / "config.json").write_text(json.dumps({**to_dict(run("digits", seed=3)), "origin": origin.to_dict()}))
+    asked = {"run": "digits", "command": "vitral train digits --seed 3", "config": to_dict(run("digits", seed=3))}
+    (path / "asked.json").write_text(json.dumps(asked))
     (path / "env.json").write_text(json.dumps({"torch": "2.15", "gpu": None, "data": {"where": "scikit-learn"}}))
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in metrics_lines()))
     test = {
@@ -66,7 +68,7 @@ def test_a_whole_run(folder: Path, read: Callable) -> None:
         "largest relative difference is 2e-07 (blocks.0)",
         "2.15",
         "scikit-learn",
-        "vitral train digits --set seed=3",
+        "vitral train digits --seed 3",
         "Confusion matrix",
         "Calibration",
         "0.1234",
@@ -135,7 +137,7 @@ def test_names_from_a_folder_are_only_text(folder: Path, read: Callable, figures
 
 
 def test_missing_pieces_are_said(folder: Path, read: Callable) -> None:
-    for name in ("metrics.jsonl", "env.json", "test.json", "figures/rollout.png", "figures/rollout.json"):
+    for name in ("asked.json", "metrics.jsonl", "env.json", "test.json", "figures/rollout.png", "figures/rollout.json"):
         (folder / name).unlink()
     config = json.loads((folder / "config.json").read_text())
     del config["origin"], config["model"]

@@ -96,7 +96,7 @@ def test_a_cell_of_an_earlier_version_is_still_done(tmp_path: Path) -> None:
     run_cells(CELLS[:1], tmp_path, works.square, quiet=True)
     path = tmp_path / CELLS[0].name / RESULT
     stored = json.loads(path.read_text())
-    del stored["cell"]["run"]["preset"]  # a field that came later
+    del stored["cell"]["run"]["weights"]  # a field that came later
     path.write_text(json.dumps(stored))
     assert run_cells(CELLS[:1], tmp_path, works.square, quiet=True).skipped == [CELLS[0].name]
 

@@ -54,6 +54,7 @@ def fit(
         else:
             if out is not None and RunFolder(out).exists:
                 raise taken(Path(out))  # before anything is loaded
+            world.barrier()  # every process has looked before process 0 writes
             setup = prepare(config, device)
         if not quiet:
             for line in advice.before(setup):
