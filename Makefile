@@ -47,7 +47,7 @@ format: $(STAMP) ## let ruff mend what it can
 	@.venv/bin/ruff check --fix .
 	@.venv/bin/ruff format .
 
-bench: $(STAMP) ## speed and memory beside the peers
+bench: $(STAMP) ## speed and memory
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(PYTHON) $$script; done
 
 docs: $(STAMP) ## the documentation as web pages, in site/

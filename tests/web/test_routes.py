@@ -6,7 +6,7 @@ import json
 import threading
 import time
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
@@ -27,7 +27,7 @@ def picture(seed: int, size: tuple[int, int] = (40, 32), kind: str = "PNG") -> b
     return out.getvalue()
 
 
-def upload(client: TestClient, content: bytes, kind: str = "image/png", name: str = "x.png") -> httpx.Response:
+def upload(client: TestClient, content: bytes, kind: str = "image/png", name: str = "x.png") -> httpx2.Response:
     return client.post("/api/pictures", content=content, headers={"content-type": kind}, params={"name": name})
 
 
@@ -153,11 +153,11 @@ def test_many_uploads_at_once_stay_bounded() -> None:
         picture(index) if index % 2 == 0 else (b"", b"junk", picture(index)[:300], b"x" * 300_000)[index // 2 % 4] for index in range(50)
     ]
 
-    async def storm() -> list[httpx.Response]:
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+    async def storm() -> list[httpx2.Response]:
+        transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
 
-            async def one(body: bytes) -> httpx.Response:
+            async def one(body: bytes) -> httpx2.Response:
                 async def slowly():
                     for start in range(0, max(len(body), 1), 4096):
                         await asyncio.sleep(0.002)
@@ -199,7 +199,7 @@ def test_one_upload_more_than_allowed_is_told_to_wait() -> None:
             await go.wait()
             yield body[10:]
 
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as client:
             first = asyncio.create_task(client.post("/api/pictures", content=held(), headers=headers))
             await begun.wait()
             second = await client.post("/api/pictures", content=body, headers=headers)
@@ -228,13 +228,13 @@ def test_a_slow_upload_is_ended() -> None:
     session = Session({"tiny": create("tiny")}, Limits(read_seconds=0.05))
     app = make_app(session)
 
-    async def ask() -> httpx.Response:
+    async def ask() -> httpx2.Response:
         async def drip():
             for _ in range(50):
                 await asyncio.sleep(0.05)
                 yield b"x"
 
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as client:
             return await client.post("/api/pictures", content=drip(), headers={"content-type": "image/png"})
 
     assert asyncio.run(ask()).status_code == 408
