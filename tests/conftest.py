@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import importlib.util
+import queue
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -17,3 +20,33 @@ def make_reference() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], object]], int]]:
+    """Runs what would serve until Ctrl-C in a thread: a real server; gives its port, and stops it after the test."""
+    import uvicorn
+
+    begun: queue.Queue[tuple[uvicorn.Server, int]] = queue.Queue()
+    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+
+    class Known(uvicorn.Server):
+        def run(self, sockets: list | None = None) -> None:
+            assert sockets
+            begun.put((self, sockets[0].getsockname()[1]))
+            super().run(sockets)
+
+    monkeypatch.setattr(uvicorn, "Server", Known)
+
+    def start(serve: Callable[[], object]) -> int:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        server, port = begun.get(timeout=60)
+        running.append((server, thread))
+        return port
+
+    yield start
+    for server, thread in running:
+        server.should_exit = True
+        thread.join(timeout=10)
+        assert not thread.is_alive()

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 import torch
 from PIL import Image
 
 from vitral.build import create
 from vitral.cli import main
+from vitral.web.serve import bind
 from vitral.weights.checkpoint import save
 
 
@@ -28,15 +31,15 @@ def test_export_writes_one_page(run: Path, tmp_path: Path, capsys: pytest.Captur
     assert "(again)" in page.read_text(encoding="utf-8")
 
 
-def test_serving_takes_the_flags(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vitral.web import serve
-
-    called = []
-    monkeypatch.setattr(serve, "serve", lambda *given: called.append(given))
-    assert main(["explore", str(run), "--port", "0", "--no-open"]) == 0
-    session, host, port, open_page = called[0]
-    assert (host, port, open_page) == ("127.0.0.1", 0, False)
-    assert [entry["name"] for entry in session.given] == ["china.jpg", "flower.jpg"]
+def test_serving_takes_the_flags(run: Path, live: Callable, capsys: pytest.CaptureFixture[str]) -> None:
+    listening = bind("127.0.0.1", 0)
+    wanted = listening.getsockname()[1]
+    listening.close()
+    port = live(lambda: main(["explore", str(run), "--port", str(wanted), "--no-open", "--device", "cpu"]))
+    assert port == wanted and f"http://127.0.0.1:{port}/ " in capsys.readouterr().err
+    session = httpx.get(f"http://127.0.0.1:{port}/api/session").json()
+    assert [model["name"] for model in session["models"]] == [str(run)]
+    assert [picture["name"] for picture in session["pictures"]] == ["china.jpg", "flower.jpg"]
 
 
 @pytest.mark.parametrize(

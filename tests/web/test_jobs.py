@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -16,13 +17,14 @@ def test_jobs_run_one_after_another() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
+        time.sleep(0.005)
         running -= 1
         return threading.current_thread().name
 
-    names = {worker.submit(job).result(timeout=5) for _ in range(8)}
-    worker.close()
-    assert names == {"vitral-model"}
+    futures = [worker.submit(job) for _ in range(8)]
+    assert {future.result(timeout=5) for future in futures} == {"vitral-model_0"}
     assert most == 1
+    worker.close()
 
 
 def test_a_full_line_is_refused_at_once() -> None:
@@ -60,6 +62,31 @@ def test_a_cancelled_job_is_not_run() -> None:
     first.result(timeout=5)
     assert worker.submit(lambda: 5).result(timeout=5) == 5
     assert ran == []
+    worker.close()
+
+
+def test_closing_drops_what_waits() -> None:
+    worker = Worker(waiting=2)
+    begun, go = threading.Event(), threading.Event()
+    first = worker.submit(lambda: (begun.set(), go.wait(5)))
+    waiting = worker.submit(lambda: 1)
+    assert begun.wait(5)
+    threading.Timer(0.05, go.set).start()
+    worker.close()
+    assert first.done() and not first.cancelled() and waiting.cancelled()
+
+
+def test_a_cancelled_job_gives_its_place_back() -> None:
+    worker = Worker(waiting=1)
+    begun, go = threading.Event(), threading.Event()
+    worker.submit(lambda: (begun.set(), go.wait(5)))
+    assert begun.wait(5)
+    assert worker.submit(lambda: 1).cancel()
+    last = worker.submit(lambda: 2)
+    with pytest.raises(Refusal, match="the line is full"):
+        worker.submit(lambda: 3)
+    go.set()
+    assert last.result(timeout=5) == 2
     worker.close()
 
 

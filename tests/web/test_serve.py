@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from vitral.base.errors import UsageError
@@ -35,19 +38,30 @@ def test_addresses() -> None:
 
 
 @pytest.mark.parametrize(("host", "asks"), [("127.0.0.1", False), ("0.0.0.0", True)])
-def test_serving_prints_and_opens_the_address(
-    session: Session, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], host: str, asks: bool
+def test_it_serves_at_the_address_that_it_prints_and_opens(
+    session: Session, live: Callable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], host: str, asks: bool
 ) -> None:
-    import uvicorn
-
     opened: list[str] = []
     monkeypatch.setattr(serving.webbrowser, "open", opened.append)
-    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)
-    serving.serve(session, host, 0)
-    assert opened[0] in capsys.readouterr().err
-    assert ("?token=" in opened[0]) is asks
-    serving.serve(session, host, 0, open_page=False)
-    assert len(opened) == 1
+    port = live(lambda: serving.serve(session, host, 0))
+    (address,) = opened
+    assert address in capsys.readouterr().err
+    here = urlsplit(address)._replace(netloc=f"127.0.0.1:{port}")  # 0.0.0.0 is printed as this machine's name, which need not resolve
+    assert urlsplit(address).port == port and ("token=" in here.query) is asks
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", follow_redirects=True) as visitor:
+        assert visitor.get("/api/session").status_code == (401 if asks else 200)
+        assert "<title>" in visitor.get(here.geturl()).text
+        answer = visitor.get("/api/session")
+        assert answer.json()["models"][0]["name"] == "tiny"
+        assert "server" not in answer.headers
+        assert visitor.get("/api/session", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_the_page_is_opened_only_when_wanted(session: Session, live: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(serving.webbrowser, "open", opened.append)
+    live(lambda: serving.serve(session, "127.0.0.1", 0, open_page=False))
+    assert opened == []
 
 
 def test_without_the_web_extra_the_way_out_is_named(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

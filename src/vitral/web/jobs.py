@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from vitral.web.limits import Refusal
@@ -19,70 +18,48 @@ class Worker:
     """
 
     def __init__(self, waiting: int) -> None:
-        self._line: queue.Queue[tuple[Future[Any], Callable[[], Any]] | None] = queue.Queue(maxsize=max(1, waiting))
-        self._thread = threading.Thread(target=self._run, name="vitral-model", daemon=True)
-        self._closed = False
-        self._thread.start()
+        self._thread = ThreadPoolExecutor(1, "vitral-model")
+        self._places = threading.Semaphore(1 + max(1, waiting))  # one job runs, the others wait
 
     def submit(self, job: Callable[[], Any]) -> Future[Any]:
-        future: Future[Any] = Future()
-        if self._closed:
-            raise Refusal(503, "the server is shutting down", "start it again")
+        if not self._places.acquire(blocking=False):
+            raise Refusal(503, "the model is busy and the line is full", "try again in a moment")
         try:
-            self._line.put_nowait((future, job))
-        except queue.Full:
-            raise Refusal(503, "the model is busy and the line is full", "try again in a moment") from None
+            future = self._thread.submit(job)
+        except RuntimeError:
+            self._places.release()
+            raise Refusal(503, "the server is shutting down", "start it again") from None
+        future.add_done_callback(lambda _: self._places.release())
         return future
 
     def close(self) -> None:
         """Finish what runs, drop what waits."""
-        self._closed = True
-        while True:
-            try:
-                entry = self._line.get_nowait()
-            except queue.Empty:
-                break
-            if entry is not None:
-                entry[0].cancel()
-        self._line.put(None)
-        self._thread.join(timeout=10)
-
-    def _run(self) -> None:
-        while (entry := self._line.get()) is not None:
-            future, job = entry
-            if not future.set_running_or_notify_cancel():
-                continue  # whoever asked has gone
-            try:
-                future.set_result(job())
-            except BaseException as error:  # a job's failure is its caller's answer, never the end of the thread
-                future.set_exception(error)
-            del future, job, entry  # the result belongs to the caller: do not keep it alive until the next job comes
+        self._thread.shutdown(cancel_futures=True)
 
 
 class Memory:
-    """A bounded store: the least recently used entries leave when the bytes of all exceed `limit`."""
+    """A bounded store: the least recently used entries leave when the bytes of all exceed `limit`.
+
+    Only the model's thread uses one, so it has no lock. cachetools has the same, but an exported page, which needs nothing beyond
+    Vitral's own dependencies, would then need one more.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.size = 0
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> Any | None:
-        with self._lock:
-            if key not in self._entries:
-                return None
-            self._entries.move_to_end(key)
-            return self._entries[key][0]
+        if key not in self._entries:
+            return None
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
 
     def put(self, key: Hashable, value: Any, size: int) -> None:
-        with self._lock:
-            if key in self._entries:
-                self.size -= self._entries.pop(key)[1]
-            self._entries[key] = (value, size)
-            self.size += size
-            while self.size > self.limit and len(self._entries) > 1:
-                self.size -= self._entries.popitem(last=False)[1][1]
+        self.size += size - self._entries.pop(key, (None, 0))[1]
+        self._entries[key] = (value, size)
+        while self.size > self.limit and len(self._entries) > 1:
+            self.size -= self._entries.popitem(last=False)[1][1]
 
     def __len__(self) -> int:
         return len(self._entries)
