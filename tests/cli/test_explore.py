@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
+from vitral.base.errors import UsageError
 from vitral.build import create
 from vitral.cli import main
+from vitral.cli.explore import split_arguments
 from vitral.web.serve import bind
 from vitral.weights.checkpoint import save
 
@@ -19,6 +22,18 @@ from vitral.weights.checkpoint import save
 def run(tmp_path: Path) -> Path:
     torch.manual_seed(0)
     return save(create("tiny"), tmp_path / "run")
+
+
+def test_model_and_pictures_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert split_arguments(("timm:vit", "a.png")) == ("timm:vit", ("a.png",))
+    monkeypatch.chdir(tmp_path)
+    for targets in ((), ("cat.JPG",)):
+        with pytest.raises(UsageError, match="runs/demo does not exist"):
+            split_arguments(targets)
+    demo = tmp_path / "runs" / "demo"
+    demo.mkdir(parents=True)
+    (demo / "model.safetensors").touch()
+    assert split_arguments(("cat.JPG", "dog.png")) == ("runs/demo", ("cat.JPG", "dog.png"))
 
 
 def test_export_writes_one_page(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,3 +81,10 @@ def test_errors_are_one_line(
     assert got == code if code is not None else got in (1, 2)
     assert words in error
     assert "Traceback" not in error
+
+
+def test_without_the_web_extra_the_way_out_is_named(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "vitral.web.serve")
+    assert main(["explore", str(run)]) == 2
+    assert "the explorer needs uvicorn: pip install 'vitral[web]'; --export works without it" in capsys.readouterr().err

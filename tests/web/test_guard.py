@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
+from vitral.web.guard import host_allowed, is_loopback, token_matches
 from vitral.web.routes import make_app
 from vitral.web.session import Session
 
@@ -57,7 +58,7 @@ def test_a_token_is_asked_for_on_other_addresses(session: Session) -> None:
         welcome = client.get("/?token=secret")
         assert welcome.status_code == 303
         assert welcome.headers["location"] == "/"
-        assert "HttpOnly" in welcome.headers["set-cookie"] and "SameSite=Strict" in welcome.headers["set-cookie"]
+        assert "httponly" in welcome.headers["set-cookie"].lower() and "samesite=strict" in welcome.headers["set-cookie"].lower()
         assert client.get("/api/session").status_code == 200, "the cookie now holds it"
 
 
@@ -78,3 +79,29 @@ def test_websockets_are_closed(client: TestClient) -> None:
 
     with pytest.raises(WebSocketDisconnect), client.websocket_connect("/api/session"):
         pass
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "127.0.0.1:8642", "localhost:1", "LOCALHOST", "[::1]:8642", "[::1]"])
+def test_loopback_names_pass(name: str) -> None:
+    assert host_allowed(name, "127.0.0.1")
+
+
+@pytest.mark.parametrize("name", [None, "", "evil.example", "127.0.0.1.evil.example:8642", "192.168.0.5:8642", "localhost.evil.example"])
+def test_other_names_do_not_pass_on_loopback(name: str | None) -> None:
+    assert not host_allowed(name, "127.0.0.1")
+
+
+def test_on_another_address_number_addresses_and_its_name_pass() -> None:
+    assert host_allowed("192.168.0.5:8642", "0.0.0.0")
+    assert host_allowed("box.local:8642", "box.local")
+    assert not host_allowed("evil.example", "0.0.0.0")
+
+
+def test_loopback() -> None:
+    assert is_loopback("127.0.0.1") and is_loopback("::1") and is_loopback("localhost")
+    assert not is_loopback("0.0.0.0") and not is_loopback("example.org")
+
+
+def test_tokens() -> None:
+    assert token_matches("abc", "abc")
+    assert not any(token_matches(wrong, "abc") for wrong in (None, "", "abd", "abcd", "äbc"))

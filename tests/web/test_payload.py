@@ -79,7 +79,7 @@ def test_the_modern_small_vit(session: Session, key: str) -> None:
     model = create("tiny", image_size=(16, 16), patch_size=(4, 4), stride=(2, 2), width=24, heads=3, **changes)
     own = Session({"modern": model}, session.limits)
     picture = own.give(session._given_bytes[key], "one.png")
-    (facts,) = own.facts()["models"]
+    (facts,) = own.description()["models"]
     assert (facts["overlap"], facts["grid"], facts["prefix"], facts["reads"]) == (True, [8, 8], [], -1)
     header, sections = unpack(own.trace(0, picture))
     assert header["rows"][-1] == -1 and sections["attention"].shape == (2, 3, 65, 64)

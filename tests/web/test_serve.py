@@ -62,11 +62,3 @@ def test_the_page_is_opened_only_when_wanted(session: Session, live: Callable, m
     monkeypatch.setattr(serving.webbrowser, "open", opened.append)
     live(lambda: serving.serve(session, "127.0.0.1", 0, open_page=False))
     assert opened == []
-
-
-def test_without_the_web_extra_the_way_out_is_named(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(UsageError, match=r"needs uvicorn: pip install"):
-        serving.serve(session)

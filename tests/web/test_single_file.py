@@ -72,7 +72,7 @@ def test_facts_are_safe_inside_html(session: Session, tmp_path: Path) -> None:
     hostile.give(session._given_bytes[session.given[0]["picture"]], "</script>.png")
     text = export_page(hostile, tmp_path / "page.html").read_text(encoding="utf-8")
     assert "alert(1)</script>" not in text
-    facts = re.search(r'id="vitral-facts">(.*?)</script>', text, re.DOTALL)
+    facts = re.search(r'id="vitral-session">(.*?)</script>', text, re.DOTALL)
     assert facts
     assert json.loads(facts.group(1))["pictures"][0]["name"] == "</script>.png"
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
+
+from vitral.base.errors import UsageError
+from vitral.base.layout import RUNS, WEIGHTS
+from vitral.cli.parsing import parse
+
+DEMO = RUNS / "demo"
+SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"))
 
 EXAMPLES = """Hover a patch to see what it attends to; walk the wall of heads; switch parts off; compare two models.
 
@@ -40,11 +48,10 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    from vitral.cli.parsing import parse
-
     flags = parse(Flags, arguments, "vitral explore", EXAMPLES)
     from vitral.base.device import pick_device
-    from vitral.web.samples import fitting_pictures, named_pictures, split_arguments
+    from vitral.base.text import byte_size
+    from vitral.web.first_images import fitting_images, named_images
     from vitral.web.session import Session
     from vitral.weights.load import load
 
@@ -54,15 +61,26 @@ def run(arguments: list[str]) -> int:
     if flags.compare is not None:
         models[flags.compare if flags.compare != where else f"{where} (again)"] = load(flags.compare).to(device)
     session = Session(models)
-    for content, name in named_pictures(paths, session.limits) or fitting_pictures(where, models[where]):
+    for content, name in named_images(paths, session.limits) or fitting_images(where):
         session.give(content, name)
     if flags.export is not None:
         from vitral.web.single_file import export_page
 
         path = export_page(session, flags.export)
-        print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
+        print(f"{path}  {byte_size(path.stat().st_size)}")
         return 0
-    from vitral.web.serve import serve
-
+    try:
+        from vitral.web.serve import serve
+    except ModuleNotFoundError as error:
+        raise UsageError(f"the explorer needs {error.name}", "pip install 'vitral[web]'; --export works without it") from None
     serve(session, flags.host, flags.port, not flags.no_open)
     return 0
+
+
+def split_arguments(targets: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """MODEL and IMAGE…; without a model the demo's, where it was trained."""
+    if targets and Path(targets[0]).suffix.lower() not in SUFFIXES:
+        return targets[0], targets[1:]
+    if not (DEMO / WEIGHTS).is_file():
+        raise UsageError(f"no model was named and {DEMO} does not exist", "run vitral demo first, or name one: vitral explore MODEL IMAGE…")
+    return str(DEMO), targets

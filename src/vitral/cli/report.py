@@ -8,6 +8,8 @@ from typing import Annotated
 
 import tyro
 
+from vitral.cli.parsing import parse
+
 EXAMPLES = """A run or a study as one HTML page that needs nothing beside it.
 
 Examples:
@@ -27,8 +29,6 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    from vitral.cli.parsing import parse
-
     flags = parse(Flags, arguments, "vitral report", EXAMPLES)
     from vitral.report.write import write_report
 

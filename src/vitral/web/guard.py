@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import hmac
+import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+import socket
+from collections.abc import Mapping
+from urllib.parse import urlsplit
 
-from vitral.web.limits import host_allowed, token_matches
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "vitral_token"
 HEADERS = {
+    "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -33,7 +32,7 @@ log = logging.getLogger("vitral.web")
 class Guard:
     """Checks the Host header, the origin of requests that change something, and the token where one is asked for."""
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], host: str, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
         self.app, self.host, self.token = app, host, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,71 +48,95 @@ class Guard:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                extra = {"cache-control": "no-store", **HEADERS}
-                present = {name.lower() for name, _ in message["headers"]}
-                added = [(name.encode(), value.encode()) for name, value in extra.items() if name.encode() not in present]
-                message = {**message, "headers": [*message["headers"], *added]}
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         try:
-            if not await self._turned_away(scope, dressed):
-                await self.app(scope, receive, dressed)
+            await (self._turned_away(Request(scope)) or self.app)(scope, receive, dressed)
         except Exception:
             # The reason goes to the terminal, never into the answer.
             log.exception("the request %s %s failed", scope.get("method"), scope.get("path"))
             if not started:
-                await answer(dressed, 500, "the server failed on this request", "its terminal shows the reason")
+                await answer(500, "the server failed on this request", "its terminal shows the reason")(scope, receive, dressed)
 
-    async def _turned_away(self, scope: Scope, send: Send) -> bool:
-        headers: dict[str, str] = {}
-        for name, value in scope["headers"]:
-            key = name.decode("latin-1").lower()
-            if key == "host" and "host" in headers:
-                return await answer(send, 400, "two Host headers", "send one")
-            headers[key] = value.decode("latin-1")
-        if not host_allowed(headers.get("host"), self.host):
-            return await answer(send, 400, "this server does not answer to that host name", "open the address that vitral explore printed")
-        if scope["method"] not in ("GET", "HEAD") and not _same_origin(headers):
-            return await answer(send, 403, "requests from other pages are refused", "use the explorer's own page")
+    def _turned_away(self, request: Request) -> Response | None:
+        """What whoever asks gets instead of the page; None: come in."""
+        if len(request.headers.getlist("host")) > 1:
+            return answer(400, "two Host headers", "send one")
+        if not host_allowed(request.headers.get("host"), self.host):
+            return answer(400, "this server does not answer to that host name", "open the address that vitral explore printed")
+        if request.method not in ("GET", "HEAD") and not same_origin(request):
+            return answer(403, "requests from other pages are refused", "use the explorer's own page")
         if self.token is None:
-            return False
-        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-        if scope["path"] == "/" and token_matches(query.get("token", [""])[0], self.token):
+            return None
+        if request.url.path == "/" and token_matches(request.query_params.get("token"), self.token):
             # The token moves from the address into a cookie, so that links can be shared without it.
-            cookie = f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict"
-            return await answer(send, 303, "", "", {"location": "/", "set-cookie": cookie})
-        bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        if token_matches(bearer, self.token) or token_matches(_cookie(headers.get("cookie", "")), self.token):
-            return False
-        return await answer(send, 401, "this server asks for its token", "open the address with ?token=… that vitral explore printed")
+            welcome = RedirectResponse("/", 303)
+            welcome.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
+            return welcome
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if token_matches(bearer, self.token) or token_matches(request.cookies.get(COOKIE), self.token):
+            return None
+        return answer(401, "this server asks for its token", "open the address with ?token=… that vitral explore printed")
 
 
-async def answer(send: Send, status: int, error: str, hint: str, headers: dict[str, str] | None = None) -> bool:
-    """A small JSON answer; True, because the request ends here."""
-    body = json.dumps({"error": error, "hint": hint}).encode()
-    pairs = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    pairs += [(name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
-    await send({"type": "http.response.start", "status": status, "headers": pairs})
-    await send({"type": "http.response.body", "body": body})
-    return True
+def answer(status: int, error: str, hint: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Every refusal looks like this."""
+    return JSONResponse({"error": error, "hint": hint}, status, headers)
 
 
-def _same_origin(headers: dict[str, str]) -> bool:
+def same_origin(request: Request) -> bool:
     """Browsers say where a request comes from; other programs say nothing."""
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
-    origin = headers.get("origin")
+    origin = request.headers.get("origin")
     if origin is None:
         return True
     try:
-        return urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+        return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
     except ValueError:
         return False
 
 
-def _cookie(header: str) -> str | None:
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
     try:
-        morsel = SimpleCookie(header).get(COOKIE)
-    except CookieError:
-        return None
-    return None if morsel is None else morsel.value
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def host_allowed(header: str | None, host: str) -> bool:
+    """Is this Host header one that the server was started for?
+
+    A page elsewhere can point its own name at 127.0.0.1 (DNS rebinding); its name then stands here. On loopback only loopback
+    names pass; on other addresses also number addresses, the given name and this machine's name, and a token is asked for as well.
+
+    Starlette's TrustedHostMiddleware compares with a fixed list, so it cannot say "any number address"; it looks at the first of two
+    Host headers, and older versions take [::1]:8642 for a host named "[".
+    """
+    name = _without_port((header or "").strip().lower())
+    if not name:
+        return False
+    if is_loopback(name):
+        return True
+    if is_loopback(host):
+        return False
+    try:
+        ipaddress.ip_address(name)
+        return True
+    except ValueError:
+        return name in (host.lower(), socket.gethostname().lower(), socket.getfqdn().lower())
+
+
+def token_matches(given: str | None, token: str) -> bool:
+    return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host

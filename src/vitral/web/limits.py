@@ -1,15 +1,15 @@
-"""What the server accepts: how large, how many, from where. Everything here is checked before any work is done."""
+"""What the server accepts: how large and how many. Everything here is checked before any work is done."""
 
 from __future__ import annotations
 
-import hmac
 import io
-import ipaddress
-import socket
 import warnings
 from dataclasses import dataclass
 
+from PIL import Image, UnidentifiedImageError
+
 from vitral.base.errors import VitralError
+from vitral.base.text import byte_size
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 """Pillow decoders that an upload may reach; the others are rarely needed and more often attacked."""
@@ -70,14 +70,11 @@ def check_length(value: str | None, limit: int) -> None:
 
 
 def too_large(limit: int) -> Refusal:
-    size = f"{limit / 2**20:.0f} MB" if limit >= 2**20 else f"{limit / 2**10:.0f} kB"
-    return Refusal(413, f"the upload is larger than {size}", "shrink the picture and send it again")
+    return Refusal(413, f"the upload is larger than {byte_size(limit)}", "shrink the picture and send it again")
 
 
-def check_picture(content: bytes, limits: Limits) -> tuple[int, int]:
+def check_image(content: bytes, limits: Limits) -> tuple[int, int]:
     """Width and height from the header alone: nothing is decoded before its size is known."""
-    from PIL import Image, UnidentifiedImageError
-
     if not content:
         raise Refusal(422, "the upload is empty", "choose a picture")
     try:
@@ -98,42 +95,3 @@ def check_picture(content: bytes, limits: Limits) -> tuple[int, int]:
     if width < 1 or height < 1:
         raise Refusal(422, "the picture has no pixels", "choose another one")
     return width, height
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def host_allowed(header: str | None, host: str) -> bool:
-    """Is this Host header one that the server was started for?
-
-    A page elsewhere can point its own name at 127.0.0.1 (DNS rebinding); its name then stands here. On loopback only loopback
-    names pass; on other addresses also number addresses, the given name and this machine's name, and a token is asked for as well.
-    """
-    name = _without_port((header or "").strip().lower())
-    if not name:
-        return False
-    if is_loopback(name):
-        return True
-    if is_loopback(host):
-        return False
-    try:
-        ipaddress.ip_address(name)
-        return True
-    except ValueError:
-        return name in (host.lower(), socket.gethostname().lower(), socket.getfqdn().lower())
-
-
-def token_matches(given: str | None, token: str) -> bool:
-    return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if host.count(":") == 1 else host

@@ -66,11 +66,8 @@ def reads(model: Classifier) -> int:
 
 def methods_of(model: Classifier) -> list[str]:
     """The methods beside plain attention that this model allows."""
-    return [
-        name
-        for name in MAP_METHODS
-        if (name == "rollout" or model.config.classes) and (model.config.is_transformer or name in MAP_METHODS[2:])
-    ]
+    names = MAP_METHODS if model.config.is_transformer else ("gradcam", "occlusion")
+    return [name for name in names if name == "rollout" or model.config.classes]
 
 
 def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int, level: int) -> bytes:
@@ -132,7 +129,7 @@ def shown_picture(picture: Picture) -> tuple[bytes, str]:
     return out.getvalue(), "image/jpeg"
 
 
-def heat_facts(heat: Heatmap) -> dict[str, Any]:
+def describe_heat(heat: Heatmap) -> dict[str, Any]:
     return {
         "method": heat.method,
         "grid": rounded(heat.grid),

@@ -16,13 +16,13 @@ from starlette.exceptions import HTTPException
 from vitral.base.errors import VitralError
 from vitral.base.version import __version__
 from vitral.web.assets import assets
-from vitral.web.guard import Guard
+from vitral.web.guard import Guard, answer
 from vitral.web.jobs import Worker
 from vitral.web.limits import Limits, Refusal, check_content_type, check_length, too_large
 from vitral.web.session import Session
 
-Model = Annotated[int, Path(ge=0, le=9, description="the model's number in /api/session")]
-Picture = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="the picture's name, from its upload")]
+ModelNumber = Annotated[int, Path(ge=0, le=9, description="the model's number in /api/session")]
+PictureKey = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="the picture's name, from its upload")]
 Index = Annotated[int, Field(ge=0, le=2**20)]
 
 
@@ -40,7 +40,7 @@ class Uploaded(BaseModel):
     height: int
 
 
-class Cut(BaseModel):
+class CutRequest(BaseModel):
     """What is switched off."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -74,7 +74,7 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
     uploading = 0
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         worker.close()
 
@@ -82,7 +82,7 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         title="Vitral explorer", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url="/openapi.json"
     )
     app.state.worker = worker
-    app.add_middleware(Guard, host=host, token=token)  # type: ignore[arg-type]  # starlette's stubs know only its own middleware
+    app.add_middleware(Guard, host=host, token=token)
     app.add_exception_handler(VitralError, _refused)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -91,9 +91,9 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         return await asyncio.wrap_future(worker.submit(job))
 
     @app.get("/api/session", responses=_some(400, 401))
-    async def session_facts() -> dict[str, Any]:
+    async def describe_session() -> dict[str, Any]:
         """The models, the pictures at hand, the methods and the limits."""
-        return session.facts()
+        return session.description()
 
     @app.post(
         "/api/pictures",
@@ -124,15 +124,15 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         response_class=Response,
         responses={200: {"content": {"application/octet-stream": {}}}, **_some(400, 401, 404, 422, 503)},
     )
-    async def trace(model: Model, picture: Picture) -> Response:
+    async def trace(model: ModelNumber, picture: PictureKey) -> Response:
         """The picture as the model sees it, its logits and all attention, packed (see vitral.web.pack)."""
         content = await on_model(lambda: session.trace(model, picture))
         return Response(content, media_type="application/octet-stream")
 
     @app.get("/api/models/{model}/pictures/{picture}/map", responses=_some(400, 401, 404, 422, 503))
     async def heat_map(
-        model: Model,
-        picture: Picture,
+        model: ModelNumber,
+        picture: PictureKey,
         method: Annotated[str, Query(max_length=40, description="rollout, relevance, gradcam or occlusion")],
         target: Annotated[int | None, Query(ge=0, le=2**20, description="the class to explain; none: the predicted one")] = None,
     ) -> dict[str, Any]:
@@ -142,16 +142,16 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
     @app.post(
         "/api/models/{model}/pictures/{picture}/surgery",
         responses=_some(400, 401, 403, 404, 413, 422, 503),
-        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": Cut.model_json_schema()}}}},
+        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": CutRequest.model_json_schema()}}}},
     )
-    async def surgery(model: Model, picture: Picture, request: Request) -> dict[str, Any]:
+    async def surgery(model: ModelNumber, picture: PictureKey, request: Request) -> dict[str, Any]:
         """What the model says when parts of it, or of the picture, are switched off."""
         check_length(request.headers.get("content-length"), limits.body)
         cut = _parse_cut(await _read(request, limits.body, limits.read_seconds))
         return await on_model(lambda: session.surgery(model, picture, cut.heads, cut.blocks, cut.patches, cut.target))
 
     @app.get("/api/models/{model}/figures", responses=_some(400, 401, 404, 422, 503))
-    async def figures(model: Model) -> dict[str, Any]:
+    async def figures(model: ModelNumber) -> dict[str, Any]:
         """The model's own figures: filters and position similarity."""
         return await on_model(lambda: session.figures(model))
 
@@ -195,9 +195,9 @@ async def _read(request: Request, limit: int, seconds: float) -> bytes:
     return b"".join(parts)
 
 
-def _parse_cut(body: bytes) -> Cut:
+def _parse_cut(body: bytes) -> CutRequest:
     try:
-        return Cut.model_validate_json(body)
+        return CutRequest.model_validate_json(body)
     except ValueError as error:
         details = getattr(error, "errors", None)
         first = details(include_url=False, include_input=False, include_context=False)[0] if details else {"loc": (), "msg": "not JSON"}
@@ -207,21 +207,20 @@ def _parse_cut(body: bytes) -> Cut:
         ) from None
 
 
-async def _refused(request: Request, error: Exception) -> JSONResponse:
+async def _refused(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, VitralError)
     status = error.status if isinstance(error, Refusal) else 422
-    headers = {"retry-after": "1"} if status in (429, 503) else None
-    return JSONResponse({"error": error.message, "hint": error.hint}, status, headers)
+    return answer(status, error.message, error.hint, {"retry-after": "1"} if status in (429, 503) else None)
 
 
-async def _http_error(request: Request, error: Exception) -> JSONResponse:
+async def _http_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     hint = {404: "open /", 405: "use another method"}.get(error.status_code, "")
-    return JSONResponse({"error": str(error.detail), "hint": hint}, error.status_code, error.headers)
+    return answer(error.status_code, str(error.detail), hint, error.headers)
 
 
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first.get("loc", ()))
-    return JSONResponse({"error": f"{where}: {first.get('msg', 'not valid')}", "hint": "see /openapi.json"}, 422)
+    return answer(422, f"{where}: {first.get('msg', 'not valid')}", "see /openapi.json")

@@ -6,9 +6,12 @@ import secrets
 import socket
 import webbrowser
 
+import uvicorn
+
 from vitral.base.errors import UsageError
 from vitral.base.progress import say
-from vitral.web.limits import is_loopback
+from vitral.web.guard import is_loopback
+from vitral.web.routes import make_app
 from vitral.web.session import Session
 
 PORT = 8642
@@ -17,13 +20,6 @@ TRIES = 20
 
 def serve(session: Session, host: str = "127.0.0.1", port: int | None = None, open_page: bool = True) -> None:
     """Serve until interrupted. Beyond this machine only with a token, which the printed address carries."""
-    try:
-        import uvicorn
-
-        from vitral.web.routes import make_app
-    except ModuleNotFoundError as error:
-        raise UsageError(f"the explorer needs {error.name}", "pip install 'vitral[web]'; --export works without it") from None
-
     token = None if is_loopback(host) else secrets.token_urlsafe(24)
     listening = bind(host, port)
     address = address_of(host, listening.getsockname()[1], token)

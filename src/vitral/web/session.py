@@ -17,9 +17,9 @@ from vitral.look import METHODS
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.web.jobs import Memory
-from vitral.web.limits import Limits, Refusal, check_picture
+from vitral.web.limits import Limits, Refusal, check_image
 from vitral.web.pack import LIVE_LEVELS
-from vitral.web.payload import clean_name, compare, describe, heat_facts, methods_of, model_figures, pack_trace
+from vitral.web.payload import clean_name, compare, describe, describe_heat, methods_of, model_figures, pack_trace
 from vitral.web.surgery import Cut, check_cut, operate
 
 
@@ -52,7 +52,7 @@ class Session:
 
     def add_picture(self, content: bytes, name: str) -> dict[str, Any]:
         """Check and remember a picture; its name is made of its bytes, so the same picture is stored once."""
-        width, height = check_picture(content, self.limits)
+        width, height = check_image(content, self.limits)
         key = sha256_bytes(content)[:16]
         if key not in self._uploads and key not in self._given_bytes:
             self._open(content, 0)  # a damaged picture is refused now, not later
@@ -71,9 +71,9 @@ class Session:
         except DataError as error:
             raise Refusal(422, error.message, "save it again as PNG or JPEG, or choose another one") from None
 
-    # Facts
+    # Models
 
-    def facts(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """Everything the page needs before a picture is shown."""
         return {
             "live": True,
@@ -110,7 +110,7 @@ class Session:
 
         def make() -> dict[str, Any]:
             tape = watch(classifier, self.picture(model, key), keep=["logits"])
-            return heat_facts(METHODS[method](tape, target=target))
+            return describe_heat(METHODS[method](tape, target=target))
 
         return self._remember(("map", model, key, method, target), make)
 

@@ -41,9 +41,9 @@ def export_page(session: Session, path: str | Path) -> Path:
     for model, key in track(pairs, "Computing what the page will show"):
         blobs[f"trace-{model}-{key}"] = session.trace(model, key, EXPORT_LEVELS, level=9)
         blobs[f"extras-{model}-{key}"] = pack(extras(session, model, key), {}, level=9)
-    facts = session.facts() | {"live": False, "classes": CLASSES}
+    description = session.description() | {"live": False, "classes": CLASSES}
     blobs["figures"] = pack({"figures": [session.figures(model) for model in range(len(session.models))]}, {}, level=9)
-    return write_atomic(path, page(facts, blobs))
+    return write_atomic(path, page(description, blobs))
 
 
 def extras(session: Session, model: int, key: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def all_cuts(session: Session, model: int, key: str) -> dict[str, Any]:
     return found
 
 
-def page(facts: dict[str, Any], blobs: dict[str, bytes]) -> str:
+def page(description: dict[str, Any], blobs: dict[str, bytes]) -> str:
     """index.html with everything inlined, under a policy that allows these very scripts and no connection."""
     files = assets()
     style, script = files["style.css"][0].decode(), bundle()
@@ -90,7 +90,7 @@ def page(facts: dict[str, Any], blobs: dict[str, bytes]) -> str:
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src blob: data:; "
         "connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
-    data = [f'<script type="application/json" id="vitral-facts">{json.dumps(facts).replace("<", chr(92) + "u003c")}</script>']
+    data = [f'<script type="application/json" id="vitral-session">{json.dumps(description).replace("<", chr(92) + "u003c")}</script>']
     data += [
         f'<script type="application/octet-stream" id="{name}" data-bytes="{len(content)}">{_text(content)}</script>'
         for name, content in blobs.items()

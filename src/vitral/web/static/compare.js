@@ -9,7 +9,7 @@ import { state, update } from "./state.js";
 export class CompareView {
   constructor(root, app) {
     this.app = app;
-    this.other = () => (app.facts.models.length > 1 ? 1 - state.model : state.model);
+    this.other = () => (app.session.models.length > 1 ? 1 - state.model : state.model);
     root.append(
       element(
         "p",
@@ -17,7 +17,7 @@ export class CompareView {
         "Both models see the same picture: point at a place in one and the frame marks it in the other. Do they look at the same things?",
       ),
     );
-    if (app.facts.models.length < 2) {
+    if (app.session.models.length < 2) {
       root.append(
         element("p", { class: "empty" }, "Only one model is here. Start with a second one: "),
         element("p", { class: "empty" }, element("code", {}, "vitral explore MODEL IMAGE --compare MODEL2")),
@@ -41,7 +41,7 @@ export class CompareView {
     if (state.view !== "compare" || !this.picture || !state.picture) return;
     const other = this.other();
     const picture = state.picture;
-    const model = app.facts.models[other];
+    const model = app.session.models[other];
     this.title.textContent = model.name;
     try {
       const trace = await app.source.trace(other, picture);

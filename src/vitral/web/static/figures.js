@@ -28,9 +28,9 @@ export class FiguresView {
     if (key === this.key) return;
     this.key = key;
     try {
-      const all = await Promise.all(app.facts.models.map((_, index) => app.source.figures(index)));
+      const all = await Promise.all(app.session.models.map((_, index) => app.source.figures(index)));
       // The other model's first layer beside this one's: where a CNN is compared, its filters are the ones the papers show.
-      const order = [state.model, ...app.facts.models.keys()].filter((index, at, list) => list.indexOf(index) === at);
+      const order = [state.model, ...app.session.models.keys()].filter((index, at, list) => list.indexOf(index) === at);
       this.filters.replaceChildren(...order.map((index) => drawFilters(all[index].filters)));
       this.drawPositions(all[state.model].positions);
     } catch (error) {

@@ -18,9 +18,9 @@ const VIEWS = { wall: "Wall", surgery: "Surgery", model: "The model", compare: "
 class App {
   constructor(source) {
     this.source = source;
-    this.facts = source.facts;
+    this.session = source.session;
     this.traces = [];
-    this.pictures = [...this.facts.pictures];
+    this.pictures = [...this.session.pictures];
     const which = () => state.model;
     this.picture = new PictureView(byId("picture"), this, which, "The picture as the model sees it. Arrow keys choose a patch, Escape what the head reads.");
     this.predictions = new PredictionsView(byId("predictions"), this, which);
@@ -37,7 +37,7 @@ class App {
   }
 
   current() {
-    return { model: this.facts.models[state.model], trace: this.traces[state.model] ?? null };
+    return { model: this.session.models[state.model], trace: this.traces[state.model] ?? null };
   }
 
   pictureName() {
@@ -85,8 +85,8 @@ class App {
     byId("work").hidden = false;
     this.refresh();
     performance.measure("vitral-first-maps", { start: began, end: performance.now() });
-    const { trace, model: facts } = this.current();
-    announce(`${this.pictureName()}: ${predictionText(trace, facts)}`);
+    const shown = this.current();
+    announce(`${this.pictureName()}: ${predictionText(shown.trace, shown.model)}`);
   }
 
   refresh() {
@@ -127,13 +127,13 @@ class App {
 
   fillModels() {
     const box = byId("models");
-    this.facts.models.forEach((model, index) => {
+    this.session.models.forEach((model, index) => {
       const size = model.parameters < 1e6 ? `${Math.round(model.parameters / 1e3)} k` : `${(model.parameters / 1e6).toFixed(model.parameters < 1e7 ? 1 : 0)} M`;
       const shape = model.attention ? ` · ${model.depth} × ${model.heads} heads · ${model.grid.join(" × ")} ${model.overlap ? "overlapping " : ""}patches` : ` · ${model.family}`;
-      const facts = model.assumptions.length ? `Assumed, because the file does not say: ${model.assumptions.join("; ")}` : "";
+      const assumed = model.assumptions.length ? `Assumed, because the file does not say: ${model.assumptions.join("; ")}` : "";
       const choose = () => update({ model: index, block: null, head: -1, token: null, off: new Set() });
       box.append(
-        element("button", { type: "button", class: "model", title: facts, onclick: choose }, element("b", {}, shortName(model.name)), element("span", { class: "quiet" }, size + shape)),
+        element("button", { type: "button", class: "model", title: assumed, onclick: choose }, element("b", {}, shortName(model.name)), element("span", { class: "quiet" }, size + shape)),
       );
     });
   }
@@ -204,7 +204,7 @@ class App {
 
   /** A view from an address, made to fit what is here. */
   sane(view) {
-    if (view.model < 0 || view.model >= this.facts.models.length) view.model = 0;
+    if (view.model < 0 || view.model >= this.session.models.length) view.model = 0;
     view.picture ??= this.pictures[0]?.picture ?? null;
     return view;
   }

@@ -37,7 +37,7 @@ export class PictureView {
   }
 
   get model() {
-    return this.app.facts.models[this.which()];
+    return this.app.session.models[this.which()];
   }
 
   get trace() {

@@ -23,7 +23,7 @@ export class PredictionsView {
 
   refresh() {
     const trace = this.app.traces[this.which()];
-    const model = this.app.facts.models[this.which()];
+    const model = this.app.session.models[this.which()];
     if (!trace) return;
     if (!model.classes) {
       this.bars.replaceChildren(element("li", { class: "quiet" }, "This model has no head: it gives features, not classes."));
@@ -65,7 +65,7 @@ export class PredictionsView {
 
   /** A class by its name, or by the number in brackets or alone. */
   find() {
-    const model = this.app.facts.models[this.which()];
+    const model = this.app.session.models[this.which()];
     const text = this.search.value.trim();
     const number = text.match(/\((\d+)\)$|^(\d+)$/);
     const index = number ? Number(number[1] ?? number[2]) : model.names.indexOf(text);

@@ -10,15 +10,15 @@ export class Refused extends Error {
 }
 
 export async function openSource() {
-  const inside = document.getElementById("vitral-facts");
+  const inside = document.getElementById("vitral-session");
   const source = inside ? new PageSource(JSON.parse(inside.textContent)) : new ServerSource(await ask("/api/session").then((answer) => answer.json()));
   return source;
 }
 
 /** Answers are remembered: the same question is asked once. */
 class Source {
-  constructor(facts) {
-    this.facts = facts;
+  constructor(session) {
+    this.session = session;
     this.answers = new Map();
   }
 
@@ -38,7 +38,7 @@ class Source {
   trace(model, picture) {
     const traces = [...this.answers.keys()].filter((key) => key.startsWith("trace "));
     if (traces.length > 8) this.answers.delete(traces[0]);
-    return this.once(`trace ${model} ${picture}`, async () => Trace.open(await this.traceBytes(model, picture), this.facts.models[model]));
+    return this.once(`trace ${model} ${picture}`, async () => Trace.open(await this.traceBytes(model, picture), this.session.models[model]));
   }
 }
 
@@ -72,7 +72,7 @@ class ServerSource extends Source {
   }
 
   async upload(file) {
-    if (file.size > this.facts.limits.upload) throw new Refused("this picture is too large", `at most ${Math.round(this.facts.limits.upload / 2 ** 20)} MB`);
+    if (file.size > this.session.limits.upload) throw new Refused("this picture is too large", `at most ${Math.round(this.session.limits.upload / 2 ** 20)} MiB`);
     const options = { method: "POST", headers: { "content-type": file.type || "application/octet-stream" }, body: file };
     return (await ask(`/api/pictures?name=${encodeURIComponent((file.name || "picture").slice(0, 100))}`, options)).json();
   }

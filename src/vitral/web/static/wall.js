@@ -35,7 +35,7 @@ export class WallView {
   refresh() {
     const { app } = this;
     const trace = app.traces[state.model];
-    const model = app.facts.models[state.model];
+    const model = app.session.models[state.model];
     this.sorts.querySelectorAll("input").forEach((input) => (input.checked = input.value === state.sort));
     if (!trace) return;
     if (!model.attention) {
@@ -99,7 +99,7 @@ export class WallView {
   /** As many columns as make the tiles largest; by depth, whole blocks to a row. */
   layOut() {
     const count = this.heads.length;
-    const model = this.app.facts.models[state.model];
+    const model = this.app.session.models[state.model];
     const width = this.wall.clientWidth;
     if (!count || !width) return;
     const caption = this.wall.classList.contains("dense") ? 3 : 22;
@@ -122,7 +122,7 @@ export class WallView {
   }
 
   index() {
-    const model = this.app.facts.models[state.model];
+    const model = this.app.session.models[state.model];
     const block = blockFor(model);
     const head = headFor(model);
     return this.heads.findIndex((entry) => entry.block === block && entry.head === head);

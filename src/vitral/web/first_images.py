@@ -1,4 +1,4 @@
-"""The pictures that the explorer starts with: those named by the user, or a few that fit the model."""
+"""The images that the explorer starts with: those named by the user, or a few that fit the model."""
 
 from __future__ import annotations
 
@@ -7,31 +7,19 @@ from pathlib import Path
 
 from PIL import Image
 
-from vitral.base.errors import UsageError, VitralError
+from vitral.base.errors import VitralError
 from vitral.base.files import read_bounded, read_json
-from vitral.model.classifier import Classifier
 from vitral.web.limits import Limits
 
 COUNT = 6
-DEMO = Path("runs/demo")
-SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"))
 
 
-def split_arguments(targets: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """MODEL and IMAGE… from the command line; without a model the demo's, where it was trained."""
-    if targets and Path(targets[0]).suffix.lower() not in SUFFIXES:
-        return targets[0], targets[1:]
-    if not (DEMO / "model.safetensors").is_file():
-        raise UsageError(f"no model was named and {DEMO} does not exist", "run vitral demo first, or name one: vitral explore MODEL IMAGE…")
-    return str(DEMO), targets
-
-
-def named_pictures(paths: tuple[str, ...], limits: Limits) -> list[tuple[bytes, str]]:
+def named_images(paths: tuple[str, ...], limits: Limits) -> list[tuple[bytes, str]]:
     """Contents and names of the user's files."""
     return [(read_bounded(Path(path), limits.upload), Path(path).name) for path in paths]
 
 
-def fitting_pictures(where: str, model: Classifier) -> list[tuple[bytes, str]]:
+def fitting_images(where: str) -> list[tuple[bytes, str]]:
     """Validation pictures of a run on data that needs no network; else scikit-learn's two photographs."""
     try:
         found = _from_run(Path(where))
