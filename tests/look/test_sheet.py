@@ -6,20 +6,13 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import vitral
 from vitral import look
-from vitral.look.sheet import call, check_methods, look_at
-
-
-def test_functions_keep_their_names() -> None:
-    import vitral.look.relevance
-    import vitral.look.rollout
-
-    for name, function in {**look.METHODS, **look.MEASURES}.items():
-        assert getattr(vitral.look, name) is function and callable(function)
-    assert callable(look.predict) and callable(look.watch)
+from vitral.look.method import RECORDS
+from vitral.look.sheet import look_at
 
 
 def test_sheet_holds_the_chosen_maps(make, tmp_path) -> None:
@@ -35,16 +28,37 @@ def test_sheet_holds_the_chosen_maps(make, tmp_path) -> None:
         assert set(numbers.files) == {"rollout", "attention"}
 
 
-def test_methods_by_name(make, images) -> None:
-    model = make()
-    assert "rollout" in check_methods(model, [])
-    assert check_methods(model, ["gradient-rollout"]) == ["gradient_rollout"]
-    assert "rollout" not in check_methods(vitral.create("cnn"), ())
-    assert set(check_methods(make(classes=0), ())) <= {"attention", "rollout", "similarity", "norms"}
-    with pytest.raises(vitral.VitralError, match=r"unknown method 'rolout'.*did you mean rollout"):
-        check_methods(model, ["rolout"])
-    heat = call("rollout", vitral.watch(model, images(model)), 1, block=2, target=None, heads="max")
-    assert heat.head == "max" and heat.item == 1
+def test_one_pass_serves_all_maps(make, images, monkeypatch, tmp_path) -> None:
+    """Whatever a sheet's methods read is kept by one pass; relevance, gradient rollout and Grad-CAM share one backward pass."""
+    model = make().float()
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (16, 16, 3), dtype=np.uint8))
+    passes, backward = [], []
+    model.register_forward_hook(lambda *_: passes.append(1))
+    whole = torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda *args, **options: (backward.append(1), whole(*args, **options))[1])
+    methods = [name for name, record in RECORDS.items() if name in look.METHODS and (record.attention or record.features)]
+    assert len(methods) == 7
+    (written,) = look_at(model, [picture], tmp_path, methods=methods, target=2)
+    assert (len(passes), len(backward)) == (1, 1)
+    tape = vitral.watch(model, picture, keep=["logits"])  # too little: each method watches again what it needs
+    with np.load(written.with_suffix(".npz")) as numbers:
+        for name in methods:
+            np.testing.assert_allclose(numbers[name], look.METHODS[name](tape, target=2).grid, rtol=1e-4, atol=1e-6)
+
+
+def test_an_option_is_used_noted_or_refused(make, tmp_path, capsys) -> None:
+    model = make().float()
+    (written,) = look_at(model, [Image.new("RGB", (16, 16), "olive")], tmp_path, methods=["rollout", "attention"], block=1, target=None)
+    assert capsys.readouterr().err.strip() == "block = 1 is not used by rollout"
+    notes = json.loads(written.with_suffix(".json").read_text())["notes"]
+    assert notes == {"rollout": "rollout does not use block"}
+    for options, words in (
+        ({"head": 1}, r"head = 1 is used by none of rollout, similarity: leave it out, or add attention$"),
+        ({"target": 2}, r"target = 2 is used by none of rollout, similarity: leave it out, or add gradient_rollout, relevance, gradcam, "),
+    ):
+        with pytest.raises(vitral.VitralError, match=words):
+            look_at(model, [Image.new("RGB", (16, 16))], tmp_path / "out", methods=["rollout", "similarity"], **options)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("top", [0, -2])

@@ -144,6 +144,23 @@ def test_gradients_equal_finite_differences(model, images):
     assert all(parameter.grad is None for parameter in model.parameters()), "explaining must not train"
 
 
+def test_one_backward_pass_gives_the_gradients_of_everything_kept(model, images, monkeypatch):
+    """Remembered for one class and picture, and never mistaken for another's."""
+    names = ["blocks.0.attention.weights", "blocks.1.output"]
+    tape = watch(model, images, keep=names, gradients=True)
+    passes, backward = [], torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda *args, **options: (passes.append(1), backward(*args, **options))[1])
+    for number, (target, item) in enumerate([(3, 0), (3, 1), (4, 1), (None, 1), (None, None), (3, 0)], 1):
+        found = [tape.gradient(names[1], target, item), *tape.gradient_of(names, target, item)]
+        assert len(passes) == number and found[0] is found[2]
+        chosen = tape.logits.argmax(dim=1) if target is None else torch.tensor([target, target])
+        scores = tape.logits[torch.arange(2), chosen]
+        expected = backward(scores.sum() if item is None else scores[item], [tape[name] for name in names], retain_graph=True)
+        assert all(torch.equal(one, other) for one, other in zip(found[1:], expected, strict=True))
+    with pytest.raises(UsageError, match="it was not kept"):
+        tape.gradient("blocks.0.output", 3, 0)
+
+
 def test_gradients_say_when_they_cannot_be_had(model, images):
     with pytest.raises(UsageError, match="kept no graph"):
         watch(model, images).gradient("logits")

@@ -32,15 +32,17 @@ class Look:
     """Folder for the sheets."""
     method: str = ""
     """Methods, joined by commas: attention, rollout, gradient_rollout, relevance, gradcam, integrated_gradients, occlusion,
-    similarity, norms. Empty: all that suit the model."""
+    similarity, norms. Empty: all that suit the model, without norms."""
     block: int | None = None
-    """For attention, gradcam, similarity and norms: which block (negative: from the end)."""
+    """For attention, gradcam, similarity, norms: which block (negative: from the end)."""
     head: int | None = None
     """For attention: which head; empty: the mean of all."""
     target: str | None = None
-    """The class to explain, by number or name; empty: the predicted one."""
+    """For gradient_rollout, relevance, gradcam, integrated_gradients, occlusion: the class to explain, by number or name; empty: the
+    predicted one."""
     start: str = "class"
-    """The token a map starts from: class, distillation, mean, a token's number, or ROW,COLUMN of a patch."""
+    """For attention, rollout, gradient_rollout, relevance, similarity: the token a map starts from: class, distillation, mean, a token's
+    number, or ROW,COLUMN of a patch."""
     top: int = 5
     """How many classes to show."""
     format: tuple[Literal["png", "svg", "pdf"], ...] = ("png",)

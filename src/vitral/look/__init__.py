@@ -12,8 +12,9 @@ from vitral.look.attention import attention, attention_matrix
 from vitral.look.distance import distance, entropy, watch_heads
 from vitral.look.filters import filters
 from vitral.look.gradcam import gradcam
-from vitral.look.gradients import integrated_gradients
 from vitral.look.health import health, norms
+from vitral.look.integrated_gradients import integrated_gradients
+from vitral.look.method import MEASURES, METHODS
 from vitral.look.occlusion import occlusion
 from vitral.look.predict import predict
 from vitral.look.relevance import gradient_rollout, relevance
@@ -21,31 +22,6 @@ from vitral.look.rollout import rollout, watch_rollout
 from vitral.look.similarity import position_similarity, similarity, token_colours
 from vitral.look.switch_off import ablate
 from vitral.look.watch import watch
-
-METHODS = {
-    "attention": attention,
-    "rollout": rollout,
-    "gradient_rollout": gradient_rollout,
-    "relevance": relevance,
-    "gradcam": gradcam,
-    "integrated_gradients": integrated_gradients,
-    "occlusion": occlusion,
-    "similarity": similarity,
-    "norms": norms,
-}
-"""Methods that make a heat map of one picture."""
-
-MEASURES = {
-    "attention_matrix": attention_matrix,
-    "distance": distance,
-    "entropy": entropy,
-    "ablate": ablate,
-    "health": health,
-    "token_colours": token_colours,
-    "position_similarity": position_similarity,
-    "filters": filters,
-}
-"""Methods that make other numbers, with `.numbers()` and `.draw()`."""
 
 __all__ = [
     "MEASURES",

@@ -13,7 +13,8 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_index, check_item, need_transformer, start_index
+from vitral.draw.matrices import matrix_figure
+from vitral.look.choice import Start, check_index, check_item, need_transformer, start_index, unused
 from vitral.look.maps import heat, to_grid
 from vitral.look.rerun import with_values
 from vitral.model.tape import Tape
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def attention(
-    tape: Tape, item: int = 0, target: int | None = None, start: Start = "class", *, block: int = -1, head: int | None = None
+    tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, block: int = -1, head: int | None = None
 ) -> Heatmap:
-    """Where a token looks in one block: one head, or the mean of all. Attention alone knows no class: `target` is not used."""
+    """Where a token looks in one block: one head, or the mean of all. Attention alone knows no class: a `target` is noted, not used."""
     need_transformer(tape, "attention")
     item = check_item(tape, item)
     block = check_index("block", block, tape.config.depth)
@@ -38,10 +39,11 @@ def attention(
         item,
         to_grid(used, row),
         "attention",
+        note,
+        unused("attention", target=target),
         at=at,
         block=block,
         head="mean" if head is None else head,
-        note=note,
         unit="share of attention",
     )
 
@@ -71,7 +73,8 @@ class AttentionMatrix:
     head: int | str
     prefix: int
     normalised: bool = False
-    """Each row with mean 0 and variance 1: report R1's view, in which faint structure shows."""
+    """Each row with mean 0 and variance 1: faint structure shows."""
+    note: str = ""
 
     @property
     def title(self) -> str:
@@ -82,8 +85,6 @@ class AttentionMatrix:
         return {"matrix": self.values}
 
     def draw(self) -> Figure:
-        from vitral.draw.matrices import matrix_figure
-
         label = "attention, rows normalised" if self.normalised else "attention"
         return matrix_figure(self.values, title=self.title, prefix=self.prefix, signed=self.normalised, label=label)
 
@@ -91,14 +92,14 @@ class AttentionMatrix:
 def attention_matrix(
     tape: Tape,
     item: int = 0,
-    target: int | None = None,
+    target: int | str | None = None,
     start: Start = "class",
     *,
     block: int = -1,
     head: int | None = None,
     normalised: bool = False,
 ) -> AttentionMatrix:
-    """The whole matrix; `start` and `target` choose nothing here."""
+    """The whole (T, T) matrix of one block, of one head or of the mean."""
     need_transformer(tape, "the attention matrix")
     block = check_index("block", block, tape.config.depth)
     tape, item = with_values(tape, item, [f"blocks.{block}.attention.weights"])
@@ -106,11 +107,13 @@ def attention_matrix(
     matrix = weights.mean(dim=0) if head is None else weights[check_index("head", head, tape.config.heads)]
     if normalised:
         matrix = layer_normalised(matrix)
-    return AttentionMatrix(matrix.cpu().numpy(), block, "mean" if head is None else head % tape.config.heads, tape.prefix, normalised)
+    who = "mean" if head is None else head % tape.config.heads
+    note = unused("attention_matrix", target=target, start=start)
+    return AttentionMatrix(matrix.cpu().numpy(), block, who, tape.prefix, normalised, note)
 
 
 def layer_normalised(matrix: torch.Tensor, epsilon: float = 1e-12) -> torch.Tensor:
-    """Report R1's A_visual: layer norm of each row. Epsilon is far below LayerNorm's usual 1e-5, which would swamp weights near 1/T."""
+    """Layer norm of each row. Epsilon is far below LayerNorm's usual 1e-5, which would swamp weights near 1/T."""
     if matrix.shape[-1] < 2:
         raise UsageError("a matrix of one token cannot be normalised", "use a picture with more patches")
     return torch.nn.functional.layer_norm(matrix, matrix.shape[-1:], eps=epsilon)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -11,6 +13,8 @@ from vitral.model.tape import Tape
 
 Start = str | int | tuple[int, int]
 STARTS = ("class", "distillation", "mean")
+NOT_CHOSEN = {"item": 0, "target": None, "start": "class", "block": None, "head": None}
+"""What an option holds when its user has chosen nothing."""
 
 
 def model_of(model: Classifier | Tape) -> Classifier:
@@ -23,6 +27,12 @@ def need_transformer(tape: Tape, what: str) -> None:
         raise UsageError(
             f"{what} needs attention, and a {tape.config.family} has none", "use gradcam, integrated_gradients or occlusion for this model"
         )
+
+
+def unused(method: str, **options: Any) -> str:
+    """What a reader must be told of options that were chosen and change nothing: every method has one signature, not each option a use."""
+    chosen = [name for name, value in options.items() if value != NOT_CHOSEN[name]]
+    return f"{method} does not use {' and '.join(chosen)}" if chosen else ""
 
 
 def check_item(tape: Tape, item: int) -> int:

@@ -8,10 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from vitral.base.errors import UsageError
 from vitral.base.files import sha256_bytes
 from vitral.base.picture import Picture
 from vitral.config import to_dict
+from vitral.data.preprocess import open_picture
+from vitral.draw.overlay import to_rgb
+from vitral.draw.provenance import command_line
 from vitral.model.classifier import Classifier
 
 if TYPE_CHECKING:
@@ -32,8 +37,6 @@ class Drawn:
 
 def open_pictures(model: Classifier, pictures: Sequence[Any]) -> list[Picture]:
     """Whatever shows a picture, opened as the model wants it."""
-    from vitral.data.preprocess import open_picture
-
     if not len(pictures):
         raise UsageError("no pictures given", "name at least one picture")
     return [one if isinstance(one, Picture) else open_picture(one, model) for one in pictures]
@@ -53,18 +56,12 @@ def stems(pictures: Sequence[Picture]) -> list[str]:
 
 def seen(picture: Picture) -> Image.Image:
     """The part of the original that the model saw."""
-    from vitral.draw.overlay import to_rgb
-
     box = picture.box
     return to_rgb(picture.original).crop((round(box.left), round(box.top), round(box.right), round(box.bottom)))
 
 
 def about_model(model: Classifier, command: str = "") -> dict[str, Any]:
     """What a figure must say of its model."""
-    import torch
-
-    from vitral.draw.provenance import command_line
-
     origin = model.origin
     return {
         "command": command or command_line(),
@@ -86,8 +83,6 @@ def about_picture(picture: Picture) -> dict[str, Any]:
 
 def digest(model: Classifier) -> str:
     """SHA-256 over the names and numbers of all parameters: the same weights give the same, whatever file they came from."""
-    import torch
-
     parts = []
     for name, tensor in model.state_dict().items():
         values = tensor.detach().cpu().contiguous()

@@ -17,7 +17,8 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.base.progress import track
 from vitral.config import ModelConfig
-from vitral.look.choice import Start, check_item, need_transformer
+from vitral.draw.charts import head_scatter
+from vitral.look.choice import Start, check_item, need_transformer, unused
 from vitral.look.maps import precise
 from vitral.look.rerun import with_values
 from vitral.look.watch import watch
@@ -42,6 +43,7 @@ class HeadNumbers:
     """The least and the most that is possible."""
     reference: float
     """What attention spread evenly over the picture would give."""
+    note: str = ""
 
     @property
     def values(self) -> np.ndarray:
@@ -52,22 +54,20 @@ class HeadNumbers:
         return {"each": self.each, "mean": self.values, "uniform": self.reference}
 
     def draw(self) -> Figure:
-        from vitral.draw.charts import head_scatter
-
         count = len(self.each)
         title = f"{self.name.capitalize()} per head, {f'mean of {count} pictures' if count > 1 else 'one picture'}"
         label, even = f"{self.name} ({self.unit})", "attention spread evenly"
         return head_scatter(self.values, label=label, title=title, largest=self.reference, largest_label=even)
 
 
-def distance(tape: Tape, item: int | None = None, target: int | None = None, start: Start = "class") -> HeadNumbers:
-    """Mean attention distance in pixels of one picture, or of all on the tape. `target` and `start` are not used."""
-    return _from_tape(tape, item, "distance")
+def distance(tape: Tape, item: int | None = None, target: int | str | None = None, start: Start = "class") -> HeadNumbers:
+    """Mean attention distance in pixels of one picture, or of all on the tape."""
+    return _from_tape(tape, item, "distance", unused("distance", target=target, start=start))
 
 
-def entropy(tape: Tape, item: int | None = None, target: int | None = None, start: Start = "class") -> HeadNumbers:
-    """Entropy of attention in bits, of one picture or of all on the tape. `target` and `start` are not used."""
-    return _from_tape(tape, item, "entropy")
+def entropy(tape: Tape, item: int | None = None, target: int | str | None = None, start: Start = "class") -> HeadNumbers:
+    """Entropy of attention in bits, of one picture or of all on the tape."""
+    return _from_tape(tape, item, "entropy", unused("entropy", target=target, start=start))
 
 
 def watch_heads(model: Classifier, x: Any, batch: int = BATCH) -> dict[str, HeadNumbers]:
@@ -94,7 +94,7 @@ def watch_heads(model: Classifier, x: Any, batch: int = BATCH) -> dict[str, Head
     return {name: _named(name, np.concatenate(parts), model.config) for name, parts in found.items()}
 
 
-def _from_tape(tape: Tape, item: int | None, name: str) -> HeadNumbers:
+def _from_tape(tape: Tape, item: int | None, name: str, note: str) -> HeadNumbers:
     need_transformer(tape, f"attention {name}")
     names = [f"blocks.{block}.attention.weights" for block in range(tape.config.depth)]
     items = range(tape.logits.shape[0]) if item is None else [check_item(tape, item)]
@@ -103,7 +103,7 @@ def _from_tape(tape: Tape, item: int | None, name: str) -> HeadNumbers:
         used, at = with_values(tape, index, names)
         tape = used if tape.edits else tape  # then it holds the whole batch, which need not go again for the next picture
         each.append(np.stack([MEASURES[name](used[block][at : at + 1], tape.config)[0] for block in names]))
-    return _named(name, np.stack(each), tape.config)
+    return _named(name, np.stack(each), tape.config, note)
 
 
 def distances(config: ModelConfig) -> np.ndarray:
@@ -131,12 +131,12 @@ def mean_entropy(weights: torch.Tensor, config: ModelConfig) -> np.ndarray:
     return (torch.stack(parts, dim=1) / np.log(2)).cpu().numpy()
 
 
-def _named(name: str, each: np.ndarray, config: ModelConfig) -> HeadNumbers:
+def _named(name: str, each: np.ndarray, config: ModelConfig, note: str = "") -> HeadNumbers:
     if name == "entropy":
         most = float(np.log2(config.tokens))
-        return HeadNumbers("attention entropy", "bits", each, (0.0, most), most)
+        return HeadNumbers("attention entropy", "bits", each, (0.0, most), most, note)
     between = distances(config)
-    return HeadNumbers("mean attention distance", "pixels", each, (0.0, float(between.max())), float(between.mean()))
+    return HeadNumbers("mean attention distance", "pixels", each, (0.0, float(between.max())), float(between.mean()), note)
 
 
 MEASURES = {"distance": mean_distance, "entropy": mean_entropy}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,24 @@ import numpy as np
 from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
 from vitral.base.progress import progress, say
+from vitral.draw.filters import filters_beside
+from vitral.draw.matrices import grid_of_grids, matrix_figure
+from vitral.draw.overlay import enlarge
+from vitral.draw.palette import shorten
+from vitral.draw.provenance import save_figure
+from vitral.draw.sheet import COLOURS_END, clear_overlay, outlined
+from vitral.draw.tiles import patch_figure, picture_sheet
 from vitral.look.attention import attention, attention_matrix
 from vitral.look.choice import find_target
 from vitral.look.describe import Drawn, about_model, about_picture, open_pictures, seen, stems
 from vitral.look.distance import watch_heads
 from vitral.look.filters import Filters, filters
 from vitral.look.health import health
+from vitral.look.method import RECORDS, call, choose, watch_for
 from vitral.look.predict import rank
 from vitral.look.relevance import relevance
 from vitral.look.rollout import JOIN, rollout
-from vitral.look.sheet import TOP, call, check_methods, mode_of, sheet
+from vitral.look.sheet import TOP, mode_of, sheet
 from vitral.look.similarity import POSITIONED, position_similarity, token_colours
 from vitral.look.switch_off import ablate
 from vitral.look.watch import watch
@@ -32,8 +41,6 @@ FORMATS = ("png", "svg")
 
 def sample_pictures() -> list[Path]:
     """scikit-learn's two photographs, which come with it."""
-    from importlib.util import find_spec
-
     spec = find_spec("sklearn")  # found, not imported: that takes seconds
     if spec is None or spec.origin is None:
         raise UsageError("scikit-learn, which has the sample photographs, is not installed", "name your own pictures")
@@ -56,8 +63,6 @@ def figure_set(
 
     rival: a CNN or ResNet whose first filters are drawn beside the ViT's.
     """
-    from vitral.draw.provenance import save_figure
-
     opened = open_pictures(model, pictures)
     if target is not None:
         find_target(watch(model, opened[:1]), 0, target)  # a wrong name is told before anything is written
@@ -72,7 +77,7 @@ def figure_set(
             written += save_figure(drawn.figure, Path(out) / drawn.name, drawn.numbers, {**about, **drawn.facts}, drawn.caption, formats)
             bar.advance()
         for picture, name in zip(opened, names, strict=True):
-            tape = watch(model, [picture])
+            tape = watch_for(model, [picture], [method for method in RECORDS.values() if method.suits(model)])
             for drawn in one_picture(tape, name, target):
                 facts = {**about, "picture": about_picture(picture), **drawn.facts}
                 written += save_figure(drawn.figure, Path(out) / f"{name}-{drawn.name}", drawn.numbers, facts, drawn.caption, formats)
@@ -91,8 +96,6 @@ def whole_model(model: Classifier, pictures: Sequence[Picture], rival: Classifie
         yield Drawn("positions", positions.draw(), positions.numbers(), positions.finding)
         yield Drawn("positions-rows-columns", positions.draw_distances(), positions.numbers(), positions.finding)
         if positions.class_token is not None:
-            from vitral.draw.matrices import matrix_figure
-
             named = {"rows": "row of the patch", "columns": "column of the patch", "label": "cosine similarity", "signed": True}
             figure = matrix_figure(positions.class_token, title="The class token's position against the patches'", **named)
             yield Drawn(
@@ -106,11 +109,6 @@ def whole_model(model: Classifier, pictures: Sequence[Picture], rival: Classifie
 
 def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Iterator[Drawn]:
     """Figures of the first picture on a tape."""
-    from vitral.draw.overlay import enlarge
-    from vitral.draw.palette import shorten
-    from vitral.draw.sheet import COLOURS_END, clear_overlay
-    from vitral.draw.tiles import patch_figure, picture_sheet
-
     assert tape.pictures is not None
     picture = tape.pictures[0]
     transformer = tape.model.config.is_transformer
@@ -124,7 +122,7 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
         numbers = {"logits": tape.logits[0].detach().cpu().numpy(), "indices": np.array(ranking.indices)}
         title = f"{name}: the {len(ranking)} most probable classes"
         yield Drawn("prediction", ranking.draw(title, picture.original), numbers, title, {"prediction": ranking.to_dict()["classes"]})
-    heats = [call(method, tape, target=target) for method in check_methods(tape.model, ())]
+    heats = [call(method, tape, target=target) for method in choose(tape.model)]
     yield sheet(tape, heats, name)
     if transformer:
         yield from _attention(tape, name)
@@ -167,10 +165,6 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
 
 def _attention(tape: Tape, name: str) -> Iterator[Drawn]:
     """Class-token maps of every block and head; whole matrices, plain and normalised; one patch's rows."""
-    from vitral.draw.matrices import grid_of_grids, matrix_figure
-    from vitral.draw.sheet import outlined
-    from vitral.draw.tiles import picture_sheet
-
     depth, count = tape.config.depth, tape.config.heads
     maps = np.stack([[attention(tape, block=block, head=head).grid for head in range(count)] for block in range(depth)])  # (L, heads, h, w)
     # A few artefact patches can outshine all others: each map's scale ends at its 97th percentile.
@@ -214,8 +208,6 @@ def _attention(tape: Tape, name: str) -> Iterator[Drawn]:
 def _filters_drawn(own: Filters, rival: Filters | None) -> Drawn:
     if rival is None:
         return Drawn("filters", own.draw(), own.numbers(), own.title)
-    from vitral.draw.filters import filters_beside
-
     figure = filters_beside([(own.shown, own.captions, own.title), (rival.shown, rival.captions, rival.title)])
     return Drawn("filters", figure, {**own.numbers(), "rival_tiles": rival.tiles}, f"{own.title}; beside: {rival.title}")
 

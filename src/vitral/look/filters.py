@@ -9,7 +9,8 @@ import numpy as np
 from torch import nn
 
 from vitral.base.errors import UsageError
-from vitral.look.choice import Start, model_of
+from vitral.draw.tiles import filter_tiles
+from vitral.look.choice import Start, model_of, unused
 from vitral.look.similarity import principal
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
@@ -27,6 +28,7 @@ class Filters:
     explained: np.ndarray | None
     """(n,): share of the variance of all filters that each component holds; None where the tiles are the filters themselves."""
     title: str
+    note: str = ""
 
     @property
     def shown(self) -> np.ndarray:
@@ -42,24 +44,25 @@ class Filters:
         return {"tiles": self.tiles, **({} if self.explained is None else {"explained": self.explained})}
 
     def draw(self) -> Figure:
-        from vitral.draw.tiles import filter_tiles
-
         return filter_tiles(self.shown, captions=self.captions, title=self.title)
 
 
-def filters(model: Classifier | Tape, item: int = 0, target: int | None = None, start: Start = "class", *, count: int = 28) -> Filters:
+def filters(
+    model: Classifier | Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, count: int = 28
+) -> Filters:
     """What the first layer of a model (or of a tape's model) looks for; nothing depends on a picture."""
-    model = model_of(model)
+    model, note = model_of(model), unused("filters", item=item, target=target, start=start)
     if count < 1:
         raise UsageError(f"count = {count}", "ask for at least one filter")
     if model.config.family == "vit":
         weight = model.patches.projection.weight.detach().double().cpu().numpy()  # type: ignore[union-attr]  (D, C, ph, pw)
         _, components, explained = principal(weight.reshape(len(weight), -1), count)
         tiles = components.reshape(-1, *weight.shape[1:]).transpose(0, 2, 3, 1)
-        return Filters(tiles, explained, f"Patch embedding: first {len(tiles)} principal components")
+        return Filters(tiles, explained, f"Patch embedding: first {len(tiles)} principal components", note)
     first = next(module for module in model.modules() if isinstance(module, nn.Conv2d))
     weight = first.weight.detach().double().cpu().numpy()  # (filters, C, ph, pw)
     strongest = np.argsort(-np.linalg.norm(weight.reshape(len(weight), -1), axis=1), kind="stable")[:count]
     family = model.config.family
     name = {"cnn": "CNN", "hybrid": "Stem of the hybrid"}.get(family, family.replace("resnet", "ResNet-"))
-    return Filters(weight[strongest].transpose(0, 2, 3, 1), None, f"{name}: the {len(strongest)} strongest of {len(weight)} first filters")
+    title = f"{name}: the {len(strongest)} strongest of {len(weight)} first filters"
+    return Filters(weight[strongest].transpose(0, 2, 3, 1), None, title, note)

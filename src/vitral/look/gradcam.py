@@ -9,14 +9,14 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_index, check_item, find_target
+from vitral.look.choice import Start, check_index, check_item, find_target, unused
 from vitral.look.maps import heat
 from vitral.look.rerun import with_values
 from vitral.model.tape import Tape
 
 
 def gradcam(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, block: int | None = None) -> Heatmap:
-    """Which places hold the features that speak for `target`; `start` is not used.
+    """Which places hold the features that speak for `target`; a `start` is noted, not used.
 
     block: after which block or stage (default: the last one whose patches still reach the head).
     """
@@ -40,4 +40,5 @@ def gradcam(tape: Tape, item: int = 0, target: int | str | None = None, start: S
     shown = None if name == "embedding" else block % len(names)
     grid = cam.double().cpu().numpy()
     note = "" if grid.any() else "nothing here raises this class: the map is zero everywhere"
-    return heat(used, item, grid, "gradcam", at=at, block=shown, target=target, note=note, unit="weighted activation")
+    ignored = unused("gradcam", start=start)
+    return heat(used, item, grid, "gradcam", note, ignored, at=at, block=shown, target=target, unit="weighted activation")

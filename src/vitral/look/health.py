@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_index, check_item, need_transformer
+from vitral.look.choice import Start, check_index, check_item, need_transformer, unused
 from vitral.look.maps import heat
 from vitral.look.rerun import with_values
 from vitral.model.tape import Tape
@@ -40,6 +41,7 @@ class Health:
     """(L,): patches above are artefacts."""
     first: str = "class token"
     """What the first token before the patches is."""
+    note: str = ""
 
     @property
     def artefacts(self) -> list[tuple[int, int, int]]:
@@ -60,8 +62,6 @@ class Health:
         return {"patches": self.patches, "prefix": self.prefix, "thresholds": self.thresholds, "artefacts": artefacts}
 
     def draw(self) -> Figure:
-        from vitral.draw.curves import Line, line_chart
-
         blocks, flat = np.arange(len(self.patches)), self.patches.reshape(len(self.patches), -1)
         low, high = np.percentile(flat, 5, axis=1), np.percentile(flat, 95, axis=1)
         lines = [Line(blocks, np.median(flat, axis=1), "patches: median, 5 to 95 %", low, high)]
@@ -74,8 +74,8 @@ class Health:
         return figure
 
 
-def health(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class") -> Health:
-    """Norms after every block and the artefact tokens among them. `target` and `start` are not used."""
+def health(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class") -> Health:
+    """Norms after every block and the artefact tokens among them."""
     need_transformer(tape, "the norm of tokens")
     names = tape.model.map_names()
     used, at = with_values(tape, item, names)
@@ -86,18 +86,20 @@ def health(tape: Tape, item: int = 0, target: int | None = None, start: Start = 
         norms[:, : used.prefix],
         outlier_threshold(patches),
         "class token" if used.config.class_token else "first register",
+        unused("health", target=target, start=start),
     )
 
 
-def norms(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class", *, block: int = -1) -> Heatmap:
-    """The norm of each patch's token after a block. `target` and `start` are not used."""
+def norms(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, block: int = -1) -> Heatmap:
+    """The norm of each patch's token after a block."""
     need_transformer(tape, "the norm of tokens")
     block = check_index("block", block, tape.config.depth)
     used, at = with_values(tape, item, [tape.model.map_names()[block]])
     values = used[used.model.map_names()[block]][at].detach().double().norm(dim=-1).cpu().numpy()[used.prefix :]
     outliers = int((values > outlier_threshold(values[None])[0]).sum())
     note = f"{outliers} artefact tokens" if outliers else "no artefact tokens"
-    return heat(used, check_item(tape, item), values.reshape(used.grid), "norms", at=at, block=block, note=note, unit="norm of the token")
+    grid, ignored = values.reshape(used.grid), unused("norms", target=target, start=start)
+    return heat(used, check_item(tape, item), grid, "norms", note, ignored, at=at, block=block, unit="norm of the token")
 
 
 def outlier_threshold(norms: np.ndarray) -> np.ndarray:

@@ -29,8 +29,13 @@ def to_cells(pixels: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
     return pixels
 
 
-def heat(tape: Tape, item: int, grid: np.ndarray, method: str, *, note: str = "", at: int | None = None, **facts: Any) -> Heatmap:
+def joined(*notes: str) -> str:
+    """What a reader must know, in one line."""
+    return "; ".join(note for note in notes if note)
+
+
+def heat(tape: Tape, item: int, grid: np.ndarray, method: str, *notes: str, at: int | None = None, **facts: Any) -> Heatmap:
     """A heat map that knows its original picture; `at`: the picture's place on this tape where it differs from `item`."""
     picture = tape.pictures[item if at is None else at] if tape.pictures else None
     original, box = (picture.original, picture.box) if picture else (None, None)
-    return Heatmap(grid, method, item=item, original=original, box=box, note=note, **facts)
+    return Heatmap(grid, method, item=item, original=original, box=box, note=joined(*notes), **facts)

@@ -8,7 +8,7 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.base.progress import track
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_item, find_target
+from vitral.look.choice import Start, check_item, find_target, unused
 from vitral.look.maps import heat
 from vitral.look.rerun import alone, run, score, score_unit
 from vitral.model.classifier import Classifier
@@ -21,7 +21,7 @@ RIVAL_CELLS = 14
 def occlusion(
     tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, size: int | None = None, fill: float = 0.0
 ) -> Heatmap:
-    """How much the target's probability falls when a square around each cell is covered; signed. `start` is not used.
+    """How much the target's probability falls when a square around each cell is covered; signed. A `start` is noted, not used.
 
     size: cells per side of the square (default: about a fifth of the grid). fill: its value after preprocessing (0: the mean colour).
     A rival's picture is divided into at most 14 × 14 cells.
@@ -50,7 +50,8 @@ def occlusion(
     unit = score_unit(tape)
     note = f"{unit} {whole:.3f} uncovered; squares of {size} × {size} cells"
     grid = np.array(drops).reshape(rows, columns)
-    return heat(tape, item, grid, "occlusion", target=target, note=note, unit=f"fall of the {unit}", signed=True)
+    ignored = unused("occlusion", start=start)
+    return heat(tape, item, grid, "occlusion", note, ignored, target=target, unit=f"fall of the {unit}", signed=True)
 
 
 def cells(model: Classifier) -> tuple[int, int]:

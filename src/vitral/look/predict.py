@@ -8,14 +8,14 @@ import numpy as np
 import torch
 
 from vitral.base.errors import UsageError
+from vitral.draw.charts import prediction_chart
 from vitral.look.watch import as_images
 from vitral.model.classifier import Classifier, evaluating
+from vitral.model.tape import Tape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL import Image
-
-    from vitral.model.tape import Tape
 
 BATCH = 64
 
@@ -35,8 +35,6 @@ class Ranking(list[tuple[str, float]]):
         return {"picture": self.source, "classes": classes}
 
     def draw(self, title: str = "", picture: Image.Image | None = None) -> Figure:
-        from vitral.draw.charts import prediction_chart
-
         return prediction_chart([name for name, _ in self], self.logits, [share for _, share in self], picture=picture, title=title)
 
 

@@ -59,6 +59,5 @@ def _finish(tape: Tape, item: int, at: int, total: torch.Tensor, method: str, ta
     row, note = start_row(tape, total, start)
     if start == "class" and tape.config.distillation_token:
         note = "the class token's part; start = distillation shows the other head's"
-    if lower:
-        note = "what lowers the score" + (f"; {note}" if note else "")
-    return heat(tape, item, to_grid(tape, row), method, at=at, target=target, note=note, unit="relevance")
+    lowers = "what lowers the score" if lower else ""
+    return heat(tape, item, to_grid(tape, row), method, lowers, note, at=at, target=target, unit="relevance")

@@ -13,7 +13,7 @@ import torch
 
 from vitral.base.errors import UsageError, one_of
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_item, need_transformer, start_row
+from vitral.look.choice import Start, check_item, need_transformer, start_row, unused
 from vitral.look.maps import heat, precise, to_grid
 from vitral.look.rerun import with_values
 from vitral.look.watch import as_images, watch
@@ -42,9 +42,9 @@ class RunningRollout:
 
 
 def rollout(
-    tape: Tape, item: int = 0, target: int | None = None, start: Start = "class", *, heads: str = "mean", discard: float = 0.0
+    tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, heads: str = "mean", discard: float = 0.0
 ) -> Heatmap:
-    """Rollout of one picture from the attention that a tape kept. It knows no class: `target` is not used.
+    """Rollout of one picture from the attention that a tape kept. It knows no class: a `target` is noted, not used.
 
     heads: mean, min or max. discard: share of each block's weights, the weakest, that is set to zero.
     """
@@ -54,7 +54,7 @@ def rollout(
     running = RunningRollout(heads, discard)
     for block in range(tape.config.depth):
         running(used.attention(block)[at : at + 1])
-    return _finish(used, item, at, running, start)
+    return _finish(used, item, at, running, start, unused("rollout", target=target))
 
 
 def watch_rollout(model: Classifier, x: Any, start: Start = "class", *, heads: str = "mean", discard: float = 0.0) -> list[Heatmap]:
@@ -73,13 +73,13 @@ def watch_rollout(model: Classifier, x: Any, start: Start = "class", *, heads: s
     return found
 
 
-def _finish(tape: Tape, item: int, at: int, running: RunningRollout, start: Start) -> Heatmap:
+def _finish(tape: Tape, item: int, at: int, running: RunningRollout, start: Start, ignored: str = "") -> Heatmap:
     assert running.product is not None
     product = running.product[at if running.product.shape[0] > 1 else 0]
     row, note = start_row(tape, product, start)
-    if running.discard:
-        note = f"weakest {running.discard:.0%} of weights dropped" + (f"; {note}" if note else "")
-    return heat(tape, item, to_grid(tape, row), "rollout", at=at, head=running.heads, note=note, unit="share of the answer")
+    dropped = f"weakest {running.discard:.0%} of weights dropped" if running.discard else ""
+    grid = to_grid(tape, row)
+    return heat(tape, item, grid, "rollout", dropped, note, ignored, at=at, head=running.heads, unit="share of the answer")
 
 
 def with_residual(joined: torch.Tensor) -> torch.Tensor:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vitral.base.errors import one_of
+from vitral.base.progress import say
 from vitral.draw.heatmap import Heatmap
-from vitral.look import METHODS
+from vitral.draw.provenance import save_figure
+from vitral.draw.sheet import inside_sheet
 from vitral.look.describe import Drawn, about_model, about_picture, open_pictures, stems
+from vitral.look.method import call, check_options, choose, watch_for
 from vitral.look.predict import rank
-from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
 TOP = 5
 COARSE = 8
 """Patches a side up to which maps are drawn patch by patch."""
-DEFAULT_METHODS = {
-    True: ("attention", "rollout", "gradient_rollout", "relevance", "gradcam", "integrated_gradients", "occlusion", "similarity"),
-    False: ("gradcam", "integrated_gradients", "occlusion", "similarity"),
-}
-"""By whether the model is a transformer."""
 
 
 def look_at(
@@ -40,53 +35,35 @@ def look_at(
     formats: Sequence[str] = ("png",),
     command: str = "",
 ) -> list[Path]:
-    """One sheet per picture: what the model says it is, and the chosen maps over it."""
-    from vitral.draw.provenance import save_figure
+    """One sheet per picture: what the model says it is, and the chosen maps over it, all from one pass.
 
-    chosen = check_methods(model, methods)
+    An option that none of the methods takes is refused; where only some take it, the others' maps have a note, and a line says so.
+    """
+    chosen = choose(model, methods)
+    options = {"target": target, "start": start, "block": block, "head": head}
+    for remark in check_options(chosen, **options):
+        say(remark)
     opened = open_pictures(model, pictures)
     about = about_model(model, command)
     written: list[Path] = []
     for picture, name in zip(opened, stems(opened), strict=True):
-        tape = watch(model, [picture])
-        heats = [call(method, tape, target=target, start=start, block=block, head=head) for method in chosen]
+        tape = watch_for(model, [picture], chosen)
+        heats = [call(method, tape, **options) for method in chosen]
         drawn = sheet(tape, heats, name, top)
         facts = {**about, "picture": about_picture(picture), "maps": [heat.facts() for heat in heats], **drawn.facts}
         written += save_figure(drawn.figure, Path(out) / name, drawn.numbers, facts, drawn.caption, formats)
     return [path for path in written if path.suffix.lstrip(".") in formats]
 
 
-def check_methods(model: Classifier, methods: Sequence[str]) -> list[str]:
-    """The methods asked for, or the usual ones; names with a dash are understood."""
-    chosen = [name.strip().replace("-", "_") for name in methods if name.strip()]
-    if unknown := next((name for name in chosen if name not in METHODS), None):
-        raise one_of("method", unknown, METHODS)
-    usual = [name for name in DEFAULT_METHODS[model.config.is_transformer] if model.config.classes or name in HEADLESS]
-    return chosen or usual
-
-
-HEADLESS = ("attention", "rollout", "similarity", "norms")
-"""Methods that need no class, so no head."""
-
-
-def call(method: str, tape: Tape, item: int = 0, **options: Any) -> Heatmap:
-    """A method by name, with those of the options that are given and that it understands."""
-    function = METHODS[method]
-    known = inspect.signature(function).parameters
-    return function(tape, item, **{name: value for name, value in options.items() if value is not None and name in known})
-
-
 def sheet(tape: Tape, heats: Sequence[Heatmap], name: str, top: int = TOP, item: int = 0) -> Drawn:
     """Prediction and maps on one page."""
-    from vitral.draw.sheet import inside_sheet
-
     ranking = rank(tape, tape.logits[item], top=top) if tape.config.classes else None
     picture = tape.pictures[item].original if tape.pictures else None
     captions = [caption_of(tape, heat) for heat in heats]
     title = name if ranking is None else f"{name}: {ranking[0][0]}, {ranking[0][1]:.1%}"
     rows = ([n for n, _ in ranking], ranking.logits, [p for _, p in ranking]) if ranking else ((), (), ())
     figure = inside_sheet(picture, *rows, heats, captions, title=title, mode=mode_of(tape))
-    numbers = {f"{heat.method}": heat.grid for heat in heats}
+    numbers = {heat.method: heat.grid for heat in heats}
     facts = {
         "prediction": ranking.to_dict()["classes"] if ranking else None,
         "notes": {heat.method: heat.note for heat in heats if heat.note},

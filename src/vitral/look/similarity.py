@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 from vitral.base.errors import UsageError
+from vitral.base.picture import Picture
+from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_index, check_item, model_of, start_index
+from vitral.draw.matrices import grid_of_grids
+from vitral.draw.tiles import picture_sheet
+from vitral.look.choice import Start, check_index, check_item, model_of, start_index, unused
 from vitral.look.health import outlier_threshold
 from vitral.look.maps import heat
 from vitral.look.rerun import with_values
@@ -20,10 +25,6 @@ from vitral.model.tape import Tape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from PIL import Image
-
-    from vitral.base.picture import Picture
-
 POSITIONED = ("learned", "sincos")
 """Positions that are vectors, one a token."""
 
@@ -42,7 +43,8 @@ class PositionSimilarity:
     elsewhere: float
     """Mean similarity of positions in different rows and columns."""
     by_distance: np.ndarray
-    """(2, n): the mean similarity in one row and in one column, at 1 to n cells."""
+    """(2, n): the mean similarity in one row and in one column, at 1 to n patches."""
+    note: str = ""
 
     @property
     def finding(self) -> str:
@@ -57,21 +59,19 @@ class PositionSimilarity:
         return {**base, "by_distance": self.by_distance, **({} if self.class_token is None else {"class_token": self.class_token})}
 
     def draw(self) -> Figure:
-        from vitral.draw.matrices import grid_of_grids
-
         return grid_of_grids(self.values, title="Position embeddings: similarity of each with all others")
 
     def draw_distances(self) -> Figure:
         """Rows against columns."""
-        from vitral.draw.curves import Line, line_chart
-
         cells = np.arange(1, self.by_distance.shape[1] + 1)
         lines = [Line(cells, values, label) for values, label in zip(self.by_distance, ("in one row", "in one column"), strict=True)]
         title = f"Positions alike in one row {self.same_row:.3f}, in one column {self.same_column:.3f}"
         return line_chart(lines, x="distance in patches", y="mean cosine similarity", title=title)
 
 
-def position_similarity(model: Classifier | Tape, item: int = 0, target: int | None = None, start: Start = "class") -> PositionSimilarity:
+def position_similarity(
+    model: Classifier | Tape, item: int = 0, target: int | str | None = None, start: Start = "class"
+) -> PositionSimilarity:
     """How much each position vector of a model (or of a tape's model) resembles every other; nothing depends on a picture."""
     model = model_of(model)
     config = model.config
@@ -102,10 +102,11 @@ def position_similarity(model: Classifier | Tape, item: int = 0, target: int | N
         float(np.mean(in_column)) if in_column else float("nan"),
         float(values[different].mean()) if different.any() else float("nan"),
         np.array([in_row, in_column]),
+        unused("position_similarity", item=item, target=target, start=start),
     )
 
 
-def similarity(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class", *, block: int = -1) -> Heatmap:
+def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, block: int = -1) -> Heatmap:
     """Cosine similarity of one token with every patch after a block: `start=(row, column)` asks what resembles that patch."""
     name = tape.model.map_names()[check_index("block", block, len(tape.model.map_names()))]
     block = check_index("block", block, len(tape.model.map_names()))
@@ -123,8 +124,8 @@ def similarity(tape: Tape, item: int = 0, target: int | None = None, start: Star
         own, note = patches.mean(axis=(0, 1)), f"a {tape.config.family} has no class token: starts from the mean of the map"
     lengths = np.linalg.norm(patches, axis=2) * np.linalg.norm(own)
     grid = patches @ own / np.maximum(lengths, 1e-30)
-    item = check_item(tape, item)
-    return heat(used, item, grid, "similarity", at=at, block=block, note=note, unit="cosine similarity", signed=True)
+    item, ignored = check_item(tape, item), unused("similarity", target=target)
+    return heat(used, item, grid, "similarity", note, ignored, at=at, block=block, unit="cosine similarity", signed=True)
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ class TokenColours:
     artefacts: int = 0
     """Tokens whose norm stands out: left out of the components, for they would fill them all; drawn in mid-grey."""
     picture: Picture | None = None
+    note: str = ""
 
     @property
     def caption(self) -> str:
@@ -149,15 +151,11 @@ class TokenColours:
         return {"colours": self.colours, "explained": self.explained}
 
     def image(self, size: int = 256) -> Image.Image:
-        from PIL import Image
-
         factor = max(1, -(-size // max(self.colours.shape[:2])))
         pixels = (self.colours * 255).round().astype(np.uint8)
         return Image.fromarray(pixels.repeat(factor, axis=0).repeat(factor, axis=1))
 
     def draw(self) -> Figure:
-        from vitral.draw.tiles import picture_sheet
-
         panels = [(self.image(), self.caption)]
         if self.picture is not None:
             box = self.picture.box
@@ -167,8 +165,8 @@ class TokenColours:
         return picture_sheet([image for image, _ in panels], [text for _, text in panels], columns=2, title="Tokens as colours", cell=2.4)
 
 
-def token_colours(tape: Tape, item: int = 0, target: int | None = None, start: Start = "class", *, block: int = -1) -> TokenColours:
-    """Patches of like colour have like tokens. `target` and `start` are not used."""
+def token_colours(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, block: int = -1) -> TokenColours:
+    """Patches of like colour have like tokens."""
     names = tape.model.map_names()
     block = check_index("block", block, len(names))
     picture = tape.pictures[check_item(tape, item)] if tape.pictures else None
@@ -181,7 +179,8 @@ def token_colours(tape: Tape, item: int = 0, target: int | None = None, start: S
     low, high = np.percentile(scores, 1, axis=0), np.percentile(scores, 99, axis=0)
     colours = np.full((len(rows), 3), 0.5)
     colours[usual, : scores.shape[1]] = np.clip((scores - low) / np.maximum(high - low, 1e-30), 0, 1)
-    return TokenColours(colours.reshape(*patches.shape[:2], 3), explained, block, int((~usual).sum()), picture)
+    grid, note = colours.reshape(*patches.shape[:2], 3), unused("token_colours", target=target, start=start)
+    return TokenColours(grid, explained, block, int((~usual).sum()), picture, note)
 
 
 def principal(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

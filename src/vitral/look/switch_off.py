@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from vitral.base.progress import track
-from vitral.look.choice import Start, check_item, find_target, need_transformer
+from vitral.draw.switch_off import ablation_figure
+from vitral.look.choice import Start, check_item, find_target, need_transformer, unused
 from vitral.look.rerun import alone, run, score, score_unit
 from vitral.model.tape import Edit, Tape
 
@@ -32,18 +33,17 @@ class Ablation:
     target: int
     name: str
     unit: str
+    note: str = ""
 
     def numbers(self) -> dict[str, Any]:
         return {"heads": self.heads, "parts": self.parts, "whole": self.whole}
 
     def draw(self) -> Figure:
-        from vitral.draw.switch_off import ablation_figure
-
         return ablation_figure(self.heads, self.parts, PARTS, f"{self.name}: {self.unit} {self.whole:.3f} with everything on", self.unit)
 
 
 def ablate(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class") -> Ablation:
-    """Every head and every part of every block in turn, for one picture; one pass per block. `start` is not used."""
+    """Every head and every part of every block in turn, for one picture; one pass per block."""
     need_transformer(tape, "ablation")
     item = check_item(tape, item)
     target = find_target(tape, item, target)
@@ -54,7 +54,7 @@ def ablate(tape: Tape, item: int = 0, target: int | str | None = None, start: St
     for block in track(range(depth), "Switching off heads and blocks"):
         scores = _scores(tape, image, target, count + len(PARTS), switches(block, count))
         heads[block], parts[block] = scores[:count] - whole, scores[count:] - whole
-    return Ablation(heads, parts, whole, target, tape.origin.class_name(target), score_unit(tape))
+    return Ablation(heads, parts, whole, target, tape.origin.class_name(target), score_unit(tape), unused("ablate", start=start))
 
 
 def switches(block: int, heads: int) -> dict[str, Edit]:

@@ -10,6 +10,7 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
+from vitral.data.preprocess import open_picture
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Edit, Reader, Tape
 
@@ -57,8 +58,6 @@ def as_images(model: Classifier, x: Any) -> tuple[torch.Tensor, list[Picture] | 
             raise UsageError("tensors of another shape, or of another kind, in one list", "pass tensors (C, H, W) of one size, or pictures")
         _check_prepared(items[0])
         return torch.stack(items), None
-    from vitral.data.preprocess import open_picture
-
     pictures = [item if isinstance(item, Picture) else open_picture(item, model) for item in items]
     return torch.stack([picture.tensor for picture in pictures]), pictures
 

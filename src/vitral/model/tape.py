@@ -59,6 +59,7 @@ class Tape:
         self.pictures: list[Picture] | None = None
         self.images: torch.Tensor | None = None
         self._values: dict[str, torch.Tensor] = {}
+        self._slopes: tuple[torch.Tensor, int | None, int | None, dict[str, torch.Tensor]] | None = None
         self._known = model.tape_names()
         if rows == "class" and self.config.is_transformer and not self.config.class_token:
             raise UsageError("this model has no class token whose row could be kept", "leave rows out, or give numbers of tokens")
@@ -184,19 +185,22 @@ class Tape:
         return self.gradient_of([name], target, item)[0]
 
     def gradient_of(self, names: Sequence[str], target: int | None = None, item: int | None = None) -> list[torch.Tensor]:
-        """The same for several values in one backward pass."""
+        """The same for several values. One backward pass gives those of everything kept; the last one's are remembered."""
         if not self.gradients:
             raise UsageError("this tape kept no graph", "call vitral.watch(model, x, gradients=True)")
-        logits, values = self.logits, [self[name] for name in names]
+        logits, values = self.logits, {name: self[name] for name in (*names, *self._values)}
         if not logits.requires_grad:
             raise UsageError("gradients are switched off here", "call watch outside torch.no_grad() and torch.inference_mode()")
         if target is not None and not 0 <= target < logits.shape[1]:
             raise out_of_range("class", target, logits.shape[1])
-        chosen = logits.argmax(dim=1) if target is None else torch.full_like(logits[:, 0], target, dtype=torch.long)
-        with torch.enable_grad():  # the graph is there, whatever the caller has switched off since
-            scores = logits.gather(1, chosen[:, None])[:, 0]  # (B,)
-            score = scores.sum() if item is None else scores[item]
-        return list(torch.autograd.grad(score, values, retain_graph=True))
+        if self._slopes is None or self._slopes[0] is not logits or self._slopes[1:3] != (target, item):
+            chosen = logits.argmax(dim=1) if target is None else torch.full_like(logits[:, 0], target, dtype=torch.long)
+            with torch.enable_grad():  # the graph is there, whatever the caller has switched off since
+                scores = logits.gather(1, chosen[:, None])[:, 0]  # (B,)
+                score = scores.sum() if item is None else scores[item]
+            slopes = torch.autograd.grad(score, list(values.values()), retain_graph=True, materialize_grads=True)
+            self._slopes = logits, target, item, dict(zip(values, slopes, strict=True))
+        return [self._slopes[3][name] for name in names]
 
     # Inside
 

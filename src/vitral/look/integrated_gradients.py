@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from vitral.base.errors import UsageError, one_of
+from vitral.data.preprocess import Preprocess
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_item, find_target
+from vitral.look.choice import Start, check_item, find_target, unused
 from vitral.look.maps import heat, to_cells
 from vitral.look.rerun import alone, run
 from vitral.model.tape import Tape
@@ -51,7 +52,7 @@ def integrated_gradients(
     tolerance: float = 0.05,
     per: str | None = None,
 ) -> Heatmap:
-    """What each patch (or pixel, `per="pixel"`) adds to the score of `target`; signed. `start` is not used.
+    """What each patch (or pixel, `per="pixel"`) adds to the score of `target`; signed. A `start` is noted, not used.
 
     baseline: mean (the colour that becomes 0 after preprocessing), black, white. steps are doubled until the gap is below tolerance.
     """
@@ -64,7 +65,8 @@ def integrated_gradients(
     per = per or ("patch" if tape.config.is_transformer else "pixel")
     grid = to_cells(pixels, tape.grid) if per == "patch" else pixels
     note = f"sums to {found.total:+.2f} of {found.change:+.2f} from a {baseline} picture (gap {found.gap:.1%}, {found.steps} steps)"
-    return heat(tape, item, grid, "integrated_gradients", target=target, note=note, unit="change of the logit", signed=True)
+    ignored = unused("integrated_gradients", start=start)
+    return heat(tape, item, grid, "integrated_gradients", note, ignored, target=target, unit="change of the logit", signed=True)
 
 
 def attribute(tape: Tape, item: int, target: int, *, baseline: str = "mean", steps: int = 32, tolerance: float = 0.05) -> Attribution:
@@ -105,8 +107,6 @@ def _blank(tape: Tape, image: torch.Tensor, baseline: str) -> torch.Tensor:
         return torch.zeros_like(image)
     if baseline not in BASELINES:
         raise one_of("baseline", baseline, ("mean", *BASELINES))
-    from vitral.data.preprocess import Preprocess
-
     pixels = torch.full(image.shape, BASELINES[baseline], dtype=torch.uint8, device=image.device)
     return Preprocess.of(tape.model).normalise(pixels).to(image.dtype)
 

@@ -8,7 +8,7 @@ import torch
 
 import vitral
 from vitral import look
-from vitral.look.gradients import attribute
+from vitral.look.integrated_gradients import attribute
 
 
 def test_completeness(any_model, images) -> None:

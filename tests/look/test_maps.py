@@ -1,0 +1,33 @@
+"""From numbers per token or pixel to a map that knows its picture."""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image
+
+import vitral
+from vitral.look.maps import heat, joined, to_cells, to_grid
+
+
+def test_cells_hold_the_sum_of_their_pixels_also_where_they_are_uneven() -> None:
+    pixels = np.arange(35.0).reshape(5, 7)
+    np.testing.assert_array_equal(to_cells(pixels, (5, 7)), pixels)
+    found = to_cells(pixels, (2, 3))
+    assert found.sum() == pixels.sum()
+    np.testing.assert_array_equal(found[0], [pixels[:3, :3].sum(), pixels[:3, 3:5].sum(), pixels[:3, 5:].sum()])
+
+
+def test_tokens_before_the_patches_are_left_out(make, images) -> None:
+    model = make(registers=2, image_size=(16, 24))
+    tape = vitral.watch(model, images(model))
+    row = tape.tokens[0, :, 0]
+    np.testing.assert_array_equal(to_grid(tape, row), row[3:].view(4, 6).numpy())
+
+
+def test_a_map_lies_on_its_own_picture_and_joins_its_notes(make) -> None:
+    model = make()
+    tape = vitral.watch(model, [Image.new("RGB", (20, 20), colour) for colour in ("red", "blue")])
+    found = heat(tape, 7, np.eye(4), "norms", "one", "", "two", at=1, unit="length")
+    assert found.item == 7 and found.original is not None and found.original.getpixel((0, 0)) == (0, 0, 255)
+    assert (found.note, found.unit) == ("one; two", "length")
+    assert joined("", "") == ""

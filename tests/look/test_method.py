@@ -1,0 +1,130 @@
+"""The records: they must say what the functions do, and the lists, the command line and the guide must say what they say."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import vitral
+from vitral import look
+from vitral.base.text import table
+from vitral.cli.look import Look
+from vitral.look.method import MAPS, NUMBERS, RECORDS, Method, call, choose, watch_for
+
+ROOT = Path(__file__).parents[2]
+SHARED = ("target", "start")
+CHOSEN = {"target": 2, "start": (1, 2)}
+
+
+def given(method: Method, model, tape):
+    return model if method.name in ("filters", "position_similarity") else tape
+
+
+def test_functions_keep_their_names() -> None:
+    import vitral.look.relevance
+    import vitral.look.rollout
+
+    for name, function in {**look.METHODS, **look.MEASURES}.items():
+        assert getattr(vitral.look, name) is function and callable(function)
+    assert callable(look.predict) and callable(look.watch)
+    assert {*look.METHODS, *look.MEASURES} <= set(look.__all__)
+
+
+@pytest.mark.parametrize("method", RECORDS.values(), ids=RECORDS)
+def test_every_method_has_the_signature_and_the_options_of_its_record(method: Method) -> None:
+    parameters = inspect.signature(method.function).parameters
+    first, *shared = list(parameters)[:4]
+    assert first in ("tape", "model") and shared == ["item", "target", "start"]
+    own = {name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
+    assert own == set(method.takes) - set(SHARED)
+
+
+@pytest.mark.parametrize("option", SHARED)
+@pytest.mark.parametrize("method", RECORDS.values(), ids=RECORDS)
+def test_an_option_that_a_method_does_not_take_is_noted_never_dropped(make, images, method: Method, option: str) -> None:
+    model = make()
+    tape = vitral.watch(model, images(model, 1))
+    asked = given(method, model, tape)
+    plain, chosen = method.function(asked), method.function(asked, **{option: CHOSEN[option]})
+    told = f"{method.name} does not use {option}"
+    assert (told in chosen.note) is (option not in method.takes)
+    assert "does not use" not in plain.note
+    numbers = [getattr(found, "grid", None) if hasattr(found, "grid") else found.numbers() for found in (plain, chosen)]
+    same = str(numbers[0]) == str(numbers[1])
+    assert same is (option not in method.takes), "an option that is taken changes something"
+
+
+def test_both_at_once_and_an_item_that_changes_nothing(make, images) -> None:
+    model = make()
+    assert look.norms(vitral.watch(model, images(model)), target=1, start="mean").note.endswith("norms does not use target and start")
+    assert look.filters(model, 1).note == "filters does not use item"
+
+
+@pytest.mark.parametrize("method", RECORDS.values(), ids=RECORDS)
+def test_a_record_says_what_a_method_reads(make, images, method: Method) -> None:
+    """After `watch_for` the picture need not be watched again; what needs a class, a transformer or gradients says so without them."""
+    model = make()
+    tape = watch_for(model, images(model, 1), [method])
+    if method.attention or method.features:
+        tape.images = None  # it cannot be watched again
+    method.function(given(method, model, tape))
+    lean = vitral.watch(model, images(model, 1), keep=["logits"])
+    lean.images = None
+    if method.attention or method.features:
+        with pytest.raises(vitral.VitralError, match="cannot be run again"):
+            method.function(lean)
+    for refused, other in ((method.transformer, vitral.create("cnn", image_size=16, classes=5)), (method.explains, make(classes=0))):
+        pictures = torch.zeros(1, 3, 16, 16, dtype=next(other.parameters()).dtype)
+        assert method.suits(other) is not refused
+        if refused:
+            with pytest.raises(vitral.VitralError, match=r"has none|no tokens|no head"):
+                method.function(given(method, other, vitral.watch(other, pictures)))
+        elif method.suits(other):
+            method.function(given(method, other, vitral.watch(other, pictures)))
+    if method.gradients:
+        with torch.inference_mode(), pytest.raises(vitral.VitralError, match="inference_mode"):
+            method.function(vitral.watch(model, images(model, 1)))
+
+
+def test_methods_by_name(make, images) -> None:
+    model = make()
+    names = [method.name for method in choose(model)]
+    assert names == [name for name in look.METHODS if name != "norms"]
+    assert [method.name for method in choose(model, ["gradient-rollout", " "])] == ["gradient_rollout"]
+    assert [method.name for method in choose(vitral.create("cnn"))] == ["gradcam", "integrated_gradients", "occlusion", "similarity"]
+    assert [method.name for method in choose(make(classes=0))] == ["attention", "rollout", "similarity"]
+    with pytest.raises(vitral.VitralError, match=r"unknown method 'rolout'.*did you mean rollout"):
+        choose(model, ["rolout"])
+    heat = call(RECORDS["rollout"], vitral.watch(model, images(model)), 1, block=2, target=None, heads="max")
+    assert heat.head == "max" and heat.item == 1 and heat.note == "rollout does not use block"
+
+
+def test_the_command_line_names_the_methods_and_who_takes_what() -> None:
+    source = inspect.getsource(Look)
+    texts = {
+        name: " ".join(text.split()) for name, text in re.findall(r'^    (\w+): [^\n]*\n    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
+    }
+    assert f"joined by commas: {', '.join(look.METHODS)}." in texts["method"]
+    for option in ("block", "head", "target", "start"):
+        takers = [method.name for method in MAPS if option in method.takes]
+        assert texts[option].startswith(f"For {', '.join(takers)}: "), option
+
+
+def test_the_guide_shows_the_table() -> None:
+    def row(method: Method) -> list[str]:
+        needs = {"attention": method.attention, "a transformer": method.tokens, "a class": method.explains, "gradients": method.gradients}
+        return [
+            f"`{method.name}`",
+            method.summary,
+            ", ".join(need for need, is_so in needs.items() if is_so) or "–",
+            ", ".join(f"`{option}`" for option in method.takes) or "–",
+        ]
+
+    guide = (ROOT / "docs/guide/look.md").read_text(encoding="utf-8")
+    for methods in (MAPS, NUMBERS):
+        expected = table([row(method) for method in methods], ("method", "shows", "needs", "takes"), markdown=True)
+        assert expected in guide, f"put this into docs/guide/look.md:\n{expected}"
