@@ -1,4 +1,4 @@
-"""The same weights as files: what the libraries write is read back into a model that computes the same."""
+"""The same weights as files (from_timm, from_torchvision, from_huggingface): read back, the model computes the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import save_file
 
 from vitral.base.errors import WeightsError
-from vitral.weights.infer import Known
 from vitral.weights.load import load
 from vitral.weights.proof import prove
 
@@ -72,10 +71,3 @@ def test_old_pickles_are_read_too(tiny, tmp_path) -> None:
     source = tiny("torchvision")
     torch.save(source.state_dict(), tmp_path / "old.pth", _use_new_zipfile_serialization=False)
     assert prove(load(tmp_path / "old.pth", heads=3), source).worst <= 1e-5
-
-
-def test_known_is_kept_when_both_speak() -> None:
-    from vitral.weights.infer import says
-
-    merged = says("user", {"heads": 4}).over(says("file", {"heads": 3, "activation": "relu"})).over(Known())
-    assert merged.config["heads"].value == 4 and merged.config["heads"].note == "user" and merged.config["activation"].note == "file"

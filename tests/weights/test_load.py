@@ -13,11 +13,8 @@ from vitral.base.errors import UsageError, WeightsError
 from vitral.base.origin import IMAGENET_MEAN, IMAGENET_STD, known
 from vitral.build import create
 from vitral.data.preprocess import Preprocess
-from vitral.weights.assemble import imagenet_names
 from vitral.weights.checkpoint import save
-from vitral.weights.detect import detect
 from vitral.weights.export import export
-from vitral.weights.family import PREPROCESS
 from vitral.weights.load import load
 
 
@@ -68,24 +65,6 @@ def test_what_a_file_cannot_say_is_assumed_printed_and_can_be_set(file, capsys) 
     assert not torch.allclose(load(file, heads=4)(images), told(images))
 
 
-@pytest.mark.parametrize(
-    ("more", "head", "mean"),
-    [
-        ((), True, (0.5, 0.5, 0.5)),
-        ((), False, (0.485, 0.456, 0.406)),
-        (("dist_token", "head_dist.weight"), True, (0.485, 0.456, 0.406)),
-        (("reg_token",), True, (0.485, 0.456, 0.406)),
-        (("blocks.0.ls1.gamma",), True, (0.485, 0.456, 0.406)),
-        (("norm_pre.weight",), True, (0.48145466, 0.4578275, 0.40821073)),
-    ],
-)
-def test_the_mean_that_is_assumed_follows_the_family(file, more, head, mean) -> None:
-    """ViT, self-supervised backbone, DeiT, registers, DINOv2 and CLIP share timm's layout, but not how pictures are normalised."""
-    names = [name for name in load_file(file) if head or not name.startswith("head.")]
-    family = detect({name: torch.zeros(1) for name in (*names, *more)}).family
-    assert PREPROCESS[family.preprocess]["mean"] == mean
-
-
 def test_preprocessing_is_set_by_name_or_by_field(file) -> None:
     origin = load(file, heads=3, preprocess={"mean": 0.4, "resize": "squash"}).origin
     assert origin.mean.value == (0.4, 0.4, 0.4) and origin.mean.known and origin.resize.value == "squash" and not origin.std.known
@@ -134,12 +113,6 @@ def test_a_non_square_file_needs_its_size_and_keeps_it(tmp_path) -> None:
     assert back.config.image_size == (64, 64) and "positions resized: 8×12 → 16×16" in " ".join(back.origin.changes)
 
 
-def test_a_thousand_outputs_get_imagenets_names(tmp_path) -> None:
-    path = export(create("tiny", classes=1000, depth=1), tmp_path, "npz")
-    origin = load(path).origin
-    assert origin.class_name(538) == "dome" and not origin.classes.known and len(imagenet_names()) == 1000
-
-
 def test_contradictions_and_unknown_places(model, tmp_path) -> None:
     save(model, tmp_path / "run")
     with pytest.raises(UsageError, match="heads = 4"):
@@ -183,20 +156,6 @@ def test_shards_are_joined(model, tmp_path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": "../elsewhere.safetensors"}}))
     with pytest.raises(WeightsError, match="outside"):
         load(folder)
-
-
-def test_two_models_under_one_name_are_not_mixed() -> None:
-    one = torch.zeros(1)
-    with pytest.raises(WeightsError, match="both with and without"):
-        detect({"module.head.weight": one, "head.weight": one})
-    with pytest.raises(WeightsError, match="no family"):
-        detect({"lstm.weight": one})
-
-
-def test_every_layer_of_half_precision_becomes_whole(file, tmp_path) -> None:
-    save_file({name: tensor.half() for name, tensor in load_file(file).items()}, tmp_path / "half.safetensors")
-    model = load(tmp_path / "half.safetensors", heads=3)
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32} and all(p.requires_grad for p in model.parameters())
 
 
 def test_a_hostile_config_beside_our_own_weights_is_one_line(model, tmp_path) -> None:
