@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 
 from vitral.cli.parsing import parse
@@ -29,5 +30,5 @@ def run(arguments: list[str]) -> int:
     asked = parse(Demo, arguments, "vitral demo", EXAMPLES)
     from vitral.report.demo import demo
 
-    demo(asked.out, asked.seed, asked.epochs)
+    demo(asked.out, asked.seed, asked.epochs, command=shlex.join(["vitral", "demo", *arguments]))
     return 0
