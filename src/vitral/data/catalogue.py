@@ -42,8 +42,8 @@ class Entry:
         self, class_names: tuple[str, ...], train: Part, where: str, validation: Part | None = None, *, test: Callable[[], Part]
     ) -> Source:
         """The data set itself, with what is known about it."""
-        facts = {name: getattr(self, name) for name in ("name", "native_size", "channels", "flip", "mean", "std")}
-        return Source(class_names=class_names, train=train, where=where, validation=validation, test=test, **facts)
+        fields = {name: getattr(self, name) for name in ("name", "native_size", "channels", "flip", "mean", "std")}
+        return Source(class_names=class_names, train=train, where=where, validation=validation, test=test, **fields)
 
 
 _ENTRIES = (

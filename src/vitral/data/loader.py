@@ -63,7 +63,6 @@ class Loader:
         placement: str = "auto",
         rank: int = 0,
         world: int = 1,
-        drop_last: bool | None = None,
     ) -> None:
         if batch_size < 1:
             raise UsageError(f"a batch of {batch_size} pictures", "use a batch size of at least 1")
@@ -93,7 +92,7 @@ class Loader:
         if not len(self.usable):
             raise DataError(f"{split.name} has no pictures that can be read", "check the files named above")
         self.batch_size = min(batch_size, len(self.usable)) if world == 1 else batch_size
-        self.drop_last = (train and len(self.usable) >= batch_size) if drop_last is None else drop_last
+        self.drop_last = train and len(self.usable) >= batch_size
         if not len(self):
             raise DataError(f"{split.name} has {len(self.usable)} pictures, fewer than a batch of {batch_size}", "use a smaller batch")
 

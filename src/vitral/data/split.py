@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import DataError
-from vitral.base.picture import Box
 from vitral.base.progress import say, track
 from vitral.data.decode import Decoded
 from vitral.data.keys import generator
@@ -64,10 +63,6 @@ class Split:
         """One picture to look at, as it is in the data set."""
         return viewable(self.image(position))
 
-    def seen(self, position: int, box: Box | None = None) -> np.ndarray:
-        """One picture as the model sees it, before normalisation: uint8 (C, H, W)."""
-        return self.preprocess.pixels(self.image(position), box)
-
     def subset(self, positions: np.ndarray) -> Split:
         """The pictures at these positions, in this order."""
         positions = np.asarray(positions)
@@ -105,7 +100,7 @@ class Split:
 
         def read(position: int) -> DataError | None:
             try:
-                out[position] = self.seen(position)
+                out[position] = self.preprocess.pixels(self.image(position))
             except DataError as error:
                 return error
             return None

@@ -18,8 +18,8 @@ from vitral.weights.assemble import assemble
 from vitral.weights.declared import of_preprocessor, of_torchvision_weights
 from vitral.weights.detect import detect
 from vitral.weights.infer import Known, says
-from vitral.weights.proof import TOLERANCE, Proof, prove
-from vitral.weights.read import read_weights
+from vitral.weights.proof import Proof, prove
+from vitral.weights.read import read_weights, reason
 
 RESNETS = ("resnet18", "resnet50", "resnet152")
 OFFLINE = (
@@ -40,8 +40,7 @@ def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
     except ImportError as error:
         raise WeightsError(f"{spec} needs the library {error.name or library}", "install it: pip install 'vitral[hub]'") from None
     except Exception as error:  # each library has its own errors for a lost network
-        words = " ".join(str(error).split())[:160]
-        raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {words})", OFFLINE) from error
+        raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {reason(error)})", OFFLINE) from error
     model = adopt(module, said=(said or Known()).over(spoken))
     worst = max(model.origin.parity.values())
     say(f"{spec}: {sum(p.numel() for p in model.parameters()):,} parameters; largest difference from the source {worst:.0e}")
@@ -96,7 +95,7 @@ def _from_pretrained(transformers: Any, name: str) -> tuple[nn.Module, Known]:
     return module, of_preprocessor(settings, f"the image processor of {name}")
 
 
-def prove_file(path: str | Path, spec: str, heads: int | None = None, tolerance: float = TOLERANCE) -> Proof:
+def prove_file(path: str | Path, spec: str, heads: int | None = None) -> Proof:
     """A file's import against the library's own module with the same weights: `prove_file("vit.pth", "timm:vit_tiny_patch16_224")`."""
     library, _, name = spec.partition(":")
     if library not in ("timm", "torchvision") or not name:
@@ -107,9 +106,8 @@ def prove_file(path: str | Path, spec: str, heads: int | None = None, tolerance:
         module = _timm_empty(name, model.config) if library == "timm" else _torchvision_empty(name, model.config)
         module.load_state_dict(tensors)
     except (RuntimeError, TypeError) as error:
-        words = " ".join(str(error).split())[:200]
-        raise WeightsError(f"the weights of {path} do not fit {spec} ({words})", "name the module they were made with") from None
-    return prove(model, module, tolerance, name=spec)
+        raise WeightsError(f"the weights of {path} do not fit {spec} ({reason(error)})", "name the module they were made with") from None
+    return prove(model, module, name=spec)
 
 
 def _timm_empty(name: str, config: ModelConfig) -> nn.Module:
