@@ -18,15 +18,16 @@ from torch import Tensor
 
 from vitral.base.device import describe_machine
 from vitral.base.errors import ConfigError, VitralError
-from vitral.base.layout import METRICS, STATE
+from vitral.base.layout import METRICS, PROGRESS, STATE
 from vitral.base.progress import Progress, progress, say
 from vitral.build import build
+from vitral.config import from_dict
 from vitral.cost.flops import forward_flops
 from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.run.journal import Journal
 from vitral.train import advice, failure
-from vitral.train.ema import copy_values
+from vitral.train.ema import copy_values, local
 from vitral.train.evaluate import Evaluation, evaluate
 from vitral.train.optim import whole
 from vitral.train.parallel import World, lost_peer
@@ -130,11 +131,11 @@ class Engine:
         position = self._restore() if going_on else 0
         metrics = folder.path / METRICS if self.world.main else None
         self.journal = Journal(metrics, position, self.train.tensorboard, self.train.wandb, self.config.name)
-        if self.world.main:
-            folder.write_environment(self._environment())
-        if not self.quiet:
-            say(self.setup.headline(self.total, self.counts.step))
         try:
+            if self.world.main:
+                folder.write_environment(self._environment())
+            if not self.quiet:
+                say(self.setup.headline(self.total, self.counts.step))
             with self.interrupts, progress("Training", self.total, self.quiet, self.counts.step) as bar:
                 if self.counts.step == 0:
                     self._snapshot()
@@ -304,7 +305,7 @@ class Engine:
 
     def _restore(self) -> int:
         """Put everything back as the checkpoint has it; returns the journal's position."""
-        stepper, extra, names = self.stepper, self.slots.extra(), self.slots.names()
+        stepper, stored, names = self.stepper, self.slots.progress(), self.slots.names()
         if any(name.startswith("best/") for name in names):
             self.best = {name: torch.empty_like(value) for name, value in stepper.values().items()}
         tensors = {name: value for name, value in stepper.tensors().items() if not name.startswith("optimizer/")}
@@ -312,13 +313,13 @@ class Engine:
         tensors |= {f"best/{name}": value for name, value in (self.best or {}).items()}
         self.slots.read(tensors)
         stepper.optimizer.load({name.removeprefix("optimizer/"): value for name, value in tensors.items() if name.startswith("optimizer/")})
-        self.counts = Counts(**extra["counts"])
+        self.counts = from_dict(Counts, stored["counts"], PROGRESS)
         if stepper.average is not None:
             stepper.average.updates = self.counts.updates
-        if stepper.scaler is not None and extra["scaler"] is not None:
-            stepper.scaler.load_state_dict(extra["scaler"])
+        if stepper.scaler is not None and stored["scaler"] is not None:
+            stepper.scaler.load_state_dict(stored["scaler"])
         self.slots.restore_random(self.train.seed, self.counts.step)
-        return extra["journal"]
+        return stored["journal"]
 
     # ---- the end ---------------------------------------------------------------------------------------------------------------
 
@@ -326,6 +327,8 @@ class Engine:
         """The final weights, the test split once, and the model's files."""
         stepper, model = self.stepper, self.setup.model
         final = self.best if self.train.keep == "best" and self.best is not None else stepper.values()
+        if broken := next((name for name, value in final.items() if not local(value).isfinite().all()), None):
+            raise failure.broken_weights(broken)
         live = {name: value.detach() for name, value in model.state_dict().items()}
         copy_values({name: value.clone() for name, value in final.items()}, live)
         complete = self._whole_model()
@@ -343,6 +346,8 @@ class Engine:
             if not self.quiet:
                 say(f"test accuracy {result.top1:.2%}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.folder.path}")
         self.journal.close()
+        if self.world.main:
+            self.folder.close_journal()
         self.world.barrier()
         return Run(self.folder.path, self.folder.metrics, complete.eval())
 

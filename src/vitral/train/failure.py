@@ -19,9 +19,12 @@ from vitral.cost.precision import dtype_of, is_compiled
 from vitral.run.folder import RunFolder
 from vitral.train.steps import run_memory
 
+STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGXCPU") if hasattr(signal, name)]
+"""Ctrl-C, a job queue's end (Slurm sends USR1 before it takes a job back), a closed terminal, a limit on CPU time."""
+
 
 class Interrupts:
-    """Ctrl-C and SIGTERM ask the loop to stop after the step; a second one stops at once."""
+    """Signals that ask the loop to stop after the step; a second one stops at once."""
 
     def __init__(self) -> None:
         self.asked = ""
@@ -29,7 +32,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in STOPPING:
                 self._before[number] = signal.signal(number, self._ask)
         return self
 
@@ -72,6 +75,12 @@ def not_finite(config: RunConfig, step: int, epoch: float, loss: float, indices:
     shown = ", ".join(map(str, indices[:8])) + (", …" if len(indices) > 8 else "")
     return FailedError(
         f"the loss is {loss} at step {step} (epoch {epoch:.2f}, rate {rate:.2g}), batch of training pictures {shown}", "; ".join(advice)
+    )
+
+
+def broken_weights(name: str) -> FailedError:
+    return FailedError(
+        f"the final weights hold NaN or infinity in {name}, so no model is written", "lower the rate (--lr), or clip (--clip 1)"
     )
 
 
