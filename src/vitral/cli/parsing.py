@@ -7,9 +7,10 @@ import dataclasses
 import io
 import re
 import typing
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import UsageError, one_of
 
 T = TypeVar("T")
 
@@ -36,6 +37,18 @@ def parse(kind: type[T], arguments: list[str], program: str, description: str) -
             raise
         message, advice = one_line(shown.getvalue())
         raise UsageError(message, f"{advice + '; ' if advice else ''}{program} --help shows examples and all flags") from None
+
+
+def run_command(verb: str, commands: Mapping[str, Callable[[list[str]], int]], examples: str, arguments: list[str]) -> int:
+    """Give the rest of the line to the command of a verb that has several: `vitral data list`."""
+    if not arguments:
+        raise UsageError(f"{verb} needs a command", f"use {', '.join(commands)}; vitral {verb} --help shows examples")
+    if arguments[0] in ("-h", "--help"):
+        print(f"usage: vitral {verb} {{{','.join(commands)}}} …\n\n{examples}")
+        return 0
+    if arguments[0] not in commands:
+        raise one_of(f"command of {verb}", arguments[0], commands)
+    return commands[arguments[0]](arguments[1:])
 
 
 def spoken(kind: type[Any], arguments: list[str]) -> list[str]:
