@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vitral.report.read import optional_object
+from vitral.report.stored import optional_object
 
 
 def test_missing_and_damaged_files_say_so(tmp_path: Path) -> None:
