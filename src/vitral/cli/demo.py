@@ -6,6 +6,7 @@ import dataclasses
 import shlex
 from pathlib import Path
 
+from vitral.base.layout import RUNS
 from vitral.cli.parsing import parse
 
 EXAMPLES = """Train a small ViT on scikit-learn's handwritten digits (CPU, about a minute), look inside it, write a report.
@@ -18,7 +19,7 @@ Examples:
 
 @dataclasses.dataclass(frozen=True)
 class Demo:
-    out: Path = Path("runs/demo")
+    out: Path = RUNS / "demo"
     """Folder for the run, its figures and report.html; an earlier demo there is replaced."""
     seed: int = 0
     """Seed of the training."""

@@ -10,6 +10,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
+import tyro
+
 from vitral.base.errors import UsageError, one_of
 
 T = TypeVar("T")
@@ -20,8 +22,6 @@ KINDS = {"INT": "a whole number", "FLOAT": "a number", "INT INT": "two whole num
 
 def parse(kind: type[T], arguments: list[str], program: str, description: str) -> T:
     """An instance of the dataclass `kind` from the command line; `--help` prints and leaves with SystemExit(0)."""
-    import tyro
-
     shown = io.StringIO()
     try:
         with contextlib.redirect_stderr(shown):
@@ -79,7 +79,11 @@ def spoken(kind: type[Any], arguments: list[str]) -> list[str]:
 
 
 def one_line(box: str) -> tuple[str, str]:
-    """What tyro says in its frame, as (what is wrong, what to do), in the words of a user."""
+    """What tyro says in its frame, as (what is wrong, what to do), in the words of a user.
+
+    tyro has these errors as data, too, but only in `tyro._errors`, which asks whoever uses it to pin an exact version. What the frame
+    says is not promised either, but where it changes, the user still gets it in one line.
+    """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
     lines = [re.sub(r"^[│|] ?|[│|\s]+$", "", line) for line in plain.splitlines() if not line.startswith(("╭", "╰"))]
     parts = [part.strip("\n") for part in re.split(r"\n *[─-]{5,} *(?=\n|$)", "\n".join(lines))]

@@ -17,8 +17,8 @@ from vitral.draw.charts import reliability_figure
 from vitral.draw.curves import read_curve, training_curves
 from vitral.draw.matrices import confusion_figure
 from vitral.report import inline
-from vitral.report.stored import mapping, number, optional_object
 from vitral.report.render import percent, show, write_page
+from vitral.report.stored import mapping, number, optional_object
 from vitral.run.folder import RunFolder
 from vitral.run.journal import read_metrics
 
