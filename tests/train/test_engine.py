@@ -18,7 +18,7 @@ from vitral.train import engine
 from vitral.train.engine import Run
 from vitral.train.fit import fit
 from vitral.train.steps import Stepper
-from vitral.train.tasks import Outcome
+from vitral.train.tasks.task import Outcome
 from vitral.weights.checkpoint import load_checkpoint
 
 specification = importlib.util.spec_from_file_location("train_conftest", Path(__file__).parent / "conftest.py")

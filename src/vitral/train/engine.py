@@ -31,11 +31,12 @@ from vitral.train.ema import copy_values, local
 from vitral.train.evaluate import Evaluation, evaluate
 from vitral.train.optim import whole
 from vitral.train.parallel import World, lost_peer
-from vitral.train.prepare import Setup, load_teacher
-from vitral.train.schedule import kept_patches, rate, snapshot_steps
+from vitral.train.prepare import Setup
+from vitral.train.schedule import kept_patches, lr_factor, snapshot_steps
 from vitral.train.state import Slots, optimizer_templates, seed_process
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
+from vitral.train.tasks.distil import load_teacher
 
 WINDOW = {"cuda": 50, "cpu": 10}
 """Steps between readings of the device."""
@@ -75,7 +76,7 @@ class Counts:
     waited: int = 0
     """Validations since the best one."""
     updates: int = 0
-    """Of the weight average."""
+    """Of the EMA."""
     accuracy: float | None = None
     """Of the last training line, for the advice."""
     lr: float = 0.0
@@ -90,7 +91,7 @@ class Window:
     losses: list[torch.Tensor] = field(default_factory=list)
     correct: list[torch.Tensor] = field(default_factory=list)
     indices: list[torch.Tensor] = field(default_factory=list)
-    rates: list[float] = field(default_factory=list)
+    lrs: list[float] = field(default_factory=list)
     images: int = 0
 
 
@@ -179,13 +180,13 @@ class Engine:
     def _learn(self, batch: Any) -> None:
         now = self._progress()
         share = max(1 / self.total, now / max(1, self.counts.step) if self.counts.step else 0.0)
-        factor = rate(self.train, now, share)
+        factor = lr_factor(self.train, now, share)
         outcome = self.stepper.step(batch, factor, kept_patches(self.train, now))
         window = self.window
         window.losses.append(outcome.loss)
         window.correct.append(outcome.correct)
         window.indices.append(batch.indices)
-        window.rates.append(factor * self.train.lr)
+        window.lrs.append(factor * self.train.lr)
         window.images += len(batch.labels) * self.world.size
         self.counts.step += 1
 
@@ -234,14 +235,14 @@ class Engine:
             if not math.isfinite(loss):
                 step = counts.step - len(numbers) + place
                 pictures = window.indices[place].tolist()
-                raise failure.not_finite(self.config, step, step / len(self.loader), loss, pictures, window.rates[place])
+                raise failure.not_finite(self.config, step, step / len(self.loader), loss, pictures, window.lrs[place])
         counts.loss += sum(numbers)
         counts.correct += correct
         counts.images += window.images
         steps = counts.step - counts.line_step
         speed = counts.images / max(1e-9, counts.seconds - counts.line_seconds)
         bar.advance(len(numbers), loss=counts.loss / steps, accuracy=counts.correct / counts.images, images_per_second=round(speed))
-        counts.lr = window.rates[-1]
+        counts.lr = window.lrs[-1]
         self.window = Window()
 
     # ---- journal, validation, state --------------------------------------------------------------------------------------------
@@ -294,7 +295,7 @@ class Engine:
 
     def _save(self) -> None:
         counts, stepper = self.counts, self.stepper
-        counts.updates = stepper.average.updates if stepper.average is not None else 0
+        counts.updates = stepper.ema.updates if stepper.ema is not None else 0
         tensors = stepper.tensors()
         if self.best is not None:
             tensors |= {f"best/{name}": value for name, value in self.best.items()}
@@ -314,8 +315,8 @@ class Engine:
         self.slots.read(tensors)
         stepper.optimizer.load({name.removeprefix("optimizer/"): value for name, value in tensors.items() if name.startswith("optimizer/")})
         self.counts = from_dict(Counts, stored["counts"], PROGRESS)
-        if stepper.average is not None:
-            stepper.average.updates = self.counts.updates
+        if stepper.ema is not None:
+            stepper.ema.updates = self.counts.updates
         if stepper.scaler is not None and stored["scaler"] is not None:
             stepper.scaler.load_state_dict(stored["scaler"])
         self.slots.restore_random(self.train.seed, self.counts.step)
