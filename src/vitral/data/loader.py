@@ -6,11 +6,9 @@ workers (and cuts photographs at random there, where all their pixels are). From
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -69,7 +67,7 @@ class Loader:
         if batch_size % world:
             raise DataError(f"a batch of {batch_size} cannot be shared by {world} processes", f"use a multiple of {world}")
         if preprocess is not None and preprocess != split.preprocess:
-            split = _with_preprocess(split, preprocess)
+            split = split.prepared(preprocess)
         self.split, self.seed, self.train = split, seed, train
         self.device = torch.device(device)
         self.rank, self.world = rank, world
@@ -175,13 +173,3 @@ def road(split: Split, policy: Policy, device: torch.device, placement: str) -> 
         return "device" if split.bytes <= DEVICE_LIMIT.get(device.type, DEVICE_LIMIT["cpu"]) else "stream"
     # Photographs to be cut at random keep their full resolution only in the stream.
     return "device" if policy.crop is None and split.bytes <= DECODE_LIMIT else "stream"
-
-
-def _with_preprocess(split: Split, preprocess: Preprocess) -> Split:
-    same = split.preprocess.image_size == preprocess.image_size and split.preprocess.channels == preprocess.channels
-    kept: dict[str, Any] = {} if same and _geometry(split.preprocess) == _geometry(preprocess) else {"_pixels": None}
-    return dataclasses.replace(split, preprocess=preprocess, **kept)
-
-
-def _geometry(preprocess: Preprocess) -> tuple[Any, ...]:
-    return preprocess.resize, preprocess.crop, preprocess.interpolation

@@ -70,6 +70,11 @@ class Split:
         bad = {new: self.bad[int(old)] for new, old in enumerate(positions) if int(old) in self.bad}
         return dataclasses.replace(self, indices=self.indices[positions], labels=self.labels[positions], bad=bad, _pixels=pixels)
 
+    def prepared(self, preprocess: Preprocess) -> Split:
+        """The same pictures for another model; pixels that are here already stay when only the normalisation differs."""
+        old, new = (dataclasses.replace(each, mean=(0.0,), std=(1.0,)) for each in (self.preprocess, preprocess))
+        return dataclasses.replace(self, preprocess=preprocess, _pixels=self._pixels if old == new else None)
+
     def first(self, count: int, seed: int) -> Split:
         """`count` pictures, class-balanced; of one seed, each smaller subset lies inside each larger one."""
         if not 0 < count <= len(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ OFFLINE = (
     "is there a network? Without one, fetch the weights elsewhere and give the file: vitral.load('FILE'); "
     "filled caches (HF_HOME, TORCH_HOME) are used too"
 )
+
+
+NOT_PLAIN = re.compile(
+    "siglip|relpos|rpn|18x2|36x1|xp_|pe_|swin|_r26_|_r50_|_r_s|resnet|so150m|rope|map|hybrid|dinov3|sapiens2|lingbot|mci|pwee|dwee|dlittle"
+)
+"""In names of timm: ViTs with parts that Vitral's does not have."""
 
 
 def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
@@ -139,31 +146,5 @@ def names() -> dict[str, list[str]]:
         import timm
     except ImportError:
         return {**found, "timm": []}
-    refused = (
-        "siglip",
-        "relpos",
-        "rpn",
-        "18x2",
-        "36x1",
-        "xp_",
-        "pe_",
-        "swin",
-        "_r26_",
-        "_r50_",
-        "_r_s",
-        "resnet",
-        "so150m",
-        "rope",
-        "map",
-        "srelpos",
-        "hybrid",
-        "dinov3",
-        "sapiens2",
-        "lingbot",
-        "mci",
-        "pwee",
-        "dwee",
-        "dlittle",
-    )
-    plain = [name for name in timm.list_models(["vit_*", "deit*"], pretrained=True) if not any(part in name for part in refused)]
+    plain = [name for name in timm.list_models(["vit_*", "deit*"], pretrained=True) if not NOT_PLAIN.search(name)]
     return {**found, "timm": plain}

@@ -31,7 +31,7 @@ ARCHIVE_LIMIT = 20
 """A compressed archive may unpack to at most this many times its size (weights hardly compress)."""
 SMALL = 64 * 2**20
 
-# Dictionaries that training scripts put around the weights, the averaged and the teacher's first.
+# Dictionaries that training scripts put around the weights, EMA and the teacher's first.
 WRAPPERS = (
     "state_dict_ema",
     "model_ema",
