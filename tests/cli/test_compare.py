@@ -13,7 +13,7 @@ from vitral.cli import main
 from vitral.weights.checkpoint import save
 
 COMPARE = ["compare", "digits", "--models", "vit-small,hybrid", "--budget", "samples=128", "--seeds", "2", "--batch-size", "64"]
-COMPARE += ["--rates", "3e-3", "--parallel", "1", "--device", "cpu", "--quiet"]
+COMPARE += ["--lrs", "3e-3", "--parallel", "1", "--device", "cpu", "--quiet"]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_several_data_sets_from_weights(tmp_path: Path, capsys: pytest.CaptureFi
         "2",
         "--batch-size",
         "16",
-        "--rates",
+        "--lrs",
         "3e-3",
         "--parallel",
         "1",
@@ -122,7 +122,7 @@ def test_scale_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["compare", "digits", "--budget", "miles=3"], "budget"),
         (["compare", "digits", "--models", "vitt"], "did you mean"),
         (["compare", "digits", "--models", "vit", "--from", "timm:x"], "names no model"),
-        (["compare", "digits", "--rates", "fast"], "not a list of numbers"),
+        (["compare", "digits", "--lrs", "fast"], "not a list of numbers"),
         (["compare", "digits", "--tune", "head"], "without weights"),
         (["compare", "digits", "digits", "--models", "vit-small"], "named twice"),
         (["compare", "digits", "--budget", "flops=1e6"], "less than a batch"),

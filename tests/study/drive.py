@@ -7,9 +7,10 @@ import sys
 from typing import Literal
 
 from vitral.config import DataConfig, TrainConfig
-from vitral.study.cells import Budget, Study
-from vitral.study.compare import compare, default_recipe, plan_compare
-from vitral.study.scale import plan_scale
+from vitral.study.compare import comparison, run_comparison
+from vitral.study.protocol import Budget, Study
+from vitral.study.recipe import Recipe
+from vitral.study.scale import scaling
 
 CHECKPOINTS = 0.2
 """Seconds: often enough that a cell of a second or two leaves one behind."""
@@ -17,31 +18,29 @@ DATA = DataConfig(name="digits", augment="light")
 
 
 def recipe(checkpoint_every: float = 30.0, tune: Literal["all", "attention", "head"] = "all") -> TrainConfig:
-    return dataclasses.replace(default_recipe(), batch_size=64, device="cpu", checkpoint_every=checkpoint_every, tune=tune)
+    return dataclasses.replace(Recipe(batch_size=64, device="cpu").train_config(tune), checkpoint_every=checkpoint_every)
 
 
 def small_compare(checkpoint_every: float = 30.0) -> Study:
-    return plan_compare(DATA, ["vit-small", "cnn"], Budget("samples", 768), seeds=2, rates=(1e-3, 3e-3), train=recipe(checkpoint_every))
+    return comparison(DATA, ["vit-small", "cnn"], Budget("samples", 768), seeds=2, lrs=(1e-3, 3e-3), train=recipe(checkpoint_every))
 
 
 def small_scale() -> Study:
-    return plan_scale(
+    return scaling(
         "data",
         DATA,
         Budget("samples", 256),
         models=["vit-small", "cnn"],
         sizes=(64, 256, 1.0),
         seeds=2,
-        rates=(3e-3,),
+        lrs=(3e-3,),
         train=recipe(),
     )
 
 
 def small_compute() -> Study:
-    return plan_scale(
-        "compute", DATA, Budget("samples", 512), models=["vit-small", "vit", "hybrid"], seeds=2, rates=(3e-3,), train=recipe()
-    )
+    return scaling("compute", DATA, Budget("samples", 512), models=["vit-small", "vit", "hybrid"], seeds=2, lrs=(3e-3,), train=recipe())
 
 
 if __name__ == "__main__":
-    compare(small_compare(CHECKPOINTS), sys.argv[1])
+    run_comparison(small_compare(CHECKPOINTS), sys.argv[1])

@@ -12,9 +12,9 @@ import pytest
 from vitral.config import DataConfig
 from vitral.draw.curves import Line, line_chart
 from vitral.presets import model
-from vitral.study.cells import Budget, Contender, Study
-from vitral.study.conduct import Executed
+from vitral.study.conduct import Conducted
 from vitral.study.plots import draw_compare, draw_compute, draw_data, points
+from vitral.study.protocol import Budget, Contender, Study
 from vitral.study.statistics import power_law_fit
 from vitral.study.table import Outcome, Table, row
 
@@ -37,10 +37,10 @@ def test_an_interval_shows_at_a_single_point() -> None:
 
 @pytest.mark.parametrize("claim", [True, False])
 def test_no_interval_is_spoken_of_where_there_is_none(tmp_path: Path, claim: bool) -> None:
-    study = Study("compare", DataConfig(), (Contender("vit", model("digits"), 1),), Budget("samples", 1000), pictures=100, seeds=(0, 1))
+    study = Study("compare", DataConfig(), (Contender("vit", model("digits"), 1),), Budget("samples", 1000), images=100, seeds=(0, 1))
     write_journal(tmp_path)
     table = Table((row([CELL, dataclasses.replace(CELL, seed=1, accuracy=0.8)], claim=claim),))
-    draw_compare(Executed(study, tmp_path, {}, {}, (CELL,), {}, {}), table)
+    draw_compare(Conducted(study, tmp_path, (CELL,)), table)
     assert ("interval" in (tmp_path / "figures" / "accuracy.json").read_text()) == claim
 
 
@@ -71,7 +71,7 @@ def test_one_seed_has_no_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
 
 @pytest.mark.parametrize(("budget", "drawn"), [(Budget("samples", 1000), True), (Budget("flops", 1e6), False)])
 def test_flops_are_an_axis_only_where_they_differ(tmp_path: Path, budget: Budget, drawn: bool) -> None:
-    study = Study("compare", DataConfig(), (Contender("vit", model("digits"), 1),), budget, pictures=100, seeds=(0, 1))
+    study = Study("compare", DataConfig(), (Contender("vit", model("digits"), 1),), budget, images=100, seeds=(0, 1))
     write_journal(tmp_path)
-    paths = draw_compare(Executed(study, tmp_path, {}, {}, (CELL,), {}, {}), Table((VIT,)))
+    paths = draw_compare(Conducted(study, tmp_path, (CELL,)), Table((VIT,)))
     assert any("flops" in path for path in paths) == drawn

@@ -16,16 +16,18 @@ from pathlib import Path
 import pytest
 
 from vitral.base.errors import ConfigError, DataError, Stopped, UsageError, VitralError
+from vitral.base.layout import CELL
+from vitral.base.lock import FolderLock
 from vitral.config import DataConfig
 from vitral.presets import model
-from vitral.study.cells import Budget, Contender, Study, final_cells
-from vitral.study.pool import RESULT, run_cells
+from vitral.study.pool import Pool, run_cells
+from vitral.study.protocol import Budget, Contender, Study, final_cells
 
 sys.path.insert(0, str(Path(__file__).parent))
 import works
 
 STUDY = Study(
-    "compare", DataConfig(), (Contender("digits", model("digits"), 1000),), Budget("samples", 100), pictures=100, seeds=(0, 1, 2, 3)
+    "compare", DataConfig(), (Contender("digits", model("digits"), 1000),), Budget("samples", 100), images=100, seeds=(0, 1, 2, 3)
 )
 CELLS = final_cells(STUDY, {"digits": 1e-3})
 
@@ -35,16 +37,16 @@ def squares(finished) -> list[int]:
 
 
 def test_sequential_skips_what_is_done(tmp_path: Path) -> None:
-    first = run_cells(CELLS[:2], tmp_path, works.square, quiet=True)
+    first = run_cells(CELLS[:2], tmp_path, works.square, Pool(quiet=True))
     assert squares(first) == [0, 1] and not first.skipped
-    again = run_cells(CELLS, tmp_path, works.square, quiet=True)
+    again = run_cells(CELLS, tmp_path, works.square, Pool(quiet=True))
     assert squares(again) == [0, 1, 4, 9] and again.skipped == [cell.name for cell in CELLS[:2]]
-    (tmp_path / CELLS[0].name / RESULT).unlink()
-    assert len(run_cells(CELLS, tmp_path, works.square, quiet=True).skipped) == 3
+    (tmp_path / CELLS[0].name / CELL).unlink()
+    assert len(run_cells(CELLS, tmp_path, works.square, Pool(quiet=True)).skipped) == 3
 
 
 def test_pool_gives_the_same_and_survives_a_death(tmp_path: Path) -> None:
-    finished = run_cells(CELLS, tmp_path, works.die_once, parallel=2, threads=1, quiet=True)
+    finished = run_cells(CELLS, tmp_path, works.die_once, Pool(parallel=2, quiet=True), threads=1)
     assert squares(finished) == [0, 1, 4, 9] and not finished.failed
     assert list(finished.retried) == [CELLS[1].name] and "code 9" in finished.retried[CELLS[1].name]
     processes = {result["process"] for result in finished.results.values()}
@@ -53,7 +55,7 @@ def test_pool_gives_the_same_and_survives_a_death(tmp_path: Path) -> None:
 
 
 def test_dead_twice_is_reported_and_the_rest_is_kept(tmp_path: Path) -> None:
-    finished = run_cells(CELLS, tmp_path, works.die_always, quiet=True)
+    finished = run_cells(CELLS, tmp_path, works.die_always, Pool(quiet=True))
     assert squares(finished) == [0, 4, 9]
     assert finished.failed == {CELLS[1].name: "RuntimeError: out of luck"} and not finished.retried
     with pytest.raises(VitralError, match="died twice: RuntimeError: out of luck"):
@@ -62,72 +64,69 @@ def test_dead_twice_is_reported_and_the_rest_is_kept(tmp_path: Path) -> None:
 
 def test_wrong_settings_are_not_tried_again(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot work"):
-        run_cells(CELLS, tmp_path, works.refuse, quiet=True)
+        run_cells(CELLS, tmp_path, works.refuse, Pool(quiet=True))
 
 
 def test_a_stop_is_not_a_death(tmp_path: Path) -> None:
     with pytest.raises(Stopped, match=r"stopped by SIGINT.*the same command goes on"):
-        run_cells(CELLS, tmp_path, works.stop, quiet=True)
+        run_cells(CELLS, tmp_path, works.stop, Pool(quiet=True))
 
 
 def test_terminated_pool_keeps_what_is_done_and_says_so(tmp_path: Path) -> None:
     def terminate() -> None:
-        while not list(tmp_path.glob(f"*/{RESULT}")):
+        while not list(tmp_path.glob(f"*/{CELL}")):
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.getsignal(signal.SIGTERM)
     threading.Thread(target=terminate, daemon=True).start()
     with pytest.raises(Stopped, match=r"stopped by SIGTERM.*the same command goes on"):
-        run_cells(CELLS, tmp_path, works.linger, parallel=2, quiet=True)
+        run_cells(CELLS, tmp_path, works.linger, Pool(parallel=2, quiet=True))
     assert not multiprocessing.active_children() and signal.getsignal(signal.SIGTERM) == before
-    again = run_cells(CELLS, tmp_path, works.square, quiet=True)
+    again = run_cells(CELLS, tmp_path, works.square, Pool(quiet=True))
     assert again.skipped == [CELLS[0].name] and squares(again) == [0, 1, 4, 9]
 
 
 def test_another_run_of_the_same_name_is_refused(tmp_path: Path) -> None:
-    run_cells(CELLS[:1], tmp_path, works.square, quiet=True)
+    run_cells(CELLS[:1], tmp_path, works.square, Pool(quiet=True))
     other = dataclasses.replace(CELLS[0], size=99)
     with pytest.raises(UsageError, match="another run"):
-        run_cells([other], tmp_path, works.square, quiet=True)
+        run_cells([other], tmp_path, works.square, Pool(quiet=True))
 
 
 def test_a_cell_of_an_earlier_version_is_still_done(tmp_path: Path) -> None:
-    run_cells(CELLS[:1], tmp_path, works.square, quiet=True)
-    path = tmp_path / CELLS[0].name / RESULT
+    run_cells(CELLS[:1], tmp_path, works.square, Pool(quiet=True))
+    path = tmp_path / CELLS[0].name / CELL
     stored = json.loads(path.read_text())
     del stored["cell"]["run"]["weights"]  # a field that came later
     path.write_text(json.dumps(stored))
-    assert run_cells(CELLS[:1], tmp_path, works.square, quiet=True).skipped == [CELLS[0].name]
+    assert run_cells(CELLS[:1], tmp_path, works.square, Pool(quiet=True)).skipped == [CELLS[0].name]
 
 
 def test_two_cells_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="two cells have the name"):
-        run_cells([CELLS[0], dataclasses.replace(CELLS[0], contender="other")], tmp_path, works.square, quiet=True)
+        run_cells([CELLS[0], dataclasses.replace(CELLS[0], contender="other")], tmp_path, works.square, Pool(quiet=True))
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", '{"cell": {}}', '{"cell": 1, "result": 2}'])
 def test_a_damaged_result_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / CELLS[0].name).mkdir()
-    (tmp_path / CELLS[0].name / RESULT).write_text(content)
+    (tmp_path / CELLS[0].name / CELL).write_text(content)
     with pytest.raises(DataError, match=r"cell\.json is damaged.*remove"):
-        run_cells(CELLS, tmp_path, works.square, quiet=True)
+        run_cells(CELLS, tmp_path, works.square, Pool(quiet=True))
 
 
 def test_one_process_per_folder(tmp_path: Path) -> None:
-    fcntl = pytest.importorskip("fcntl")
-    with open(tmp_path / ".lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(UsageError, match="another process"):
-            run_cells(CELLS, tmp_path, works.square, quiet=True)
+    with FolderLock(tmp_path, "a study"), pytest.raises(UsageError, match="in use by a study in another process"):
+        run_cells(CELLS, tmp_path, works.square, Pool(quiet=True))
 
 
 def test_a_script_without_a_guard_may_use_the_pool(tmp_path: Path) -> None:
     script = tmp_path / "unguarded.py"
     script.write_text(
         f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "from test_pool import CELLS, run_cells, squares, works\n"
-        f"print(squares(run_cells(CELLS, {str(tmp_path / 'cells')!r}, works.square, parallel=2, quiet=True)))\n"
+        "from test_pool import CELLS, Pool, run_cells, squares, works\n"
+        f"print(squares(run_cells(CELLS, {str(tmp_path / 'cells')!r}, works.square, Pool(parallel=2, quiet=True))))\n"
     )
     ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
     assert ended.stdout.strip() == "[0, 1, 4, 9]" and not ended.stderr
@@ -137,5 +136,5 @@ def test_a_script_without_a_guard_may_use_the_pool(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_ray_cluster_gives_the_same_and_survives_a_death(tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    finished = run_cells(CELLS, tmp_path, works.die_once, ray="local", threads=1, quiet=True)
+    finished = run_cells(CELLS, tmp_path, works.die_once, Pool(ray="local", quiet=True), threads=1)
     assert squares(finished) == [0, 1, 4, 9] and list(finished.retried) == [CELLS[1].name]

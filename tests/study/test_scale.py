@@ -13,23 +13,26 @@ import pytest
 from vitral.base.errors import UsageError
 from vitral.base.files import read_json
 from vitral.data.datasets import open_data
-from vitral.study.cells import Budget, Study, final_cells
-from vitral.study.conduct import Executed, Pool
-from vitral.study.scale import Scaling, _compute, conclude_data, fit_cells, plan_scale, scale, step_remarks
+from vitral.study.conduct import Conducted
+from vitral.study.pool import Pool
+from vitral.study.protocol import Budget, Study, final_cells
+from vitral.study.result import Result
+from vitral.study.scale import _compute, conclude_data, fit_cells, run_scaling, scaling, step_remarks
 from vitral.study.table import Outcome
-from vitral.study.train_cell import run_cell
+from vitral.study.train_cell import train_cell
+from vitral.study.tune import Tuning
 
 sys.path.insert(0, str(Path(__file__).parent))
 import drive
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Scaling:
-    return scale(drive.small_scale(), tmp_path_factory.mktemp("scale") / "study", Pool(quiet=True))
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return run_scaling(drive.small_scale(), tmp_path_factory.mktemp("scale") / "study", Pool(quiet=True))
 
 
-def test_result(whole: Scaling) -> None:
-    result, whole_set = read_json(whole.folder / "result.json"), drive.small_scale().pictures
+def test_result(whole: Result) -> None:
+    result, whole_set = read_json(whole.path / "result.json"), drive.small_scale().images
     assert set(result["fits"]) == {"vit-small", "cnn"} and len(result["crossings"]) == 1
     assert {row["size"] for row in result["rows"]} == {64, 256, whole_set} and len(result["rows"]) == 6
     assert {row["samples"] for row in result["rows"]} == {256}
@@ -38,7 +41,7 @@ def test_result(whole: Scaling) -> None:
     assert "With 64 training pictures" in result["conclusion"] and "no extra regularisation" in result["conclusion"]
     assert {pair["size"] for pair in result["pairs"]} == {64, whole_set}
     for picture in result["figures"]:
-        assert (whole.folder / picture).stat().st_size > 5000
+        assert (whole.path / picture).stat().st_size > 5000
 
 
 def test_subsets_are_nested_and_balanced() -> None:
@@ -54,29 +57,29 @@ def test_subsets_are_nested_and_balanced() -> None:
 def stop_half_way(plain: dict[str, Any], folder: str) -> dict[str, Any]:
     if len(list(Path(folder).parent.glob("*/cell.json"))) >= 6:
         raise KeyboardInterrupt
-    return run_cell(plain, folder)
+    return train_cell(plain, folder)
 
 
-def test_stopped_and_resumed_ends_the_same_to_the_bit(whole: Scaling, tmp_path: Path) -> None:
+def test_stopped_and_resumed_ends_the_same_to_the_bit(whole: Result, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        scale(drive.small_scale(), tmp_path / "study", Pool(quiet=True), work=stop_half_way)
+        run_scaling(drive.small_scale(), tmp_path / "study", Pool(quiet=True), work=stop_half_way)
     assert not (tmp_path / "study" / "result.json").exists()
-    again = scale(drive.small_scale(), tmp_path / "study", Pool(quiet=True))
-    assert [row["accuracies"] for row in again.result["rows"]] == [row["accuracies"] for row in whole.result["rows"]]
-    assert again.result["fits"] == whole.result["fits"] and again.conclusion == whole.conclusion
+    again = run_scaling(drive.small_scale(), tmp_path / "study", Pool(quiet=True))
+    assert [row["accuracies"] for row in again.values["rows"]] == [row["accuracies"] for row in whole.values["rows"]]
+    assert again.values["fits"] == whole.values["fits"] and again.conclusion == whole.conclusion
 
 
 def test_compute(tmp_path: Path) -> None:
-    done = scale(drive.small_compute(), tmp_path / "study", Pool(quiet=True))
-    rows = done.result["rows"]
+    done = run_scaling(drive.small_compute(), tmp_path / "study", Pool(quiet=True))
+    rows = done.values["rows"]
     assert len(rows) == 6 and {row["samples"] for row in rows} == {128, 512}
     assert {(row["samples"], row["share"]) for row in rows} == {(128, 0.25), (512, 1.0)}
-    assert set(done.result["fits"]) == {"vit", "hybrid"}
+    assert set(done.values["fits"]) == {"vit", "hybrid"}
     flops = {(row["model"], row["samples"]): row["training_flops"] for row in rows}
     assert all(
         value == 3 * samples * next(row["flops"] for row in rows if row["model"] == name) for (name, samples), value in flops.items()
     )
-    assert (done.folder / done.result["figures"][0]).exists()
+    assert (done.path / done.values["figures"][0]).exists()
 
 
 def test_no_exponent_or_crossing_is_claimed_where_the_fit_does_not_hold(tmp_path: Path) -> None:
@@ -90,11 +93,11 @@ def test_no_exponent_or_crossing_is_claimed_where_the_fit_does_not_hold(tmp_path
 
     outcomes = tuple(outcome(name, index, seed) for name in errors for index in (0, 1) for seed in (0, 1))
     tuning = {name: {"trials": [{"lr": 1e-3}], "at_edge": name == "vit", "chosen": 1e-3} for name in errors}
-    done = _compute(Executed(study, tmp_path, {}, tuning, outcomes, {}, {"final--vit": "it died"}))
+    done = _compute(Conducted(study, tmp_path, outcomes, Tuning(tuning), failed={"final--vit": "it died"}))
     assert "The error of hybrid falls" in done.conclusion and "The error of vit" not in done.conclusion
-    assert "no crossing is claimed" in done.conclusion and not done.result["crossings"]
-    assert "best rate of vit lies at the edge" in done.conclusion and "1 cell failed and is missing" in done.conclusion
-    assert "Rates were chosen with all training pictures" in done.conclusion
+    assert "no crossing is claimed" in done.conclusion and not done.values["crossings"]
+    assert "best learning rate of vit lies at the edge" in done.conclusion and "1 cell failed and is missing" in done.conclusion
+    assert "Learning rates were chosen with all training pictures" in done.conclusion
     assert "- hybrid: hybrid: ResNet stem" in (tmp_path / "table.md").read_text()
 
 
@@ -110,7 +113,7 @@ def outcomes_of(study: Study) -> tuple[Outcome, ...]:
 
 def test_steps_of_sizes_below_a_batch_are_named() -> None:
     study = dataclasses.replace(drive.small_scale(), sizes=(16, 32, 64, 256))
-    done = Executed(study, Path(), {}, {}, outcomes_of(study), {}, {})
+    done = Conducted(study, Path(), outcomes_of(study))
     (remark,) = step_remarks(done)
     assert "batch of 64" in remark and remark.endswith(": 16 with 16 pictures, 8 with 32 pictures, against 4 with 256.")
     assert not step_remarks(dataclasses.replace(done, study=dataclasses.replace(study, sizes=(64, 256))))
@@ -119,10 +122,8 @@ def test_steps_of_sizes_below_a_batch_are_named() -> None:
 @pytest.mark.parametrize("size", [-0.1, 0, float("nan"), 1e9, -5])
 def test_sizes_that_cannot_be_are_refused(size: float) -> None:
     with pytest.raises(UsageError, match="neither a share up to 1 nor a number of the"):
-        plan_scale("data", drive.DATA, Budget("samples", 256), models=["vit-small"], sizes=(size, 1.0))
-    tiny = plan_scale(
-        "data", drive.DATA, Budget("samples", 256), models=["vit-small"], sizes=(1e-4, 1.0), train=drive.recipe(), rates=(1e-3,)
-    )
+        scaling("data", drive.DATA, Budget("samples", 256), models=["vit-small"], sizes=(size, 1.0))
+    tiny = scaling("data", drive.DATA, Budget("samples", 256), models=["vit-small"], sizes=(1e-4, 1.0), train=drive.recipe(), lrs=(1e-3,))
     assert tiny.sizes[0] == 10
 
 
@@ -135,8 +136,8 @@ def test_why_no_test_was_made() -> None:
     assert "fewer than two models have two finished seeds" in conclude_data(study, {}, {}, ends)
 
 
-def test_fit_leaves_out_places_with_missing_seeds(whole: Scaling) -> None:
-    cells = [Outcome(**cell) for cell in whole.result["cells"] if cell["model"] == "cnn"]
+def test_fit_leaves_out_places_with_missing_seeds(whole: Result) -> None:
+    cells = [Outcome(**cell) for cell in whole.values["cells"] if cell["model"] == "cnn"]
     fit = fit_cells(cells[:-1], lambda cell: cell.size)
     assert fit is not None and fit.sizes == (64.0, 256.0)
     assert fit_cells(cells[:2], lambda cell: cell.size) is None

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
-from vitral.base.errors import UsageError
-from vitral.study.table import Outcome, Table, row, short
+from vitral.base.errors import DataError, UsageError
+from vitral.study.table import Outcome, Table, outcome_of, row
 
 CELL = Outcome(
     cell="vit-s0", model="vit", seed=0, lr=1e-3, accuracy=0.9, loss=0.3, validation=0.91, parameters=1_234_567, flops=2_000_000,
@@ -22,9 +23,9 @@ def test_row_and_renderings() -> None:
     assert made.mean == pytest.approx(0.92) and made.seeds == 3 and made.accuracies == (0.9, 0.92, 0.94)
     assert made.interval is not None and made.interval[0] < 0.9 < made.interval[1]
     table = Table((made, row(cells("cnn", values=(0.8,)))), "digits")
-    assert {"model", "seeds", "mean", "interval", "parameters", "flops", "seconds", "memory"} <= set(table.to_dict()[0])
-    assert table.to_dict()[0]["interval"] == list(made.interval) and table.to_dict()[1]["interval"] is None
-    assert "| vit | 92.00% |" in table.markdown() and "1,234,567" in table.text()
+    assert {"model", "seeds", "mean", "interval", "parameters", "flops", "seconds", "memory"} <= set(made.to_dict())
+    assert [entry.to_dict()["interval"] for entry in table.rows] == [list(made.interval), None]
+    assert "| vit | 92.00% |" in table.text(markdown=True) and "1,234,567" in table.text()
     assert "none (one seed)" in table.text()
     described = row(cells(), claim=False)
     assert described.interval is None and described.accuracies == made.accuracies and "one seed" not in Table((described,)).text()
@@ -44,5 +45,7 @@ def test_tuning_cells_and_nothing_are_refused() -> None:
         row([])
 
 
-def test_short() -> None:
-    assert [short(n) for n in (12, 1234, 1234567, 5e15)] == ["12 ", "1.23 k", "1.23 M", "5 P"]
+def test_a_damaged_cell_is_named() -> None:
+    assert outcome_of(dataclasses.asdict(CELL), Path("cells/vit")) == CELL
+    with pytest.raises(DataError, match=r"cells/vit/cell\.json is damaged"):
+        outcome_of({"cell": "vit"}, Path("cells/vit"))

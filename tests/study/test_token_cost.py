@@ -8,21 +8,21 @@ import pytest
 
 from vitral.base.errors import UsageError
 from vitral.presets.models import model
-from vitral.study.token_cost import cost_table, plan_cost, study_cost
+from vitral.study.token_cost import cost_table, study_cost, varied
 
 
 def test_cost(tmp_path: Path) -> None:
-    configs = plan_cost(model("tiny"), [16, 32], [2, 4, 8])
+    configs = varied(model("tiny"), [16, 32], [2, 4, 8])
     assert [config.tokens for config in configs] == [5, 17, 17, 65, 65, 257]
-    result = study_cost(configs, tmp_path, batch_size=4, device="cpu", quiet=True)
+    result = study_cost(configs, tmp_path, batch_size=4, device="cpu", quiet=True).values
     rows = result["rows"]
     assert rows[-1]["quadratic"] / rows[0]["quadratic"] == pytest.approx((257 / 5) ** 2)
     assert rows[-1]["training_ms"] > rows[0]["training_ms"] > 0
     assert [layer["term"] for layer in result["layers"]["65"]] == ["n²·d", "n·d²", "k·n·d²", "r·n·d"]
     assert all((tmp_path / picture).exists() for picture in result["figures"]) and (tmp_path / "table.md").exists()
     assert "is off by up to" in result["conclusion"]
-    exact = study_cost(configs[:3], tmp_path, batch_size=2, device="cpu", quiet=True)
+    exact = study_cost(configs[:3], tmp_path, batch_size=2, device="cpu", quiet=True).values
     assert "off by" not in exact["conclusion"]  # three numbers fitted to three points
     assert exact["time"] is None and "predicted" not in (tmp_path / "table.md").read_text() and "predicted ms" in cost_table(rows)
     with pytest.raises(UsageError, match="fewer than two"):
-        plan_cost(model("tiny"), [32], [5])
+        varied(model("tiny"), [32], [5])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from pathlib import Path
 from typing import Any
 
 from vitral.base.errors import ConfigError, Stopped
+from vitral.study.protocol import Cell
+from vitral.study.table import Outcome
 
 
 def square(cell: dict[str, Any], folder: str) -> dict[str, Any]:
@@ -45,3 +48,19 @@ def linger(cell: dict[str, Any], folder: str) -> dict[str, Any]:
 
 def stop(cell: dict[str, Any], folder: str) -> dict[str, Any]:
     raise Stopped("stopped by SIGINT at step 3 of 9, everything is saved", "go on")
+
+
+def learn(plain: dict[str, Any], folder: str) -> dict[str, Any]:
+    """The higher the learning rate the better, until it is too high."""
+    cell = Cell.from_dict(plain)
+    if cell.lr > 5e-3:
+        raise RuntimeError("the loss is nan")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    right = 100 * cell.lr
+    return dataclasses.asdict(
+        Outcome(cell.name, cell.contender, cell.seed, cell.lr, right, 1.0, right, 1, 1, 1.0, 1, 1.0, 1, "digits", role=cell.role)
+    )
+
+
+def diverge(plain: dict[str, Any], folder: str) -> dict[str, Any]:
+    raise RuntimeError("the loss is nan")

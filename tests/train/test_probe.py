@@ -1,18 +1,25 @@
+import copy
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
 
 import vitral
 from vitral.build import create
 from vitral.config import ConfigError, DataConfig, RunConfig, TrainConfig
+from vitral.data.datasets import open_data
+from vitral.data.loader import Loader
+from vitral.data.preprocess import Preprocess
 from vitral.presets.models import model as preset
 from vitral.train.fit import fit
 from vitral.train.prepare import prepare
-from vitral.train.probe import last_layer, solve, start_head
+from vitral.train.probe import UNJUDGED, Labelled, fit_linear, fit_neighbours, last_layer, read_features, solve, start_head
 from vitral.weights.checkpoint import save
 
 CPU = torch.device("cpu")
@@ -41,6 +48,58 @@ def test_the_solution_is_that_of_scikit_learn():
     weight, bias = solve(torch.tensor(x, dtype=torch.float32), torch.tensor(y), 3, strength)
     shown = torch.tensor(x, dtype=torch.float32) @ weight.T + bias
     assert torch.allclose(shown.softmax(1), torch.tensor(reference.predict_proba(x), dtype=torch.float32), atol=2e-3)
+
+
+def clusters(count: int, seed: int, spread: float = 0.5) -> Labelled:
+    """Points around four far corners."""
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % 4
+    return torch.eye(4, 6)[labels] * 3 + torch.randn(count, 6, generator=draw) * spread + 5, labels
+
+
+@pytest.mark.parametrize("fitted", [fit_linear, fit_neighbours])
+def test_separable_points_are_separated(fitted: Any):
+    train, judge, (test, labels) = clusters(40, 0), clusters(40, 1), clusters(400, 2)
+    good = fitted(train, judge, 4)
+    assert (good(test) == labels).float().mean() > 0.97 and str(good)
+    shuffled = fitted((train[0], train[1][torch.randperm(40, generator=torch.Generator().manual_seed(0))]), judge, 4)
+    assert (shuffled(test) == labels).float().mean() < 0.8
+
+
+def test_a_probe_reads_features_as_they_are_and_agrees_with_scikit_learn():
+    """Scaling, strength and bias folded into one layer; the same pipeline in scikit-learn gives the same answers."""
+    (x, y), (test, _) = clusters(60, 0, spread=2.0), clusters(300, 1, spread=2.0)
+    x, test = x * torch.tensor([1, 50, 0.02, 1, 1, 1]), test * torch.tensor([1, 50, 0.02, 1, 1, 1])
+    probe = fit_linear((x, y), None, 4)
+    assert probe.strength == UNJUDGED
+    scaler = StandardScaler().fit(x.numpy())
+    scaler.scale_ = x.std(dim=0).numpy()
+    reference = LogisticRegression(C=1 / (UNJUDGED * len(x)), tol=1e-8, max_iter=1000).fit(scaler.transform(x.numpy()), y.numpy())
+    wanted = reference.predict_proba(scaler.transform(test.numpy()))
+    assert np.abs((test @ probe.weight.T + probe.bias).softmax(1).numpy() - wanted).max() < 5e-3
+
+
+def test_neighbours_agree_with_scikit_learn():
+    train, judge, (test, _) = clusters(60, 0, spread=1.5), clusters(60, 1, spread=1.5), clusters(300, 2, spread=1.5)
+    found = fit_neighbours(train, judge, 4)
+    scaled = [((part - train[0].mean(0)) / train[0].std(0)).numpy() for part in (train[0], test)]
+    reference = KNeighborsClassifier(found.k, metric="cosine").fit(scaled[0], train[1].numpy())
+    votes = reference.predict_proba(scaled[1])
+    clear = votes.max(axis=1) > np.sort(votes, axis=1)[:, -2]  # ties are settled by nearness here, by order there
+    assert clear.mean() > 0.5 and (found(test).numpy() == votes.argmax(axis=1))[clear].all()
+
+
+def test_features_are_what_the_head_reads(weights: str):
+    model = vitral.load(weights)
+    data = open_data(DataConfig(name="digits"), preprocess=Preprocess.of(model))
+    loader = Loader(data.validation, batch_size=50, preprocess=Preprocess.of(model))
+    features, labels = read_features(model, loader, quiet=True)
+    assert features.shape == (len(data.validation), model.config.width) and np.array_equal(labels, data.validation.labels)
+    with torch.no_grad():
+        one = model.pooled(Preprocess.of(model).batch([data.validation.picture(3)]))
+    assert torch.allclose(features[3], one[0], atol=1e-5)
+    rough, _ = read_features(copy.deepcopy(model).bfloat16(), loader, quiet=True)
+    assert (rough - features).abs().max() < 0.1 * features.abs().max()
 
 
 def test_the_head_alone_starts_good_and_nothing_else_has_moved(weights: str):

@@ -1,4 +1,4 @@
-"""Out again (to_huggingface, to_onnx too): round trips are identities, real clients accept it, and what does not fit is refused."""
+"""Out again: round trips are identities, real clients accept it, and what does not fit is refused with the reason (to_huggingface, to_onnx too)."""
 
 from __future__ import annotations
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from pathlib import Path
 
-from vitral.base.layout import RUNS
 from vitral.cli.parsing import parse
 
 EXAMPLES = """Train a small ViT on scikit-learn's handwritten digits (CPU, about a minute), look inside it, write a report.
@@ -19,7 +17,7 @@ Examples:
 
 @dataclasses.dataclass(frozen=True)
 class Demo:
-    out: Path = RUNS / "demo"
+    out: Path = Path("runs/demo")
     """Folder for the run, its figures and report.html; an earlier demo there is replaced."""
     seed: int = 0
     """Seed of the training."""
@@ -31,5 +29,5 @@ def run(arguments: list[str]) -> int:
     asked = parse(Demo, arguments, "vitral demo", EXAMPLES)
     from vitral.report.demo import demo
 
-    demo(asked.out, asked.seed, asked.epochs, command=shlex.join(["vitral", "demo", *arguments]))
+    demo(asked.out, asked.seed, asked.epochs)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -45,27 +44,26 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
+    from vitral.cli.compare import show
     from vitral.cli.parsing import parse
 
     flags = parse(Flags, arguments, "vitral probe", EXAMPLES)
-    from vitral.base.device import pick_device
-    from vitral.base.files import plain
-    from vitral.config import DataConfig
-    from vitral.data.datasets import open_data
-    from vitral.data.preprocess import Preprocess
-    from vitral.study.probe import probe
-    from vitral.weights.load import load
-
     shots = [_shots(part.strip()) for part in flags.shots.split(",") if part.strip()]
-    model = load(flags.model)
-    config = DataConfig(name=flags.data, root=flags.root, validation=flags.validation, split_seed=flags.split_seed)
-    data = open_data(config, preprocess=Preprocess.of(model))
-    device = pick_device(flags.device)
+    from vitral.study.probe import probe
+
     result = probe(
-        model, data, shots=shots, draws=flags.draws, device=device, batch_size=flags.batch_size, quiet=flags.quiet, name=flags.model
+        flags.model,
+        flags.data,
+        shots=shots,
+        draws=flags.draws,
+        root=flags.root,
+        validation=flags.validation,
+        split_seed=flags.split_seed,
+        batch_size=flags.batch_size,
+        device=flags.device,
+        quiet=flags.quiet,
     )
-    print(json.dumps(plain(result.to_dict())) if flags.json else result.text())
-    return 0
+    return show(result, flags.json)
 
 
 def _shots(text: str) -> int | None:

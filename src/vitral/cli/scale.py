@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from dataclasses import dataclass
 from typing import Literal
 
 from vitral.base.errors import UsageError
-from vitral.cli.compare import StudyFlags, numbers
+from vitral.cli.compare import StudyFlags, numbers, show
 
 EXAMPLES = """Accuracy against data or compute, cost against tokens. Says what it will take, and asks, before it begins.
 
@@ -23,7 +22,7 @@ The same command again goes on where it was stopped.
 """
 
 
-TRAINING = ("sizes", "budget", "seeds", "rates", "tuning_share", "weight_decay", "precision", "compile", "ray", "max_hours")
+TRAINING = ("sizes", "budget", "seeds", "lrs", "tuning_share", "weight_decay", "precision", "compile", "ray", "max_hours")
 UNUSED = {"data": ("image_sizes", "patches"), "compute": ("sizes", "image_sizes", "patches"), "cost": TRAINING}
 """Flags that would change nothing: passing over them would let a reader believe they did."""
 
@@ -52,70 +51,22 @@ def run(arguments: list[str]) -> int:
         if field.name in UNUSED[flags.kind] and getattr(flags, field.name) != field.default:
             name = f"--{field.name.replace('_', '-')}"
             raise UsageError(f"--kind {flags.kind} has no use for {name}", f"leave {name} out, or choose another --kind")
-    return _cost(flags) if flags.kind == "cost" else _study(flags)
+    from vitral.study.scale import scale
 
-
-def _study(flags: Flags) -> int:
-    from vitral.base.files import plain
-    from vitral.base.progress import say
-    from vitral.study.cells import Budget
-    from vitral.study.conduct import Pool
-    from vitral.study.forecast import forecast
-    from vitral.study.scale import plan_scale, scale
-
-    study = plan_scale(
+    result = scale(
+        flags.data,
         flags.kind,
-        flags.data_config(),
-        Budget.parse(flags.budget),
-        models=flags.names(),
-        sizes=None if flags.sizes is None else numbers(flags.sizes, "--sizes"),
-        seeds=flags.seeds,
-        train=flags.recipe(),
-        rates=flags.grid(),
-        tuning_share=flags.tuning_share,
-        image_size=flags.image_size,
+        sizes=numbers(flags.sizes, "--sizes"),
+        image_sizes=[round(side) for side in numbers(flags.image_sizes, "--image-sizes") or ()],
+        patches=[round(side) for side in numbers(flags.patches, "--patches") or ()],
+        max_hours=flags.max_hours,
+        agree=lambda forecast: ask(flags.yes or not forecast.cells),
+        **flags.arguments(),
     )
-    parallel, out = flags.at_a_time(), flags.folder(f"scale-{flags.kind}")
-    expected = forecast(study, parallel, flags.quiet, out)
-    say(f"forecast: {expected}")
-    expected.check(flags.max_hours)
-    _ask(flags.yes or not expected.cells)
-    result = scale(study, out, Pool(parallel, flags.ray, flags.quiet))
-    if flags.json:
-        print(json.dumps(plain(result.result)))
-    else:
-        for table in result.tables:
-            print(table.text())
-        print(f"{result.conclusion}\n\n{result.folder}")
-    return 1 if result.result["failed"] else 0
+    return show(result, flags.json)
 
 
-def _cost(flags: Flags) -> int:
-    from vitral.base.files import plain
-    from vitral.base.progress import say
-    from vitral.study.compare import data_facts
-    from vitral.study.contenders import fit_model
-    from vitral.study.token_cost import cost_table, plan_cost, study_cost
-
-    facts = data_facts(flags.data_config(), flags.image_size)
-    side = facts.size[0]
-    sides = [side, 2 * side, 4 * side] if flags.image_sizes is None else [round(n) for n in numbers(flags.image_sizes, "--image-sizes")]
-    names = flags.names() or ["vit"]
-    if len(names) > 1:
-        raise UsageError("the cost study takes one model", "use --models vit")
-    base = fit_model(names[0], facts.size, facts.channels, facts.classes)
-    if base.family != "vit":
-        raise UsageError(f"{names[0]} has no patches to change", "use a ViT, for example --models vit")
-    configs = plan_cost(base, sides, [round(n) for n in numbers(flags.patches, "--patches")])
-    batch = min(flags.batch_size, 16 if flags.at_a_time() > 1 else 64)
-    say(f"measuring {len(configs)} models of up to {max(config.tokens for config in configs):,} tokens, {batch} pictures at a time")
-    out = flags.folder("scale-cost")
-    result = study_cost(configs, out, batch_size=batch, device=flags.device, threads=flags.threads, quiet=flags.quiet)
-    print(json.dumps(plain(result)) if flags.json else f"{cost_table(result['rows'])}\n{result['conclusion']}\n\n{out}")
-    return 0
-
-
-def _ask(yes: bool) -> None:
+def ask(yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():

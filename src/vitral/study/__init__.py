@@ -1,1 +1,37 @@
-"""Studies as data: a plan makes cells, each cell becomes a run folder, run folders become a table with mean, interval and n."""
+"""Studies: several trainings that answer one question, with intervals and an honest conclusion.
+
+`vitral.study.compare`, `.scale` and `.probe` do what the verbs do, as calls; each returns a `Result` (table, rows, conclusion, path).
+They are loaded when first used. They carry the names of their files: `vitral.study.compare` is the call, and
+`from vitral.study.compare import comparison` reaches into its file.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from vitral.base.lazy import lazily
+
+if TYPE_CHECKING:
+    from vitral.study.compare import compare
+    from vitral.study.probe import probe
+    from vitral.study.recipe import Recipe
+    from vitral.study.result import Result
+    from vitral.study.scale import scale
+
+__all__ = ["Recipe", "Result", "compare", "probe", "scale"]
+
+_CALLS = ("compare", "probe", "scale")
+
+
+class _Package(ModuleType):
+    """Python puts each file that it loads into its package by name: there the call of that name belongs."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _CALLS and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+__getattr__, __dir__ = lazily(__name__, {"recipe": ("Recipe",), "result": ("Result",), **{name: (name,) for name in _CALLS}})

@@ -2,74 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
-
-from vitral.base.errors import FailedError, UsageError
-from vitral.base.files import write_atomic, write_json
 from vitral.config import DataConfig, TrainConfig
 from vitral.study import plots
-from vitral.study.cells import Budget, Study
-from vitral.study.conclude import Pair, compare_pairs, conclude
-from vitral.study.conduct import RESULT, Executed, Pool, common_result, execute, settling_remarks, tuning_remarks
-from vitral.study.contenders import make_contenders
-from vitral.study.pool import Work
+from vitral.study.compare_across_data import across_data
+from vitral.study.conclude import compare_pairs, conclude
+from vitral.study.conduct import common_values, conduct, settling_remarks
+from vitral.study.contenders import data_facts, make_contenders
+from vitral.study.pool import Pool, Work
+from vitral.study.protocol import Budget, Study
+from vitral.study.recipe import Recipe
+from vitral.study.result import Result, default_folder, finish
 from vitral.study.table import Table, row
-from vitral.study.train_cell import read_answers, run_cell
+from vitral.study.train_cell import train_cell
+
+MODELS = ("vit", "cnn", "resnet18", "hybrid")
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """A finished comparison."""
+def compare(
+    data: str | Sequence[str],
+    models: Sequence[str] | None = None,
+    *,
+    budget: str = "samples=50000",
+    seeds: int = 3,
+    lrs: Sequence[float] | None = None,
+    tuning_share: float = 0.25,
+    weights: Mapping[str, str] | None = None,
+    tune: Literal["all", "attention", "head"] = "all",
+    claim: Literal["auto", "significance", "none"] = "auto",
+    out: str | Path | None = None,
+    **recipe: Any,
+) -> Result:
+    """Train several models under one budget and say which is better, as far as that can be said: `vitral compare` as a call.
 
-    folder: Path
-    table: Table
-    pairs: tuple[Pair, ...]
-    conclusion: str
-    result: dict[str, Any]
-    """As result.json has it."""
+    data: a name from `vitral data list` or "folder:PATH"; several: the same comparison on each, then one table of them all.
+    models: "vit" (a ViT made for the data's size), "vit-small", "vit-large", "hybrid", "cnn", "resnet18", "s/4" …
+    budget: what one final run may spend: "samples=50000", "seconds=20" or "flops=1e15".
+    seeds: final runs per model; one: a description without intervals and tests.
+    lrs: learning rates to choose from on validation, each tried with `tuning_share` of the budget; one: no tuning.
+    weights: model → what it starts from, anything that `vitral.load` takes; `tune` says which of its parameters learn.
+    out: the study's folder (runs/compare-DATA); a study in it goes on where it was stopped.
+    recipe: fields of `Recipe`: augment, batch_size, weight_decay, validation, image_size, device, parallel, quiet …
+
+        result = vitral.study.compare("digits", ["vit", "cnn"], budget="samples=20000")
+        result.rows[0]["mean"], result.conclusion, result.path
+    """
+    names, shared, weights = [data] if isinstance(data, str) else list(data), Recipe(**recipe), dict(weights or {})
+    studies = [
+        comparison(
+            shared.data_config(name),
+            models or list(weights) or MODELS,
+            Budget.parse(budget),
+            seeds=seeds,
+            train=shared.train_config(tune),
+            lrs=lrs,
+            tuning_share=tuning_share,
+            weights=weights,
+            image_size=shared.image_size,
+            claim=claim,
+        )
+        for name in names
+    ]
+    folder = Path(out) if out else default_folder("compare", *names)
+    pool = Pool(shared.cells_at_a_time(), shared.ray, shared.quiet)
+    if len(studies) == 1:
+        return run_comparison(studies[0], folder, pool)
+    return across_data(studies, folder, lambda study, inner: run_comparison(study, inner, pool))
 
 
-def plan_compare(
+def comparison(
     data: DataConfig,
     models: Sequence[str],
     budget: Budget,
     *,
     seeds: int = 3,
     train: TrainConfig | None = None,
-    rates: Sequence[float] | None = None,
+    lrs: Sequence[float] | None = None,
     tuning_share: float = 0.25,
     weights: dict[str, str] | None = None,
     image_size: int | tuple[int, int] | None = None,
     claim: str = "auto",
 ) -> Study:
-    """The study that `vitral compare` runs. Opens the data to learn its size; the test split stays closed."""
-    facts = data_facts(data, image_size)
-    train = train or default_recipe()
-    contenders = make_contenders(
-        models,
-        facts.size,
-        facts.channels,
-        facts.classes,
-        rates=rates,
-        weights=weights,
-        tune=train.tune,
-        weights_size=facts.size if image_size is not None else None,
-    )
-    if not facts.validation and any(len(contender.rates) > 1 for contender in contenders):
-        raise UsageError(
-            f"{data.name} has no validation pictures to choose rates on", "set --validation 0.1, or give one rate with --rates"
-        )
+    """The protocol of a comparison. Opens the data to learn its size; the test split stays closed."""
+    facts, train = data_facts(data, image_size), train or Recipe().train_config()
+    size = facts.size if image_size is not None else None
     return Study(
         kind="compare",
         data=data,
-        contenders=contenders,
+        contenders=make_contenders(models, facts, lrs=lrs, weights=weights, tune=train.tune, weights_size=size),
         budget=budget,
-        pictures=facts.pictures,
+        images=facts.images,
         seeds=tuple(range(seeds)),
         train=train,
         tuning_share=tuning_share,
@@ -77,83 +102,36 @@ def plan_compare(
     )
 
 
-def compare(study: Study, out: str | Path, pool: Pool | None = None, work: Work = run_cell) -> Comparison:
+def run_comparison(study: Study, out: str | Path, pool: Pool | None = None, work: Work = train_cell) -> Result:
     """Run a comparison, or go on with it; its table, tests, pictures and conclusion are in `out` at the end."""
     pool = pool or Pool()
-    done = execute(study, out, pool, work)
+    done = conduct(study, out, pool, work)
+    claim = study.claim == "significance"
     kept = [contender for contender in study.contenders if done.of(contender.name)]
-    if not kept:
-        raise FailedError("every cell failed", next(iter(done.failed.values()), ""))
     table = Table(
-        tuple(row(done.of(contender.name), contender.note, claim=study.claim == "significance") for contender in kept),
+        tuple(row(done.of(contender.name), contender.note, claim=claim) for contender in kept),
         f"{study.data.name} at {study.budget.words}",
         tuple(f"{contender.name}: {contender.note}" for contender in kept),
     )
-    correct = answers(done)
-    enough = study.claim == "significance" and len(correct) > 1 and min(len(c) for c in correct.values()) > 1
+    correct = done.correct()
+    enough = claim and len(correct) > 1 and min(map(len, correct.values())) > 1
     pairs = compare_pairs(correct) if enough else []
     conclusion = conclude(
         table.rows,
         pairs,
         data=study.data.name,
         budget=study.budget.words,
-        remarks=[*tuning_remarks(done), *settling_remarks(done)],
+        remarks=[*done.tuning.remarks(), *settling_remarks(done)],
         failed=len(done.failed),
         shared=pool.parallel if study.budget.kind == "seconds" else 1,
         pretrained=any(contender.weights for contender in kept),
-        claim=study.claim == "significance",
+        claim=claim,
     )
-    result = {
-        **common_result(done),
-        "rows": table.to_dict(),
+    values = {
+        **common_values(done),
+        "rows": [entry.to_dict() for entry in table.rows],
         "pairs": [pair.to_dict() for pair in pairs],
         "conclusion": conclusion,
         "figures": plots.draw_compare(done, table),
     }
-    write_atomic(done.folder / "table.md", table.markdown() + f"\n{conclusion}\n")
-    write_json(done.folder / RESULT, result)
-    return Comparison(done.folder, table, tuple(pairs), conclusion, result)
-
-
-def answers(done: Executed) -> dict[str, np.ndarray]:
-    """Contender → (S, N): which test pictures each seed got right. All cells must have been shown the same pictures."""
-    reference: np.ndarray | None = None
-    out: dict[str, list[np.ndarray]] = {}
-    for outcome in done.outcomes:
-        predictions, labels = read_answers(done.folder / "cells" / outcome.cell)
-        if reference is None:
-            reference = labels
-        if not np.array_equal(reference, labels):
-            raise UsageError(
-                f"cell {outcome.cell} was tested on other pictures than the rest", "models of different splits cannot stand in one table"
-            )
-        out.setdefault(outcome.model, []).append(predictions == labels)
-    return {name: np.stack(seeds) for name, seeds in out.items()}
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a plan must know of its data."""
-
-    size: tuple[int, int]
-    channels: int
-    classes: int
-    pictures: int
-    validation: int
-    smallest_class: int
-
-
-def data_facts(config: DataConfig, image_size: int | tuple[int, int] | None = None) -> Facts:
-    from vitral.data.datasets import open_data
-
-    data = open_data(config, image_size=image_size)
-    counts = np.bincount(data.train.labels, minlength=len(data.class_names))
-    return Facts(data.image_size, data.channels, len(data.class_names), len(data.train), len(data.validation), int(counts.min()))
-
-
-def default_recipe() -> TrainConfig:
-    """The same for every contender: AdamW, cosine, 5 % warm-up, no regularisation beyond weight decay, final weights.
-
-    One thread per cell: results then do not depend on how many cells run at a time.
-    """
-    return TrainConfig(batch_size=128, weight_decay=0.05, warmup=0.05, compile="no", threads=1, checkpoint_every=30.0)
+    return finish(done.folder, table.text, values)

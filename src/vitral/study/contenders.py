@@ -5,18 +5,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from vitral.base.errors import UsageError, one_of
 from vitral.build import shadow
-from vitral.config import ModelConfig
+from vitral.config import DataConfig, ModelConfig
 from vitral.cost.flops import forward_flops
+from vitral.data.datasets import open_data
 from vitral.presets.models import MODELS, model
 from vitral.presets.runs import SMALL_DATA
-from vitral.study.cells import Contender
+from vitral.study.protocol import Contender
+from vitral.weights.load import load
 
-RATES = (3e-4, 1e-3, 3e-3)
+LRS = (3e-4, 1e-3, 3e-3)
 """AdamW from scratch: half a decade apart, the same for every family."""
-TUNING_RATES = {"all": (3e-5, 1e-4, 3e-4, 1e-3), "attention": (3e-5, 1e-4, 3e-4, 1e-3), "head": (1e-3, 3e-3, 1e-2, 3e-2)}
+TUNING_LRS = {"all": (3e-5, 1e-4, 3e-4, 1e-3), "attention": (3e-5, 1e-4, 3e-4, 1e-3), "head": (1e-3, 3e-3, 1e-2, 3e-2)}
 """AdamW from weights, by what learns. One grid for all and attention: a rival without attention learns wholly beside such a ViT."""
 LEARNS = {"all": "all parameters learn", "attention": "attention and head learn", "head": "the head learns"}
 
@@ -29,18 +34,36 @@ VIT_SIZES = {
 HYBRID_SIZES = {"hybrid-small": (96, 3, 3, 192), "hybrid": (192, 6, 3, 384), "hybrid-large": (384, 8, 6, 768)}
 SMALL_PICTURES = {**SMALL_DATA, "initialisation": "torch"}
 """PyTorch's start and positions of size 1, as in the reports. With the run's own start (positions of size 0.02) AdamW needs most of
-a short budget to learn where a patch lies: digits, 20,000 samples, rate 3e-3, one seed, validation: 57.5 % against 94.7 %. On
+a short budget to learn where a patch lies: digits, 20,000 samples, lr 3e-3, one seed, validation: 57.5 % against 94.7 %. On
 CIFAR-10 it costs two points instead (500,000 samples, three seeds, validation: 74.1 against 72.1 %): one start for all is the safe one.
 The hybrid, whose stem knows places, keeps the run's start: digits, 92.8 % against 88.4 % after 6,400 samples."""
 TOKENS = (16, 64, 196)
 """Patches aimed at, for the same three ranges of sizes."""
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What a study must know of its data before it is declared."""
+
+    name: str
+    size: tuple[int, int]
+    channels: int
+    classes: int
+    images: int
+    """For training."""
+    validation: int
+
+
+def data_facts(config: DataConfig, image_size: int | tuple[int, int] | None = None) -> Facts:
+    data = open_data(config, image_size=image_size)
+    return Facts(config.name, data.image_size, data.channels, len(data.class_names), len(data.train), len(data.validation))
+
+
 def fitting_vit(name: str, size: tuple[int, int], channels: int, classes: int) -> ModelConfig:
-    """A ViT for pictures of this size: for 32×32, patch 4 and report R2's widths; for 224×224, ViT-Ti/16.
+    """A ViT for pictures of this size: for 32×32, patch 4 and the widths of `report-cifar`; for 224×224, ViT-Ti/16.
 
     Small pictures get the model family of the `cifar10` run (mean pooling, RMSNorm, normalised queries and keys), started as in the
-    reports: the ViT a careful user would enter. R2's own plain ViT is there too, under its name `report-cifar`.
+    reports: the ViT a careful user would enter. The report's own plain ViT is there too, under its name `report-cifar`.
     """
     side = max(size)
     group = 0 if side <= 16 else 1 if side <= 96 else 2
@@ -72,7 +95,7 @@ def fit_model(name: str, size: tuple[int, int], channels: int, classes: int) -> 
 
 def describe(config: ModelConfig) -> str:
     """What stands in the table for a name that depends on the data."""
-    if config.family in ("vit", "hybrid"):
+    if config.is_transformer:
         kind = "ViT" if config.family == "vit" else "hybrid: ResNet stem, then a ViT"
         patch = "×".join(map(str, config.patch_size))
         sizes = f"patch {patch}, {config.tokens} tokens, width {config.width}, depth {config.depth}, heads {config.heads}"
@@ -85,18 +108,14 @@ def describe(config: ModelConfig) -> str:
 
 def has_batch_norm(config: ModelConfig) -> bool:
     """Whether a model is judged by statistics that it gathers while it learns."""
-    from torch.nn.modules.batchnorm import _BatchNorm
-
     return any(isinstance(module, _BatchNorm) for module in shadow(config).modules())
 
 
 def make_contenders(
     names: Sequence[str],
-    size: tuple[int, int],
-    channels: int,
-    classes: int,
+    facts: Facts,
     *,
-    rates: Sequence[float] | None = None,
+    lrs: Sequence[float] | None = None,
     weights: dict[str, str] | None = None,
     tune: str = "all",
     weights_size: tuple[int, int] | None = None,
@@ -115,18 +134,20 @@ def make_contenders(
     for name in names:
         source = weights.get(name)
         if source is None:
-            config, grid, learns = fit_model(name, size, channels, classes), tuple(rates or RATES), "all"
+            config, grid, learns = fit_model(name, facts.size, facts.channels, facts.classes), tuple(lrs or LRS), "all"
         else:
-            config = _config_of(source, classes, weights_size)
-            learns = "all" if tune == "attention" and config.family not in ("vit", "hybrid") else tune
-            grid = tuple(rates or TUNING_RATES[learns])
+            config = _config_of(source, facts.classes, weights_size)
+            learns = "all" if tune == "attention" and not config.is_transformer else tune
+            grid = tuple(lrs or TUNING_LRS[learns])
+        if not facts.validation and len(grid) > 1:
+            raise UsageError(
+                f"{facts.name} has no validation pictures to choose learning rates on", "set --validation 0.1, or give one with --lrs"
+            )
         note = describe(config) + (f", from {source}, {LEARNS[learns]}" if source else "")
         made.append(Contender(name, config, forward_flops(config), source, learns, grid, config.family, note))
     return tuple(made)
 
 
 def _config_of(source: str, classes: int, size: tuple[int, int] | None) -> ModelConfig:
-    from vitral.weights.load import load
-
     config = load(source).config
     return dataclasses.replace(config, classes=classes, image_size=size or config.image_size)

@@ -20,14 +20,13 @@ from vitral.base.progress import track
 from vitral.base.text import duration
 from vitral.cost.memory import PeakMemory
 from vitral.data.loader import Batch
-from vitral.study.cells import EVALUATIONS, Cell, Study, final_cells, tuning_cells
+from vitral.study.protocol import EVALUATIONS, Cell, Study, final_cells, tuning_cells
 from vitral.train.evaluate import evaluate
 from vitral.train.parallel import World
-from vitral.train.prepare import Setup, prepare
+from vitral.train.prepare import Setup, load_teacher, prepare
 from vitral.train.schedule import token_shares
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
-from vitral.train.tasks.distil import load_teacher
 
 CELL_START = 1.5
 """Seconds to open data, build a model and write its folder."""
@@ -158,11 +157,11 @@ def _time_cell(cell: Cell, device: torch.device) -> tuple[Timing, int, int]:
 
 def left(study: Study, folder: str | Path | None) -> list[Cell]:
     """The cells that are yet to run. Their names hold the learning rate, which is known once tuning is done."""
-    rates = {contender.name: contender.rates[0] for contender in study.contenders}
+    lrs = {contender.name: contender.lrs[0] for contender in study.contenders}
     if folder is not None and (Path(folder) / TUNING).is_file():
         chosen = read_json(Path(folder) / TUNING)
-        rates |= {name: entry["chosen"] for name, entry in chosen.items() if name in rates}
-    cells = tuning_cells(study) + final_cells(study, rates)
+        lrs |= {name: entry["chosen"] for name, entry in chosen.items() if name in lrs}
+    cells = tuning_cells(study) + final_cells(study, lrs)
     return [cell for cell in cells if folder is None or not (Path(folder) / CELLS / cell.name / CELL).is_file()]
 
 

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from vitral.base.layout import CELLS, FIGURES
 from vitral.draw.charts import bar_chart
 from vitral.draw.curves import Line, line_chart, training_curves
 from vitral.draw.provenance import command_line, save_figure
+from vitral.run.folder import RunFolder
+from vitral.study.conduct import Conducted
 from vitral.study.statistics import Crossing, PowerLaw, t_interval
 from vitral.study.table import Outcome, Row, Table
 
-if TYPE_CHECKING:
-    from vitral.study.conduct import Executed
 
-FOLDER = "figures"
-
-
-def draw_compare(done: Executed, table: Table) -> list[str]:
+def draw_compare(done: Conducted, table: Table) -> list[str]:
     """Curves of all models in one picture, accuracy with intervals, accuracy against training FLOPs."""
-    from vitral.run.journal import read_metrics
-
     runs = {
-        contender.name: [read_metrics(done.folder / "cells" / outcome.cell / "metrics.jsonl") for outcome in done.of(contender.name)]
+        contender.name: [RunFolder(done.folder / CELLS / outcome.cell).metrics for outcome in done.of(contender.name)]
         for contender in done.study.contenders
         if done.of(contender.name)
     }
@@ -218,5 +214,5 @@ def _curve_numbers(runs: dict[str, list[list[dict[str, Any]]]]) -> dict[str, Any
 def _save(folder: Path, name: str, figure: Any, numbers: dict[str, Any], caption: str) -> str:
     """The picture's path inside the study folder."""
     numbers = {key.replace("/", "-").replace(" ", "_"): value for key, value in numbers.items()}
-    picture = save_figure(figure, folder / FOLDER / name, numbers, {"command": command_line()}, caption)[0]
+    picture = save_figure(figure, folder / FIGURES / name, numbers, {"command": command_line()}, caption)[0]
     return picture.relative_to(folder).as_posix()

@@ -21,15 +21,27 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from vitral.base.device import set_threads
 from vitral.base.errors import DataError, FailedError, Stopped, UsageError, VitralError
 from vitral.base.files import make_folder, read_json, write_json
+from vitral.base.layout import CELL
+from vitral.base.lock import FolderLock
 from vitral.base.progress import progress, say
-from vitral.study.cells import Cell
+from vitral.study.protocol import Cell
 
 ATTEMPTS = 2
-RESULT = "cell.json"
 Work = Callable[[dict[str, Any], str], dict[str, Any]]
 """Runs one cell (as plain values) in its folder and returns what `cell.json` shall hold; a function at the top of a module."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Where cells run: so many at a time, here or on a Ray cluster."""
+
+    parallel: int = 1
+    ray: str | None = None
+    """A cluster's address, or "local" for one of our own."""
+    quiet: bool = False
 
 
 @dataclass
@@ -58,22 +70,20 @@ def run_cells(
     cells: Sequence[Cell],
     folder: str | Path,
     work: Work,
+    pool: Pool,
     *,
-    parallel: int = 1,
     threads: int | None = None,
-    ray: str | None = None,
-    quiet: bool = False,
     description: str = "Cells",
 ) -> Finished:
-    """Run all cells; each in `folder/NAME`. `parallel` counts processes; `ray` is a cluster's address, or "local" for one of our own."""
-    folder = make_folder(folder)
-    if parallel < 1:
-        raise UsageError(f"{parallel} cells at a time", "use --parallel 1 or more")
+    """Run all cells, each in `folder/NAME`; on a CPU each has so many `threads`."""
+    folder, quiet = make_folder(folder), pool.quiet
+    if pool.parallel < 1:
+        raise UsageError(f"{pool.parallel} cells at a time", "use --parallel 1 or more")
     names = [cell.name for cell in cells]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two cells have the name {twice} and would share a folder", "give each cell a name of its own")
     finished = Finished()
-    with _lock(folder):
+    with FolderLock(folder, "a study"):
         todo: list[Cell] = []
         for cell in cells:
             if (result := _result(cell, folder)) is not None:
@@ -84,9 +94,9 @@ def run_cells(
         if finished.skipped and not quiet:
             say(f"{len(finished.skipped)} of {len(cells)} cells are done already")
         with progress(description, total=len(todo), quiet=quiet) as bar:
-            for cell, result, error in _events(todo, folder, work, parallel, threads, ray):
+            for cell, result, error in _events(todo, folder, work, pool, threads):
                 if error is None:
-                    write_json(folder / cell.name / RESULT, {"cell": cell.to_dict(), "result": result})
+                    write_json(folder / cell.name / CELL, {"cell": cell.to_dict(), "result": result})
                     finished.results[cell.name] = result or {}
                     bar.advance(1, last=cell.name)
                 elif cell.name in finished.retried:
@@ -104,13 +114,13 @@ def run_cells(
 Event = tuple[Cell, dict[str, Any] | None, str | None]
 
 
-def _events(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: int | None, ray: str | None) -> Iterator[Event]:
+def _events(todo: list[Cell], folder: Path, work: Work, pool: Pool, threads: int | None) -> Iterator[Event]:
     """(cell, result, None) or (cell, None, why it died); a cell comes up to ATTEMPTS times."""
     if not todo:
         return iter(())
-    if ray is not None:
-        return _on_ray(todo, folder, work, parallel, threads, ray)
-    return _in_pool(todo, folder, work, min(parallel, len(todo)), threads) if parallel > 1 else _here(todo, folder, work)
+    if pool.ray is not None:
+        return _on_ray(todo, folder, work, pool.parallel, threads, pool.ray)
+    return _in_pool(todo, folder, work, min(pool.parallel, len(todo)), threads) if pool.parallel > 1 else _here(todo, folder, work)
 
 
 def _here(todo: list[Cell], folder: Path, work: Work) -> Iterator[Event]:
@@ -171,8 +181,6 @@ def _serve(link: Connection, work: Work, threads: int | None) -> None:
         os.setpgrp()  # Ctrl-C goes to the parent alone, which decides what it means
     _die_with_parent()
     if threads:
-        from vitral.base.device import set_threads
-
         set_threads(threads)
     with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
         while (task := link.recv()) is not None:
@@ -284,7 +292,7 @@ def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: 
 
 def _result(cell: Cell, folder: Path) -> dict[str, Any] | None:
     """What a finished cell returned; None when it is not finished."""
-    path = folder / cell.name / RESULT
+    path = folder / cell.name / CELL
     if not path.exists():
         return None
     stored = read_json(path)
@@ -335,19 +343,3 @@ def _die_with_parent() -> None:
 
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Two processes in one study folder would overwrite each other's cells."""
-    try:
-        import fcntl
-    except ImportError:  # no such lock on Windows
-        yield
-        return
-    with open(folder / ".lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"another process is running the study in {folder}", "wait for it, or choose another --out") from error
-        yield

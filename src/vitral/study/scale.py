@@ -1,4 +1,4 @@
-"""The scaling lab: accuracy against data, accuracy against compute. (Cost against tokens is in `tokens.py`.)
+"""The scaling lab: accuracy against data, accuracy against compute. (Cost against tokens is in `token_cost.py`.)
 
 Data: nested class-balanced subsets × models × seeds, each run with the same number of samples and the same recipe (no extra
 regularisation on small subsets), a power law for each model, and where the lines cross. Compute: several sizes of each family,
@@ -8,48 +8,110 @@ trained from the start at several parts of the budget, against training FLOPs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from vitral.base.errors import FailedError, UsageError
-from vitral.base.files import write_atomic, write_json
+from vitral.base.errors import UsageError
+from vitral.base.progress import say
 from vitral.config import DataConfig, TrainConfig
 from vitral.study import plots
-from vitral.study.cells import Budget, Study
-from vitral.study.compare import data_facts, default_recipe
 from vitral.study.conclude import Pair, compare_pairs, missing
-from vitral.study.conduct import RESULT, Executed, Pool, common_result, execute, settling_remarks, tuning_remarks
-from vitral.study.contenders import make_contenders
-from vitral.study.pool import Work
+from vitral.study.conduct import Conducted, common_values, conduct, settling_remarks
+from vitral.study.contenders import data_facts, fit_model, make_contenders
+from vitral.study.forecast import Forecast, forecast
+from vitral.study.pool import Pool, Work
+from vitral.study.protocol import Budget, Study
+from vitral.study.recipe import Recipe
+from vitral.study.result import Result, default_folder, finish
 from vitral.study.statistics import Crossing, PowerLaw, crossing, power_law_fit
 from vitral.study.table import Outcome, Table, row
-from vitral.study.train_cell import read_answers, run_cell
+from vitral.study.token_cost import study_cost, varied
+from vitral.study.train_cell import train_cell
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
 DATA_MODELS = ("vit-small", "vit", "cnn")
 COMPUTE_MODELS = ("vit-small", "vit", "vit-large", "hybrid-small", "hybrid", "resnet18", "resnet50")
 COMPUTE_SHARES = (0.25, 1.0)
+PATCHES = (2, 4, 8, 16)
 BENT = 0.3
 """Largest |log2| between points and line up to which we call it a power law: a quarter off."""
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """A finished scaling study."""
+def scale(
+    data: str,
+    kind: Literal["data", "compute", "cost"] = "data",
+    models: Sequence[str] | None = None,
+    *,
+    budget: str = "samples=50000",
+    sizes: Sequence[float] | None = None,
+    seeds: int = 3,
+    lrs: Sequence[float] | None = None,
+    tuning_share: float = 0.25,
+    image_sizes: Sequence[int] | None = None,
+    patches: Sequence[int] = PATCHES,
+    max_hours: float | None = None,
+    agree: Callable[[Forecast], None] | None = None,
+    out: str | Path | None = None,
+    **recipe: Any,
+) -> Result:
+    """How accuracy grows with data or compute, or cost with tokens: `vitral scale` as a call.
 
-    folder: Path
-    tables: tuple[Table, ...]
-    conclusion: str
-    result: dict[str, Any]
+    data: a name from `vitral data list` or "folder:PATH".
+    kind: "data": nested subsets of `sizes` (shares up to 1, or numbers of images); "compute": several sizes of each family;
+        "cost": time and memory of one ViT as `patches` and `image_sizes` change.
+    budget, seeds, lrs, tuning_share, recipe: as in `compare`.
+    max_hours: refuse what is forecast to take longer. `agree` is called with the forecast before anything is spent, and may raise.
+    out: the study's folder (runs/scale-KIND-DATA); a study in it goes on where it was stopped.
+
+        result = vitral.study.scale("digits", models=["vit-small", "cnn"], sizes=[0.1, 0.3, 1], budget="samples=20000")
+        print(result.table, result.values["crossings"])
+    """
+    shared = Recipe(**recipe)
+    folder = Path(out) if out else default_folder(f"scale-{kind}", data)
+    if kind == "cost":
+        return _cost(shared, data, models or ("vit",), image_sizes, patches, folder)
+    study = scaling(
+        kind,
+        shared.data_config(data),
+        Budget.parse(budget),
+        models=models,
+        sizes=sizes,
+        seeds=seeds,
+        train=shared.train_config(),
+        lrs=lrs,
+        tuning_share=tuning_share,
+        image_size=shared.image_size,
+    )
+    pool = Pool(shared.cells_at_a_time(), shared.ray, shared.quiet)
+    if max_hours is not None or agree is not None:
+        expected = forecast(study, pool.parallel, shared.quiet, folder)
+        say(f"forecast: {expected}")
+        expected.check(max_hours)
+        if agree is not None:
+            agree(expected)
+    return run_scaling(study, folder, pool)
 
 
-def plan_scale(
-    kind: str,
+def _cost(recipe: Recipe, data: str, models: Sequence[str], image_sizes: Sequence[int] | None, patches: Sequence[int], out: Path) -> Result:
+    facts = data_facts(recipe.data_config(data), recipe.image_size)
+    if len(models) > 1:
+        raise UsageError("the cost study takes one model", "use --models vit")
+    base = fit_model(models[0], facts.size, facts.channels, facts.classes)
+    if base.family != "vit":
+        raise UsageError(f"{models[0]} has no patches to change", "use a ViT, for example --models vit")
+    side = facts.size[0]
+    configs = varied(base, image_sizes or [side, 2 * side, 4 * side], patches)
+    batch = min(recipe.batch_size, 16 if recipe.cells_at_a_time() > 1 else 64)
+    say(f"measuring {len(configs)} models of up to {max(config.tokens for config in configs):,} tokens, {batch} pictures at a time")
+    return study_cost(configs, out, batch_size=batch, device=recipe.device, threads=recipe.threads, quiet=recipe.quiet)
+
+
+def scaling(
+    kind: Literal["data", "compute"],
     data: DataConfig,
     budget: Budget,
     *,
@@ -57,56 +119,47 @@ def plan_scale(
     sizes: Sequence[float] | None = None,
     seeds: int = 3,
     train: TrainConfig | None = None,
-    rates: Sequence[float] | None = None,
+    lrs: Sequence[float] | None = None,
     tuning_share: float = 0.25,
     image_size: int | tuple[int, int] | None = None,
 ) -> Study:
-    """The study that `vitral scale` runs; `sizes` are shares (< 1, or 1 for all) or numbers of pictures."""
+    """The protocol of a scaling study; `sizes` are shares (< 1, or 1 for all) or numbers of images."""
     facts = data_facts(data, image_size)
-    train = train or default_recipe()
-    names = tuple(models or (DATA_MODELS if kind == "data" else COMPUTE_MODELS))
-    contenders = make_contenders(names, facts.size, facts.channels, facts.classes, rates=rates)
-    if not facts.validation and any(len(contender.rates) > 1 for contender in contenders):
-        raise UsageError(
-            f"{data.name} has no validation pictures to choose rates on", "set --validation 0.1, or give one rate with --rates"
-        )
     counts: tuple[int, ...] = ()
     if kind == "data":
-        if (wrong := next((size for size in sizes or () if not 0 < size <= facts.pictures), None)) is not None:
+        if (wrong := next((size for size in sizes or () if not 0 < size <= facts.images), None)) is not None:
             raise UsageError(
-                f"a size of {wrong:g} is neither a share up to 1 nor a number of the {facts.pictures:,} training pictures",
+                f"a size of {wrong:g} is neither a share up to 1 nor a number of the {facts.images:,} training pictures",
                 "use for example --sizes 0.1,0.3,1",
             )
-        wanted = [round(size * facts.pictures) if size <= 1 else round(size) for size in (sizes or SHARES)]
-        # Fewer pictures than classes cannot teach all of them.
-        counts = tuple(sorted({min(facts.pictures, max(facts.classes, count)) for count in wanted}))
+        wanted = [round(size * facts.images) if size <= 1 else round(size) for size in (sizes or SHARES)]
+        # Fewer images than classes cannot teach all of them.
+        counts = tuple(sorted({min(facts.images, max(facts.classes, count)) for count in wanted}))
     return Study(
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         data=data,
-        contenders=contenders,
+        contenders=make_contenders(models or (DATA_MODELS if kind == "data" else COMPUTE_MODELS), facts, lrs=lrs),
         budget=budget,
-        pictures=facts.pictures,
+        images=facts.images,
         seeds=tuple(range(seeds)),
         sizes=counts,
         shares=COMPUTE_SHARES if kind == "compute" else (1.0,),
-        train=train,
+        train=train or Recipe().train_config(),
         tuning_share=tuning_share,
         claim="significance" if seeds > 1 else "none",
     )
 
 
-def scale(study: Study, out: str | Path, pool: Pool | None = None, work: Work = run_cell) -> Scaling:
+def run_scaling(study: Study, out: str | Path, pool: Pool | None = None, work: Work = train_cell) -> Result:
     """Run a scaling study, or go on with it."""
-    done = execute(study, out, pool, work)
-    if not done.outcomes:
-        raise FailedError("every cell failed", next(iter(done.failed.values()), ""))
+    done = conduct(study, out, pool, work)
     return _data(done) if study.kind == "data" else _compute(done)
 
 
 # ---- data ----------------------------------------------------------------------------------------------------------------------
 
 
-def _data(done: Executed) -> Scaling:
+def _data(done: Conducted) -> Result:
     study = done.study
     by_model = {contender.name: done.of(contender.name) for contender in study.contenders if done.of(contender.name)}
     fits = {name: fit for name, cells in by_model.items() if (fit := fit_cells(cells, lambda cell: cell.size)) is not None}
@@ -124,16 +177,16 @@ def _data(done: Executed) -> Scaling:
     )
     ends = {size: _pairs_at(done, size) for size in (study.sizes[0], study.sizes[-1])}
     conclusion = conclude_data(study, fits, crossings, ends, [*remarks(done), *step_remarks(done)])
-    result = {
-        **common_result(done),
-        "rows": [entry for table in tables for entry in table.to_dict()],
+    values = {
+        **common_values(done),
+        "rows": [entry.to_dict() for table in tables for entry in table.rows],
         "fits": {name: fit.to_dict() for name, fit in fits.items()},
         "crossings": {name: found.to_dict() for name, found in crossings.items()},
         "pairs": [{**pair.to_dict(), "size": size} for size, pairs in ends.items() for pair in pairs],
         "conclusion": conclusion,
         "figures": plots.draw_data(done.folder, by_model, fits, crossings, f"{study.data.name}, {study.budget.words} for each size"),
     }
-    return _write(done, tables, conclusion, result)
+    return _finish(done, tables, values)
 
 
 def fit_cells(cells: Sequence[Outcome], place: Any) -> PowerLaw | None:
@@ -148,25 +201,22 @@ def fit_cells(cells: Sequence[Outcome], place: Any) -> PowerLaw | None:
     return power_law_fit(whole, np.array([[errors[at][seed] for at in whole] for seed in seeds]), floor=1e-4)
 
 
-def _pairs_at(done: Executed, size: int) -> list[Pair]:
+def _pairs_at(done: Conducted, size: int) -> list[Pair]:
     """Tests between all models at one size."""
-    correct: dict[str, list[np.ndarray]] = {}
-    for outcome in done.outcomes:
-        if outcome.size == size:
-            predictions, labels = read_answers(done.folder / "cells" / outcome.cell)
-            correct.setdefault(outcome.model, []).append(predictions == labels)
-    stacked = {name: np.stack(seeds) for name, seeds in correct.items() if len(seeds) > 1}
-    return compare_pairs(stacked) if len(stacked) > 1 and done.study.claim == "significance" else []
+    correct = {name: seeds for name, seeds in done.correct(size).items() if len(seeds) > 1}
+    return compare_pairs(correct) if len(correct) > 1 and done.study.claim == "significance" else []
 
 
-def remarks(done: Executed) -> list[str]:
+def remarks(done: Conducted) -> list[str]:
     """What a reader must know of the cells behind the lines."""
-    tuned = ["Rates were chosen with all training pictures and a part of the budget, and kept for every size and length of training."]
-    chosen = any(entry["trials"] for entry in done.tuning.values())
-    return (tuned if chosen else []) + tuning_remarks(done) + settling_remarks(done) + ([missing(len(done.failed))] if done.failed else [])
+    tuned = [
+        "Learning rates were chosen with all training pictures and a part of the budget, and kept for every size and length of training."
+    ]
+    chosen = any(entry["trials"] for entry in done.tuning.entries.values())
+    return (tuned if chosen else []) + done.tuning.remarks() + settling_remarks(done) + ([missing(len(done.failed))] if done.failed else [])
 
 
-def step_remarks(done: Executed) -> list[str]:
+def step_remarks(done: Conducted) -> list[str]:
     """Sizes below a batch take a step for every few pictures: at the same samples that is more steps than the whole set takes."""
     study = done.study
     batch = study.train.batch_size
@@ -223,7 +273,7 @@ def _untested(study: Study) -> str:
 # ---- compute -------------------------------------------------------------------------------------------------------------------
 
 
-def _compute(done: Executed) -> Scaling:
+def _compute(done: Conducted) -> Result:
     study = done.study
     families: dict[str, list[Outcome]] = {}
     for contender in study.contenders:
@@ -257,26 +307,24 @@ def _compute(done: Executed) -> Scaling:
         )
     lines += remarks(done)
     lines.append(f"This holds for {study.data.name} and runs of up to {study.budget.words}; training counts as three forward passes.")
-    result = {
-        **common_result(done),
-        "rows": [entry for table in tables for entry in table.to_dict()],
+    values = {
+        **common_values(done),
+        "rows": [entry.to_dict() for table in tables for entry in table.rows],
         "fits": {name: fit.to_dict() for name, fit in fits.items()},
         "crossings": {name: found.to_dict() for name, found in crossings.items()},
         "pairs": [],
         "conclusion": " ".join(lines),
         "figures": plots.draw_compute(done.folder, families, f"{study.data.name}, up to {study.budget.words}"),
     }
-    return _write(done, tables, " ".join(lines), result)
+    return _finish(done, tables, values)
 
 
 def _overlap(first: PowerLaw, second: PowerLaw) -> bool:
     return max(min(first.sizes), min(second.sizes)) < min(max(first.sizes), max(second.sizes))
 
 
-def _write(done: Executed, tables: tuple[Table, ...], conclusion: str, result: dict[str, Any]) -> Scaling:
+def _finish(done: Conducted, tables: tuple[Table, ...], values: dict[str, Any]) -> Result:
     notes = [f"{contender.name}: {contender.note}" for contender in done.study.contenders if done.of(contender.name)]
     *first, last = tables
-    tables = (*first, dataclasses.replace(last, notes=tuple(notes)))  # once, under the last one
-    write_atomic(done.folder / "table.md", "\n".join(table.markdown() for table in tables) + f"\n{conclusion}\n")
-    write_json(done.folder / RESULT, result)
-    return Scaling(done.folder, tables, conclusion, result)
+    shown = (*first, dataclasses.replace(last, notes=tuple(notes)))  # once, under the last one
+    return finish(done.folder, lambda markdown: "\n".join(table.text(markdown) for table in shown), values)

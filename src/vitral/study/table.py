@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import DataError, UsageError
+from vitral.base.layout import CELL
+from vitral.base.text import byte_size, short, table
 from vitral.study.statistics import t_interval
 
 
@@ -24,7 +27,7 @@ class Outcome:
     validation: float
     parameters: int
     flops: int
-    """Forward, per picture."""
+    """Forward, per image."""
     training_flops: float
     samples: int
     seconds: float
@@ -34,9 +37,17 @@ class Outcome:
     """Fingerprint of the data set and of how it was split."""
     role: str = "final"
     size: int = 0
-    """Training pictures."""
+    """Training images."""
     share: float = 1.0
     """Part of the budget."""
+
+
+def outcome_of(result: dict[str, Any], folder: Path) -> Outcome:
+    """What a cell left in `folder`."""
+    try:
+        return Outcome(**result)
+    except TypeError as error:
+        raise DataError(f"{folder / CELL} is damaged ({error})", f"remove {folder} and run the same command again") from error
 
 
 @dataclass(frozen=True)
@@ -83,30 +94,16 @@ class Table:
                 "a table holds one split: run both with the same data, validation share and split seed",
             )
 
-    def to_dict(self) -> list[dict[str, Any]]:
-        return [row.to_dict() for row in self.rows]
-
-    def markdown(self) -> str:
-        lines = [_line(HEADS), _line(["---"] + ["---:"] * (len(HEADS) - 1)), *(_line(_cells(row)) for row in self.rows)]
-        notes = ["", *(f"- {note}" for note in self.notes)] if self.notes else []
-        return "\n".join(([f"**{self.title}**", ""] if self.title else []) + lines + notes) + "\n"
-
-    def text(self) -> str:
-        grid = [HEADS, *(_cells(row) for row in self.rows)]
-        widths = [max(len(line[i]) for line in grid) for i in range(len(HEADS))]
-        lines = [
-            "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True)))
-            for line in grid
-        ]
-        lines.insert(1, "  ".join("─" * w for w in widths))
-        notes = ["", *self.notes] if self.notes else []
-        return "\n".join(([self.title] if self.title else []) + lines + notes) + "\n"
+    def text(self, markdown: bool = False) -> str:
+        title = [f"**{self.title}**\n" if markdown else self.title] if self.title else []
+        notes = ["", *(f"- {note}" if markdown else note for note in self.notes)] if self.notes else []
+        return "\n".join([*title, table([_texts(row) for row in self.rows], HEADER, "lr", markdown), *notes]) + "\n"
 
 
-HEADS = ["model", "accuracy", "95 % interval", "n", "parameters", "FLOPs/picture", "seconds", "memory", "rate"]
+HEADER = ["model", "accuracy", "95 % interval", "n", "parameters", "FLOPs/picture", "seconds", "memory", "lr"]
 
 
-def _cells(row: Row) -> list[str]:
+def _texts(row: Row) -> list[str]:
     interval = f"{row.interval[0]:.2%} – {row.interval[1]:.2%}" if row.interval else "none (one seed)" if row.seeds == 1 else "none"
     return [
         row.model,
@@ -116,21 +113,9 @@ def _cells(row: Row) -> list[str]:
         f"{row.parameters:,}",
         short(row.flops),
         f"{row.seconds:.1f}",
-        f"{short(row.memory)}B",
+        byte_size(row.memory),
         f"{row.lr:g}",
     ]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def short(number: float) -> str:
-    """1234567 → 1.23 M."""
-    for limit, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= limit:
-            return f"{number / limit:.3g} {unit}"
-    return f"{number:.3g} "
 
 
 def row(outcomes: Iterable[Outcome], note: str = "", claim: bool = True) -> Row:

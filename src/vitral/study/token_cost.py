@@ -13,8 +13,6 @@ import torch
 
 from vitral.base.device import describe_machine, pick_device, set_threads
 from vitral.base.errors import ConfigError, UsageError
-from vitral.base.files import write_atomic, write_json
-from vitral.base.layout import RESULT, TABLE
 from vitral.base.progress import progress
 from vitral.base.text import byte_size, short, table
 from vitral.build import build
@@ -25,6 +23,7 @@ from vitral.cost.time import fit_time
 from vitral.data.loader import Batch
 from vitral.study import plots
 from vitral.study.forecast import GROUP, median_seconds, time_steps
+from vitral.study.result import Result, finish
 from vitral.train.parallel import World
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
@@ -32,7 +31,7 @@ from vitral.train.tasks import task_of
 HEADER = ("image", "patch", "tokens", "FLOPs", "quadratic", "forward ms", "training ms", "predicted ms", "memory")
 
 
-def plan_cost(base: ModelConfig, sizes: Sequence[int], patches: Sequence[int]) -> list[ModelConfig]:
+def varied(base: ModelConfig, sizes: Sequence[int], patches: Sequence[int]) -> list[ModelConfig]:
     """`base` with every picture size and patch size that go together."""
     made = []
     for size in sizes:
@@ -59,7 +58,7 @@ def study_cost(
     device: str = "auto",
     threads: int | None = None,
     quiet: bool = False,
-) -> dict[str, Any]:
+) -> Result:
     """Measure each config, fit time = fixed + a·linear + b·quadratic, draw it, and set the costs of other kinds of layers beside it."""
     folder, where = Path(out), pick_device(device)
     if threads:
@@ -97,7 +96,7 @@ def study_cost(
     )
     if law:
         conclusion += f" The time's fit, fixed + a·linear + b·quadratic, is off by up to {law.largest_error:.0%}."
-    result = {
+    values = {
         "kind": "cost",
         "model": {"width": base.width, "depth": base.depth, "heads": base.heads, "mlp_width": base.mlp_width},
         "batch_size": batch_size,
@@ -108,9 +107,7 @@ def study_cost(
         "figures": plots.draw_cost(folder, rows, f"width {base.width}, depth {base.depth}, batch {batch_size} on {where.type}"),
         "machine": describe_machine(),
     }
-    write_atomic(folder / TABLE, cost_table(rows, markdown=True) + f"\n{conclusion}\n")
-    write_json(folder / RESULT, result)
-    return result
+    return finish(folder, lambda markdown: cost_table(rows, markdown), values)
 
 
 def measure(config: ModelConfig, batch_size: int, device: torch.device) -> dict[str, float]:

@@ -5,30 +5,28 @@ from __future__ import annotations
 import dataclasses
 import gc
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 
+from vitral.base.device import pick_device
 from vitral.base.errors import DataError
-from vitral.study.cells import Cell, fingerprint
+from vitral.base.layout import STATE
+from vitral.cost.memory import PeakMemory
+from vitral.run.folder import RunFolder
+from vitral.study.protocol import Cell, fingerprint
 from vitral.study.table import Outcome
+from vitral.train.fit import fit
 
-PREDICTIONS = "test.npz"
 
-
-def run_cell(plain: dict[str, Any], folder: str) -> dict[str, Any]:
+def train_cell(plain: dict[str, Any], folder: str) -> dict[str, Any]:
     """Train the cell in its folder, or go on with it; its Outcome as plain values."""
-    from vitral.base.device import pick_device
-    from vitral.cost.memory import PeakMemory
-    from vitral.train.fit import fit
-
     cell, path = Cell.from_dict(plain), Path(folder)
     peak = PeakMemory(pick_device(cell.run.train.device))
-    run = fit(cell.run, out=path, resume=(path / "config.json").exists(), quiet=True)
+    run = fit(cell.run, out=path, resume=RunFolder(path).exists, quiet=True)
     outcome = describe(cell, run.metrics, sum(parameter.numel() for parameter in run.model.parameters()), peak.bytes())
-    shutil.rmtree(path / "state", ignore_errors=True)  # a finished run needs no checkpoint to go on from
+    shutil.rmtree(path / STATE, ignore_errors=True)  # a finished run needs no checkpoint to go on from
     del run
     _tidy()
     return dataclasses.asdict(outcome)
@@ -65,20 +63,9 @@ def describe(cell: Cell, metrics: list[dict[str, Any]], parameters: int, memory:
     )
 
 
-def read_answers(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The answers and labels of a finished cell on the test pictures, in the order of the split."""
-    try:
-        with np.load(folder / PREDICTIONS, allow_pickle=False) as stored:
-            return stored["predictions"], stored["labels"]
-    except (OSError, KeyError, ValueError) as error:
-        raise DataError(f"{folder / PREDICTIONS} cannot be read ({error})", f"remove {folder} and run the study again") from error
-
-
 def _tidy() -> None:
     """Leave a GPU process as fresh as the next cell expects it: no old weights on the device, no graphs of old models."""
-    if (torch := sys.modules.get("torch")) is None or not torch.cuda.is_available():
-        return
-    gc.collect()
-    torch.cuda.empty_cache()
-    if "torch._dynamo" in sys.modules:
-        sys.modules["torch._dynamo"].reset()
+    if torch.cuda.is_available():
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.compiler.reset()

@@ -1,9 +1,13 @@
-"""A head that starts as a linear probe: solved on frozen features before anything else moves.
+"""What frozen features are worth: a linear probe and nearest neighbours, both solved on the device, both settled on validation.
 
-A random head sends random gradients into good features, and with few pictures they do not recover. N pictures, D features, K classes.
+A probe is also where a head starts well: a random one sends random gradients into good features, and with few images they do not
+recover. N images, D features, K classes.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -19,32 +23,78 @@ from vitral.train.prepare import Setup, evaluation_loader
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003)
 """Weights of the squared size of the probe beside its mean loss, on features of spread 1; validation chooses."""
+UNJUDGED = 0.03
+"""The strength where there are no validation images."""
 ITERATIONS = 100
+NEIGHBOURS = (1, 3, 5, 10, 20)
+CHUNK = 512
+"""Images whose neighbours are looked for at a time."""
+
+Labelled = tuple[Tensor, Tensor]
+"""Features (N, D) and labels (N,)."""
+Option = TypeVar("Option", "Linear", "Neighbours")
 
 
-def start_head(setup: Setup, quiet: bool = False) -> None:
-    """Give the model's head the weights of a linear probe of its own frozen features."""
-    layer = last_layer(setup.model)
-    features, labels = _features(setup, setup.data.train, quiet)
-    mean, spread = features.mean(dim=0), features.std(dim=0).clamp_min(1e-6)
-    probes = [solve((features - mean) / spread, labels, layer.out_features, strength) for strength in STRENGTHS]
-    best = probes[len(probes) // 2]
-    if len(setup.data.validation):
-        judge, wanted = _features(setup, setup.data.validation, quiet)
-        judge = (judge - mean) / spread
-        best = max(probes, key=lambda probe: (judge @ probe[0].T + probe[1]).argmax(dim=1).eq(wanted).float().mean().item())
-    weight = best[0] / spread  # the head reads features as they are
-    with torch.no_grad():
-        layer.weight.copy_(weight)
-        layer.bias.copy_(best[1] - weight @ mean)
+@dataclass(frozen=True)
+class Linear:
+    """A linear probe; it reads features as they are."""
+
+    weight: Tensor
+    """(K, D)."""
+    bias: Tensor
+    """(K,)."""
+    strength: float
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """The answers (N,)."""
+        return (features @ self.weight.T + self.bias).argmax(dim=1)
+
+    def __str__(self) -> str:
+        return f"strength {self.strength:g}"
 
 
-def last_layer(model: nn.Module) -> nn.Linear:
-    """The one linear layer that makes logits of the pooled vector."""
-    heads = [module for name, module in model.named_modules() if isinstance(module, nn.Linear) and is_head(name + ".")]
-    if len(heads) != 1 or heads[0].bias is None:
-        raise ConfigError("head_start = probe needs a head of one linear layer with a bias", "set head_start = as-is")
-    return heads[0]
+@dataclass(frozen=True)
+class Neighbours:
+    """The classes of the k nearest by cosine."""
+
+    bank: Tensor
+    """(N, D): centred, of spread 1, then of length 1."""
+    votes: Tensor
+    """(N, K): one-hot labels."""
+    mean: Tensor
+    spread: Tensor
+    k: int
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """The answers (N,)."""
+        return torch.cat([self._answer(part) for part in features.split(CHUNK)])
+
+    def _answer(self, features: Tensor) -> Tensor:
+        near, who = (F.normalize((features - self.mean) / self.spread, dim=1) @ self.bank.T).topk(self.k, dim=1)  # (b, k)
+        # Each neighbour's vote counts a little more the nearer it is, which settles ties.
+        return ((1 + 1e-3 * near)[..., None] * self.votes[who]).sum(dim=1).argmax(dim=1)
+
+    def __str__(self) -> str:
+        return f"k={self.k}"
+
+
+def fit_linear(train: Labelled, judge: Labelled | None, classes: int) -> Linear:
+    """The linear probe of that strength which is right most often on `judge`."""
+    features, labels = train
+    mean, spread = _moments(features)
+    scaled, probes = (features - mean) / spread, []
+    for strength in STRENGTHS if judge is not None else (UNJUDGED,):
+        weight, bias = solve(scaled, labels, classes, strength)
+        probes.append(Linear(weight / spread, bias - (weight / spread) @ mean, strength))
+    return _best(probes, judge)
+
+
+def fit_neighbours(train: Labelled, judge: Labelled, classes: int) -> Neighbours:
+    """Nearest neighbours, as many as are right most often on `judge`."""
+    features, labels = train
+    mean, spread = _moments(features)
+    bank, votes = F.normalize((features - mean) / spread, dim=1), F.one_hot(labels, classes).float()
+    return _best([Neighbours(bank, votes, mean, spread, k) for k in NEIGHBOURS if k <= len(features)], judge)
 
 
 def solve(features: Tensor, labels: Tensor, classes: int, strength: float) -> tuple[Tensor, Tensor]:
@@ -63,16 +113,20 @@ def solve(features: Tensor, labels: Tensor, classes: int, strength: float) -> tu
     return weight.detach(), bias.detach()
 
 
-def _features(setup: Setup, split: Split, quiet: bool) -> tuple[Tensor, Tensor]:
-    """Each picture, and mirrored where that keeps its meaning."""
-    config = setup.config
-    loader = evaluation_loader(split, setup.preprocess, setup.device, config.train.batch_size, config.data.workers)
-    return read_features(setup.model, loader, mirrored=split.flip, quiet=quiet)
+def _moments(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Each feature is centred and brought to spread 1: even with one image a class that did better than one spread for all."""
+    return features.mean(dim=0), features.std(dim=0, correction=int(len(features) > 1)).clamp_min(1e-6)
+
+
+def _best(options: list[Option], judge: Labelled | None) -> Option:
+    if judge is None:
+        return options[0]
+    return max(options, key=lambda option: option(judge[0]).eq(judge[1]).float().mean().item())
 
 
 @torch.no_grad()
-def read_features(model: Classifier, loader: Loader, *, mirrored: bool = False, quiet: bool = False) -> tuple[Tensor, Tensor]:
-    """What the head would read of every picture (N, D), and the labels (N,), on the loader's device."""
+def read_features(model: Classifier, loader: Loader, *, mirrored: bool = False, quiet: bool = False) -> Labelled:
+    """What the head would read of every image (N, D), and the labels (N,), on the loader's device."""
     model = model.to(loader.device).eval()
     dtype = next(model.parameters()).dtype
     features, labels = [], []
@@ -83,3 +137,30 @@ def read_features(model: Classifier, loader: Loader, *, mirrored: bool = False, 
                 labels.append(batch.labels)
             bar.advance(1)
     return torch.cat(features), torch.cat(labels)
+
+
+# ---- a head that starts as a probe ---------------------------------------------------------------------------------------------
+
+
+def start_head(setup: Setup, quiet: bool = False) -> None:
+    """Give the model's head the weights of a linear probe of its own frozen features, before anything else moves."""
+    layer, config = last_layer(setup.model), setup.config
+
+    def read(split: Split) -> Labelled:
+        """Each image, and mirrored where that keeps its meaning."""
+        loader = evaluation_loader(split, setup.preprocess, setup.device, config.train.batch_size, config.data.workers)
+        return read_features(setup.model, loader, mirrored=split.flip, quiet=quiet)
+
+    judge = read(setup.data.validation) if len(setup.data.validation) else None
+    probe = fit_linear(read(setup.data.train), judge, layer.out_features)
+    with torch.no_grad():
+        layer.weight.copy_(probe.weight)
+        layer.bias.copy_(probe.bias)
+
+
+def last_layer(model: nn.Module) -> nn.Linear:
+    """The one linear layer that makes logits of the pooled vector."""
+    heads = [module for name, module in model.named_modules() if isinstance(module, nn.Linear) and is_head(name + ".")]
+    if len(heads) != 1 or heads[0].bias is None:
+        raise ConfigError("head_start = probe needs a head of one linear layer with a bias", "set head_start = as-is")
+    return heads[0]

@@ -1,4 +1,4 @@
-"""A study is data: what is compared, on what, for how much, how often. It makes its cells; each cell is one run.
+"""The protocol of a study, as data: what is compared, on what, for how much, how often. From it follow the cells, each one training.
 
 Refused here, before anything is spent: choosing anything on the test pictures, and a claim of significance from one seed.
 """
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vitral.base.errors import ConfigError, DataError, UsageError
+from vitral.base.layout import STUDY
 from vitral.base.text import readable
 from vitral.build import shadow
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
@@ -56,7 +57,7 @@ class Budget:
         return Budget(self.kind, self.amount * share)
 
     def samples(self, flops: float) -> float | None:
-        """Pictures a model may learn from when each costs `flops`, forward and backward; None when only the clock decides."""
+        """Images a model may learn from when each costs `flops`, forward and backward; None when only the clock decides."""
         if self.kind == "seconds":
             return None
         return self.amount if self.kind == "samples" else self.amount / flops
@@ -77,12 +78,12 @@ class Contender:
     name: str
     model: ModelConfig
     flops: int
-    """Forward FLOPs per picture."""
+    """Forward FLOPs per image."""
     weights: str | None = None
     """Start from these weights; None: from scratch."""
     tune: str = "all"
     """Which of its parameters learn."""
-    rates: tuple[float, ...] = (1e-3,)
+    lrs: tuple[float, ...] = (1e-3,)
     """Learning rates to choose from on validation; a single one is taken as it is."""
     family: str = ""
     """Contenders of one family lie on one line in a compute study."""
@@ -90,7 +91,7 @@ class Contender:
 
     @property
     def training_flops(self) -> float:
-        """Forward and backward, per picture."""
+        """Forward and backward, per image."""
         return passes(self.model, self.tune) * self.flops
 
 
@@ -102,17 +103,17 @@ class Study:
     data: DataConfig
     contenders: tuple[Contender, ...]
     budget: Budget
-    pictures: int
-    """Training pictures in the whole set."""
+    images: int
+    """Training images in the whole set."""
     seeds: tuple[int, ...] = (0, 1, 2)
     sizes: tuple[int, ...] = ()
-    """Data study: numbers of training pictures, nested and class-balanced."""
+    """Data study: numbers of training images, nested and class-balanced."""
     shares: tuple[float, ...] = (1.0,)
     """Compute study: parts of the budget at which each contender is trained from the start."""
     train: TrainConfig = field(default_factory=TrainConfig)
     """What all runs share: batch size, optimizer, schedule."""
     tuning_share: float = 0.25
-    """Part of the budget that each short run of the rate grid may spend."""
+    """Part of the budget that each short run that tunes the learning rate may spend."""
     tuning_seed: int = 1000
     select_on: Literal["validation", "test"] = "validation"
     claim: Literal["significance", "none"] = "significance"
@@ -137,18 +138,18 @@ class Study:
             if (other := folders.setdefault(_plain(name), name)) != name:
                 raise ConfigError(f"models {other} and {name} would share the folder names of {_plain(name)}", "rename one of them")
         for contender in self.contenders:
-            if len({_rate(rate) for rate in contender.rates}) != len(contender.rates):
-                rates = ", ".join(map(_rate, contender.rates))
-                raise ConfigError(f"the rates of {contender.name} are not different: {rates}", "name each rate once in --rates")
+            if len(set(map(_lr, contender.lrs))) != len(contender.lrs):
+                lrs = ", ".join(map(_lr, contender.lrs))
+                raise ConfigError(f"the learning rates of {contender.name} are not different: {lrs}", "name each once in --lrs")
         if len(set(self.seeds)) != len(self.seeds):
             raise ConfigError(f"seeds {self.seeds} are not different", "use --seeds 3")
         if self.tuning_seed in self.seeds:
             raise ConfigError(f"seed {self.tuning_seed} tunes and is tested", "use another tuning seed")
         if not 0 < self.tuning_share <= 1:
             raise ConfigError(f"tuning share {self.tuning_share} does not lie in (0, 1]", "use 0.25")
-        if self.kind == "data" and (len(self.sizes) < 2 or min(self.sizes) < 1 or max(self.sizes) > self.pictures):
+        if self.kind == "data" and (len(self.sizes) < 2 or min(self.sizes) < 1 or max(self.sizes) > self.images):
             raise ConfigError(
-                f"a data study needs two sizes or more between 1 and {self.pictures:,} pictures, got {list(self.sizes)}", "use --sizes"
+                f"a data study needs two sizes or more between 1 and {self.images:,} pictures, got {list(self.sizes)}", "use --sizes"
             )
         if self.kind == "compute" and self.budget.kind == "seconds":
             raise ConfigError("a compute study counts FLOPs or samples, not seconds", "use --budget samples=… or flops=…")
@@ -157,8 +158,8 @@ class Study:
 
     def _check_steps(self, contender: Contender) -> None:
         """A run takes whole batches: one that may see less than a batch would spend more than it is said to."""
-        shortest = min(*self.shares, self.tuning_share if len(contender.rates) > 1 else 1.0)
-        samples, batch = self.budget.times(shortest).samples(contender.training_flops), min(self.train.batch_size, self.pictures)
+        shortest = min(*self.shares, self.tuning_share if len(contender.lrs) > 1 else 1.0)
+        samples, batch = self.budget.times(shortest).samples(contender.training_flops), min(self.train.batch_size, self.images)
         if samples is not None and samples < batch:
             raise ConfigError(
                 f"{self.budget} lets {contender.name} see {samples:.3g} pictures in its shortest run, less than a batch of {batch}",
@@ -188,7 +189,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a study."""
+    """One training of a study."""
 
     name: str
     """Also the name of its folder."""
@@ -196,14 +197,14 @@ class Cell:
     role: Literal["tune", "final"]
     run: RunConfig
     size: int
-    """Training pictures."""
+    """Training images."""
     share: float = 1.0
     """Part of the budget."""
     flops: int = 0
 
     @property
     def training_flops(self) -> float:
-        """Forward and backward, per picture."""
+        """Forward and backward, per image."""
         return passes(self.run.model, self.run.train.tune) * self.flops
 
     @property
@@ -223,45 +224,45 @@ class Cell:
 
 
 def tuning_cells(study: Study) -> list[Cell]:
-    """Short runs over each contender's rates, judged on validation. They use all training pictures."""
+    """Short runs over each contender's learning rates, judged on validation. They use all training images."""
     return [
-        _cell(study, contender, "tune", rate, study.tuning_seed, study.pictures, study.tuning_share)
+        _cell(study, contender, "tune", lr, study.tuning_seed, study.images, study.tuning_share)
         for contender in study.contenders
-        if len(contender.rates) > 1
-        for rate in contender.rates
+        if len(contender.lrs) > 1
+        for lr in contender.lrs
     ]
 
 
-def final_cells(study: Study, rates: dict[str, float]) -> list[Cell]:
-    """The runs that count, each contender with its chosen rate."""
+def final_cells(study: Study, lrs: dict[str, float]) -> list[Cell]:
+    """The runs that count, each contender with its chosen learning rate."""
     return [
-        _cell(study, contender, "final", rates[contender.name], seed, size, share)
+        _cell(study, contender, "final", lrs[contender.name], seed, size, share)
         for contender in study.contenders
-        for size in (study.sizes or (study.pictures,))
+        for size in (study.sizes or (study.images,))
         for share in study.shares
         for seed in study.seeds
     ]
 
 
-def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], rate: float, seed: int, size: int, share: float) -> Cell:
+def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], lr: float, seed: int, size: int, share: float) -> Cell:
     budget = study.budget.times(share)
     samples = budget.samples(contender.training_flops)
     epochs = ENDLESS if samples is None else samples / per_epoch(size, study.train.batch_size)
-    # By the clock an epoch of a small subset may be a few steps: validate after as many pictures as in the whole set.
-    often = study.pictures / size if samples is None else epochs / EVALUATIONS
+    # By the clock an epoch of a small subset may be a few steps: validate after as many images as in the whole set.
+    often = study.images / size if samples is None else epochs / EVALUATIONS
     train = dataclasses.replace(
         study.train,
         epochs=epochs,
         max_seconds=budget.amount if budget.kind == "seconds" else None,
-        lr=rate,
+        lr=lr,
         tune=contender.tune,  # type: ignore[arg-type]
         seed=seed,
         keep="last",
         test=role == "final",
         evaluate_every=often,
     )
-    data = study.data if size == study.pictures else dataclasses.replace(study.data, subset=float(size))
-    name = _plain("_".join([role, contender.name, f"n{size}", f"b{share:g}", f"lr{_rate(rate)}", f"s{seed}"]))
+    data = study.data if size == study.images else dataclasses.replace(study.data, subset=float(size))
+    name = _plain("_".join([role, contender.name, f"n{size}", f"b{share:g}", f"lr{_lr(lr)}", f"s{seed}"]))
     run = RunConfig(name=name, model=contender.model, data=data, train=train, weights=contender.weights)
     return Cell(name, contender.name, role, run, size, share, contender.flops)
 
@@ -271,8 +272,8 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", name.replace("/", "-").replace("_", "--"))
 
 
-def _rate(rate: float) -> str:
-    return f"{rate:g}"
+def _lr(lr: float) -> str:
+    return f"{lr:g}"
 
 
 @functools.cache
@@ -284,7 +285,7 @@ def passes(config: ModelConfig, tune: str) -> float:
 
 
 def per_epoch(size: int, batch: int) -> int:
-    """Pictures that an epoch shows: whole batches, so a last incomplete one is left out."""
+    """Images that an epoch shows: whole batches, so a last incomplete one is left out."""
     batch = min(batch, size)
     return size // batch * batch
 
@@ -297,7 +298,7 @@ def fingerprint(data: DataConfig) -> str:
 def check_same(wanted: Study, found: Any, where: str) -> None:
     """A folder holds one study: going on with another one would mix their cells."""
     if not isinstance(found, dict) or not {"kind", "data"} & set(found):
-        raise DataError(f"{where} holds a damaged study.json", "choose another --out")
+        raise DataError(f"{where} holds a damaged {STUDY}", "choose another --out")
     if different := list(_differences(json.loads(json.dumps(wanted.to_dict())), found)):
         more = f"; {len(different) - NAMED} more" if len(different) > NAMED else ""
         raise UsageError(

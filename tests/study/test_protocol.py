@@ -8,17 +8,17 @@ import pytest
 from vitral.base.errors import ConfigError, UsageError
 from vitral.config import DataConfig, TrainConfig
 from vitral.presets import model
-from vitral.study.cells import Budget, Cell, Contender, Study, check_same, final_cells, fingerprint, tuning_cells
+from vitral.study.protocol import Budget, Cell, Contender, Study, check_same, final_cells, fingerprint, tuning_cells
 
-VIT = Contender("s/2", model("s/2", image_size=8, classes=10, channels=1), flops=1000, rates=(1e-3, 3e-3))
-CNN = Contender("cnn", model("cnn"), flops=4000, rates=(1e-3, 3e-3))
-STUDY = Study("compare", DataConfig(name="digits"), (VIT, CNN), Budget("samples", 2000), pictures=1000, train=TrainConfig(batch_size=50))
+VIT = Contender("s/2", model("s/2", image_size=8, classes=10, channels=1), flops=1000, lrs=(1e-3, 3e-3))
+CNN = Contender("cnn", model("cnn"), flops=4000, lrs=(1e-3, 3e-3))
+STUDY = Study("compare", DataConfig(name="digits"), (VIT, CNN), Budget("samples", 2000), images=1000, train=TrainConfig(batch_size=50))
 
 
 def test_cells_are_the_same_every_time() -> None:
-    rates = {"s/2": 1e-3, "cnn": 3e-3}
-    assert final_cells(STUDY, rates) == final_cells(STUDY, rates)
-    names = [cell.name for cell in tuning_cells(STUDY) + final_cells(STUDY, rates)]
+    lrs = {"s/2": 1e-3, "cnn": 3e-3}
+    assert final_cells(STUDY, lrs) == final_cells(STUDY, lrs)
+    names = [cell.name for cell in tuning_cells(STUDY) + final_cells(STUDY, lrs)]
     assert len(names) == len(set(names)) == 4 + 6
     assert names[0] == "tune--s-2--n1000--b0.25--lr0.001--s1000"
 
@@ -32,13 +32,13 @@ def test_json_and_back() -> None:
 
 
 def test_budgets_are_equal() -> None:
-    rates = {"s/2": 1e-3, "cnn": 1e-3}
-    assert {cell.run.train.epochs for cell in final_cells(STUDY, rates)} == {2.0}
+    lrs = {"s/2": 1e-3, "cnn": 1e-3}
+    assert {cell.run.train.epochs for cell in final_cells(STUDY, lrs)} == {2.0}
     assert {cell.run.train.epochs for cell in tuning_cells(STUDY)} == {0.5}
     by_flops = dataclasses.replace(STUDY, budget=Budget("flops", 12e6))
-    spent = {cell.run.train.epochs * 1000 * cell.flops * 3 for cell in final_cells(by_flops, rates)}
+    spent = {cell.run.train.epochs * 1000 * cell.flops * 3 for cell in final_cells(by_flops, lrs)}
     assert spent == {12e6}
-    clock = final_cells(dataclasses.replace(STUDY, budget=Budget("seconds", 20)), rates)
+    clock = final_cells(dataclasses.replace(STUDY, budget=Budget("seconds", 20)), lrs)
     assert {cell.run.train.max_seconds for cell in clock} == {20.0}
 
 
@@ -70,8 +70,8 @@ def test_smaller_sets_get_the_same_samples() -> None:
         ({"contenders": (VIT, VIT)}, "twice"),
         ({"contenders": (VIT, dataclasses.replace(VIT, name="s-2"))}, "models s/2 and s-2 would share"),
         ({"contenders": (dataclasses.replace(VIT, name="vit@1"), dataclasses.replace(VIT, name="vit-1"))}, "vit@1 and vit-1 would share"),
-        ({"contenders": (dataclasses.replace(VIT, rates=(1e-3, 3e-3, 1e-3)),)}, "rates of s/2 are not different"),
-        ({"contenders": (dataclasses.replace(VIT, rates=(1e-3, 1.0000001e-3)),)}, "not different: 0.001, 0.001"),
+        ({"contenders": (dataclasses.replace(VIT, lrs=(1e-3, 3e-3, 1e-3)),)}, "learning rates of s/2 are not different"),
+        ({"contenders": (dataclasses.replace(VIT, lrs=(1e-3, 1.0000001e-3)),)}, "not different: 0.001, 0.001"),
         ({"seeds": (0, 1000)}, "tunes and is tested"),
         ({"kind": "data", "sizes": (10, 2000)}, "between 1 and 1,000"),
         ({"kind": "compute", "budget": Budget("seconds", 3)}, "not seconds"),
@@ -101,8 +101,8 @@ def test_a_folder_holds_one_study() -> None:
     heavier = dataclasses.replace(STUDY, train=dataclasses.replace(STUDY.train, weight_decay=0.1), contenders=(CNN,))
     with pytest.raises(UsageError, match=r"contenders s/2/cnn, now cnn; train\.weight_decay 0\.05, now 0\.1\)"):
         check_same(heavier, json.loads(json.dumps(STUDY.to_dict())), "out")
-    grid = dataclasses.replace(STUDY, contenders=(VIT, dataclasses.replace(CNN, rates=(1e-3,))))
-    with pytest.raises(UsageError, match=r"contenders\[1\]\.rates 0\.001/0\.003, now 0\.001\)"):
+    grid = dataclasses.replace(STUDY, contenders=(VIT, dataclasses.replace(CNN, lrs=(1e-3,))))
+    with pytest.raises(UsageError, match=r"contenders\[1\]\.lrs 0\.001/0\.003, now 0\.001\)"):
         check_same(grid, json.loads(json.dumps(STUDY.to_dict())), "out")
 
 

@@ -15,13 +15,18 @@ def optional_object(path: Path, notes: list[str], missing: str = "") -> dict[str
         notes += [f"{path.name} is missing: {missing}"] if missing else []
         return {}
     try:
-        stored = read_json(path)
+        return read_object(path)
     except DataError as error:
         notes.append(str(error))
         return {}
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file that must hold an object."""
+    stored = read_json(path)
     if not isinstance(stored, dict):
-        notes.append(f"{path} holds no JSON object: it may be damaged, write it again")
-    return mapping(stored)
+        raise DataError(f"{path} holds no JSON object", "it may be damaged: write it again")
+    return stored
 
 
 def mapping(value: Any) -> dict[str, Any]:

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vitral.report.stored import optional_object
+import pytest
+
+from vitral.base.errors import DataError
+from vitral.report.read import optional_object, read_object
 
 
 def test_missing_and_damaged_files_say_so(tmp_path: Path) -> None:
@@ -13,6 +16,5 @@ def test_missing_and_damaged_files_say_so(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[1]")
     assert optional_object(tmp_path / "list.json", notes) == {}
     assert "list.json holds no JSON object" in notes[-1]
-    (tmp_path / "list.json").write_text("{")
-    assert optional_object(tmp_path / "list.json", notes) == {}
-    assert "list.json is not JSON" in notes[-1] and len(notes) == 3
+    with pytest.raises(DataError, match="no JSON object"):
+        read_object(tmp_path / "list.json")

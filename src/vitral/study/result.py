@@ -1,0 +1,58 @@
+"""What a study found: one kind of object for all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vitral.base.files import write_atomic, write_json
+from vitral.base.layout import RESULT, RUNS, TABLE
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """A finished study. Printed, it shows its table and its conclusion."""
+
+    table: str
+    """As text."""
+    values: dict[str, Any]
+    """Everything, as result.json and `--json` have it; accuracies are fractions."""
+    path: Path | None = None
+    """The study's folder; None: it leaves none."""
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The table as plain values, one dict per row."""
+        return self.values["rows"]
+
+    @property
+    def conclusion(self) -> str:
+        """What can be concluded, and what cannot."""
+        return self.values["conclusion"]
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Cells that are missing, and why."""
+        return self.values.get("failed", {})
+
+    def __repr__(self) -> str:
+        return "\n\n".join(part for part in (self.table.rstrip(), self.conclusion, str(self.path or "")) if part)
+
+
+def finish(path: Path, table: Callable[[bool], str], values: dict[str, Any]) -> Result:
+    """Leave table.md and, last of all, result.json in the study's folder; `table` takes whether it shall be Markdown."""
+    write_atomic(path / TABLE, f"{table(True).rstrip()}\n\n{values['conclusion']}\n")
+    write_json(path / RESULT, values)
+    return Result(table(False), values, path)
+
+
+def default_folder(verb: str, *data: str) -> Path:
+    """Where a study goes that is not told otherwise."""
+    return RUNS / "-".join([verb, *map(folder_name, data)])
+
+
+def folder_name(data: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", data).strip("-")

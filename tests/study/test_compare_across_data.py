@@ -1,0 +1,52 @@
+"""One table of several data sets, with stand-ins for the comparisons."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from vitral.base.errors import UsageError
+from vitral.base.files import read_json
+from vitral.base.layout import RESULT, STUDY, TABLE
+from vitral.study.compare_across_data import across_data
+from vitral.study.protocol import Study
+from vitral.study.result import Result
+
+sys.path.insert(0, str(Path(__file__).parent))
+import drive
+
+
+def run(study: Study, folder: Path) -> Result:
+    """A comparison in which the cnn failed on the second data set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    first = study.data.name == "digits"
+    rows = [{"model": "vit", "mean": 0.5, "interval": [0.4, 0.6], "seeds": 2, "note": "ViT"}]
+    rows += [{"model": "cnn", "mean": 0.25, "interval": None, "seeds": 1, "note": "CNN"}] if first else []
+    shared = {"budget": "samples=768", "seeds": [0, 1], "recipe": {}, "machine": {}, "pairs": [], "models": {"vit": "ViT", "cnn": "CNN"}}
+    failed = {} if first else {"final--cnn": "it died"}
+    return Result("", {"data": study.data.name, "rows": rows, "conclusion": "Nothing.", "failed": failed, **shared}, folder)
+
+
+def study(data: str) -> Study:
+    return dataclasses.replace(drive.small_compare(), data=dataclasses.replace(drive.DATA, name=data))
+
+
+def test_a_row_for_each_model_and_a_column_for_each_data_set(tmp_path: Path) -> None:
+    result = across_data([study("digits"), study("folder:my photos")], tmp_path / "both", run)
+    assert [line.split("  ")[0] for line in result.table.splitlines()[:4]] == ["model", "─────", "vit", "cnn"]
+    assert "50.00% (40.00% – 60.00%)" in result.table and "25.00% (one seed)" in result.table and "failed" in result.table
+    assert [row["data"] for row in result.rows] == ["digits", "digits", "folder:my photos"]
+    assert result.failed == {"folder:my photos final--cnn": "it died"} and "Each data set is tested by itself" in result.conclusion
+    assert "Test accuracy at 768 samples: mean, 95 % interval over 2/1 seeds." in (tmp_path / "both" / TABLE).read_text()
+    assert read_json(tmp_path / "both" / RESULT)["studies"] == {"digits": "digits", "folder:my photos": "folder-my-photos"}
+
+
+def test_folders_of_other_studies_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="named twice"):
+        across_data([study("digits"), study("digits")], tmp_path / "twice", run)
+    (tmp_path / STUDY).write_text('{"kind": "compare"}')
+    with pytest.raises(UsageError, match="holds a study of one data set"):
+        across_data([study("digits"), study("mnist")], tmp_path, run)

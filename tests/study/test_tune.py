@@ -1,0 +1,62 @@
+"""Learning rates are chosen on validation, with stand-ins for trainings."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from vitral.base.errors import FailedError, UsageError
+from vitral.base.files import read_json
+from vitral.base.layout import TUNING
+from vitral.config import DataConfig
+from vitral.presets import model
+from vitral.study.pool import Pool
+from vitral.study.protocol import Budget, Contender, Study
+from vitral.study.table import Outcome
+from vitral.study.tune import choose_lrs, tune
+
+sys.path.insert(0, str(Path(__file__).parent))
+from works import diverge, learn
+
+VIT = Contender("vit", model("digits"), 1000, lrs=(1e-3, 3e-3, 1e-2))
+STUDY = Study("compare", DataConfig(), (VIT,), Budget("samples", 1000), images=100, seeds=(0, 1))
+QUIET = Pool(quiet=True)
+
+
+def test_a_learning_rate_that_fails_is_passed_over_and_named(tmp_path: Path) -> None:
+    tuning = tune(STUDY, tmp_path, QUIET, learn)
+    assert tuning.lrs == {"vit": 3e-3} and len(tuning.trials) == 2
+    assert tuning.remarks() == ["Learning rate 0.01 of vit failed in tuning and could not be chosen."]
+    assert read_json(tmp_path / TUNING)["vit"]["trials"][2] == {"lr": 1e-2, "failed": "RuntimeError: the loss is nan"}
+
+
+def test_a_model_without_any_learning_rate_stops_the_study(tmp_path: Path) -> None:
+    with pytest.raises(FailedError, match="died twice: RuntimeError: the loss is nan"):
+        tune(STUDY, tmp_path, QUIET, diverge)
+
+
+def test_one_learning_rate_is_taken_as_it_is(tmp_path: Path) -> None:
+    tuning = tune(dataclasses.replace(STUDY, contenders=(dataclasses.replace(VIT, lrs=(0.5,)),)), tmp_path, QUIET, diverge)
+    assert tuning.lrs == {"vit": 0.5} and not tuning.trials and not tuning.remarks()
+
+
+def test_the_edge_of_the_grid_is_named(tmp_path: Path) -> None:
+    study = dataclasses.replace(STUDY, contenders=(dataclasses.replace(VIT, lrs=(3e-4, 1e-3, 3e-3)),))
+    assert "The best learning rate of vit lies at the edge of the grid" in tune(study, tmp_path, QUIET, learn).remarks()[0]
+
+
+def test_final_cells_cannot_choose() -> None:
+    final = Outcome("final--vit", "vit", 0, 1e-3, 0.9, 0.1, 0.9, 1, 1, 1.0, 1, 1.0, 1, "digits", role="final")
+    with pytest.raises(UsageError, match="may not choose"):
+        choose_lrs(STUDY, [final])
+
+
+def test_equal_accuracies_are_decided_by_the_loss() -> None:
+    trials = [
+        Outcome(f"{lr}", "vit", 0, lr, 0.9, loss, 0.9, 1, 1, 1.0, 1, 1.0, 1, "digits", role="tune")
+        for lr, loss in ((1e-3, 0.4), (3e-3, 0.3))
+    ]
+    assert choose_lrs(STUDY, trials)["vit"]["chosen"] == 3e-3
