@@ -144,7 +144,7 @@ def compare(
     before: np.ndarray, after: np.ndarray, map_before: np.ndarray, map_after: np.ndarray, method: str, target: int | None, digits: int = 5
 ) -> dict[str, Any]:
     """Rows of (class, before, after) for the classes that matter, and the difference of the two maps."""
-    first, second = shares(before), shares(after)
+    first, second = probabilities(before), probabilities(after)
     chosen = list(dict.fromkeys([*np.argsort(-first)[:LISTED].tolist(), *np.argsort(-second)[:LISTED].tolist()]))
     if target is not None and target not in chosen:
         chosen.append(target)
@@ -156,7 +156,7 @@ def compare(
     }
 
 
-def shares(logits: np.ndarray) -> np.ndarray:
+def probabilities(logits: np.ndarray) -> np.ndarray:
     """Probabilities; the number itself where there is only one output."""
     if logits.size == 1:
         return logits

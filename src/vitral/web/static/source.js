@@ -2,7 +2,7 @@
 
 import { Trace, unpack } from "./trace.js";
 
-export class Refused extends Error {
+class Refused extends Error {
   constructor(text, hint = "") {
     super(text);
     this.hint = hint;

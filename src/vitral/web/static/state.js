@@ -37,7 +37,7 @@ export function update(changes, fromAddress = false) {
   for (const listener of listeners) listener(changed);
 }
 
-export function toHash() {
+function toHash() {
   const parts = [];
   for (const name of [...WORDS, ...NUMBERS]) {
     if (state[name] !== null && (name === "picture" || state[name] !== DEFAULTS[name])) parts.push(`${name}=${encodeURIComponent(state[name])}`);

@@ -1,6 +1,6 @@
 // One forward pass, unpacked: the picture as the model saw it, its logits, and every attention map.
 
-export async function inflate(bytes) {
+async function inflate(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
@@ -66,7 +66,7 @@ export class Trace {
   }
 }
 
-export function softmax(logits) {
+function softmax(logits) {
   if (logits.length < 2) return Float32Array.from(logits);
   let top = -Infinity;
   for (const value of logits) if (value > top) top = value;
