@@ -268,7 +268,7 @@ class TrainConfig:
     batch_size: int = 128
     """Pictures per optimizer step, over all processes."""
     accumulate: int = 1
-    """Split each batch into this many pieces to save memory; the result is the same."""
+    """Split each batch into this many micro-batches to save memory; the result is the same."""
     optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
     """muon: batched Muon for the matrices of the blocks, AdamW for the rest."""
     lr: float = 1e-3
@@ -276,23 +276,23 @@ class TrainConfig:
     adam_lr: float = 2e-3
     """Peak learning rate of what Muon leaves to AdamW."""
     weight_decay: float = 0.05
-    """Pull of the weights towards zero, times the rate."""
+    """Pull of the weights towards zero, times the learning rate."""
     momentum: float = 0.95
     """Of SGD and of Muon."""
     betas: tuple[float, float] = (0.9, 0.999)
     """Decay of AdamW's two averages, of the gradient and of its square."""
     schedule: Literal["cosine", "linear", "step", "constant"] = "cosine"
-    """How the rate falls after the warm-up; step: at the milestones."""
+    """How the learning rate falls after the warm-up; step: at the milestones."""
     warmup: float = 0.05
-    """Share of all steps with a linearly rising rate."""
+    """Share of all steps with a linearly rising learning rate."""
     milestones: tuple[float, ...] = (0.55, 0.83)
-    """For schedule = step: shares of the run after which the rate is multiplied by `decay`."""
+    """For schedule = step: shares of the run after which the learning rate is multiplied by `decay`."""
     decay: float = 0.1
-    """For schedule = step: what the rate is multiplied by."""
+    """For schedule = step: what the learning rate is multiplied by."""
     final_lr: float = 0.0
-    """Share of the peak rate that cosine and linear end at."""
+    """Share of the peak learning rate that cosine and linear end at."""
     layer_decay: float = 1.0
-    """Rate of each block relative to the one above it; 1: all alike."""
+    """Learning rate of each block relative to the one above it; 1: all alike."""
     clip: float | None = 1.0
     """Largest gradient norm; None: unclipped."""
     label_smoothing: float = 0.0
@@ -300,7 +300,7 @@ class TrainConfig:
     mixing_off: float = 0.0
     """Last share of the run without MixUp and CutMix."""
     ema: float | None = None
-    """Decay of the exponential moving average of the weights; None: no average. When set, it is what is evaluated and saved."""
+    """Decay of the exponential moving average (EMA) of the weights; None: no EMA. When set, it is what is evaluated and saved."""
     keep: Literal["last", "best"] = "last"
     """Which weights are final: the last ones, or those best on validation."""
     patience: int | None = None
@@ -356,7 +356,7 @@ class TrainConfig:
             raise ConfigError(f"epochs {self.epochs} is not positive", "use 1 or more, or a fraction such as 0.5")
         if self.batch_size % self.accumulate:
             raise ConfigError(
-                f"batch_size {self.batch_size} cannot be split into {self.accumulate} equal pieces",
+                f"batch_size {self.batch_size} cannot be split into {self.accumulate} equal micro-batches",
                 "choose accumulate as a divisor of the batch size",
             )
         if self.lr <= 0 or self.adam_lr <= 0:

@@ -14,5 +14,4 @@ def test_an_entry_agrees_with_itself_and_with_the_ways_to_get_it(entry: Entry) -
     assert set(entry.ways) <= set(WAYS) and (not entry.ways or entry.name in FOLDERS)
     assert not entry.class_names or len(entry.class_names) == entry.classes
     assert not entry.mean or (len(entry.mean) == len(entry.std or ()) == entry.channels and all(0 < value < 1 for value in entry.mean))
-    assert entry.native_size is None or entry.size.startswith("×".join(map(str, entry.native_size)))
     assert bool({"npm", "debian"} & {*entry.ways}) == (entry.name in PACKAGES) and ("npm" in entry.ways) == (entry.name in NPM_SHA512)

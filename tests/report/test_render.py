@@ -11,10 +11,10 @@ from vitral.report.inline import Illustration
 from vitral.report.render import numeric_columns, pages, percent, show, write_page
 
 PARTS = """{% extends "page.html" %}
-{% from "parts.html" import environment, facts, illustrations, table %}
+{% from "parts.html" import environment, illustrations, named_values, table %}
 {% block content %}
 {{ table([nasty], [[nasty], [nasty]], nasty) }}
-{{ facts({nasty: nasty, "inner": {nasty: [nasty]}}, nasty) }}
+{{ named_values({nasty: nasty, "inner": {nasty: [nasty]}}, nasty) }}
 {{ illustrations([nasty, picture]) }}
 {{ environment({nasty: nasty}) }}
 {% endblock %}"""

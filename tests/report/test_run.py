@@ -9,8 +9,11 @@ import pytest
 from vitral.base.errors import DataError
 from vitral.base.origin import Origin, assumed, known
 from vitral.config import to_dict
+from vitral.data.augment import POLICIES, policy
 from vitral.presets.runs import run
 from vitral.report.run import headline, write_run_report
+
+FIRST_VERSION = Path(__file__).parents[1] / "run" / "first-version"
 
 
 def metrics_lines(epochs: int = 4) -> list[dict]:
@@ -107,12 +110,10 @@ def test_why_training_may_look_worse_is_told_by_the_run_itself(folder: Path, rea
         "40 % of the patches are left out for the first 50 % of the run",
     ]
     told = harder(folder, read, *plain[:1], {**plain[1], "teacher": "x", "ema": 0.99, "token_drop_until": 0.0}, {"drop_path": 0.1})
-    assert told == "dropout is on, part of the loss is the teacher's, validation is of averaged weights"
+    assert told == "dropout is on, part of the loss is the teacher's, validation is of the averaged weights (EMA)"
 
 
 def test_mixing_is_told_for_the_policies_that_mix(folder: Path, read: Callable) -> None:
-    from vitral.data.augment import POLICIES, policy
-
     for name in POLICIES:
         told = harder(folder, read, {"augment": name, "mixup": None, "cutmix": None}, {}, {})
         assert ("pictures are mixed" in told) == (policy(name).mixup + policy(name).cutmix > 0), name
@@ -126,31 +127,43 @@ def test_out_is_respected_and_nothing_else_is_written(folder: Path, tmp_path: Pa
 
 def test_names_from_a_folder_are_only_text(folder: Path, read: Callable, figures: Callable, nasty: str) -> None:
     config = json.loads((folder / "config.json").read_text())
-    config["name"] = nasty
+    config["name"] = flat = nasty.replace("/", "")
     config["data"]["name"] = nasty
     config["origin"]["source"]["value"] = nasty
     config["origin"]["classes"] = {"value": [nasty], "known": True, "note": nasty}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "env.json").write_text(json.dumps({nasty: nasty}))
     figures(folder, "nasty", caption=nasty, command=nasty, note=nasty)
-    assert read(write_run_report(folder)).text.count(nasty) >= 9
+    text = read(write_run_report(folder)).text
+    assert text.count(nasty) >= 7 and text.count(flat) == 2
+    (folder / "config.json").write_text(json.dumps({**config, "name": nasty, nasty: nasty}))  # refused, which is said
+    assert read(write_run_report(folder)).text.count(nasty) >= 5
 
 
 def test_missing_pieces_are_said(folder: Path, read: Callable) -> None:
     for name in ("asked.json", "metrics.jsonl", "env.json", "test.json", "figures/rollout.png", "figures/rollout.json"):
         (folder / name).unlink()
-    config = json.loads((folder / "config.json").read_text())
-    del config["origin"], config["model"]
-    config["train"]["a_setting_of_tomorrow"] = 1
-    (folder / "config.json").write_text(json.dumps(config))
     text = read(write_run_report(folder)).text
     assert "not trained to the end" in text
     assert "metrics.jsonl is missing" in text
     assert "env.json is missing" in text
-    assert "there are no figures yet: make some with `vitral figures" in text
-    assert "records no origin" in text
-    assert "says nothing about the model" in text
-    assert "no command: it was not kept" in text
+    assert f"there are no figures yet: make some with `vitral figures {folder} --out" in text
+    assert "the command that trained this run was not kept" in text
+
+
+def test_settings_of_another_version_are_said_and_the_rest_is_shown(folder: Path, read: Callable) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["train"]["a_setting_of_tomorrow"] = 1
+    (folder / "config.json").write_text(json.dumps(config))
+    text = read(write_run_report(folder)).text
+    assert "the settings do not fit this version" in text and "a_setting_of_tomorrow" in text
+    assert "98.76 % right on test" in text and "Rollout of a five" in text and "2.15" in text
+
+
+def test_a_run_of_the_first_version(read: Callable, tmp_path: Path) -> None:
+    text = read(write_run_report(FIRST_VERSION, tmp_path / "page.html")).text
+    assert "right on test" in text and "the command that trained this run was not kept" in text
+    assert "do not fit" not in text and "is missing" not in text
 
 
 def test_damaged_pieces_are_said(folder: Path, read: Callable) -> None:
@@ -166,10 +179,13 @@ def test_damaged_pieces_are_said(folder: Path, read: Callable) -> None:
 
 
 def test_no_run_folder(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"is no run folder: it has no config\.json: name a folder"):
+    with pytest.raises(DataError, match="holds no run: name a folder that `vitral train` wrote"):
         write_run_report(tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(DataError, match="is not JSON"):
+        write_run_report(tmp_path)
+    (tmp_path / "config.json").write_text('{"model": {}}')
+    with pytest.raises(DataError, match="describes no run"):
         write_run_report(tmp_path)
 
 

@@ -36,6 +36,15 @@ def test_lines_are_on_disk_at_once_and_cut_back_on_resume(tmp_path: Path):
     assert read_metrics(tmp_path / "none") == []
 
 
+def test_damaged_lines_are_left_out_and_named(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    deep = "[" * 100_000
+    path.write_bytes(b'{"step": 1}\n[1]\n\xff\n' + deep.encode() + b'\n{"step": 2}\n{"step": 3, "los')
+    damaged: list[str] = []
+    assert read_metrics(path, damaged) == read_metrics(path) == [{"step": 1}, {"step": 2}]
+    assert damaged == ["[1]\n", "\ufffd\n", deep + "\n", '{"step": 3, "los']
+
+
 def test_other_processes_write_nothing(tmp_path: Path):
     journal = Journal(None)
     journal.write(line(1))

@@ -86,7 +86,7 @@ def test_killed_and_resumed_ends_the_same_to_the_bit(whole: Result, tmp_path: Pa
     try:
         until = time.monotonic() + 120
         while time.monotonic() < until and process.poll() is None:
-            begun = [path for path in out.glob("cells/final--*/state/current.json") if not (path.parents[1] / "cell.json").exists()]
+            begun = [path for path in out.glob("cells/final--*/state/*/manifest.json") if not (path.parents[2] / "cell.json").exists()]
             if begun and len(list(out.glob("cells/*/cell.json"))) >= 5:
                 break
             time.sleep(0.01)

@@ -1,14 +1,14 @@
 import torch
 from torch import nn
 
-from vitral.train.ema import Average
-from vitral.train.schedule import average_decay
+from vitral.train.ema import EMA
+from vitral.train.schedule import ema_decay
 
 
 def test_the_average_is_the_closed_form_and_leaves_the_weights_alone():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
-    average = Average(model, 0.95)
+    average = EMA(model, 0.95)
     expected = {name: value.clone() for name, value in model.state_dict().items()}
     for step in range(30):
         with torch.no_grad():
@@ -17,7 +17,7 @@ def test_the_average_is_the_closed_form_and_leaves_the_weights_alone():
             model[1].running_mean.add_(1.0)  # type: ignore[union-attr, operator]
         before = {name: value.clone() for name, value in model.state_dict().items()}
         average.update(model)
-        decay = average_decay(0.95, step)
+        decay = ema_decay(0.95, step)
         for name, value in model.state_dict().items():
             assert torch.equal(value, before[name])
             if name in dict(model.named_parameters()):
@@ -30,7 +30,7 @@ def test_the_average_is_the_closed_form_and_leaves_the_weights_alone():
 def test_inside_swaps_the_weights_and_gives_them_back_bit_for_bit():
     torch.manual_seed(0)
     model = nn.Linear(4, 4)
-    average = Average(model, 0.9)
+    average = EMA(model, 0.9)
     with torch.no_grad():
         model.weight.normal_()
     own = model.weight.detach().clone()

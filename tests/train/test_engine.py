@@ -18,7 +18,7 @@ from vitral.train import engine
 from vitral.train.engine import Run
 from vitral.train.fit import fit
 from vitral.train.steps import Stepper
-from vitral.train.tasks import Outcome
+from vitral.train.tasks.task import Outcome
 from vitral.weights.checkpoint import load_checkpoint
 
 specification = importlib.util.spec_from_file_location("train_conftest", Path(__file__).parent / "conftest.py")
@@ -127,7 +127,7 @@ def test_a_loss_that_is_no_number_names_step_batch_and_remedy(out: Path, monkeyp
         fit(tiny(), out=out, quiet=True)
     assert ", ".join(map(str, seen[7][:8])) in caught.value.message
     assert "--lr" in caught.value.hint and "--clip" in caught.value.hint
-    assert json.loads((out / "state" / "current.json").read_text())["step"] == 0 and not (out / "model.safetensors").exists()
+    assert json.loads((out / "state" / "a" / "manifest.json").read_text())["step"] == 0 and not (out / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize(

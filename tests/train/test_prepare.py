@@ -19,7 +19,8 @@ from vitral.presets.models import MODELS
 from vitral.presets.runs import RUNS, change, run
 from vitral.train.engine import Run
 from vitral.train.fit import fit
-from vitral.train.prepare import Teacher, load_teacher, prepare
+from vitral.train.prepare import prepare
+from vitral.train.tasks.distil import Teacher, load_teacher
 from vitral.weights.checkpoint import save
 
 CPU = torch.device("cpu")

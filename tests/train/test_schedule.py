@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.config import TrainConfig
-from vitral.train.schedule import average_decay, kept_patches, rate, snapshot_steps, token_shares
+from vitral.train.schedule import ema_decay, kept_patches, lr_factor, snapshot_steps, token_shares
 
 
 def curve(total: int, **changes: object) -> list[float]:
     config = TrainConfig(**changes)  # type: ignore[arg-type]
-    return [rate(config, step / total, 1 / total) for step in range(total)]
+    return [lr_factor(config, step / total, 1 / total) for step in range(total)]
 
 
 def test_warm_up_then_cosine_is_the_closed_form():
@@ -61,6 +61,6 @@ def test_snapshots_are_log_spaced_from_the_start_to_the_end():
 
 
 def test_the_average_starts_young():
-    assert average_decay(0.999, 0) == pytest.approx(0.1)
-    assert average_decay(0.999, 90) == pytest.approx(91 / 100)
-    assert average_decay(0.9, 10**6) == 0.9
+    assert ema_decay(0.999, 0) == pytest.approx(0.1)
+    assert ema_decay(0.999, 90) == pytest.approx(91 / 100)
+    assert ema_decay(0.9, 10**6) == 0.9

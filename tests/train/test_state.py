@@ -1,12 +1,28 @@
+from __future__ import annotations
+
+import contextlib
 import json
+import os
+import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from vitral.train.state import seed_process
+from vitral.base import files
+from vitral.base.errors import DataError, Stopped, VitralError
+from vitral.run.folder import RunFolder
+from vitral.train import engine
+from vitral.train.engine import Run
+from vitral.train.fit import fit
+from vitral.train.parallel import World
+from vitral.train.state import Slots, seed_process
+
+from .conftest import digest, tiny
 
 WORKERS = Path(__file__).parent / "workers.py"
 
@@ -40,3 +56,151 @@ def test_ten_kills_checkpoint_writes_included(tmp_path: Path, seed: int):
     result = outcome("kills", 10, seed, tmp_path)
     assert len(result["moments"]) == 10 and result["moments"].count("in a write") == 5
     assert result["same_weights"] and result["same_journal"], result["moments"]
+
+
+# ---- a state that is not as it was written ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was stopped at its tenth step; both slots are whole, the newest is of step 10."""
+    out = tmp_path_factory.mktemp("stopped") / "run"
+    learn = engine.Engine._learn
+    with pytest.MonkeyPatch.context() as patch:
+
+        def counted(self: engine.Engine, batch: Any) -> None:
+            learn(self, batch)
+            if self.counts.step == 10:
+                self.interrupts.asked = "SIGTERM"
+
+        patch.setattr(engine.Engine, "_learn", counted)
+        with pytest.raises(Stopped):
+            fit(tiny(checkpoint_every=0.0), out=out, quiet=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return fit(tiny(), out=tmp_path_factory.mktemp("undisturbed") / "run", quiet=True)
+
+
+@pytest.fixture
+def copy(stopped: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(stopped, tmp_path / "run"))
+
+
+def newest(run: Path) -> Path:
+    return max((run / "state").glob("[ab]"), key=lambda slot: json.loads((slot / "manifest.json").read_text())["number"])
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place % len(content)] ^= 1 << (place % 8)
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("name", ["tensors-0.safetensors", "progress.json", "manifest.json"])
+@pytest.mark.parametrize("place", [9, 70, 401, 2_003])
+def test_a_flipped_bit_is_named_and_the_state_before_it_taken(
+    name: str, place: int, copy: Path, undisturbed: Run, capsys: pytest.CaptureFixture[str]
+):
+    slot = newest(copy)
+    flip(slot / name, place)
+    again = fit(tiny(), out=copy, resume=True)
+    said = capsys.readouterr().err
+    if "going on from the state before it (step 9)" not in said:  # a bit of the manifest that means nothing
+        assert name == "manifest.json" and "going on at step 10" in said
+    assert digest(again.model) == digest(undisturbed.model)
+
+
+def test_without_a_whole_state_nothing_is_gone_on_with(copy: Path):
+    for slot in (copy / "state").glob("[ab]"):
+        flip(slot / "tensors-0.safetensors", 1_000)
+    with pytest.raises(DataError, match=r"tensors-0.safetensors is not what was written.*no state is whole"):
+        fit(tiny(), out=copy, resume=True, quiet=True)
+    shutil.rmtree(copy / "state")
+    with pytest.raises(DataError, match="holds no state to go on from"):
+        fit(tiny(), out=copy, resume=True, quiet=True)
+
+
+@pytest.mark.parametrize("missing", ["progress.json", "tensors-0.safetensors", "manifest.json"])
+def test_a_missing_file_leads_to_the_state_before_it(missing: str, copy: Path, undisturbed: Run):
+    (newest(copy) / missing).unlink()
+    assert digest(fit(tiny(), out=copy, resume=True, quiet=True).model) == digest(undisturbed.model)
+
+
+def test_a_journal_that_was_cut_or_changed_is_not_gone_on_with(copy: Path):
+    journal = copy / "metrics.jsonl"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole.replace(b"train", b"brain", 1))
+    with pytest.raises(DataError, match=r"metrics\.jsonl is not what was written"):
+        fit(tiny(), out=copy, resume=True, quiet=True)
+    journal.unlink()
+    with pytest.raises(DataError, match=r"metrics\.jsonl is not what was written"):
+        fit(tiny(), out=copy, resume=True, quiet=True)
+
+
+class Bomb:
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.system, (f"touch {self.mark}",)
+
+
+def test_a_strangers_run_folder_runs_no_code(stopped: Path, tmp_path: Path):
+    """Every file in turn, and every name that an earlier version unpickled, is replaced by a pickle that would run a command."""
+    names = [path.relative_to(stopped) for path in stopped.rglob("*") if path.is_file()]
+    names += [Path("state/a/tensors/.metadata"), Path("state/a/extra.pt"), Path("state/a/random-0.pt")]
+    assert len(names) >= 12
+    for number, name in enumerate(names):
+        run, mark = tmp_path / f"run-{number}", tmp_path / f"mark-{number}"
+        shutil.copytree(stopped, run)
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_bytes(pickle.dumps(Bomb(mark)))
+        for read in (
+            lambda run=run: fit(tiny(), out=run, resume=True, quiet=True),
+            lambda run=run: RunFolder.open(run).faults(),
+            lambda run=run: RunFolder.open(run).model(),
+        ):
+            with contextlib.suppress(VitralError):
+                read()
+            assert not mark.exists(), name
+
+
+def test_everything_is_on_disk_before_the_manifest_vouches_for_it(copy: Path, monkeypatch: pytest.MonkeyPatch):
+    """The order of what reaches the disk, as a power cut would see it."""
+    synced: list[str] = []
+    real_fsync, real_replace = os.fsync, os.replace
+
+    def fsync(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        real_fsync(handle)
+
+    def replace(source: Any, target: Any) -> None:
+        synced.append(f"{target} appears")
+        real_replace(source, target)
+
+    monkeypatch.setattr(files.os, "fsync", fsync)
+    monkeypatch.setattr(files.os, "replace", replace)
+    Slots(copy / "state", World()).write({"model/x": torch.zeros(3)}, {"step": 11, "journal": 0})
+    slot = newest(copy)
+    appears = synced.index(f"{slot / 'manifest.json'} appears")
+    before = synced[:appears]
+    for path in (slot / "tensors-0.safetensors", slot, copy / "state", copy):
+        assert str(path) in before, path
+    assert any(name.startswith(f"{slot}/.progress.json") for name in before)  # written beside, then moved
+    # The folder is synced after its files, and once more after the manifest has appeared.
+    assert max(i for i, name in enumerate(before) if name == str(slot)) > before.index(str(slot / "tensors-0.safetensors"))
+    assert str(slot) in synced[appears:]
+
+
+@pytest.mark.parametrize("file", ["asked.json", "config.json", "env.json", "metrics.jsonl", "model.safetensors", "test.json", "test.npz"])
+def test_any_flipped_byte_of_a_finished_run_is_named(file: str, undisturbed: Run, tmp_path: Path):
+    run = Path(shutil.copytree(undisturbed.path, tmp_path / "run"))
+    assert RunFolder.open(run).faults() == []
+    flip(run / file, 137)
+    assert RunFolder.open(run).faults() == [f"{file} is not what was written"]
+    if file in ("config.json", "model.safetensors"):
+        with pytest.raises(DataError, match=f"{file} is not what was written"):
+            RunFolder.open(run).model()

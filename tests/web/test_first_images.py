@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -7,8 +8,10 @@ import pytest
 from PIL import Image
 
 from vitral.base.errors import DataError, VitralError
-from vitral.base.files import write_json
-from vitral.config import DataConfig, to_dict
+from vitral.base.origin import Origin
+from vitral.config import DataConfig
+from vitral.presets.runs import run
+from vitral.run.folder import Asked, RunFolder
 from vitral.web.first_images import fitting_images, named_images
 from vitral.web.limits import Limits
 
@@ -23,15 +26,21 @@ def test_files_are_read_within_bounds(tmp_path: Path) -> None:
         named_images((str(tmp_path / "missing.png"),), Limits())
 
 
-def test_a_run_on_digits_shows_its_own_validation_pictures(tmp_path: Path) -> None:
-    write_json(tmp_path / "config.json", {"data": to_dict(DataConfig(name="digits"))})
-    found = fitting_images(str(tmp_path))
+def begun(folder: Path, data: str) -> str:
+    config = dataclasses.replace(run("digits"), data=DataConfig(name=data))
+    RunFolder.create(folder, Asked(config, "digits"), config, Origin()).close()
+    return str(folder)
+
+
+def test_a_run_on_digits_shows_its_own_validation_images(tmp_path: Path) -> None:
+    found = fitting_images(begun(tmp_path / "run", "digits"))
     assert len(found) == 6
     assert all(Image.open(io.BytesIO(content)).size == (8, 8) for content, _ in found)
 
 
 def test_otherwise_two_photographs(tmp_path: Path) -> None:
-    for config in (None, {}, {"data": {"name": "imagenet"}}, {"data": {"name": f"folder:{tmp_path / 'gone'}"}}):
-        if config is not None:
-            write_json(tmp_path / "config.json", config)
-        assert [name for _, name in fitting_images(str(tmp_path))] == ["china.jpg", "flower.jpg"]
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "config.json").write_text("{}")
+    elsewhere = begun(tmp_path / "a", "imagenet"), begun(tmp_path / "b", f"folder:{tmp_path / 'gone'}")
+    for where in (*elsewhere, str(tmp_path / "damaged"), str(tmp_path / "nothing"), "timm:vit_tiny"):
+        assert [name for _, name in fitting_images(where)] == ["china.jpg", "flower.jpg"]

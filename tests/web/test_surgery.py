@@ -32,7 +32,7 @@ def probability(logits: np.ndarray, target: int) -> np.ndarray:
 
 
 def test_it_agrees_with_ablation(model, image) -> None:
-    """The library's ablation zeroes what a head gives; here its weights are zeroed. Both must move the prediction alike."""
+    """What the explorer shows for a head or a block is what the library says of it."""
     tape = look.watch(model, image)
     ablation = look.ablate(tape)
     cuts = [Cut(heads=((block, head),)) for block in range(2) for head in range(3)]

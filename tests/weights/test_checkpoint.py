@@ -55,6 +55,9 @@ def test_damage_is_named_in_one_line(tmp_path):
     tensors = load_file(weights)
     tensors["blocks.0.norm1.weigth"] = tensors.pop("blocks.0.norm1.weight")
     save_file(tensors, weights)
+    with pytest.raises(VitralError, match=r"model\.safetensors has .* bytes, .* were written"):
+        load_checkpoint(tmp_path)
+    (tmp_path / "manifest.json").unlink()  # nothing vouches for it any more: what is wrong is found by reading it
     with pytest.raises(VitralError, match=r"missing blocks\.0\.norm1\.weight; unknown blocks\.0\.norm1\.weigth"):
         load_checkpoint(tmp_path)
     weights.write_bytes(whole[: len(whole) // 2])

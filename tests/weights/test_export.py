@@ -1,4 +1,4 @@
-"""Out again: round trips are identities, real clients accept it, and what does not fit is refused with the reason (to_huggingface, to_onnx too)."""
+"""Out again (to_huggingface, to_onnx too): round trips are identities, real clients accept it, and what does not fit is refused."""
 
 from __future__ import annotations
 

@@ -7,15 +7,15 @@ import pytest
 from vitral.base.errors import UsageError
 from vitral.data.preprocess import Preprocess
 from vitral.weights.detect import FAMILIES
-from vitral.weights.family import PREPROCESS, preprocess_facts
+from vitral.weights.family import PREPROCESS, preprocess_fields
 
 
 def test_a_name_or_fields() -> None:
-    assert preprocess_facts(None) == {} and preprocess_facts("clip") == PREPROCESS["clip"]
-    assert preprocess_facts({"mean": 0.4, "std": [1, 2, 3]}) == {"mean": (0.4,) * 3, "std": (1.0, 2.0, 3.0)}
+    assert preprocess_fields(None) == {} and preprocess_fields("clip") == PREPROCESS["clip"]
+    assert preprocess_fields({"mean": 0.4, "std": [1, 2, 3]}) == {"mean": (0.4,) * 3, "std": (1.0, 2.0, 3.0)}
     for wrong in ("imagenett", {"means": 1}, {"resize": "stretch"}, {"std": 0}, {"crop": 0}, {"crop": 1.1}):
         with pytest.raises(UsageError):
-            preprocess_facts(wrong)
+            preprocess_fields(wrong)
 
 
 @pytest.mark.parametrize("name", PREPROCESS)

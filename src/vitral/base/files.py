@@ -39,7 +39,7 @@ def write_atomic(path: str | Path, content: bytes | str) -> Path:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     return path
 
 
@@ -128,7 +128,7 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
             for folder, _, names in os.walk(temporary):
                 for name in names:
                     _sync_file(Path(folder) / name)
-                _sync_folder(Path(folder))
+                sync_folder(Path(folder))
             _move_over(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -150,7 +150,7 @@ def _move_over(new: Path, path: Path) -> None:
                 if olds[-1].exists() and not path.exists():
                     os.rename(olds[-1], path)
                 raise
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     finally:
         for old in olds:
             if old.is_dir() and not old.is_symlink():
@@ -169,7 +169,8 @@ def _sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Put on disk which files a folder has: without it a power cut can lose a file whose content is safe."""
     # A rename is on disk only when its folder is; some systems cannot sync a folder, and lose nothing else by it.
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

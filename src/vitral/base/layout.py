@@ -32,6 +32,20 @@ SNAPSHOTS = "snapshots"
 REPORT = "report.html"
 FIGURES = "figures"
 LOCK = ".lock"
+"""Held while a process writes here."""
+MANIFEST = "manifest.json"
+"""Size and SHA-256 of the files beside it."""
+
+# ---- a state, in STATE/a and STATE/b --------------------------------------------------------------------------------------------
+
+PROGRESS = "progress.json"
+"""Where the run was: counters, the length of its journal, the number of processes."""
+
+
+def tensors_name(rank: int) -> str:
+    """What one process wrote: its part of every tensor, and its random states."""
+    return f"tensors-{rank}.safetensors"
+
 
 # ---- a study --------------------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import textwrap
+
+from vitral.base.errors import VitralError, one_of
+from vitral.base.text import table
+from vitral.base.version import __version__
 
 VERBS: dict[str, str] = {
     "demo": "train a small ViT on digits, look inside it, write a report",
@@ -30,17 +35,13 @@ def main(argv: list[str] | None = None) -> int:
     debug = "--debug" in arguments
     if debug:
         arguments.remove("--debug")
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(usage())
-        return 0
-    if arguments[0] in ("-V", "--version"):
-        from vitral.base.version import __version__
-
-        print(f"vitral {__version__}")
-        return 0
-    from vitral.base.errors import VitralError, one_of
-
     try:
+        if not arguments or arguments[0] in ("-h", "--help", "help"):
+            print(usage())
+            return 0
+        if arguments[0] in ("-V", "--version"):
+            print(f"vitral {__version__}")
+            return 0
         if arguments[0] not in VERBS:
             raise one_of("verb", arguments[0], VERBS)
         return importlib.import_module(f"vitral.cli.{arguments[0]}").run(arguments[1:])
@@ -67,16 +68,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def usage() -> str:
-    width = max(map(len, VERBS))
-    lines = [f"  {verb:<{width}}  {line}" for verb, line in VERBS.items()]
-    return "\n".join(
-        [
-            "vitral: the workbench for Vision Transformers",
-            "",
-            "usage: vitral VERB … [--debug]     vitral VERB --help shows examples",
-            "",
-            *lines,
-            "",
-            "Try: vitral demo",
-        ]
-    )
+    return f"""vitral: the workbench for Vision Transformers
+
+usage: vitral VERB … [--debug]     vitral VERB --help shows examples
+
+{textwrap.indent(table(list(VERBS.items())), "  ")}
+
+Try: vitral demo"""

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vitral.base.errors import UsageError, one_of
-from vitral.cli.parsing import parse
+from vitral.base.text import table
+from vitral.cli.parsing import parse, run_command
 
 EXAMPLES = """List, fetch and show data sets.
 
@@ -77,18 +77,11 @@ class Show:
     on_bad_image: Literal["fail", "skip"] = "fail"
     """Stop at a file that cannot be read, or skip it."""
     json: bool = False
-    """Print the facts as JSON."""
+    """Print everything as JSON."""
 
 
 def run(arguments: list[str]) -> int:
-    if not arguments:
-        raise UsageError("data needs a command", f"use {', '.join(COMMANDS)}; vitral data --help shows examples")
-    if arguments[0] in ("-h", "--help"):
-        print(f"usage: vitral data {{{','.join(COMMANDS)}}} …\n\n{EXAMPLES}")
-        return 0
-    if arguments[0] not in COMMANDS:
-        raise one_of("command of data", arguments[0], COMMANDS)
-    return COMMANDS[arguments[0]](arguments[1:])
+    return run_command("data", COMMANDS, EXAMPLES, arguments)
 
 
 def _list(arguments: list[str]) -> int:
@@ -114,13 +107,20 @@ def _list(arguments: list[str]) -> int:
     if flags.json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return 0
+    sizes = [
+        (
+            entry.name,
+            f"{entry.train:,} + {entry.test:,}",
+            str(entry.classes),
+            entry.size,
+            f"{entry.megabytes:,} MB" if entry.megabytes else "–",
+        )
+        for entry in CATALOGUE.values()
+    ]
+    lines = table(sizes, ("name", "training + test", "classes", "size", "to fetch"), align="lrrlr").splitlines()
     # Two lines each: what it is, then its licence and place, which may be long.
-    print(f"{'name':<14} {'training + test':>19} {'classes':>8}  {'size':<12} {'to fetch':>11}")
-    for row in rows:
-        count = f"{row['train']:,} + {row['test']:,}"
-        size = f"{row['megabytes']:,} MB" if row["megabytes"] else "–"
-        print(f"{row['name']:<14} {count:>19} {row['classes']:>8}  {row['pictures']:<12} {size:>11}")
-        print(f"    {row['title']}; licence: {row['licence']}; {row['where'] or 'not here'}")
+    details = ["", "", *(f"\n    {row['title']}; licence: {row['licence']}; {row['where'] or 'not here'}" for row in rows)]
+    print("\n".join(line + detail for line, detail in zip(lines, details, strict=True)))
     print("Also: folder:PATH (one folder of pictures per class), hf:NAME (Hugging Face), webdataset:PATTERN (tar shards).")
     return 0
 
@@ -146,15 +146,15 @@ def _show(arguments: list[str]) -> int:
     data = open_data(config, image_size=flags.image_size)
     seen = save_seen_sheet(data, flags.out, seed=flags.seed)  # first: it refuses an unknown augmentation before anything is written
     paths = save_class_sheets(data, flags.out, flags.per_class, flags.seed) + seen
-    facts = data.describe()
+    described = data.describe()
     if flags.json:
-        print(json.dumps({**facts, "files": [str(path) for path in paths]}, indent=2, ensure_ascii=False))
+        print(json.dumps({**described, "files": [str(path) for path in paths]}, indent=2, ensure_ascii=False))
         return 0
-    counts = f"{facts['train']:,} pictures to train, {facts['validation']:,} to validate"
+    counts = f"{described['train']:,} pictures to train, {described['validation']:,} to validate"
     print(f"{data.name}: {counts}, {len(data.class_names)} classes, in {data.where}")
-    if facts["unbalanced"]:
-        print(f"The largest class has {facts['imbalance']:.1f} times as many pictures as the smallest: consider --class-weights.")
-    for note in facts["notes"]:
+    if described["unbalanced"]:
+        print(f"The largest class has {described['imbalance']:.1f} times as many pictures as the smallest: consider --class-weights.")
+    for note in described["notes"]:
         print(note)
     for path in paths:
         if path.suffix == ".png":

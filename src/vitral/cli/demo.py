@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 
+from vitral.base.layout import RUNS
 from vitral.cli.parsing import parse
 
 EXAMPLES = """Train a small ViT on scikit-learn's handwritten digits (CPU, about a minute), look inside it, write a report.
@@ -17,7 +19,7 @@ Examples:
 
 @dataclasses.dataclass(frozen=True)
 class Demo:
-    out: Path = Path("runs/demo")
+    out: Path = RUNS / "demo"
     """Folder for the run, its figures and report.html; an earlier demo there is replaced."""
     seed: int = 0
     """Seed of the training."""
@@ -29,5 +31,5 @@ def run(arguments: list[str]) -> int:
     asked = parse(Demo, arguments, "vitral demo", EXAMPLES)
     from vitral.report.demo import demo
 
-    demo(asked.out, asked.seed, asked.epochs)
+    demo(asked.out, asked.seed, asked.epochs, command=shlex.join(["vitral", "demo", *arguments]))
     return 0

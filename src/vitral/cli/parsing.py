@@ -7,9 +7,12 @@ import dataclasses
 import io
 import re
 import typing
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
-from vitral.base.errors import UsageError
+import tyro
+
+from vitral.base.errors import UsageError, one_of
 
 T = TypeVar("T")
 
@@ -19,8 +22,6 @@ KINDS = {"INT": "a whole number", "FLOAT": "a number", "INT INT": "two whole num
 
 def parse(kind: type[T], arguments: list[str], program: str, description: str) -> T:
     """An instance of the dataclass `kind` from the command line; `--help` prints and leaves with SystemExit(0)."""
-    import tyro
-
     shown = io.StringIO()
     try:
         with contextlib.redirect_stderr(shown):
@@ -36,6 +37,18 @@ def parse(kind: type[T], arguments: list[str], program: str, description: str) -
             raise
         message, advice = one_line(shown.getvalue())
         raise UsageError(message, f"{advice + '; ' if advice else ''}{program} --help shows examples and all flags") from None
+
+
+def run_command(verb: str, commands: Mapping[str, Callable[[list[str]], int]], examples: str, arguments: list[str]) -> int:
+    """Give the rest of the line to the command of a verb that has several: `vitral data list`."""
+    if not arguments:
+        raise UsageError(f"{verb} needs a command", f"use {', '.join(commands)}; vitral {verb} --help shows examples")
+    if arguments[0] in ("-h", "--help"):
+        print(f"usage: vitral {verb} {{{','.join(commands)}}} …\n\n{examples}")
+        return 0
+    if arguments[0] not in commands:
+        raise one_of(f"command of {verb}", arguments[0], commands)
+    return commands[arguments[0]](arguments[1:])
 
 
 def spoken(kind: type[Any], arguments: list[str]) -> list[str]:
@@ -66,7 +79,11 @@ def spoken(kind: type[Any], arguments: list[str]) -> list[str]:
 
 
 def one_line(box: str) -> tuple[str, str]:
-    """What tyro says in its frame, as (what is wrong, what to do), in the words of a user."""
+    """What tyro says in its frame, as (what is wrong, what to do), in the words of a user.
+
+    tyro has these errors as data, too, but only in `tyro._errors`, which asks whoever uses it to pin an exact version. What the frame
+    says is not promised either, but where it changes, the user still gets it in one line.
+    """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
     lines = [re.sub(r"^[│|] ?|[│|\s]+$", "", line) for line in plain.splitlines() if not line.startswith(("╭", "╰"))]
     parts = [part.strip("\n") for part in re.split(r"\n *[─-]{5,} *(?=\n|$)", "\n".join(lines))]

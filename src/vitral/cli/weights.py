@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vitral.base.errors import UsageError, one_of
+from vitral.cli.parsing import parse, run_command
 
 EXAMPLES = """Look into weights files, carry weights from one library to another, list what can be read and written.
 
@@ -91,19 +91,10 @@ class Names:
 
 
 def run(arguments: list[str]) -> int:
-    if not arguments:
-        raise UsageError("weights needs a command", f"use {', '.join(COMMANDS)}; vitral weights --help shows examples")
-    if arguments[0] in ("-h", "--help"):
-        print(f"usage: vitral weights {{{','.join(COMMANDS)}}} …\n\n{EXAMPLES}")
-        return 0
-    if arguments[0] not in COMMANDS:
-        raise one_of("command of weights", arguments[0], COMMANDS)
-    return COMMANDS[arguments[0]](arguments[1:])
+    return run_command("weights", COMMANDS, EXAMPLES, arguments)
 
 
 def _inspect(arguments: list[str]) -> int:
-    from vitral.cli.parsing import parse
-
     flags = parse(Inspect, arguments, "vitral weights inspect", INSPECT)
     from vitral.weights.inspect import inspect
 
@@ -123,8 +114,6 @@ def _inspect(arguments: list[str]) -> int:
 
 
 def _convert(arguments: list[str]) -> int:
-    from vitral.cli.parsing import parse
-
     flags = parse(Convert, arguments, "vitral weights convert", CONVERT)
     from vitral.weights.checkpoint import save
     from vitral.weights.export import export
@@ -155,8 +144,6 @@ def _convert(arguments: list[str]) -> int:
 
 
 def _list(arguments: list[str]) -> int:
-    from vitral.cli.parsing import parse
-
     flags = parse(Names, arguments, "vitral weights list", LIST)
     from vitral.weights.detect import FAMILIES
     from vitral.weights.export import FORMATS

@@ -18,13 +18,9 @@ class Entry:
 
     name: str
     title: str
-    kind: str
-    """How it is read: digits, small (one array per split), folders."""
     train: int
     test: int
     classes: int
-    size: str
-    """Of a picture."""
     megabytes: int
     """To fetch, about."""
     licence: str
@@ -32,29 +28,35 @@ class Entry:
     """Empty: read from the data."""
     channels: int = 3
     native_size: tuple[int, int] | None = None
+    """Height and width, kept as one array per split; None: photographs of any size, kept as files."""
     flip: bool = True
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     ways: tuple[str, ...] = ()
     """How it is got, in the order they are tried: keys of `fetch.WAYS`."""
 
+    @property
+    def size(self) -> str:
+        """Of an image, in words."""
+        if self.native_size is None:
+            return "photographs"
+        return f"{self.native_size[0]}×{self.native_size[1]} {'grey' if self.channels == 1 else 'RGB'}"
+
     def source(
         self, class_names: tuple[str, ...], train: Part, where: str, validation: Part | None = None, *, test: Callable[[], Part]
     ) -> Source:
         """The data set itself, with what is known about it."""
-        facts = {name: getattr(self, name) for name in ("name", "native_size", "channels", "flip", "mean", "std")}
-        return Source(class_names=class_names, train=train, where=where, validation=validation, test=test, **facts)
+        fields = {name: getattr(self, name) for name in ("name", "native_size", "channels", "flip", "mean", "std")}
+        return Source(class_names=class_names, train=train, where=where, validation=validation, test=test, **fields)
 
 
 _ENTRIES = (
     Entry(
         name="digits",
         title="handwritten digits, embedded in scikit-learn",
-        kind="digits",
         train=1437,
         test=360,
         classes=10,
-        size="8×8 grey",
         megabytes=0,
         licence="CC BY 4.0 (UCI)",
         class_names=DIGITS,
@@ -67,11 +69,9 @@ _ENTRIES = (
     Entry(
         name="mnist",
         title="handwritten digits",
-        kind="small",
         train=60_000,
         test=10_000,
         classes=10,
-        size="28×28 grey",
         megabytes=11,
         licence="CC BY-SA 3.0",
         class_names=DIGITS,
@@ -85,11 +85,9 @@ _ENTRIES = (
     Entry(
         name="fashion-mnist",
         title="articles of clothing",
-        kind="small",
         train=60_000,
         test=10_000,
         classes=10,
-        size="28×28 grey",
         megabytes=30,
         licence="MIT",
         class_names=FASHION,
@@ -102,11 +100,9 @@ _ENTRIES = (
     Entry(
         name="cifar10",
         title="small photographs of ten things",
-        kind="small",
         train=50_000,
         test=10_000,
         classes=10,
-        size="32×32 RGB",
         megabytes=163,
         licence="none stated; research use",
         class_names=CIFAR10,
@@ -118,11 +114,9 @@ _ENTRIES = (
     Entry(
         name="cifar100",
         title="small photographs of a hundred things",
-        kind="small",
         train=50_000,
         test=10_000,
         classes=100,
-        size="32×32 RGB",
         megabytes=161,
         licence="none stated; research use",
         native_size=(32, 32),
@@ -133,11 +127,9 @@ _ENTRIES = (
     Entry(
         name="flowers102",
         title="Oxford flowers (10 pictures a class to train, 10 to validate)",
-        kind="flowers102",
         train=1_020,
         test=6_149,
         classes=102,
-        size="photographs",
         megabytes=345,
         licence="none stated; research use",
         ways=("local", "torchvision"),
@@ -145,11 +137,9 @@ _ENTRIES = (
     Entry(
         name="pets",
         title="Oxford-IIIT cats and dogs of 37 breeds",
-        kind="pets",
         train=3_680,
         test=3_669,
         classes=37,
-        size="photographs",
         megabytes=792,
         licence="CC BY-SA 4.0",
         ways=("local", "torchvision"),
@@ -157,11 +147,9 @@ _ENTRIES = (
     Entry(
         name="imagenet",
         title="ILSVRC 2012, as folders train/CLASS and val/CLASS",
-        kind="folders",
         train=1_281_167,
         test=50_000,
         classes=1000,
-        size="photographs",
         megabytes=150_000,
         licence="research use, on request",
         mean=(0.485, 0.456, 0.406),

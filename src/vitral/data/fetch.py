@@ -33,9 +33,9 @@ def data_root(root: str | None) -> Path:
 
 def open_named(entry: Entry, root: Path, on_bad_image: str) -> Source:
     """A data set of the catalogue; fetched when it is not here."""
-    if entry.kind == "digits":
+    if entry.name == "digits":
         return open_digits(entry)
-    if entry.kind == "small":
+    if entry.native_size:
         if not kept(entry, root):
             fetch(entry, root)
         return open_small(entry, root)
@@ -48,9 +48,9 @@ def open_named(entry: Entry, root: Path, on_bad_image: str) -> Source:
 
 def present(entry: Entry, root: Path) -> str | None:
     """Where a copy lies that can be opened without a network; None: there is none."""
-    if entry.kind == "digits":
+    if entry.name == "digits":
         return "scikit-learn"
-    if entry.kind == "small":
+    if entry.native_size:
         found = root / entry.name if kept(entry, root) else _published(entry, root) or installed(entry)
     else:
         found = find_photographs(entry, root)
@@ -77,7 +77,7 @@ def _published(entry: Entry, root: Path) -> Path | None:
 
 def _local(entry: Entry, root: Path) -> None:
     folder = _published(entry, root)
-    if folder is None or entry.kind != "small":
+    if folder is None or not entry.native_size:
         raise DataError(f"no copy in {root / FOLDERS[entry.name]}")
     keep_published(entry, root, folder)
 
@@ -102,7 +102,7 @@ def _torchvision(entry: Entry, root: Path) -> None:
             say(f"Unpacking {path}")
             with tarfile.open(path) as archive:
                 archive.extractall(target, filter="data")
-    if entry.kind == "small":
+    if entry.native_size:
         keep_published(entry, root, folder)
 
 

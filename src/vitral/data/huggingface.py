@@ -18,13 +18,13 @@ def open_hub(name: str) -> Source:
     train = tables.get("train")
     if train is None:
         raise DataError(f"hf:{name} has the splits {', '.join(tables)} but no train", "choose a data set with a train split")
-    picture, label = _columns(name, train)
+    image, label = _columns(name, train)
     names, order = _classes(train, label)
 
     def part(table: Any) -> Part:
         values = table[label]
         labels = np.asarray([order.get(value, -1) for value in values] if order else list(values), np.int64)
-        return Part.all_of(TableReader(_undecoded(table, picture), picture, f"hf:{name}"), labels)
+        return Part.all_of(TableReader(_undecoded(table, image), image, f"hf:{name}"), labels)
 
     test = tables.get("test")
     # Hidden labels are published as -1: such a test split tests nothing.
@@ -74,13 +74,13 @@ def _columns(name: str, table: Any) -> tuple[str, str]:
     """The picture column and the label column."""
     import datasets
 
-    pictures = [column for column, feature in table.features.items() if isinstance(feature, datasets.Image)]
+    images = [column for column, feature in table.features.items() if isinstance(feature, datasets.Image)]
     classes = [column for column, feature in table.features.items() if isinstance(feature, datasets.ClassLabel)]
     likely = [column for column in ("label", "fine_label", "labels", "class", "target") if column in table.column_names]
-    if not pictures or not (classes or likely):
+    if not images or not (classes or likely):
         raise DataError(f"hf:{name} has the columns {', '.join(table.column_names)}", "a picture column and a label column are needed")
     label = next((column for column in likely if column in classes), classes[0] if classes else likely[0])
-    return pictures[0], label
+    return images[0], label
 
 
 def _classes(table: Any, label: str) -> tuple[tuple[str, ...], dict[Any, int]]:
@@ -94,8 +94,8 @@ def _classes(table: Any, label: str) -> tuple[tuple[str, ...], dict[Any, int]]:
     return tuple(str(value) for value in values), {value: number for number, value in enumerate(values)}
 
 
-def _undecoded(table: Any, picture: str) -> Any:
+def _undecoded(table: Any, image: str) -> Any:
     """The bytes as they are: decoding is ours, with EXIF, 16 bits and the rest."""
     import datasets
 
-    return table.cast_column(picture, datasets.Image(decode=False))
+    return table.cast_column(image, datasets.Image(decode=False))

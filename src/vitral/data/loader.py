@@ -6,11 +6,9 @@ workers (and cuts photographs at random there, where all their pixels are). From
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -63,14 +61,13 @@ class Loader:
         placement: str = "auto",
         rank: int = 0,
         world: int = 1,
-        drop_last: bool | None = None,
     ) -> None:
         if batch_size < 1:
             raise UsageError(f"a batch of {batch_size} pictures", "use a batch size of at least 1")
         if batch_size % world:
             raise DataError(f"a batch of {batch_size} cannot be shared by {world} processes", f"use a multiple of {world}")
         if preprocess is not None and preprocess != split.preprocess:
-            split = _with_preprocess(split, preprocess)
+            split = split.prepared(preprocess)
         self.split, self.seed, self.train = split, seed, train
         self.device = torch.device(device)
         self.rank, self.world = rank, world
@@ -93,7 +90,7 @@ class Loader:
         if not len(self.usable):
             raise DataError(f"{split.name} has no pictures that can be read", "check the files named above")
         self.batch_size = min(batch_size, len(self.usable)) if world == 1 else batch_size
-        self.drop_last = (train and len(self.usable) >= batch_size) if drop_last is None else drop_last
+        self.drop_last = train and len(self.usable) >= batch_size
         if not len(self):
             raise DataError(f"{split.name} has {len(self.usable)} pictures, fewer than a batch of {batch_size}", "use a smaller batch")
 
@@ -176,13 +173,3 @@ def road(split: Split, policy: Policy, device: torch.device, placement: str) -> 
         return "device" if split.bytes <= DEVICE_LIMIT.get(device.type, DEVICE_LIMIT["cpu"]) else "stream"
     # Photographs to be cut at random keep their full resolution only in the stream.
     return "device" if policy.crop is None and split.bytes <= DECODE_LIMIT else "stream"
-
-
-def _with_preprocess(split: Split, preprocess: Preprocess) -> Split:
-    same = split.preprocess.image_size == preprocess.image_size and split.preprocess.channels == preprocess.channels
-    kept: dict[str, Any] = {} if same and _geometry(split.preprocess) == _geometry(preprocess) else {"_pixels": None}
-    return dataclasses.replace(split, preprocess=preprocess, **kept)
-
-
-def _geometry(preprocess: Preprocess) -> tuple[Any, ...]:
-    return preprocess.resize, preprocess.crop, preprocess.interpolation

@@ -115,12 +115,11 @@ class Preprocess:
             return _planes(converted)
         if self.resize == "squash":
             return _resize(converted, target, self.interpolation)
-        step = self.resizing(width, height)
-        if step.width * step.height > LARGEST_RESIZED:
-            seen = self.box(width, height)
-            return _resize(converted, target, self.interpolation, (seen.left, seen.top, seen.right, seen.bottom))
-        resized = _resize(converted, (step.width, step.height), self.interpolation)
-        return np.ascontiguousarray(resized[:, step.top : step.top + target[1], step.left : step.left + target[0]])
+        wide, tall, left, top = self.resizing(width, height)
+        if wide * tall > LARGEST_RESIZED:
+            return self.pixels(image, self.box(width, height))
+        resized = _resize(converted, (wide, tall), self.interpolation)
+        return np.ascontiguousarray(resized[:, top : top + target[1], left : left + target[0]])
 
     def covered(self) -> tuple[int, int]:
         """Height and width that an image resized by its short side just covers; of them the centre is seen."""
@@ -139,10 +138,9 @@ class Preprocess:
 
     def box(self, width: int, height: int) -> Box:
         """The part that is seen of an original of this size, in its pixels."""
-        step = self.resizing(width, height)
-        across, down = width / step.width, height / step.height
-        tall, wide = self.image_size
-        return Box(step.left * across, step.top * down, (step.left + wide) * across, (step.top + tall) * down)
+        wide, tall, left, top = self.resizing(width, height)
+        across, down = width / wide, height / tall
+        return Box(left * across, top * down, (left + self.image_size[1]) * across, (top + self.image_size[0]) * down)
 
     def tensor(self, image: Decoded) -> torch.Tensor:
         """(C, H, W) float, what the model takes."""

@@ -124,7 +124,7 @@ def _index_one(path: Path) -> np.ndarray:
 
 
 def _scan(path: Path) -> np.ndarray:
-    pictures: dict[str, tuple[int, int]] = {}
+    images: dict[str, tuple[int, int]] = {}
     labels: dict[str, int] = {}
     try:
         with tarfile.open(path, "r:") as archive:
@@ -134,16 +134,16 @@ def _scan(path: Path) -> np.ndarray:
                 key, _, ending = member.name.rpartition("/")[2].partition(".")
                 key = f"{member.name.rpartition('/')[0]}/{key}"
                 if "." + ending.lower() in EXTENSIONS:
-                    pictures[key] = member.offset_data, member.size
+                    images[key] = member.offset_data, member.size
                 elif ending.lower() in LABELS and member.size <= LABEL_LIMIT:
                     content = archive.extractfile(member)
                     labels[key] = _label(content.read() if content else b"", f"{path}: {member.name}")
     except (tarfile.TarError, OSError) as error:
         raise DataError(f"{path} is not a readable tar file ({error})", "fetch the shard again") from error
-    without = [key for key in pictures if key not in labels]
+    without = [key for key in images if key not in labels]
     if without:
         raise DataError(f"{path}: {without[0].lstrip('/')} has a picture but no label", "add a .cls file with its number")
-    return np.asarray([(*place, labels[key]) for key, place in pictures.items()], np.int64).reshape(-1, 3)
+    return np.asarray([(*place, labels[key]) for key, place in images.items()], np.int64).reshape(-1, 3)
 
 
 def _label(content: bytes, name: str) -> int:

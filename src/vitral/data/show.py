@@ -1,4 +1,4 @@
-"""Data sets to look at: pictures of each class, and what a model really sees after augmentation."""
+"""Data sets to look at: images of each class, and what a model really sees after augmentation."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def save_class_sheets(data: Data, out: Path, count: int = 10, seed: int = 0) -> 
     pages = [rows[start : start + CLASSES_A_PAGE] for start in range(0, len(rows), CLASSES_A_PAGE)]
     paths: list[Path] = []
     for number, page in enumerate(pages, 1):
-        pictures = {name: [data.train.picture(int(position)) for position in positions] for name, positions in page}
+        images = {name: [data.train.picture(int(position)) for position in positions] for name, positions in page}
         stem = out / ("classes" if len(pages) == 1 else f"classes-{number}")
         shown = np.concatenate([positions for _, positions in page])
         numbers = {"positions": shown, "labels": data.train.labels[shown]}
         record = {"command": command_line(), "data": data.name, "split": "train", "seed": seed}
-        paths += save_figure(class_sheet(pictures, title=f"{data.name}: training pictures"), stem, numbers, record, formats=("png",))
+        paths += save_figure(class_sheet(images, title=f"{data.name}: training pictures"), stem, numbers, record, formats=("png",))
     return paths
 
 
@@ -50,7 +50,7 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
     mixed = min((batch for batch in batches if batch.lam is not None), key=_evenness, default=None)
     half = len(plain.labels) // 2
     shown = [(plain, range(len(plain.labels)))] if mixed is None else [(plain, range(half)), (mixed, range(half))]
-    pictures = [undo(batch.images[i], data.preprocess) for batch, places in shown for i in places]
+    images = [undo(batch.images[i], data.preprocess) for batch, places in shown for i in places]
     captions = [_caption(batch, i, data.class_names) for batch, places in shown for i in places]
     title = f"{data.name}: what the model sees ({data.policy.name})"
     record = {
@@ -61,7 +61,7 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
         "preprocess": dataclasses.asdict(data.preprocess),
     }
     numbers = {"positions": np.concatenate([batch.indices[list(places)].cpu().numpy() for batch, places in shown])}
-    return save_figure(picture_sheet(pictures, captions, columns=6, title=title, cell=1.2), out / "seen", numbers, record, formats=("png",))
+    return save_figure(picture_sheet(images, captions, columns=6, title=title, cell=1.2), out / "seen", numbers, record, formats=("png",))
 
 
 def undo(image: torch.Tensor, preprocess: Preprocess) -> Image.Image:
@@ -73,7 +73,7 @@ def undo(image: torch.Tensor, preprocess: Preprocess) -> Image.Image:
 
 
 def _evenness(batch: Batch) -> float:
-    """0 when both pictures count alike."""
+    """0 when both images count alike."""
     return abs(float(batch.lam[0]) - 0.5) if batch.lam is not None else 1.0
 
 

@@ -27,7 +27,7 @@ Arrays = tuple[np.ndarray, np.ndarray]
 DIGITS_TEST_SEED = 1797
 """The digits have no official test split; this one is fixed: 360 pictures, as many of each digit as its share."""
 IDX_LIMIT = 1 << 30
-FACTS = "facts.json"
+DESCRIPTION = "facts.json"
 
 
 def open_digits(entry: Entry) -> Source:
@@ -51,7 +51,7 @@ def open_small(entry: Entry, root: Path) -> Source:
         pixels = np.load(folder / f"{split}_pixels.npy", mmap_mode="c", allow_pickle=False)
         return Part.all_of(ArrayReader(pixels, f"{entry.name} {split}"), np.load(folder / f"{split}_labels.npy", allow_pickle=False))
 
-    names = tuple(read_json(folder / FACTS)["classes"])
+    names = tuple(read_json(folder / DESCRIPTION)["classes"])
     return entry.source(names, part("train"), str(folder), test=lambda: part("test"))
 
 
@@ -66,7 +66,7 @@ def kept(entry: Entry, root: Path) -> bool:
                 return False
     except (OSError, ValueError, EOFError):
         return False
-    return (folder / FACTS).is_file()
+    return (folder / DESCRIPTION).is_file()
 
 
 def keep(entry: Entry, root: Path, arrays: dict[str, Arrays], source: str, class_names: tuple[str, ...] = ()) -> None:
@@ -84,7 +84,7 @@ def keep(entry: Entry, root: Path, arrays: dict[str, Arrays], source: str, class
             np.save(folder / f"{split}_pixels.npy", np.ascontiguousarray(pixels))
             np.save(folder / f"{split}_labels.npy", labels)
         names = list(entry.class_names or class_names)
-        write_json(folder / FACTS, {"name": entry.name, "source": source, "classes": names, "licence": entry.licence})
+        write_json(folder / DESCRIPTION, {"name": entry.name, "source": source, "classes": names, "licence": entry.licence})
 
 
 def keep_published(entry: Entry, root: Path, folder: Path) -> None:

@@ -132,10 +132,10 @@ class TableReader:
         return len(self.table)
 
     def image(self, number: int) -> Decoded:
-        cell = self.table[int(number)][self.column]
-        if isinstance(cell, dict):  # undecoded: {"bytes", "path"}
-            cell = cell["bytes"] if cell.get("bytes") else Path(cell["path"])
-        return decode(cell, self.where(number))
+        stored = self.table[int(number)][self.column]
+        if isinstance(stored, dict):  # undecoded: {"bytes", "path"}
+            stored = stored["bytes"] if stored.get("bytes") else Path(stored["path"])
+        return decode(stored, self.where(number))
 
     def where(self, number: int) -> str:
         return f"{self.name} row {number}"

@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import DataError
-from vitral.base.picture import Box
 from vitral.base.progress import say, track
 from vitral.data.decode import Decoded
 from vitral.data.keys import generator
@@ -64,16 +63,17 @@ class Split:
         """One picture to look at, as it is in the data set."""
         return viewable(self.image(position))
 
-    def seen(self, position: int, box: Box | None = None) -> np.ndarray:
-        """One picture as the model sees it, before normalisation: uint8 (C, H, W)."""
-        return self.preprocess.pixels(self.image(position), box)
-
     def subset(self, positions: np.ndarray) -> Split:
         """The pictures at these positions, in this order."""
         positions = np.asarray(positions)
         pixels = None if self._pixels is None else self._pixels[torch.from_numpy(positions)]
         bad = {new: self.bad[int(old)] for new, old in enumerate(positions) if int(old) in self.bad}
         return dataclasses.replace(self, indices=self.indices[positions], labels=self.labels[positions], bad=bad, _pixels=pixels)
+
+    def prepared(self, preprocess: Preprocess) -> Split:
+        """The same pictures for another model; pixels that are here already stay when only the normalisation differs."""
+        old, new = (dataclasses.replace(each, mean=(0.0,), std=(1.0,)) for each in (self.preprocess, preprocess))
+        return dataclasses.replace(self, preprocess=preprocess, _pixels=self._pixels if old == new else None)
 
     def first(self, count: int, seed: int) -> Split:
         """`count` pictures, class-balanced; of one seed, each smaller subset lies inside each larger one."""
@@ -105,7 +105,7 @@ class Split:
 
         def read(position: int) -> DataError | None:
             try:
-                out[position] = self.seen(position)
+                out[position] = self.preprocess.pixels(self.image(position))
             except DataError as error:
                 return error
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PARTS = ("attention", "MLP", "both")
+
+
+@dataclass(frozen=True)
+class Off:
+    """What one copy of a picture goes without."""
+
+    heads: tuple[tuple[int, int], ...] = ()
+    """(block, head)"""
+    attention: tuple[int, ...] = ()
+    """Blocks whose attention adds nothing."""
+    mlp: tuple[int, ...] = ()
+    """Blocks whose MLP adds nothing."""
 
 
 @dataclass(frozen=True)
@@ -50,38 +64,42 @@ def ablate(tape: Tape, item: int = 0, target: int | str | None = None, start: St
     depth, count = tape.config.depth, tape.config.heads
     heads, parts = np.zeros((depth, count)), np.zeros((depth, len(PARTS)))
     image = alone(tape, item)
-    whole = float(_scores(tape, image, target, 1, {})[0])
+    whole = float(_scores(tape, image, target, [Off()])[0])
     for block in track(range(depth), "Switching off heads and blocks"):
-        scores = _scores(tape, image, target, count + len(PARTS), switches(block, count))
+        copies = [Off(heads=((block, head),)) for head in range(count)]
+        copies += [Off(attention=(block,)), Off(mlp=(block,)), Off(attention=(block,), mlp=(block,))]
+        scores = _scores(tape, image, target, copies)
         heads[block], parts[block] = scores[:count] - whole, scores[count:] - whole
     return Ablation(heads, parts, whole, target, tape.origin.class_name(target), score_unit(tape), unused("ablate", start=start))
 
 
-def switches(block: int, heads: int) -> dict[str, Edit]:
-    """Edits for a batch of copies of one picture: copy h lacks head h, the next lack attention, MLP, both."""
+def edits_for(copies: Sequence[Off]) -> dict[str, Edit]:
+    """Edits for a batch of copies of one picture, of which copy i lacks what copies[i] says.
 
-    def head_off(value: torch.Tensor, name: str) -> torch.Tensor:  # (B, heads, T, d)
+    A head is off when its attention weights are zero: then it gives nothing, just as if its output were cleared, and every map that is
+    made of weights knows it too. With the output cleared alone, rollout would go on counting a head that no longer does anything.
+    """
+    places: dict[str, list[tuple[int, int | slice]]] = defaultdict(list)
+    for copy, off in enumerate(copies):
+        for block, head in [*off.heads, *((block, slice(None)) for block in off.attention)]:
+            places[f"blocks.{block}.attention.weights"].append((copy, head))
+        for part in ("attention", "mlp"):  # the output too: it has a bias
+            for block in getattr(off, part):
+                places[f"blocks.{block}.{part}.output"].append((copy, slice(None)))
+    return {name: _zero(where) for name, where in places.items()}
+
+
+def _zero(places: list[tuple[int, int | slice]]) -> Edit:
+    def edit(value: torch.Tensor, _: str) -> torch.Tensor:
         value = value.clone()
-        index = torch.arange(heads, device=value.device)
-        value[index, index] = 0
+        for place in places:
+            value[place] = 0
         return value
 
-    def off(*copies: int) -> Edit:
-        def edit(value: torch.Tensor, name: str) -> torch.Tensor:  # (B, T, D)
-            value = value.clone()
-            value[list(copies)] = 0
-            return value
-
-        return edit
-
-    return {
-        f"blocks.{block}.attention.heads": head_off,
-        f"blocks.{block}.attention.output": off(heads, heads + 2),
-        f"blocks.{block}.mlp.output": off(heads + 1, heads + 2),
-    }
+    return edit
 
 
-def _scores(tape: Tape, image: torch.Tensor, target: int, copies: int, edits: dict[str, Edit]) -> np.ndarray:
-    images = image[None].expand(copies, -1, -1, -1)
+def _scores(tape: Tape, image: torch.Tensor, target: int, copies: Sequence[Off]) -> np.ndarray:
+    images = image[None].expand(len(copies), -1, -1, -1)
     with torch.no_grad():
-        return score(run(tape, images, edits), target).double().cpu().numpy()
+        return score(run(tape, images, edits_for(copies)), target).double().cpu().numpy()

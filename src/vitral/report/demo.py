@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from vitral.base.errors import UsageError
-from vitral.base.files import read_json
+from vitral.base import layout
+from vitral.base.errors import UsageError, VitralError
 from vitral.base.picture import Picture
 from vitral.base.progress import say
 from vitral.data.datasets import open_data
@@ -25,6 +25,7 @@ from vitral.model.classifier import Classifier
 from vitral.presets.runs import change
 from vitral.presets.runs import run as named_run
 from vitral.report.run import write_run_report
+from vitral.run.folder import RunFolder
 from vitral.train.engine import Run
 from vitral.train.fit import fit
 
@@ -41,21 +42,19 @@ class Demo:
     report: Path
 
 
-def demo(out: str | Path = "runs/demo", seed: int = 0, epochs: float | None = None, quiet: bool = False) -> Demo:
+def demo(
+    out: str | Path = layout.RUNS / NAME, seed: int = 0, epochs: float | None = None, quiet: bool = False, command: str = "vitral demo"
+) -> Demo:
     """Train the digits preset into `out` (replacing an earlier demo), draw what is inside, write report.html."""
     out = Path(out)
     config = change(named_run("digits"), name=NAME, seed=seed, **({} if epochs is None else {"epochs": epochs}))
-    if out.exists():
-        if not out.is_dir() or (any(out.iterdir()) and not _replaceable(out)):
-            raise UsageError(f"{out} exists and is not an earlier demo", "name another folder with --out")
-        for entry in out.iterdir():  # the folder itself stays: it may be the one we are in
-            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-    run = fit(config, out=out, quiet=quiet)
+    make_room(out)
+    run = fit(config, out=out, quiet=quiet, run="digits", command=command)
     pictures = shown_pictures(run)
-    figures = out / "figures"
+    figures = out / layout.FIGURES
     pictures[0].original.save(out / PICTURE)  # something to try the other verbs on
-    written = _curves(run, figures) + _attention(run.model, pictures, figures)
-    written += figure_set(run.model, pictures[:1], figures, command="vitral demo", quiet=quiet)
+    written = _curves(run, figures, command) + _attention(run.model, pictures, figures, command)
+    written += figure_set(run.model, pictures[:1], figures, command=command, quiet=quiet)
     report = write_run_report(out)
     if not quiet:
         say(f"figures: {figures}")
@@ -64,13 +63,23 @@ def demo(out: str | Path = "runs/demo", seed: int = 0, epochs: float | None = No
     return Demo(run, written, report)
 
 
-def _replaceable(out: Path) -> bool:
-    """A demo takes a minute to repeat; any other run, or folder, is somebody's work."""
-    if not (out / "config.json").is_file():
+def make_room(out: Path) -> None:
+    """Empty the folder of an earlier demo, which takes a minute to repeat; any other run, or folder, is somebody's work."""
+    if not out.exists():
+        return
+    if not out.is_dir() or (any(out.iterdir()) and not _is_demo(out)):
+        raise UsageError(f"{out} exists and is not an earlier demo", "name another folder with --out")
+    for entry in out.iterdir():  # the folder itself stays: it may be the one we are in
+        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+
+def _is_demo(out: Path) -> bool:
+    try:
+        config = RunFolder.open(out).settled
+    except VitralError:
         return False
-    stored = read_json(out / "config.json")
-    known = stored.get("name") == NAME or (out / PICTURE).is_file()  # earlier versions named it after its folder
-    return known and stored.get("data", {}).get("name") == "digits"
+    named = config.name == NAME or (out / PICTURE).is_file()  # earlier versions named it after its folder
+    return named and config.data.name == "digits"
 
 
 def shown_pictures(run: Run) -> list[Picture]:
@@ -81,17 +90,17 @@ def shown_pictures(run: Run) -> list[Picture]:
     return [dataclasses.replace(open_picture(test.picture(index), run.model), source=f"digit-{name}.png") for name, index in first.items()]
 
 
-def _curves(run: Run, folder: Path) -> list[Path]:
+def _curves(run: Run, folder: Path, command: str) -> list[Path]:
     figure = training_curves({"digits": run.metrics}, title="Training a small ViT on digits")
     numbers = {
         f"{split}_{key}": [row[key] for row in run.metrics if row["split"] == split]
         for split in ("train", "validation")
         for key in ("epoch", "accuracy", "loss")
     }
-    return save_figure(figure, folder / "curves", numbers, about_model(run.model, "vitral demo"), "Accuracy and loss over the epochs.")
+    return save_figure(figure, folder / "curves", numbers, about_model(run.model, command), "Accuracy and loss over the epochs.")
 
 
-def _attention(model: Classifier, pictures: Sequence[Picture], folder: Path) -> list[Path]:
+def _attention(model: Classifier, pictures: Sequence[Picture], folder: Path, command: str) -> list[Path]:
     """A row for each digit: the digit, then where the class token looks in each block, heads averaged."""
     tape = watch(model, list(pictures))
     depth = model.config.depth
@@ -112,4 +121,4 @@ def _attention(model: Classifier, pictures: Sequence[Picture], folder: Path) -> 
     )
     numbers = {"attention": [[heat.grid for heat in row] for row in heats]}
     caption = "Attention of the class token on the patches, mean over the heads; one row per test picture, one column per block."
-    return save_figure(figure, folder / "class-token-attention", numbers, about_model(model, "vitral demo"), caption)
+    return save_figure(figure, folder / "class-token-attention", numbers, about_model(model, command), caption)

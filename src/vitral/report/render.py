@@ -12,7 +12,7 @@ import jinja2
 from vitral.base.files import write_atomic
 from vitral.base.text import NOTHING
 from vitral.base.version import __version__
-from vitral.report.read import number
+from vitral.report.stored import number
 
 SHOWN = 12
 """Items of a list that are written out."""

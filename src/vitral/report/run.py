@@ -2,73 +2,72 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vitral.base import layout
-from vitral.base.errors import DataError, UsageError, VitralError
-from vitral.base.origin import Fact, Origin
+from vitral.base.errors import ConfigError, UsageError, VitralError
+from vitral.base.origin import Fact
 from vitral.base.text import NOTHING, duration
-from vitral.config import RunConfig, from_dict
+from vitral.config import RunConfig, to_dict
+from vitral.data.augment import policy
 from vitral.draw.charts import reliability_figure
 from vitral.draw.curves import read_curve, training_curves
 from vitral.draw.matrices import confusion_figure
 from vitral.report import inline
-from vitral.report.read import mapping, number, optional_object, read_object
 from vitral.report.render import percent, show, write_page
+from vitral.report.stored import mapping, number, optional_object
 from vitral.run.folder import RunFolder
+from vitral.run.journal import read_metrics
 
 Metrics = list[dict[str, Any]]
 
 
 def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> Path:
     """The report of a run, at `out` or in the run folder as report.html; its path."""
-    folder = Path(run_folder)
-    if not (folder / layout.CONFIG).is_file():
-        raise DataError(f"{folder} is no run folder: it has no config.json", "name a folder that `vitral train` wrote")
-    config = read_object(folder / layout.CONFIG)
+    run = RunFolder.open(run_folder)
     notes: list[str] = []
-    metrics = read_lines(folder / layout.METRICS, notes)
-    settled = settled_run(config, notes)
-    origin = read_origin(config.get("origin"), notes)
-    name = str(config.get("name") or folder.name)
-    environment = optional_object(folder / layout.ENVIRONMENT, notes, "the machine and the versions are not known")
-    test = optional_object(folder / layout.TEST, notes)
-    command = command_of(folder, notes)
+    try:
+        config, origin, command, reasons = run.settled, run.origin, run.command, harder(run.settled)
+    except (ConfigError, TypeError) as error:
+        config = origin = command = None
+        reasons = []
+        notes.append(f"the settings do not fit this version ({error})")
+    name = config.name if config else run.path.name
+    metrics = read_journal(run.path / layout.METRICS, notes)
+    environment = optional_object(run.path / layout.ENVIRONMENT, notes, "the machine and the versions are not known")
+    test = optional_object(run.path / layout.TEST, notes)
+    figures = run.path / layout.FIGURES
     return write_page(
         "run.html",
-        out or folder / layout.REPORT,
+        out or run.path / layout.REPORT,
         title=name,
         lead=headline(metrics),
         notes=notes,
         results=results(metrics),
-        harder=harder(settled) if settled else [],
+        harder=reasons,
         curves=curves(name, metrics),
         test=test,
         test_figures=test_figures(test) if test else [],
-        figures=inline.of_folder(folder / layout.FIGURES, f"make some with `vitral figures {folder} --out {folder / layout.FIGURES}`"),
+        figures=inline.of_folder(figures, f"make some with `vitral figures {run.path} --out {figures}`"),
         origin=origin,
-        origin_facts=[(name, fact) for name, fact in vars(origin).items() if isinstance(fact, Fact)] if origin else [],
-        settings={part: mapping(config.get(part)) for part in ("model", "data", "train")},
+        origin_facts=[(key, fact) for key, fact in vars(origin).items() if isinstance(fact, Fact)] if origin else [],
+        settings={part: to_dict(getattr(config, part)) for part in ("model", "data", "train")} if config else {},
         machine={key: value for key, value in environment.items() if key != "data"},
         data=mapping(environment.get("data")),
         command=command,
     )
 
 
-def command_of(folder: Path, notes: list[str]) -> str | None:
-    """How to train it again, where that was kept."""
-    try:
-        command = RunFolder(folder).command
-    except VitralError as error:
-        notes.append(str(error))
-        return None
-    if command is None:
-        notes.append("the first version of Vitral did not keep the command that trained this run")
-    return command
+def read_journal(path: Path, notes: list[str]) -> Metrics:
+    if not path.is_file():
+        notes.append(f"{path.name} is missing: there is nothing to draw curves from. `vitral train` writes it")
+    damaged: list[str] = []
+    metrics = read_metrics(path, damaged)
+    notes += [f"{len(damaged)} line(s) of {path.name} could not be read and were left out"] if damaged else []
+    return metrics
 
 
 def headline(metrics: Metrics) -> str:
@@ -81,42 +80,6 @@ def headline(metrics: Metrics) -> str:
         return "not trained to the end"
     end = metrics[-1]
     return f"{told}, after {show(end.get('epoch'))} epochs and {duration(number(end.get('seconds')))}"
-
-
-def read_lines(path: Path, notes: list[str]) -> Metrics:
-    """The lines of a metrics.jsonl that can be read."""
-    if not path.is_file():
-        notes.append("metrics.jsonl is missing: there is nothing to draw curves from. `vitral train` writes it")
-        return []
-    rows: Metrics = []
-    bad = 0
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            row = json.loads(line)
-            rows.append(row) if isinstance(row, dict) else None
-            bad += not isinstance(row, dict)
-        except json.JSONDecodeError:
-            bad += 1
-    notes += [f"{bad} line(s) of metrics.jsonl could not be read and were left out"] if bad else []
-    return rows
-
-
-def settled_run(config: dict[str, Any], notes: list[str]) -> RunConfig | None:
-    try:
-        return from_dict(RunConfig, {key: value for key, value in config.items() if key != "origin"}, "config.json")
-    except (VitralError, TypeError) as error:
-        notes.append(f"these settings do not fit this version ({error})")
-        return None
-
-
-def read_origin(stored: Any, notes: list[str]) -> Origin | None:
-    if not stored:
-        notes.append("config.json records no origin: the values below are Vitral's defaults")
-    try:
-        return Origin.from_dict(mapping(stored))
-    except (TypeError, KeyError, AttributeError) as error:
-        notes.append(f"the origin in config.json could not be read ({error})")
-        return None
 
 
 def last(metrics: Metrics, split: str) -> dict[str, Any]:
@@ -155,18 +118,17 @@ def _last_epoch(metrics: Metrics) -> dict[str, Any]:
 def harder(run: RunConfig) -> list[str]:
     """Why the figures of training and validation are not of the same thing in this run."""
     data, train, model = run.data, run.train, run.model
-    # Unless told otherwise, `strong` alone mixes; the policies themselves are out of reach without torch.
-    mixing = sum(own if own is not None else float(data.augment == "strong") for own in (data.mixup, data.cutmix))
+    mixed = policy(data.augment, mixup=data.mixup, cutmix=data.cutmix)
     dropped = train.token_drop * train.token_drop_until
     found = {
         f"the pictures are augmented ({data.augment})": data.augment != "none",
-        f"pictures are mixed with each other{_until(1 - train.mixing_off)}": mixing > 0 and train.mixing_off < 1,
+        f"pictures are mixed with each other{_until(1 - train.mixing_off)}": mixed.mixup + mixed.cutmix > 0 and train.mixing_off < 1,
         f"labels are smoothed ({train.label_smoothing:g})": train.label_smoothing > 0,
         f"{100 * train.token_drop:.0f} % of the patches are left out{_until(train.token_drop_until)}": dropped > 0,
         "dropout is on": max(model.dropout, model.attention_dropout, model.drop_path) > 0,
         "part of the loss is the teacher's": train.teacher is not None and train.teacher_weight > 0,
         "the loss is weighed by class": data.class_weights,
-        "validation is of averaged weights": train.ema is not None,
+        "validation is of the averaged weights (EMA)": train.ema is not None,
     }
     return [reason for reason, applies in found.items() if applies]
 

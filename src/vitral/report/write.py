@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vitral.base import layout
 from vitral.base.errors import DataError, MissingError
 from vitral.report.run import write_run_report
 from vitral.report.study import is_study, write_study_report
+from vitral.run.folder import RunFolder
 
 
 def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
@@ -17,7 +17,7 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
         raise (DataError if folder.exists() else MissingError)(f"{folder} is no folder", "name the folder of a run or a study")
     if is_study(folder):
         return write_study_report(folder, out)
-    if (folder / layout.CONFIG).is_file():
+    if RunFolder(folder).exists:
         return write_run_report(folder, out)
     raise DataError(
         f"{folder} holds neither a run nor a study", "name a folder that `vitral train`, `vitral compare` or `vitral scale` wrote"

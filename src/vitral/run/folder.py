@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from vitral.base import layout
+from vitral.base import layout, manifest
 from vitral.base.errors import DataError, UsageError
 from vitral.base.files import make_folder, read_json, write_atomic, write_json
 from vitral.base.lock import FolderLock
+from vitral.base.manifest import vouching
 from vitral.base.origin import Origin
 from vitral.config import OPEN, RunConfig, from_dict, to_dict
 from vitral.model.classifier import Classifier
@@ -67,8 +68,9 @@ class RunFolder:
         if run.exists:
             run.close()
             raise taken(run.path)
-        write_json(run.path / layout.ASKED, {"run": asked.run, "command": asked.command, "config": to_dict(asked.config)})
-        write_json(run.path / layout.CONFIG, {**to_dict(settled), "origin": origin.to_dict()})
+        with vouching(run.path, layout.ASKED, layout.CONFIG):
+            write_json(run.path / layout.ASKED, {"run": asked.run, "command": asked.command, "config": to_dict(asked.config)})
+            write_json(run.path / layout.CONFIG, {**to_dict(settled), "origin": origin.to_dict()})
         return run
 
     @classmethod
@@ -199,10 +201,12 @@ class RunFolder:
 
     def write_environment(self, facts: dict[str, Any]) -> None:
         """Adds to what is there."""
-        write_json(self.path / layout.ENVIRONMENT, {**self.environment, **facts})
+        with vouching(self.path, layout.ENVIRONMENT):
+            write_json(self.path / layout.ENVIRONMENT, {**self.environment, **facts})
 
     def write_model(self, model: Classifier) -> None:
-        write_weights(self.path / layout.WEIGHTS, model)
+        with vouching(self.path, layout.WEIGHTS):
+            write_weights(self.path / layout.WEIGHTS, model)
 
     def write_snapshot(self, step: int, model: Classifier) -> None:
         save(model, self.path / layout.SNAPSHOTS / layout.snapshot_name(step))
@@ -210,8 +214,20 @@ class RunFolder:
     def write_answers(self, scores: dict[str, Any], predictions: np.ndarray, labels: np.ndarray) -> None:
         content = io.BytesIO()
         np.savez_compressed(content, predictions=predictions, labels=labels)
-        write_atomic(self.path / layout.ANSWERS, content.getvalue())
-        write_json(self.path / layout.TEST, scores)
+        with vouching(self.path, layout.ANSWERS, layout.TEST):
+            write_atomic(self.path / layout.ANSWERS, content.getvalue())
+            write_json(self.path / layout.TEST, scores)
+
+    def close_journal(self) -> None:
+        """Nothing will be added to it any more: vouch for it as it is."""
+        with vouching(self.path, layout.METRICS):
+            pass
+
+    def faults(self) -> list[str]:
+        """What is not as it was written: the run's own files, its snapshots, and its states."""
+        folders = [self.path, *(folder for _, folder in self.snapshots()), *sorted((self.path / layout.STATE).glob("[ab]"))]
+        found = [(folder, fault) for folder in folders for fault in manifest.faults(folder)]
+        return [fault if folder == self.path else f"{folder.relative_to(self.path)}/{fault}" for folder, fault in found]
 
     # ---- going on --------------------------------------------------------------------------------------------------------------
 

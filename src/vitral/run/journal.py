@@ -63,11 +63,21 @@ class Journal:
         self._file = self._board = self._wandb = None
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All whole lines of a metrics.jsonl; a line cut off by a crash is left out."""
+def read_metrics(path: Path, damaged: list[str] | None = None) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl. One that cannot be read, as a crash leaves it, is left out and added to `damaged`."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+    rows = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
+        try:
+            row = json.loads(line) if line.endswith("\n") else None
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            rows.append(row)
+        elif damaged is not None:
+            damaged.append(line)
+    return rows
 
 
 def check_installed(train: TrainConfig) -> None:

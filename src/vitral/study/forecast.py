@@ -23,10 +23,11 @@ from vitral.data.loader import Batch
 from vitral.study.protocol import EVALUATIONS, Cell, Study, final_cells, tuning_cells
 from vitral.train.evaluate import evaluate
 from vitral.train.parallel import World
-from vitral.train.prepare import Setup, load_teacher, prepare
+from vitral.train.prepare import Setup, prepare
 from vitral.train.schedule import token_shares
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
+from vitral.train.tasks.distil import load_teacher
 
 CELL_START = 1.5
 """Seconds to open data, build a model and write its folder."""

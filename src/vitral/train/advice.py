@@ -44,7 +44,7 @@ def of_config(config: RunConfig) -> list[str]:
     notes, model, train = [], config.model, config.train
     transformer = model.family in ("vit", "hybrid")
     if transformer and train.warmup == 0 and train.optimizer != "sgd" and train.lr >= 1e-3 and train.tune != "head":
-        notes.append(f"no warm-up at a rate of {train.lr:g}: transformers often diverge or stall so; try --warmup 0.05")
+        notes.append(f"no warm-up at a learning rate of {train.lr:g}: transformers often diverge or stall so; try --warmup 0.05")
     if transformer and model.grid[0] * model.grid[1] < 16:
         notes.append(f"{model.grid[0] * model.grid[1]} patches are few for attention to work on: use a smaller patch or a larger picture")
     if transformer and model.grid[0] * model.grid[1] > MANY:
@@ -54,9 +54,9 @@ def of_config(config: RunConfig) -> list[str]:
     if transformer and model.norm_order == "post" and train.warmup < 0.05:
         notes.append("post-norm needs a long warm-up: try --warmup 0.1")
     if config.weights is not None and train.tune == "all" and train.optimizer == "adamw" and train.lr > 1e-3:
-        notes.append(f"a rate of {train.lr:g} on all pretrained weights forgets them: try --lr 1e-4")
+        notes.append(f"a learning rate of {train.lr:g} on all pretrained weights forgets them: try --lr 1e-4")
     if train.ema is not None and train.ema > 0.9999:
-        notes.append(f"an average with decay {train.ema} looks back more than 10,000 steps: is the run that long?")
+        notes.append(f"an EMA with decay {train.ema} looks back more than 10,000 steps: is the run that long?")
     return notes
 
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from vitral.train.schedule import average_decay
+from vitral.train.schedule import ema_decay
 
 
-class Average:
-    """average ← d · average + (1 − d) · weights after every step, with d = min(decay, (1 + k) / (10 + k)).
+class EMA:
+    """ema ← d · ema + (1 − d) · weights after every step, with d = min(decay, (1 + k) / (10 + k)).
 
     Buffers (batch statistics) are copied, not averaged. `values` are named as in the model's state dict.
     """
@@ -29,7 +29,7 @@ class Average:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        weight = 1 - average_decay(self.decay, self.updates)
+        weight = 1 - ema_decay(self.decay, self.updates)
         torch._foreach_lerp_(self._targets, self._sources, weight)
         if self._copied:
             live = model.state_dict()
@@ -49,7 +49,7 @@ class Average:
             copy_values(own, live)
 
     def restart(self, model: nn.Module) -> None:
-        """Forget everything: the average is the model as it is now."""
+        """Forget everything: the EMA is the model as it is now."""
         copy_values({name: value.detach() for name, value in model.state_dict().items()}, self.values)
         self.updates = 0
 

@@ -18,23 +18,25 @@ from torch import Tensor
 
 from vitral.base.device import describe_machine
 from vitral.base.errors import ConfigError, VitralError
-from vitral.base.layout import METRICS, STATE
+from vitral.base.layout import METRICS, PROGRESS, STATE
 from vitral.base.progress import Progress, progress, say
 from vitral.build import build
+from vitral.config import from_dict
 from vitral.cost.flops import forward_flops
 from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.run.journal import Journal
 from vitral.train import advice, failure
-from vitral.train.ema import copy_values
+from vitral.train.ema import copy_values, local
 from vitral.train.evaluate import Evaluation, evaluate
 from vitral.train.optim import whole
 from vitral.train.parallel import World, lost_peer
-from vitral.train.prepare import Setup, load_teacher
-from vitral.train.schedule import kept_patches, rate, snapshot_steps
+from vitral.train.prepare import Setup
+from vitral.train.schedule import kept_patches, lr_factor, snapshot_steps
 from vitral.train.state import Slots, optimizer_templates, seed_process
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
+from vitral.train.tasks.distil import load_teacher
 
 WINDOW = {"cuda": 50, "cpu": 10}
 """Steps between readings of the device."""
@@ -74,7 +76,7 @@ class Counts:
     waited: int = 0
     """Validations since the best one."""
     updates: int = 0
-    """Of the weight average."""
+    """Of the EMA."""
     accuracy: float | None = None
     """Of the last training line, for the advice."""
     lr: float = 0.0
@@ -89,7 +91,7 @@ class Window:
     losses: list[torch.Tensor] = field(default_factory=list)
     correct: list[torch.Tensor] = field(default_factory=list)
     indices: list[torch.Tensor] = field(default_factory=list)
-    rates: list[float] = field(default_factory=list)
+    lrs: list[float] = field(default_factory=list)
     images: int = 0
 
 
@@ -130,11 +132,11 @@ class Engine:
         position = self._restore() if going_on else 0
         metrics = folder.path / METRICS if self.world.main else None
         self.journal = Journal(metrics, position, self.train.tensorboard, self.train.wandb, self.config.name)
-        if self.world.main:
-            folder.write_environment(self._environment())
-        if not self.quiet:
-            say(self.setup.headline(self.total, self.counts.step))
         try:
+            if self.world.main:
+                folder.write_environment(self._environment())
+            if not self.quiet:
+                say(self.setup.headline(self.total, self.counts.step))
             with self.interrupts, progress("Training", self.total, self.quiet, self.counts.step) as bar:
                 if self.counts.step == 0:
                     self._snapshot()
@@ -178,13 +180,13 @@ class Engine:
     def _learn(self, batch: Any) -> None:
         now = self._progress()
         share = max(1 / self.total, now / max(1, self.counts.step) if self.counts.step else 0.0)
-        factor = rate(self.train, now, share)
+        factor = lr_factor(self.train, now, share)
         outcome = self.stepper.step(batch, factor, kept_patches(self.train, now))
         window = self.window
         window.losses.append(outcome.loss)
         window.correct.append(outcome.correct)
         window.indices.append(batch.indices)
-        window.rates.append(factor * self.train.lr)
+        window.lrs.append(factor * self.train.lr)
         window.images += len(batch.labels) * self.world.size
         self.counts.step += 1
 
@@ -233,14 +235,14 @@ class Engine:
             if not math.isfinite(loss):
                 step = counts.step - len(numbers) + place
                 pictures = window.indices[place].tolist()
-                raise failure.not_finite(self.config, step, step / len(self.loader), loss, pictures, window.rates[place])
+                raise failure.not_finite(self.config, step, step / len(self.loader), loss, pictures, window.lrs[place])
         counts.loss += sum(numbers)
         counts.correct += correct
         counts.images += window.images
         steps = counts.step - counts.line_step
         speed = counts.images / max(1e-9, counts.seconds - counts.line_seconds)
         bar.advance(len(numbers), loss=counts.loss / steps, accuracy=counts.correct / counts.images, images_per_second=round(speed))
-        counts.lr = window.rates[-1]
+        counts.lr = window.lrs[-1]
         self.window = Window()
 
     # ---- journal, validation, state --------------------------------------------------------------------------------------------
@@ -293,7 +295,7 @@ class Engine:
 
     def _save(self) -> None:
         counts, stepper = self.counts, self.stepper
-        counts.updates = stepper.average.updates if stepper.average is not None else 0
+        counts.updates = stepper.ema.updates if stepper.ema is not None else 0
         tensors = stepper.tensors()
         if self.best is not None:
             tensors |= {f"best/{name}": value for name, value in self.best.items()}
@@ -304,7 +306,7 @@ class Engine:
 
     def _restore(self) -> int:
         """Put everything back as the checkpoint has it; returns the journal's position."""
-        stepper, extra, names = self.stepper, self.slots.extra(), self.slots.names()
+        stepper, stored, names = self.stepper, self.slots.progress(), self.slots.names()
         if any(name.startswith("best/") for name in names):
             self.best = {name: torch.empty_like(value) for name, value in stepper.values().items()}
         tensors = {name: value for name, value in stepper.tensors().items() if not name.startswith("optimizer/")}
@@ -312,13 +314,13 @@ class Engine:
         tensors |= {f"best/{name}": value for name, value in (self.best or {}).items()}
         self.slots.read(tensors)
         stepper.optimizer.load({name.removeprefix("optimizer/"): value for name, value in tensors.items() if name.startswith("optimizer/")})
-        self.counts = Counts(**extra["counts"])
-        if stepper.average is not None:
-            stepper.average.updates = self.counts.updates
-        if stepper.scaler is not None and extra["scaler"] is not None:
-            stepper.scaler.load_state_dict(extra["scaler"])
+        self.counts = from_dict(Counts, stored["counts"], PROGRESS)
+        if stepper.ema is not None:
+            stepper.ema.updates = self.counts.updates
+        if stepper.scaler is not None and stored["scaler"] is not None:
+            stepper.scaler.load_state_dict(stored["scaler"])
         self.slots.restore_random(self.train.seed, self.counts.step)
-        return extra["journal"]
+        return stored["journal"]
 
     # ---- the end ---------------------------------------------------------------------------------------------------------------
 
@@ -326,6 +328,8 @@ class Engine:
         """The final weights, the test split once, and the model's files."""
         stepper, model = self.stepper, self.setup.model
         final = self.best if self.train.keep == "best" and self.best is not None else stepper.values()
+        if broken := next((name for name, value in final.items() if not local(value).isfinite().all()), None):
+            raise failure.broken_weights(broken)
         live = {name: value.detach() for name, value in model.state_dict().items()}
         copy_values({name: value.clone() for name, value in final.items()}, live)
         complete = self._whole_model()
@@ -343,6 +347,8 @@ class Engine:
             if not self.quiet:
                 say(f"test accuracy {result.top1:.2%}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.folder.path}")
         self.journal.close()
+        if self.world.main:
+            self.folder.close_journal()
         self.world.barrier()
         return Run(self.folder.path, self.folder.metrics, complete.eval())
 

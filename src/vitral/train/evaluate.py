@@ -65,7 +65,7 @@ def evaluate(
     was_training = model.training
     model.eval()
     forward = forward or model
-    losses, guesses, places, sureness, labels, indices = [], [], [], [], [], []
+    losses, guesses, places, confidences, labels, indices = [], [], [], [], [], []
     classes = 0
     try:
         with precision or nullcontext():
@@ -77,26 +77,28 @@ def evaluate(
                 losses.append(F.cross_entropy(logits, batch.labels, reduction="none"))
                 guesses.append(guess)
                 places.append((logits > own).sum(dim=1))
-                sureness.append(best)
+                confidences.append(best)
                 labels.append(batch.labels)
                 indices.append(batch.indices.to(guess.device))
     finally:
         model.train(was_training)
-    columns = [torch.cat(column).cpu().numpy() for column in (indices, losses, guesses, places, sureness, labels)]
+    columns = [torch.cat(column).cpu().numpy() for column in (indices, losses, guesses, places, confidences, labels)]
     if gather is not None:
         columns = gather(columns)
     # Several processes may see a picture twice (an even share for each): once is enough.
     _, first = np.unique(columns[0], return_index=True)
-    _, loss, guess, place, sure, label = (column[first] for column in columns)
-    if lost := int((~np.isfinite(sure)).sum()):
+    _, loss, guess, place, confidence, label = (column[first] for column in columns)
+    if lost := int((~np.isfinite(confidence)).sum()):
         raise FailedError(
-            f"the model's output is NaN or infinite for {lost:,} of {len(sure):,} pictures",
+            f"the model's output is NaN or infinite for {lost:,} of {len(confidence):,} pictures",
             "its training diverged: lower the learning rate",
         )
-    return summarise(loss, guess, place, sure, label, classes)
+    return summarise(loss, guess, place, confidence, label, classes)
 
 
-def summarise(loss: np.ndarray, guess: np.ndarray, place: np.ndarray, sure: np.ndarray, label: np.ndarray, classes: int) -> Evaluation:
+def summarise(
+    loss: np.ndarray, guess: np.ndarray, place: np.ndarray, confidence: np.ndarray, label: np.ndarray, classes: int
+) -> Evaluation:
     confusion = np.zeros((classes, classes), dtype=np.int64)
     np.add.at(confusion, (label, guess), 1)
     totals = confusion.sum(axis=1)
@@ -107,20 +109,20 @@ def summarise(loss: np.ndarray, guess: np.ndarray, place: np.ndarray, sure: np.n
         top5=float((place < 5).mean()),
         per_class=per_class,
         confusion=confusion,
-        calibration=calibrate(sure, guess == label),
+        calibration=calibrate(confidence, guess == label),
         predictions=guess,
         labels=label,
     )
 
 
-def calibrate(sure: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """Does 80 % sure mean right 80 % of the time? Equal bins of confidence."""
-    bins = np.minimum((sure * BINS).astype(int), BINS - 1)
+def calibrate(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+    """Does a confidence of 80 % mean right 80 % of the time? Equal bins of confidence."""
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
     count = np.bincount(bins, minlength=BINS)
-    confidence = np.bincount(bins, weights=sure, minlength=BINS) / np.maximum(count, 1)
+    mean_confidence = np.bincount(bins, weights=confidence, minlength=BINS) / np.maximum(count, 1)
     accuracy = np.bincount(bins, weights=right.astype(float), minlength=BINS) / np.maximum(count, 1)
-    error = float((count * np.abs(confidence - accuracy)).sum() / max(1, count.sum()))
-    return {"error": error, "confidence": confidence, "accuracy": accuracy, "count": count}
+    error = float((count * np.abs(mean_confidence - accuracy)).sum() / max(1, count.sum()))
+    return {"error": error, "confidence": mean_confidence, "accuracy": accuracy, "count": count}
 
 
 def compare_names(who: str, ours: Sequence[str], data: str, theirs: Sequence[str]) -> str:

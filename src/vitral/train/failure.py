@@ -19,9 +19,12 @@ from vitral.cost.precision import dtype_of, is_compiled
 from vitral.run.folder import RunFolder
 from vitral.train.steps import run_memory
 
+STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGXCPU") if hasattr(signal, name)]
+"""Ctrl-C, a job queue's end (Slurm sends USR1 before it takes a job back), a closed terminal, a limit on CPU time."""
+
 
 class Interrupts:
-    """Ctrl-C and SIGTERM ask the loop to stop after the step; a second one stops at once."""
+    """Signals that ask the loop to stop after the step; a second one stops at once."""
 
     def __init__(self) -> None:
         self.asked = ""
@@ -29,7 +32,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in STOPPING:
                 self._before[number] = signal.signal(number, self._ask)
         return self
 
@@ -57,10 +60,10 @@ def stopped(folder: RunFolder, step: int, total: int, signal_name: str) -> Stopp
     )
 
 
-def not_finite(config: RunConfig, step: int, epoch: float, loss: float, indices: list[int], rate: float) -> FailedError:
+def not_finite(config: RunConfig, step: int, epoch: float, loss: float, indices: list[int], lr: float) -> FailedError:
     """The loss is NaN or infinite: where, on which pictures, and what to try."""
     train = config.train
-    advice = [f"lower the rate (--lr {train.lr / 3:.2g})"]
+    advice = [f"lower the learning rate (--lr {train.lr / 3:.2g})"]
     if train.warmup < 0.01:
         advice.append("warm up (--warmup 0.05)")
     if train.clip is None:
@@ -71,7 +74,13 @@ def not_finite(config: RunConfig, step: int, epoch: float, loss: float, indices:
         advice.append("or normalise queries and keys (qk_norm)")
     shown = ", ".join(map(str, indices[:8])) + (", …" if len(indices) > 8 else "")
     return FailedError(
-        f"the loss is {loss} at step {step} (epoch {epoch:.2f}, rate {rate:.2g}), batch of training pictures {shown}", "; ".join(advice)
+        f"the loss is {loss} at step {step} (epoch {epoch:.2f}, lr {lr:.2g}), batch of training pictures {shown}", "; ".join(advice)
+    )
+
+
+def broken_weights(name: str) -> FailedError:
+    return FailedError(
+        f"the final weights hold NaN or infinity in {name}, so no model is written", "lower the learning rate (--lr), or clip (--clip 1)"
     )
 
 
@@ -82,7 +91,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory(config: RunConfig, available: int | None, device: torch.device, processes: int = 1) -> FailedError:
-    """Which piece of the batch would fit, by the memory model of `plan`."""
+    """Which micro-batch would fit, by the memory model of `plan`."""
     train = config.train
     dtype, compiled = dtype_of(train.precision, device), is_compiled(train.compile, device)
     now = train.batch_size // train.accumulate // processes
@@ -91,8 +100,8 @@ def out_of_memory(config: RunConfig, available: int | None, device: torch.device
         hint = "not even one picture fits: use a smaller model, a smaller picture, larger patches or model.gradient_checkpointing"
     else:
         larger = range(train.accumulate + 1, train.batch_size + 1)
-        pieces = [k for k in larger if train.batch_size % (k * processes) == 0 and train.batch_size // k // processes <= fit]
-        same = f"--accumulate {pieces[0]} keeps the result the same, or " if pieces else ""
+        micro_batches = [k for k in larger if train.batch_size % (k * processes) == 0 and train.batch_size // k // processes <= fit]
+        same = f"--accumulate {micro_batches[0]} keeps the result the same, or " if micro_batches else ""
         hint = f"about {fit} pictures at a time would fit: {same}--batch-size {fit * processes * train.accumulate}"
     return FailedError(
         f"out of memory on {device.type} with {now} pictures of {config.model.image_size[0]}×{config.model.image_size[1]} at a time", hint

@@ -1,7 +1,7 @@
 """What learns, how fast, and by which rule.
 
-`choose` says which parameters learn, `groups` gives each its rate and decay, `Optimizer` steps them all:
-AdamW or SGD, or Muon for the matrices of the blocks and AdamW for the rest. The rate is a tensor on the device,
+`choose` says which parameters learn, `groups` gives each its learning rate and decay, `Optimizer` steps them all:
+AdamW or SGD, or Muon for the matrices of the blocks and AdamW for the rest. The learning rate is a tensor on the device,
 so that changing it neither recompiles nor waits.
 """
 
@@ -57,7 +57,7 @@ TUNE: dict[str, Callable[[str], bool]] = {
 }
 
 
-# ---- rates and decay -----------------------------------------------------------------------------------------------------------
+# ---- learning rates and decay -----------------------------------------------------------------------------------------------------------
 
 
 def depth_of(name: str, depth: int) -> int:
@@ -78,7 +78,7 @@ def decays(name: str, parameter: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Group:
-    """Parameters that share a rule, a rate and a decay."""
+    """Parameters that share a rule, a learning rate and a decay."""
 
     rule: str
     lr: float
@@ -190,7 +190,7 @@ def shard_like(update: Tensor, parameter: Tensor) -> Tensor:
 
 
 class Optimizer:
-    """All rules of a run behind `rate`, `step` and `state`."""
+    """All rules of a run behind `set_lr`, `step` and `state`."""
 
     def __init__(self, model: nn.Module, config: TrainConfig, depth: int, device: torch.device, compile: bool = False) -> None:
         named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
@@ -218,8 +218,8 @@ class Optimizer:
             self.rules.append(Muon(found, config.momentum, compile=compile))
         self._rows = [(row, float(row["lr"])) for rule in self.rules for row in rule.param_groups]
 
-    def rate(self, factor: float) -> None:
-        """Set every group's rate to factor × its peak, in place: no recompilation, no wait for the device."""
+    def set_lr(self, factor: float) -> None:
+        """Set every group's learning rate to factor × its peak, in place: no recompilation, no wait for the device."""
         for row, peak in self._rows:
             row["lr"].fill_(peak * factor)
 

@@ -6,12 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
-from vitral.base.errors import ConfigError, DataError
+from vitral.base.errors import DataError
 from vitral.base.origin import Origin, known
-from vitral.base.progress import say
 from vitral.base.text import few
 from vitral.build import build
 from vitral.config import ModelConfig, RunConfig
@@ -21,7 +18,6 @@ from vitral.data.preprocess import Preprocess
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
 from vitral.run.resolve import DataFacts, resolve
-from vitral.train.evaluate import compare_names
 from vitral.train.optim import is_head
 from vitral.train.parallel import World
 from vitral.weights.load import load
@@ -151,40 +147,3 @@ def _adopt(weights: Classifier, settled: ModelConfig) -> Classifier:
     made.load_state_dict(made.state_dict() | values)
     made.origin = model.origin
     return made
-
-
-# ---- teacher -------------------------------------------------------------------------------------------------------------------
-
-
-class Teacher(nn.Module):
-    """A model to learn from, shown the student's pictures as it knows them: its own normalisation and size."""
-
-    def __init__(self, model: Classifier, student: Preprocess) -> None:
-        super().__init__()
-        own = Preprocess.of(model)
-        self.model, self.size = model, own.image_size
-        if own.channels != student.channels:
-            raise ConfigError(f"the teacher wants {own.channels} channels, the student {student.channels}", "choose a teacher with as many")
-        scale = torch.tensor(student.std) / torch.tensor(own.std)
-        shift = (torch.tensor(student.mean) - torch.tensor(own.mean)) / torch.tensor(own.std)
-        self.register_buffer("scale", scale.view(1, -1, 1, 1), persistent=False)
-        self.register_buffer("shift", shift.view(1, -1, 1, 1), persistent=False)
-
-    def forward(self, images: Tensor) -> Tensor:
-        images = images * self.scale + self.shift  # type: ignore[operator]
-        if images.shape[-2:] != self.size:
-            images = F.interpolate(images, self.size, mode="bilinear", antialias=True)
-        return self.model(images)
-
-
-def load_teacher(name: str, data: Data, student: Preprocess, device: torch.device, quiet: bool = False) -> Teacher:
-    model = load(name)
-    if model.config.classes != len(data.class_names):
-        raise ConfigError(
-            f"teacher {name} has {model.config.classes} classes, the data {len(data.class_names)}",
-            "train or fine-tune the teacher on the same data first",
-        )
-    note = compare_names("the teacher", model.origin.classes.value, data.name, data.class_names)
-    if note and not quiet:
-        say(f"note: {note}")
-    return Teacher(model, student).to(device)

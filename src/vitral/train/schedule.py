@@ -7,7 +7,7 @@ import math
 from vitral.config import TrainConfig
 
 
-def rate(config: TrainConfig, progress: float, step_share: float = 0.0) -> float:
+def lr_factor(config: TrainConfig, progress: float, step_share: float = 0.0) -> float:
     """The factor on the peak learning rate. `step_share`: what share of the run one step is, so that the first step learns already."""
     warm = min(1.0, (progress + step_share) / config.warmup) if config.warmup > 0 else 1.0
     rest = min(1.0, max(0.0, (progress - config.warmup) / (1 - config.warmup)))
@@ -43,6 +43,6 @@ def snapshot_steps(number: int, total: int) -> set[int]:
     return {0, *(round(total ** (index / max(1, number - 2))) for index in range(number - 1))} if total > 0 else {0}
 
 
-def average_decay(decay: float, updates: int) -> float:
-    """Decay of the weight average after `updates` updates: it starts small, so that the average forgets the random start."""
+def ema_decay(decay: float, updates: int) -> float:
+    """Decay of the EMA after `updates` updates: it starts small, so that the average forgets the random start."""
     return min(decay, (1 + updates) / (10 + updates))

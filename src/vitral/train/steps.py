@@ -1,4 +1,4 @@
-"""One optimizer step: forward, backward, clip, optimizer, average. Nothing in it waits for the device."""
+"""One optimizer step: forward, backward, clip, optimizer, EMA. Nothing in it waits for the device."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ from vitral.config import RunConfig, TrainConfig
 from vitral.cost.memory import Memory, step_memory
 from vitral.cost.precision import autocast, dtype_of, is_compiled
 from vitral.model.classifier import Classifier
-from vitral.train.ema import Average, copy_values
+from vitral.train.ema import EMA, copy_values
 from vitral.train.optim import Optimizer, choose, clip, groups
 from vitral.train.parallel import World
 from vitral.train.prepare import evaluation_batch
 from vitral.train.schedule import token_shares
 from vitral.train.state import random_states, set_random_states
-from vitral.train.tasks import Learner, Outcome, Task, task_of
+from vitral.train.tasks import task_of
+from vitral.train.tasks.task import Learner, Outcome, Task
 
 COMPILED_SHAPES = 64
 """Each share of kept patches is a graph of its own; PyTorch's limit of 8 is for accidents."""
 
 
-def can_record(model: nn.Module, device: str, processes: int, pieces: int) -> bool:
+def can_record(model: nn.Module, device: str, processes: int, micro_batches: int) -> bool:
     """Whether a step can be recorded as a CUDA graph and replayed at once: small models wait for Python's launches otherwise.
 
-    Gradients that add up over the pieces of a batch, or travel between processes, would outlive the graph's memory; and the running
+    Gradients that add up over the micro-batches of a batch, or travel between processes, would outlive the graph's memory; and the running
     statistics of a batch norm are written inside the step, which a graph may refuse.
     """
     writes = any(isinstance(module, _BatchNorm) for module in model.modules())
-    return device == "cuda" and processes == 1 and pieces == 1 and not writes
+    return device == "cuda" and processes == 1 and micro_batches == 1 and not writes
 
 
 class Stepper:
-    """A model that learns: weights, average, optimizer and scaler, and how a batch moves them."""
+    """A model that learns: weights, EMA, optimizer and scaler, and how a batch moves them."""
 
     def __init__(self, model: Classifier, task: Task, config: TrainConfig, device: torch.device, world: World) -> None:
         self.model, self.config, self.device, self.world = model, config, device, world
@@ -52,14 +53,14 @@ class Stepper:
             raise ConfigError(f"token_drop needs a model with tokens, not a {model.config.family}", "set token_drop = 0")
         if config.batch_size % (world.size * config.accumulate):
             raise ConfigError(
-                f"batch_size {config.batch_size} cannot be split into {config.accumulate} equal pieces on each of {world.size} processes",
+                f"batch_size {config.batch_size} cannot be split into {config.accumulate} micro-batches on each of {world.size} processes",
                 "choose a multiple",
             )
         choose(model, config.tune)
         self.wrapped = world.wrap(Learner(model, task), list(getattr(model, "blocks", [])), device)
         self.learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = Optimizer(model, config, model.config.depth, device, compile=self.compiled)
-        self.average = Average(model, config.ema) if config.ema is not None else None
+        self.ema = EMA(model, config.ema) if config.ema is not None else None
         self.scaler = torch.amp.GradScaler(device.type) if self.dtype == torch.float16 else None  # type: ignore[attr-defined]
         self.learner: Callable[..., Any] = self._compile(self.wrapped)
         self._mixed = False
@@ -77,30 +78,30 @@ class Stepper:
     # ---- learning --------------------------------------------------------------------------------------------------------------
 
     def step(self, batch: Any, factor: float, keep: float | None) -> Outcome:
-        """Learn from a batch at `factor` × the peak rates. The outcome stays on the device."""
+        """Learn from a batch at `factor` × the peak learning rates. The outcome stays on the device."""
         if not self.model.training:  # a walk over all modules in every step would take as long as an optimizer
             self.model.train()
-        self.optimizer.rate(factor)
+        self.optimizer.set_lr(factor)
         if self.graphs:
             torch.compiler.cudagraph_mark_step_begin()
-        pieces = self.config.accumulate
+        micro_batches = self.config.accumulate
         loss = correct = torch.zeros((), device=self.device)
         labels_b, lam = batch.labels_b, batch.lam
         if self._mixed and labels_b is None:
             # A run that mixes at times has one graph for both: all of the first label is the same number as no other one.
             labels_b, lam = batch.labels, torch.ones(batch.labels.shape, device=self.device)
-        parts = [part if part is None else part.chunk(pieces) for part in (batch.images, batch.labels, labels_b, lam)]
-        for index in range(pieces):
+        parts = [part if part is None else part.chunk(micro_batches) for part in (batch.images, batch.labels, labels_b, lam)]
+        for index in range(micro_batches):
             images, labels, labels_b, lam = (None if part is None else part[index] for part in parts)
-            with self._held_back(index < pieces - 1), autocast(self.dtype, self.device):
+            with self._held_back(index < micro_batches - 1), autocast(self.dtype, self.device):
                 outcome = self.learner(images, labels, labels_b, lam, keep)
-            part = outcome.loss / pieces
-            with self._held_back(index < pieces - 1):
+            part = outcome.loss / micro_batches
+            with self._held_back(index < micro_batches - 1):
                 (part if self.scaler is None else self.scaler.scale(part)).backward()
             loss, correct = loss + part.detach(), correct + outcome.correct
         self._apply()
-        if self.average is not None:
-            self.average.update(self.model)
+        if self.ema is not None:
+            self.ema.update(self.model)
         return Outcome(loss, correct)
 
     def _apply(self) -> None:
@@ -119,14 +120,14 @@ class Stepper:
         self.optimizer.clear()
 
     def _held_back(self, more: bool) -> AbstractContextManager[Any]:
-        """Between the pieces of an accumulated batch DDP need not exchange gradients."""
+        """Between the micro-batches of an accumulated batch DDP need not exchange gradients."""
         return self.wrapped.no_sync() if more and hasattr(self.wrapped, "no_sync") else nullcontext()  # type: ignore[operator]
 
     # ---- evaluating ------------------------------------------------------------------------------------------------------------
 
     def inside(self) -> AbstractContextManager[None]:
-        """The weights that count: the average, where there is one."""
-        return self.average.inside(self.model) if self.average is not None else nullcontext()
+        """The weights that count: those of the EMA, where there is one."""
+        return self.ema.inside(self.model) if self.ema is not None else nullcontext()
 
     def logits(self, images: Tensor) -> Tensor:
         """For evaluation. When compiled, a smaller batch is filled up: another size would be another compilation."""
@@ -141,9 +142,7 @@ class Stepper:
 
     def values(self) -> dict[str, Tensor]:
         """The weights that count, by name, not copied."""
-        return (
-            self.average.values if self.average is not None else {name: value.detach() for name, value in self.model.state_dict().items()}
-        )
+        return self.ema.values if self.ema is not None else {name: value.detach() for name, value in self.model.state_dict().items()}
 
     # ---- compiling -------------------------------------------------------------------------------------------------------------
 
@@ -166,8 +165,8 @@ class Stepper:
             self.model.train()
         copy_values(own, {name: value.detach() for name, value in self.model.state_dict().items()})
         self.optimizer.forget()
-        if self.average is not None:
-            self.average.restart(self.model)
+        if self.ema is not None:
+            self.ema.restart(self.model)
         if self.scaler is not None:
             self.scaler = torch.amp.GradScaler(self.device.type)  # type: ignore[attr-defined]
         set_random_states(random)
@@ -186,8 +185,8 @@ class Stepper:
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a checkpoint must hold, by name."""
         state = {f"model/{name}": value.detach() for name, value in self.model.state_dict().items()}
-        if self.average is not None:
-            state |= {f"average/{name}": value for name, value in self.average.values.items()}
+        if self.ema is not None:
+            state |= {f"ema/{name}": value for name, value in self.ema.values.items()}
         return state | {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from PIL import Image
 
 from vitral.base.errors import VitralError
-from vitral.base.files import read_bounded, read_json
+from vitral.base.files import read_bounded
+from vitral.data.datasets import open_data
+from vitral.run.folder import RunFolder
 from vitral.web.limits import Limits
 
 COUNT = 6
@@ -22,23 +24,16 @@ def named_images(paths: tuple[str, ...], limits: Limits) -> list[tuple[bytes, st
 def fitting_images(where: str) -> list[tuple[bytes, str]]:
     """Validation pictures of a run on data that needs no network; else scikit-learn's two photographs."""
     try:
-        found = _from_run(Path(where))
+        found = _from_run(RunFolder.open(where))
     except VitralError:
-        found = []  # the run's data is not here: the photographs do
+        found = []  # no run, or one whose data is not here: the photographs do
     return found or _photographs()
 
 
-def _from_run(folder: Path) -> list[tuple[bytes, str]]:
-    described = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-    if not isinstance(described, dict) or not isinstance(described.get("data"), dict):
-        return []
-    from vitral.config import DataConfig, from_dict
-
-    config = from_dict(DataConfig, described["data"], str(folder / "config.json"))
+def _from_run(folder: RunFolder) -> list[tuple[bytes, str]]:
+    config = folder.settled.data
     if config.name != "digits" and not config.name.startswith("folder:"):
         return []
-    from vitral.data.datasets import open_data
-
     split = open_data(config).validation
     seen: dict[int, int] = {}
     for index, label in enumerate(split.labels.tolist()):

@@ -15,6 +15,7 @@ from vitral.base.picture import Picture
 from vitral.draw.heatmap import Heatmap
 from vitral.look import filters, position_similarity
 from vitral.look.distance import MEASURES
+from vitral.look.method import RECORDS
 from vitral.look.occlusion import cells
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
@@ -66,8 +67,7 @@ def reads(model: Classifier) -> int:
 
 def methods_of(model: Classifier) -> list[str]:
     """The methods beside plain attention that this model allows."""
-    names = MAP_METHODS if model.config.is_transformer else ("gradcam", "occlusion")
-    return [name for name in names if name == "rollout" or model.config.classes]
+    return [name for name in MAP_METHODS if RECORDS[name].suits(model)]
 
 
 def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int, level: int) -> bytes:

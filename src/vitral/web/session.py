@@ -13,7 +13,7 @@ from vitral.base.errors import DataError, UsageError
 from vitral.base.files import sha256_bytes
 from vitral.base.picture import Picture
 from vitral.data.preprocess import open_picture
-from vitral.look import METHODS
+from vitral.look.method import RECORDS
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.web.jobs import Memory
@@ -102,15 +102,13 @@ class Session:
         if method not in methods_of(classifier):
             known = ", ".join(methods_of(classifier))
             raise Refusal(422, f"method {method!r} is not to be had for this model", f"use one of {known}")
-        if target is not None and not target < max(1, classifier.config.classes):
-            raise Refusal(422, f"class {target} does not exist", f"this model has classes 0 to {classifier.config.classes - 1}")
-
-        if method == "rollout":
-            target = None  # it knows no class
+        _check_target(classifier, target)
+        if not RECORDS[method].explains:
+            target = None  # it knows no class, so for every class it is the same map
 
         def make() -> dict[str, Any]:
             tape = watch(classifier, self.picture(model, key), keep=["logits"])
-            return describe_heat(METHODS[method](tape, target=target))
+            return describe_heat(RECORDS[method].function(tape, target=target))
 
         return self._remember(("map", model, key, method, target), make)
 
@@ -127,8 +125,7 @@ class Session:
         cut = Cut(tuple(sorted({(b, h) for b, h in heads})), tuple(sorted(set(blocks))), tuple(sorted(set(patches))))
         classifier = self._model(model)
         check_cut(classifier, cut)
-        if target is not None and not target < max(1, classifier.config.classes):
-            raise Refusal(422, f"class {target} does not exist", f"this model has classes 0 to {classifier.config.classes - 1}")
+        _check_target(classifier, target)
 
         def make() -> dict[str, Any]:
             image = self.picture(model, key).tensor.to(next(classifier.parameters()).device)
@@ -151,3 +148,9 @@ class Session:
             size = len(found) if isinstance(found, bytes) else len(json.dumps(found))
             self._results.put(key, found, size)
         return found
+
+
+def _check_target(model: Classifier, target: int | None) -> None:
+    classes = model.config.classes
+    if target is not None and not target < max(1, classes):
+        raise Refusal(422, f"class {target} does not exist", f"this model has classes 0 to {classes - 1}")

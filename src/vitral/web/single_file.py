@@ -18,6 +18,7 @@ import numpy as np
 from vitral.base.errors import FailedError
 from vitral.base.files import write_atomic
 from vitral.base.progress import track
+from vitral.look.method import RECORDS
 from vitral.web.assets import assets, bundle
 from vitral.web.pack import EXPORT_LEVELS, pack, unpack
 from vitral.web.payload import compare, methods_of
@@ -56,7 +57,7 @@ def extras(session: Session, model: int, key: str) -> dict[str, Any]:
     maps = {}
     for method in methods_of(classifier):
         # Occlusion runs the model once a patch: only for the class that was predicted.
-        for target in [None] if method == "rollout" else top[:1] if method == "occlusion" else top:
+        for target in [None] if not RECORDS[method].explains else top[:1] if method == "occlusion" else top:
             maps[f"{method}/{'' if target is None else target}"] = session.map(model, key, method, target)
     return {"top": top, "maps": maps, "surgery": all_cuts(session, model, key) if classifier.config.is_transformer and logits.size else {}}
 

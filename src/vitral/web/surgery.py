@@ -1,13 +1,11 @@
 """Switching off heads, blocks and patches: a batch of copies of one picture, each with its own cut, in one pass.
 
-A head is off when its attention weights are zero: it then gives nothing, and rollout no longer counts it. A block is off when its
-attention and its MLP add nothing. A patch is off when the pixels of its cell have the mean colour, as
-in occlusion; where patches overlap, its neighbours lose these pixels too.
+Heads and blocks are switched off as `look.switch_off` does it. A patch is off when its pixels have the mean colour, as in occlusion;
+where patches overlap, its neighbours lose these pixels too.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,9 +17,10 @@ from vitral.look.choice import start_row
 from vitral.look.gradcam import gradcam
 from vitral.look.occlusion import cells, edges
 from vitral.look.rollout import RunningRollout
+from vitral.look.switch_off import Off, edits_for
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
-from vitral.model.tape import ATTENTION, Edit
+from vitral.model.tape import ATTENTION
 
 
 @dataclass(frozen=True)
@@ -58,27 +57,16 @@ def operate(model: Classifier, image: torch.Tensor, cuts: Sequence[Cut], target:
         maps = np.stack([gradcam(tape, item=copy, target=target).grid for copy in range(len(cuts))])
         return Outcome(_numbers(tape.logits), maps, "gradcam")
     running = RunningRollout()
-    tape = watch(model, images, keep=["logits"], edits=edits_for(cuts), readers={ATTENTION: running})
+    tape = watch(
+        model,
+        images,
+        keep=["logits"],
+        edits=edits_for([Off(cut.heads, cut.blocks, cut.blocks) for cut in cuts]),
+        readers={ATTENTION: running},
+    )
     assert running.product is not None
     row, _ = start_row(tape, running.product, "class")  # (copies, T)
     return Outcome(_numbers(tape.logits), _numbers(row[:, tape.prefix :]).reshape(-1, *tape.grid), "rollout")
-
-
-def edits_for(cuts: Sequence[Cut]) -> dict[str, Edit]:
-    """Edits of a batch in which copy i lacks what cuts[i] says."""
-    heads: dict[int, list[tuple[int, int | slice]]] = defaultdict(list)
-    blocks: dict[int, list[int]] = defaultdict(list)
-    for copy, cut in enumerate(cuts):
-        for block, head in cut.heads:
-            heads[block].append((copy, head))
-        for block in cut.blocks:
-            heads[block].append((copy, slice(None)))
-            blocks[block].append(copy)
-    edits: dict[str, Edit] = {f"blocks.{block}.attention.weights": _zero(places) for block, places in heads.items()}
-    for block, copies in blocks.items():
-        for part in ("attention", "mlp"):
-            edits[f"blocks.{block}.{part}.output"] = _zero([(copy, slice(None)) for copy in copies])
-    return edits
 
 
 def check_cut(model: Classifier, cut: Cut) -> None:
@@ -97,16 +85,6 @@ def check_cut(model: Classifier, cut: Cut) -> None:
     for patch in cut.patches:
         if not 0 <= patch < rows * columns:
             raise UsageError(f"patch {patch} does not exist", f"this model has patches 0 to {rows * columns - 1}")
-
-
-def _zero(places: list[tuple[int, int | slice]]) -> Edit:
-    def edit(value: torch.Tensor, name: str) -> torch.Tensor:
-        value = value.clone()
-        for place in places:
-            value[place] = 0
-        return value
-
-    return edit
 
 
 def _numbers(value: torch.Tensor) -> np.ndarray:

@@ -52,14 +52,14 @@ def fill(config: ModelConfig, mapped: Mapped, source: str) -> Classifier:
         raise WeightsError(f"{source} cannot hold {config.depth} blocks in {len(mapped.tensors)} tensors", "the file is damaged")
     model = shadow(config)
     check(mapped, model.state_dict(), source)
-    wide = {name: tensor.detach().to("cpu", _kind(tensor), copy=True).contiguous() for name, tensor in mapped.tensors.items()}
-    model.load_state_dict(wide, assign=True)
+    copies = {name: tensor.detach().to("cpu", _dtype(tensor), copy=True).contiguous() for name, tensor in mapped.tensors.items()}
+    model.load_state_dict(copies, assign=True)
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     return model.eval()
 
 
-def _kind(tensor: Tensor) -> torch.dtype:
+def _dtype(tensor: Tensor) -> torch.dtype:
     return torch.float32 if tensor.is_floating_point() else tensor.dtype
 
 

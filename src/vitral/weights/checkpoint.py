@@ -7,8 +7,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import save as to_bytes
 
+from vitral.base import manifest
 from vitral.base.errors import WeightsError
-from vitral.base.files import read_json, write_atomic, write_json
+from vitral.base.files import make_folder, read_json, write_atomic, write_json
 from vitral.base.layout import CONFIG, WEIGHTS
 from vitral.base.origin import Origin
 from vitral.build import shadow
@@ -21,8 +22,9 @@ def save(model: Classifier, folder: str | Path) -> Path:
     """Write the model into `folder`: its weights, its config and its origin."""
     model = getattr(model, "_orig_mod", model)
     folder = Path(folder)
-    write_weights(folder / WEIGHTS, model)
-    write_json(folder / CONFIG, {"model": to_dict(model.config), "origin": model.origin.to_dict()})
+    with manifest.vouching(make_folder(folder), WEIGHTS, CONFIG):
+        write_weights(folder / WEIGHTS, model)
+        write_json(folder / CONFIG, {"model": to_dict(model.config), "origin": model.origin.to_dict()})
     return folder
 
 
@@ -42,6 +44,7 @@ def load_checkpoint(folder: str | Path) -> Classifier:
             else "name a folder that vitral.save or vitral train wrote"
         )
         raise WeightsError(f"{folder} holds no {WEIGHTS}", hint)
+    manifest.check(folder, (CONFIG, WEIGHTS))
     described = read_json(folder / CONFIG)
     if not isinstance(described, dict) or "model" not in described:
         raise WeightsError(f"{folder / CONFIG} describes no model", "name a folder that vitral.save or vitral train wrote")

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from vitral.base.errors import WeightsError
-from vitral.weights.infer import Known, says
+from vitral.weights.infer import Known, pair, says
 
 # transformers' and timm's names for activations → ours.
 ACTIVATIONS = {
@@ -31,10 +31,6 @@ def activation(name: str, where: str) -> str:
     if name not in ACTIVATIONS:
         raise WeightsError(f"{where} uses the activation {name}", f"known are {', '.join(dict.fromkeys(ACTIVATIONS.values()))}")
     return ACTIVATIONS[name]
-
-
-def pair(size: Any) -> tuple[int, int]:
-    return (int(size), int(size)) if isinstance(size, int | float) else (int(size[0]), int(size[1]))
 
 
 def of_transformers(config: dict[str, Any], where: str = "config.json") -> Known:

@@ -42,7 +42,7 @@ PREPROCESS: dict[str, dict[str, Any]] = {
 }
 
 
-def preprocess_facts(preprocess: str | dict[str, Any] | None) -> dict[str, Any]:
+def preprocess_fields(preprocess: str | dict[str, Any] | None) -> dict[str, Any]:
     """The user's word on preprocessing as origin fields: a name of PREPROCESS, or any of its fields."""
     if preprocess is None:
         return {}
@@ -50,17 +50,17 @@ def preprocess_facts(preprocess: str | dict[str, Any] | None) -> dict[str, Any]:
         if preprocess not in PREPROCESS:
             raise one_of("preprocessing", preprocess, PREPROCESS)
         return dict(PREPROCESS[preprocess])
-    facts = dict(preprocess)
-    if unknown := next((key for key in facts if key not in PREPROCESS["half"]), None):
+    fields = dict(preprocess)
+    if unknown := next((key for key in fields if key not in PREPROCESS["half"]), None):
         raise one_of("preprocessing field", unknown, PREPROCESS["half"])
     for key in ("mean", "std"):
-        if key in facts:
-            value = facts[key]
-            facts[key] = (float(value),) * 3 if isinstance(value, int | float) else tuple(float(v) for v in value)
-            if key == "std" and min(facts[key]) <= 0:
-                raise UsageError(f"std {facts[key]} is not positive", "use something like 0.5")
-    if facts.get("resize", "short") not in ("short", "squash"):
-        raise one_of("resize", facts["resize"], ("short", "squash"))
-    if "crop" in facts and not 0 < float(facts["crop"]) <= 1:
-        raise UsageError(f"crop {facts['crop']} is not a share", "use a number above 0 and at most 1")
-    return facts
+        if key in fields:
+            value = fields[key]
+            fields[key] = (float(value),) * 3 if isinstance(value, int | float) else tuple(float(v) for v in value)
+            if key == "std" and min(fields[key]) <= 0:
+                raise UsageError(f"std {fields[key]} is not positive", "use something like 0.5")
+    if fields.get("resize", "short") not in ("short", "squash"):
+        raise one_of("resize", fields["resize"], ("short", "squash"))
+    if "crop" in fields and not 0 < float(fields["crop"]) <= 1:
+        raise UsageError(f"crop {fields['crop']} is not a share", "use a number above 0 and at most 1")
+    return fields

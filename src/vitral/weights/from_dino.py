@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from vitral.weights.family import Family
-from vitral.weights.from_timm import HEADS, MARKERS, TABLE
+from vitral.weights.from_timm import HEAD_KEYS, MARKERS, TABLE
 from vitral.weights.keymap import Table
 
-DINO: Table = {**{k: v for k, v in TABLE.items() if k not in HEADS}, "head.mlp.{rest}": None, "head.last_layer.{rest}": None}
+DINO: Table = {**{k: v for k, v in TABLE.items() if k not in HEAD_KEYS}, "head.mlp.{rest}": None, "head.last_layer.{rest}": None}
 
 DINOV2: Table = {
-    **{k: v for k, v in TABLE.items() if k not in ("reg_token", *HEADS)},
+    **{k: v for k, v in TABLE.items() if k not in ("reg_token", *HEAD_KEYS)},
     "register_tokens": "tokens.registers",
     "mask_token": None,
     "blocks.{i}.mlp.w12.{p}": "blocks.{i}.mlp.expand.{p}",

@@ -111,11 +111,15 @@ CLIP_CLASSIFIER: Table = {
 PATCH = "embeddings.patch_embeddings.projection.weight"
 CLIP_MARKERS = ("embeddings.class_embedding", LAYER + "self_attn.q_proj.weight")
 TEACHERLESS = "the distillation token has no head in this file: kept as a register with a position"
-DEIT_FACTS = {"preprocess": "deit", "norm_epsilon": 1e-12}
+DEIT_SETTINGS = {"preprocess": "deit", "norm_epsilon": 1e-12}
 
 FAMILIES = (
     Family(
-        "hf-deit-teacher", "DeiT with distillation head, Hugging Face layout", (PATCH, "cls_classifier.weight"), DEIT_TEACHER, **DEIT_FACTS
+        "hf-deit-teacher",
+        "DeiT with distillation head, Hugging Face layout",
+        (PATCH, "cls_classifier.weight"),
+        DEIT_TEACHER,
+        **DEIT_SETTINGS,
     ),
     Family(
         "hf-deit",
@@ -124,7 +128,7 @@ FAMILIES = (
         DEIT,
         config={"prefix_positions": "all"},
         note=TEACHERLESS,
-        **DEIT_FACTS,
+        **DEIT_SETTINGS,
     ),
     Family("hf-dinov2", "DINOv2, Hugging Face layout", (PATCH, OLD + "layer_scale1.lambda1"), DINOV2, "imagenet"),
     Family("hf-mae", "MAE, Hugging Face layout", (PATCH, "decoder.{rest}"), MAE, "imagenet", norm_epsilon=1e-12),

@@ -35,13 +35,13 @@ TABLE: Table = {
     "fc_norm.{p}": "pool_norm.{p}",
     "pre_logits.fc.{p}": "head.hidden.{p}",
     "head.{p}": "head.linear.{p}",
-    # Heads that fine-tuning scripts put in its place.
+    # What fine-tuning scripts put in its place.
     "head.{i}.{p}": "head.linear.{p}",
     "head.fc.{p}": "head.linear.{p}",
     "fc.{p}": "head.linear.{p}",
     "classifier.{p}": "head.linear.{p}",
 }
-HEADS = ("head.{p}", "head.{i}.{p}", "head.fc.{p}", "fc.{p}", "classifier.{p}")
+HEAD_KEYS = ("head.{p}", "head.{i}.{p}", "head.fc.{p}", "fc.{p}", "classifier.{p}")
 
 DISTILLED: Table = {**TABLE, "dist_token": "tokens.distillation_token", "head_dist.{p}": "distillation_head.linear.{p}"}
 

@@ -24,7 +24,7 @@ TABLE: Table = {
     "encoder.ln.{p}": "norm.{p}",
     "heads.pre_logits.{p}": "head.hidden.{p}",
     "heads.head.{p}": "head.linear.{p}",
-    # Heads that fine-tuning scripts put in its place.
+    # What fine-tuning scripts put in its place.
     "heads.{p}": "head.linear.{p}",
     "heads.{i}.{p}": "head.linear.{p}",
     "heads.head.{i}.{p}": "head.linear.{p}",

@@ -44,6 +44,11 @@ def says(note: str, config: Mapping[str, Any] | None = None, origin: Mapping[str
     )
 
 
+def pair(size: Any) -> tuple[int, int]:
+    """One number for both sides, or height and width."""
+    return (int(size), int(size)) if isinstance(size, int | float) else (int(size[0]), int(size[1]))
+
+
 def infer_config(tensors: Mapping[str, Tensor], family: Family, said: Known, source: str) -> tuple[ModelConfig, dict[str, Fact[Any]]]:
     """The config of the tensors (under our names), and the facts of it that no shape tells."""
     if family.name == "torchvision-resnet":
@@ -126,7 +131,7 @@ def _heads(width: int) -> tuple[int, str]:
 def _image_size(shapes: dict[str, tuple[int, ...]], fields: dict[str, Any], said: Any, positionless: bool, source: str) -> tuple[int, int]:
     """From the number of positions: their grid times the patch; and which prefix tokens have a position."""
     patch = fields["patch_size"]
-    wanted = (said, said) if isinstance(said, int) else tuple(said) if said else None
+    wanted = pair(said) if said else None
     if "positions.table" not in shapes:
         if not positionless or wanted is None:
             # Rotary and fixed positions leave no key: without them the model would run, and be wrong.
@@ -160,7 +165,6 @@ def _resnet(tensors: Mapping[str, Tensor], said: Known, source: str) -> ModelCon
     if kind not in RESNETS or "network.conv1.weight" not in tensors:
         raise WeightsError(f"{source} is a ResNet with {kind[0]} blocks in its third stage", f"known are {', '.join(RESNETS.values())}")
     kernel = tensors["network.conv1.weight"]
-    size = said.config["image_size"].value if "image_size" in said.config else 224 if kernel.shape[-1] == 7 else 32
-    size = (size, size) if isinstance(size, int) else tuple(size)
+    size = pair(said.config["image_size"].value if "image_size" in said.config else 224 if kernel.shape[-1] == 7 else 32)
     classes = tensors["network.fc.weight"].shape[0] if "network.fc.weight" in tensors else 0
     return ModelConfig(family=RESNETS[kind], image_size=size, channels=kernel.shape[1], classes=classes)  # type: ignore[arg-type]

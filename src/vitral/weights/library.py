@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,20 @@ from vitral.weights.assemble import assemble
 from vitral.weights.declared import of_preprocessor, of_torchvision_weights
 from vitral.weights.detect import detect
 from vitral.weights.infer import Known, says
-from vitral.weights.proof import TOLERANCE, Proof, prove
-from vitral.weights.read import read_weights
+from vitral.weights.proof import Proof, prove
+from vitral.weights.read import read_weights, reason
 
 RESNETS = ("resnet18", "resnet50", "resnet152")
 OFFLINE = (
     "is there a network? Without one, fetch the weights elsewhere and give the file: vitral.load('FILE'); "
     "filled caches (HF_HOME, TORCH_HOME) are used too"
 )
+
+
+NOT_PLAIN = re.compile(
+    "siglip|relpos|rpn|18x2|36x1|xp_|pe_|swin|_r26_|_r50_|_r_s|resnet|so150m|rope|map|hybrid|dinov3|sapiens2|lingbot|mci|pwee|dwee|dlittle"
+)
+"""In names of timm: ViTs with parts that Vitral's does not have."""
 
 
 def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
@@ -40,8 +47,7 @@ def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
     except ImportError as error:
         raise WeightsError(f"{spec} needs the library {error.name or library}", "install it: pip install 'vitral[hub]'") from None
     except Exception as error:  # each library has its own errors for a lost network
-        words = " ".join(str(error).split())[:160]
-        raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {words})", OFFLINE) from error
+        raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {reason(error)})", OFFLINE) from error
     model = adopt(module, said=(said or Known()).over(spoken))
     worst = max(model.origin.parity.values())
     say(f"{spec}: {sum(p.numel() for p in model.parameters()):,} parameters; largest difference from the source {worst:.0e}")
@@ -96,7 +102,7 @@ def _from_pretrained(transformers: Any, name: str) -> tuple[nn.Module, Known]:
     return module, of_preprocessor(settings, f"the image processor of {name}")
 
 
-def prove_file(path: str | Path, spec: str, heads: int | None = None, tolerance: float = TOLERANCE) -> Proof:
+def prove_file(path: str | Path, spec: str, heads: int | None = None) -> Proof:
     """A file's import against the library's own module with the same weights: `prove_file("vit.pth", "timm:vit_tiny_patch16_224")`."""
     library, _, name = spec.partition(":")
     if library not in ("timm", "torchvision") or not name:
@@ -107,9 +113,8 @@ def prove_file(path: str | Path, spec: str, heads: int | None = None, tolerance:
         module = _timm_empty(name, model.config) if library == "timm" else _torchvision_empty(name, model.config)
         module.load_state_dict(tensors)
     except (RuntimeError, TypeError) as error:
-        words = " ".join(str(error).split())[:200]
-        raise WeightsError(f"the weights of {path} do not fit {spec} ({words})", "name the module they were made with") from None
-    return prove(model, module, tolerance, name=spec)
+        raise WeightsError(f"the weights of {path} do not fit {spec} ({reason(error)})", "name the module they were made with") from None
+    return prove(model, module, name=spec)
 
 
 def _timm_empty(name: str, config: ModelConfig) -> nn.Module:
@@ -141,31 +146,5 @@ def names() -> dict[str, list[str]]:
         import timm
     except ImportError:
         return {**found, "timm": []}
-    refused = (
-        "siglip",
-        "relpos",
-        "rpn",
-        "18x2",
-        "36x1",
-        "xp_",
-        "pe_",
-        "swin",
-        "_r26_",
-        "_r50_",
-        "_r_s",
-        "resnet",
-        "so150m",
-        "rope",
-        "map",
-        "srelpos",
-        "hybrid",
-        "dinov3",
-        "sapiens2",
-        "lingbot",
-        "mci",
-        "pwee",
-        "dwee",
-        "dlittle",
-    )
-    plain = [name for name in timm.list_models(["vit_*", "deit*"], pretrained=True) if not any(part in name for part in refused)]
+    plain = [name for name in timm.list_models(["vit_*", "deit*"], pretrained=True) if not NOT_PLAIN.search(name)]
     return {**found, "timm": plain}

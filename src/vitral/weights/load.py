@@ -23,8 +23,9 @@ from vitral.model.classifier import Classifier
 from vitral.weights.assemble import assemble
 from vitral.weights.checkpoint import load_checkpoint
 from vitral.weights.declared import of_preprocessor, of_timm_folder, of_transformers
-from vitral.weights.family import preprocess_facts
+from vitral.weights.family import preprocess_fields
 from vitral.weights.infer import Known, says
+from vitral.weights.keymap import listed
 from vitral.weights.library import fetch
 from vitral.weights.read import READERS, read_weights
 from vitral.weights.resize import adapt
@@ -53,11 +54,11 @@ def load(
     """
     if isinstance(x, nn.Module):
         raise UsageError(f"load takes a place or a name, not a live {type(x).__name__}", "use vitral.adopt(module)")
-    facts = preprocess_facts(preprocess)
-    said = says(CALLER, {"heads": heads, "activation": activation}, facts)
+    fields = preprocess_fields(preprocess)
+    said = says(CALLER, {"heads": heads, "activation": activation}, fields)
     model = _open(x, said, says(CALLER, {"image_size": image_size}))
     _check_finite(model, str(x))
-    model.origin = dataclasses.replace(model.origin, **_fitting(facts, model.config))
+    model.origin = dataclasses.replace(model.origin, **_fitting(fields, model.config))
     _check_said(model, heads, activation)
     return adapt(model, image_size=image_size, patch_size=patch_size, channels=channels, classes=classes)
 
@@ -135,17 +136,18 @@ def folder_tensors(folder: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     raise WeightsError(f"{folder} holds no weights", f"it should have {WEIGHTS} or pytorch_model.bin")
 
 
-def _fitting(facts: dict[str, Any], config: ModelConfig) -> dict[str, Any]:
+def _fitting(fields: dict[str, Any], config: ModelConfig) -> dict[str, Any]:
     """The caller's word on preprocessing for this model's channels."""
-    return {name: known(per_channel(value, config.channels) if name in ("mean", "std") else value, CALLER) for name, value in facts.items()}
+    return {
+        name: known(per_channel(value, config.channels) if name in ("mean", "std") else value, CALLER) for name, value in fields.items()
+    }
 
 
 def _check_finite(model: Classifier, where: str) -> None:
     """One NaN makes every answer NaN: refused here, where the parameter can still be named."""
     broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
     if broken:
-        more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
-        raise WeightsError(f"{where} holds NaN or infinity in {broken[0]}{more}", "its training diverged or the file is damaged")
+        raise WeightsError(f"{where} holds NaN or infinity in {listed(broken, 1)}", "its training diverged or the file is damaged")
 
 
 def _check_said(model: Classifier, heads: int | None, activation: str | None) -> None:

@@ -31,7 +31,7 @@ ARCHIVE_LIMIT = 20
 """A compressed archive may unpack to at most this many times its size (weights hardly compress)."""
 SMALL = 64 * 2**20
 
-# Dictionaries that training scripts put around the weights, the averaged and the teacher's first.
+# Dictionaries that training scripts put around the weights, EMA and the teacher's first.
 WRAPPERS = (
     "state_dict_ema",
     "model_ema",
@@ -73,7 +73,7 @@ def read_weights(path: str | Path) -> Contents:
     try:
         contents = reader(path)
     except (OSError, MemoryError) as error:
-        raise WeightsError(f"{path} cannot be read ({_short(error)})", DAMAGED) from None
+        raise WeightsError(f"{path} cannot be read ({reason(error)})", DAMAGED) from None
     if not contents.tensors:
         raise WeightsError(f"{path} holds no tensors", DAMAGED)
     return contents
@@ -90,7 +90,7 @@ def _read_safetensors(path: Path) -> Contents:
         with safe_open(path, framework="pt") as archive:
             return Contents({key: archive.get_tensor(key) for key in list(archive.keys())})
     except (SafetensorError, ValueError, TypeError, KeyError, RuntimeError) as error:
-        raise WeightsError(f"{path} is not a sound safetensors file ({_short(error)})", DAMAGED) from None
+        raise WeightsError(f"{path} is not a sound safetensors file ({reason(error)})", DAMAGED) from None
 
 
 def _check_header(path: Path, header: bytes, room: int) -> None:
@@ -115,14 +115,14 @@ def _read_pickle(path: Path) -> Contents:
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except (pickle.UnpicklingError, AttributeError) as error:
         unsafe = "weights only" in str(error).lower() or "unsupported" in str(error).lower()
-        problem = "contains code or objects other than tensors" if unsafe else f"is not a sound PyTorch file ({_short(error)})"
+        problem = "contains code or objects other than tensors" if unsafe else f"is not a sound PyTorch file ({reason(error)})"
         raise WeightsError(f"{path} {problem}", MALICIOUS if unsafe else DAMAGED) from None
     except Exception as error:  # the unpickler of a hostile file can raise anything at all
         if "torchscript" in str(error).lower():
             raise WeightsError(
                 f"{path} is a TorchScript program, not a file of weights", "save its state_dict() as .safetensors and load that"
             ) from None
-        raise WeightsError(f"{path} is not a sound PyTorch file ({_short(error)})", DAMAGED) from None
+        raise WeightsError(f"{path} is not a sound PyTorch file ({reason(error)})", DAMAGED) from None
     contents = _unwrap(path, loaded)
     _check_tensors(path, contents.tensors, size)
     return contents
@@ -134,7 +134,7 @@ def _check_archive(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             declared = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, OverflowError) as error:
-        raise WeightsError(f"{path} is not a sound archive ({_short(error)})", DAMAGED) from None
+        raise WeightsError(f"{path} is not a sound archive ({reason(error)})", DAMAGED) from None
     size = path.stat().st_size
     if declared > max(SMALL, ARCHIVE_LIMIT * size):
         raise WeightsError(f"{path} has {size:,} bytes and would unpack to {declared:,}", MALICIOUS)
@@ -154,7 +154,7 @@ def _check_legacy_pickle(path: Path, size: int) -> None:
     except WeightsError:
         raise
     except Exception as error:  # pickletools raises ValueError, IndexError, struct.error, … on damaged streams
-        raise WeightsError(f"{path} is not a sound PyTorch file ({_short(error)})", DAMAGED) from None
+        raise WeightsError(f"{path} is not a sound PyTorch file ({reason(error)})", DAMAGED) from None
 
 
 def _unwrap(path: Path, loaded: Any) -> Contents:
@@ -191,10 +191,10 @@ def _read_npz(path: Path) -> Contents:
         with zipfile.ZipFile(path) as archive:
             for entry in archive.infolist():
                 with archive.open(entry) as member:
-                    shape, kind = _npy_header(member)
-                    if kind.hasobject:
+                    shape, dtype = _npy_header(member)
+                    if dtype.hasobject:
                         raise WeightsError(f"{entry.filename} in {path} holds Python objects", MALICIOUS)
-                    if math.prod(shape) * kind.itemsize > entry.file_size:
+                    if math.prod(shape) * dtype.itemsize > entry.file_size:
                         raise WeightsError(f"{entry.filename} in {path} declares more numbers than it has", DAMAGED)
         with np.load(path, allow_pickle=False) as arrays:
             for key in arrays.files:
@@ -209,20 +209,21 @@ def _read_npz(path: Path) -> Contents:
     except WeightsError:
         raise
     except Exception as error:  # zlib, zipfile and NumPy each have their own errors for damaged input
-        raise WeightsError(f"{path} is not a sound .npz file ({_short(error)})", DAMAGED) from None
+        raise WeightsError(f"{path} is not a sound .npz file ({reason(error)})", DAMAGED) from None
     return Contents(tensors)
 
 
 def _npy_header(member: Any) -> tuple[tuple[int, ...], Any]:
     version = npy.read_magic(member)
     read: Callable[..., Any] = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, kind = read(member)
-    return shape, kind
+    shape, _, dtype = read(member)
+    return shape, dtype
 
 
-def _short(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
+    """What another library's error says, in one line of an error of ours."""
     words = " ".join(str(error).split()) or type(error).__name__
-    return words if len(words) <= 120 else words[:117] + "…"
+    return words if len(words) <= 160 else words[:159] + "…"
 
 
 READERS: dict[str, Callable[[Path], Contents]] = {

@@ -15,6 +15,7 @@ from vitral.build import build
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.model.positions import positioned_prefix
+from vitral.weights.infer import pair
 
 FIRST_LAYERS = ("patches.projection.weight", "stem.0.weight", "network.conv1.weight", "stages.0.0.weight")
 
@@ -59,7 +60,7 @@ def adapt(model: Classifier, **changes: Any) -> Classifier:
     if changes.get("classes") not in (None, model.config.classes):
         model = model.with_head(changes["classes"])
     config = model.config
-    sizes = {name: _pair(changes[name]) for name in ("image_size", "patch_size") if changes.get(name) is not None}
+    sizes = {name: pair(changes[name]) for name in ("image_size", "patch_size") if changes.get(name) is not None}
     channels = {"channels": changes["channels"]} if changes.get("channels") is not None else {}
     wanted = {name: value for name, value in {**sizes, **channels}.items() if getattr(config, name) != value}
     if not wanted:
@@ -102,10 +103,6 @@ def _told(model: Classifier, new: ModelConfig) -> Any:
             average = Fact(per_channel(fact.value, new.channels), fact.known, "average over the former channels")
             origin = dataclasses.replace(origin, **{name: average})
     return origin
-
-
-def _pair(size: Any) -> tuple[int, int]:
-    return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
 
 
 def _size(size: tuple[int, int]) -> str:

@@ -104,7 +104,7 @@ def _vit(config: ModelConfig) -> tuple[dict[str, Any], Table, str]:
             config.registers == 0 and config.prefix_positions != "none",
             "transformers' DeiT has no registers and needs positions for its tokens",
         )
-        _need(config.classes > 0, "transformers' DeiT with a distillation token has two heads")
+        _need(config.classes > 0, "transformers' DeiT with a distillation token has two classifiers")
         fields |= {"architectures": ["DeiTForImageClassificationWithTeacher"], "model_type": "deit"}
         table = {key: value for key, value in from_huggingface.DEIT_TEACHER.items() if not str(key).startswith("classifier.")}
         return fields, table, "deit."

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vitral.base.errors import UsageError, WeightsError
 from vitral.base.files import write_atomic
-from vitral.model.classifier import Classifier
+from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Tape
 
 OPSET = 18
@@ -41,10 +41,8 @@ def write_onnx(model: Classifier, path: Path, attention: bool = False) -> Path:
     wrapped = Outputs(model) if attention else model
     names = ["logits", *(f"attention_{block}" for block in range(config.depth))] if attention else ["logits"]
     images = torch.zeros(2, config.channels, *config.image_size, device=next(model.parameters()).device)
-    training = model.training
-    wrapped.eval()
     try:
-        with tempfile.TemporaryDirectory() as folder, _quiet(), torch.no_grad():
+        with tempfile.TemporaryDirectory() as folder, evaluating(wrapped), _quiet(), torch.no_grad():
             torch.onnx.export(
                 wrapped,
                 (images,),
@@ -60,8 +58,6 @@ def write_onnx(model: Classifier, path: Path, attention: bool = False) -> Path:
             return write_atomic(path, (Path(folder) / "model.onnx").read_bytes())
     except ImportError as error:
         raise WeightsError(f"ONNX export needs {error.name or 'onnx and onnxscript'}", "install it: pip install 'vitral[onnx]'") from None
-    finally:
-        model.train(training)
 
 
 @contextlib.contextmanager

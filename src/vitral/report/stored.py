@@ -15,18 +15,13 @@ def optional_object(path: Path, notes: list[str], missing: str = "") -> dict[str
         notes += [f"{path.name} is missing: {missing}"] if missing else []
         return {}
     try:
-        return read_object(path)
+        stored = read_json(path)
     except DataError as error:
         notes.append(str(error))
         return {}
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON file that must hold an object."""
-    stored = read_json(path)
     if not isinstance(stored, dict):
-        raise DataError(f"{path} holds no JSON object", "it may be damaged: write it again")
-    return stored
+        notes.append(f"{path} holds no JSON object: it may be damaged, write it again")
+    return mapping(stored)
 
 
 def mapping(value: Any) -> dict[str, Any]:

@@ -1,0 +1,16 @@
+"""What is learnt, one file a task. The loop knows none of them; `task_of` picks the one that a config asks for."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from vitral.config import TrainConfig
+from vitral.train.tasks.classify import classification
+from vitral.train.tasks.distil import distillation
+from vitral.train.tasks.task import Task
+
+
+def task_of(config: TrainConfig, weights: Tensor | None, teacher: nn.Module | None) -> Task:
+    if teacher is not None:
+        return distillation(teacher, config.teacher_weight, config.teacher_temperature, config.label_smoothing, weights)
+    return classification(config.label_smoothing, weights)
