@@ -29,6 +29,7 @@ from vitral.data.preprocess import Preprocess
 from vitral.data.source import ArrayReader
 from vitral.data.split import Split
 from vitral.presets.runs import RUNS
+from vitral.run.resolve import DataFacts, resolve
 from vitral.study.forecast import median_seconds
 from vitral.train.parallel import World
 from vitral.train.schedule import token_shares
@@ -40,7 +41,8 @@ Row = dict[str, float | str | int]
 
 def measure(name: str, batch: int, steps: int, device: torch.device, compile: str) -> list[Row]:
     preset = RUNS[name]
-    config, model_config = dataclasses.replace(preset.train, batch_size=batch, compile=compile), preset.model
+    config = dataclasses.replace(preset.train, batch_size=batch, compile=compile)
+    model_config = resolve(preset, DataFacts(classes=10, channels=3, image_size=(32, 32))).config.model
     size, channels = model_config.image_size, model_config.channels
     draw = np.random.default_rng(0)
     count = max(4 * batch, 8192)

@@ -128,13 +128,13 @@ def test_the_rate_changes_in_place_and_the_state_comes_back(name: str):
 
     model, optimizer = fresh()
     rates = [row["lr"] for rule in optimizer.rules for row in rule.param_groups]
-    optimizer.rate(0.5)
+    optimizer.set_lr(0.5)
     assert all(row["lr"] is rate for rate, row in zip(rates, (row for rule in optimizer.rules for row in rule.param_groups), strict=True))
     before = [parameter.detach().clone() for parameter in model.parameters()]
-    optimizer.rate(0.0)
+    optimizer.set_lr(0.0)
     step(model, optimizer, 1)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-    optimizer.rate(1.0)
+    optimizer.set_lr(1.0)
     step(model, optimizer, 2)
     other, second = fresh()
     other.load_state_dict(model.state_dict())

@@ -53,9 +53,12 @@ def test_compiled_evaluation_has_one_size_and_answers_for_the_given_pictures_onl
 
 def test_graphs_are_recorded_only_where_gradients_stay_in_their_place():
     vit, resnet = stepper().model, create("resnet18", image_size=16, classes=4)
-    assert can_record(vit, "cuda", 1, 1)
-    assert not any(can_record(vit, *other) for other in (("cpu", 1, 1), ("mps", 1, 1), ("cuda", 2, 1), ("cuda", 1, 2)))
-    assert not can_record(resnet, "cuda", 1, 1), "its norms write their statistics"
+    plain = TrainConfig()
+    assert can_record(vit, "cuda", 1, plain) and can_record(resnet, "cuda", 1, plain)
+    assert not any(can_record(vit, *other, plain) for other in (("cpu", 1), ("mps", 1), ("cuda", 2)))
+    for changes in ({"accumulate": 2}, {"precision": "fp16"}):
+        assert not can_record(vit, "cuda", 1, dataclasses.replace(plain, **changes))
+    assert not can_record(create("tiny", gradient_checkpointing=True), "cuda", 1, plain)
 
 
 @pytest.mark.parametrize("limit", [None, 1e-3])

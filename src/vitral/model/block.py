@@ -15,6 +15,8 @@ from vitral.model.tape import Tape
 class TransformerBlock(nn.Module):
     """pre: x + f(norm(x)), as in the ViT; post: norm(x + f(x)), as in the original Transformer."""
 
+    drop_path: torch.Tensor
+
     def __init__(self, config: ModelConfig, index: int = 0) -> None:
         super().__init__()
         self.name = f"blocks.{index}"
@@ -23,7 +25,10 @@ class TransformerBlock(nn.Module):
         self.attention = Attention(config, self.name + ".attention")
         self.norm2 = make_norm(config.norm, config.width, config.norm_epsilon)
         self.mlp = MLP(config, self.name + ".mlp")
-        self.drop_path = config.drop_path * index / max(1, config.depth - 1)
+        self.drops = config.drop_path > 0
+        # As a tensor, not a number: all blocks are then one graph to the compiler.
+        rate = config.drop_path * index / max(1, config.depth - 1)
+        self.register_buffer("drop_path", torch.tensor(rate, device="cpu"), persistent=False)
         start = config.layer_scale
         self.scale1 = nn.Parameter(torch.full((config.width,), start)) if start is not None else None
         self.scale2 = nn.Parameter(torch.full((config.width,), start)) if start is not None else None
@@ -47,7 +52,7 @@ class TransformerBlock(nn.Module):
         """Layer scale and stochastic depth on what is added to the stream."""
         if scale is not None:
             update = update * scale.to(update.dtype)
-        if self.training and self.drop_path > 0:
+        if self.training and self.drops:
             keep = torch.rand(update.shape[0], 1, 1, device=update.device) >= self.drop_path
-            update = update * (keep.to(update.dtype) / (1 - self.drop_path))
+            update = update * (keep / (1 - self.drop_path)).to(update.dtype)
         return update

@@ -147,6 +147,7 @@ class Engine:
             raise self._explain(error) from error
         finally:
             self.journal.close()
+            self.stepper.close()
 
     def _loop(self, bar: Progress) -> None:
         counts = self.counts

@@ -108,9 +108,9 @@ def orthogonal(matrices: Tensor) -> Tensor:
     x = matrices.mT if flipped else matrices
     x = x.bfloat16() if matrices.is_cuda else x
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    for _ in range(5):
+    for _ in range(5):  # x ← 3.4445 x + (−4.7750 a + 2.0315 a²) x with a = x xᵀ, the sums inside the products
         a = x @ x.mT
-        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+        x = torch.baddbmm(x, torch.baddbmm(a, a, a, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
     return (x.mT if flipped else x).to(matrices.dtype)
 
 
@@ -139,10 +139,9 @@ class Muon(torch.optim.Optimizer):
     a shape are stacked, and the stacked ones inside them (q, k, v; swiglu's gate and value) are orthogonalised each on its own.
     """
 
-    def __init__(self, groups: list[dict[str, Any]], momentum: float, compile: bool = False) -> None:
+    def __init__(self, groups: list[dict[str, Any]], momentum: float) -> None:
         super().__init__(groups, {"lr": 0.0, "weight_decay": 0.0})
         self.momentum = momentum
-        self._update = torch.compile(muon_update, dynamic=False) if compile else muon_update
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -160,7 +159,7 @@ class Muon(torch.optim.Optimizer):
                 self.state[parameter]["momentum"] = torch.zeros_like(whole(parameter), memory_format=torch.contiguous_format)
         momenta = [self.state[parameter]["momentum"] for parameter in parameters]
         gradients = [whole(parameter.grad) for parameter in parameters]  # type: ignore[arg-type]
-        updates = self._update(gradients, momenta, parts, self.momentum)
+        updates = muon_update(gradients, momenta, parts, self.momentum)
         shards = [shard_like(update, parameter) for update, parameter in zip(updates, parameters, strict=True)]
         targets = [local(parameter) for parameter in parameters]
         if decay:
@@ -192,7 +191,7 @@ def shard_like(update: Tensor, parameter: Tensor) -> Tensor:
 class Optimizer:
     """All rules of a run behind `set_lr`, `step` and `state`."""
 
-    def __init__(self, model: nn.Module, config: TrainConfig, depth: int, device: torch.device, compile: bool = False) -> None:
+    def __init__(self, model: nn.Module, config: TrainConfig, depth: int, device: torch.device, recorded: bool = False) -> None:
         named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         self.groups = groups(named, config, depth)
         self.names = {parameter: name for name, parameter in named.items()}
@@ -211,11 +210,11 @@ class Optimizer:
 
         self.rules: list[torch.optim.Optimizer] = []
         if found := rows("adamw"):
-            self.rules.append(torch.optim.AdamW(found, betas=config.betas, fused=True))
+            self.rules.append(torch.optim.AdamW(found, betas=config.betas, fused=True, capturable=recorded))
         if found := rows("sgd"):
             self.rules.append(torch.optim.SGD(found, momentum=config.momentum, nesterov=config.momentum > 0, fused=True))
         if found := rows("muon"):
-            self.rules.append(Muon(found, config.momentum, compile=compile))
+            self.rules.append(Muon(found, config.momentum))
         self._rows = [(row, float(row["lr"])) for rule in self.rules for row in rule.param_groups]
 
     def set_lr(self, factor: float) -> None:
@@ -232,9 +231,9 @@ class Optimizer:
             rule.zero_grad(set_to_none=True)
 
     def forget(self) -> None:
-        """Drop all moments, as before the first step."""
-        for rule in self.rules:
-            rule.state.clear()
+        """All moments as before the first step; in place, because a recorded step knows them by their address."""
+        for value in self.state().values():
+            value.zero_()
 
     def state(self) -> dict[str, Tensor]:
         """Moments by `parameter name/moment`."""
@@ -254,7 +253,11 @@ class Optimizer:
         for key, value in state.items():
             name, moment = key.rsplit("/", 1)
             rule, parameter = owner[name]
-            rule.state[parameter][moment] = value
+            moments = rule.state[parameter]
+            if moment in moments:
+                moments[moment].copy_(value)
+            else:
+                moments[moment] = value
 
 
 def clip(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from vitral.base.errors import ConfigError
 from vitral.build import shadow
@@ -31,14 +31,30 @@ COMPILED_SHAPES = 64
 """Each share of kept patches is a graph of its own; PyTorch's limit of 8 is for accidents."""
 
 
-def can_record(model: nn.Module, device: str, processes: int, micro_batches: int) -> bool:
-    """Whether a step can be recorded as a CUDA graph and replayed at once: small models wait for Python's launches otherwise.
+def can_record(model: Classifier, device: str, processes: int, config: TrainConfig) -> bool:
+    """Whether a whole step can be recorded as one CUDA graph and replayed: small models wait for Python's launches otherwise.
 
-    Gradients that add up over the micro-batches of a batch, or travel between processes, would outlive the graph's memory; and the running
-    statistics of a batch norm are written inside the step, which a graph may refuse.
+    Gradients that add up over micro-batches or travel between processes, a scale that is read back (fp16) and a forward pass that
+    is run again (checkpointing) need Python in between.
     """
-    writes = any(isinstance(module, _BatchNorm) for module in model.modules())
-    return device == "cuda" and processes == 1 and micro_batches == 1 and not writes
+    plain = processes == 1 and config.accumulate == 1 and config.precision != "fp16" and not model.config.gradient_checkpointing
+    return device == "cuda" and plain
+
+
+@dataclass
+class Recorded:
+    """A step as a CUDA graph: fill the inputs, replay, read the outcome."""
+
+    graph: Any
+    inputs: list[Tensor | None]
+    outcome: Outcome
+
+    def replay(self, inputs: list[Tensor | None]) -> Outcome:
+        for mine, given in zip(self.inputs, inputs, strict=True):
+            if mine is not None and given is not None:
+                mine.copy_(given)
+        self.graph.replay()
+        return Outcome(*(value.clone() for value in self.outcome))  # the next replay writes over it
 
 
 class Stepper:
@@ -48,7 +64,7 @@ class Stepper:
         self.model, self.config, self.device, self.world = model, config, device, world
         self.dtype = dtype_of(config.precision, device)
         self.compiled = is_compiled(config.compile, device)
-        self.graphs = self.compiled and can_record(model, device.type, world.size, config.accumulate)
+        self.graphs = self.compiled and can_record(model, device.type, world.size, config)
         if config.token_drop and not hasattr(model, "blocks"):
             raise ConfigError(f"token_drop needs a model with tokens, not a {model.config.family}", "set token_drop = 0")
         if config.batch_size % (world.size * config.accumulate):
@@ -57,23 +73,35 @@ class Stepper:
                 "choose a multiple",
             )
         choose(model, config.tune)
-        self.wrapped = world.wrap(Learner(model, task), list(getattr(model, "blocks", [])), device)
+        blocks = list(getattr(model, "blocks", []))
+        self.wrapped = world.wrap(Learner(model, task), blocks, device)
         self.learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = Optimizer(model, config, model.config.depth, device, compile=self.compiled)
+        self.optimizer = Optimizer(model, config, model.config.depth, device, recorded=self.graphs)
         self.ema = EMA(model, config.ema) if config.ema is not None else None
         self.scaler = torch.amp.GradScaler(device.type) if self.dtype == torch.float16 else None  # type: ignore[attr-defined]
-        self.learner: Callable[..., Any] = self._compile(self.wrapped)
+        self.learner: Callable[..., Any] = self._compile(self.wrapped, blocks)
         self._mixed = False
+        self._recorded: dict[float | None, Recorded] = {}
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")
 
-    def _compile(self, module: nn.Module) -> Callable[..., Any]:
+    def _compile(self, module: nn.Module, blocks: list[nn.Module]) -> Callable[..., Any]:
+        """Blocks are alike, so one of them is compiled and all run it; a model without blocks is compiled whole."""
         if not self.compiled:
             return module
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, COMPILED_SHAPES)
-        if self.config.compile == "max":
-            return torch.compile(module, dynamic=False, mode="max-autotune" if self.graphs else "max-autotune-no-cudagraphs")
-        return torch.compile(module, dynamic=False, mode="reduce-overhead" if self.graphs else None)
+        mode = "max-autotune-no-cudagraphs" if self.config.compile == "max" else None
+        if not blocks:
+            return torch.compile(module, dynamic=False, mode=mode)
+        for block in blocks:
+            block.compile(dynamic=False, mode=mode)
+        return module
+
+    def close(self) -> None:
+        """The model as it was before: not compiled, and without what was recorded."""
+        self._recorded.clear()
+        for block in getattr(self.model, "blocks", []):
+            block._compiled_call_impl = None
 
     # ---- learning --------------------------------------------------------------------------------------------------------------
 
@@ -82,15 +110,24 @@ class Stepper:
         if not self.model.training:  # a walk over all modules in every step would take as long as an optimizer
             self.model.train()
         self.optimizer.set_lr(factor)
-        if self.graphs:
-            torch.compiler.cudagraph_mark_step_begin()
-        micro_batches = self.config.accumulate
-        loss = correct = torch.zeros((), device=self.device)
+        inputs = self._inputs(batch)
+        outcome = self._recorded[keep].replay(inputs) if keep in self._recorded else self._learn(inputs, keep)
+        if self.ema is not None:
+            self.ema.update(self.model)
+        return outcome
+
+    def _inputs(self, batch: Any) -> list[Tensor | None]:
         labels_b, lam = batch.labels_b, batch.lam
         if self._mixed and labels_b is None:
             # A run that mixes at times has one graph for both: all of the first label is the same number as no other one.
             labels_b, lam = batch.labels, torch.ones(batch.labels.shape, device=self.device)
-        parts = [part if part is None else part.chunk(micro_batches) for part in (batch.images, batch.labels, labels_b, lam)]
+        return [batch.images, batch.labels, labels_b, lam]
+
+    def _learn(self, inputs: list[Tensor | None], keep: float | None) -> Outcome:
+        """Forward, backward, clip, optimizer: what a graph records."""
+        micro_batches = self.config.accumulate
+        loss = correct = torch.zeros((), device=self.device)
+        parts = [part if part is None else part.chunk(micro_batches) for part in inputs]
         for index in range(micro_batches):
             images, labels, labels_b, lam = (None if part is None else part[index] for part in parts)
             with self._held_back(index < micro_batches - 1), autocast(self.dtype, self.device):
@@ -100,9 +137,15 @@ class Stepper:
                 (part if self.scaler is None else self.scaler.scale(part)).backward()
             loss, correct = loss + part.detach(), correct + outcome.correct
         self._apply()
-        if self.ema is not None:
-            self.ema.update(self.model)
         return Outcome(loss, correct)
+
+    def _record(self, batch: Any, keep: float | None) -> Recorded:
+        inputs = [value if value is None else value.clone() for value in self._inputs(batch)]
+        graph = torch.cuda.CUDAGraph()
+        pool = next((recorded.graph.pool() for recorded in self._recorded.values()), None)  # they never run at once
+        with torch.cuda.graph(graph, pool=pool):
+            outcome = self._learn(inputs, keep)
+        return Recorded(graph, inputs, outcome)
 
     def _apply(self) -> None:
         if self.scaler is None:
@@ -155,13 +198,15 @@ class Stepper:
         random = random_states()
         self._mixed = mixed
         for keep in token_shares(self.config):
-            for _ in range(3):  # compile, record, replay
-                self.step(batch, 1.0, keep)
+            with _beside(self.device):
+                for _ in range(2):  # compile, then run what was compiled: a graph may not contain first times
+                    self.step(batch, 1.0, keep)
+            if self.graphs:
+                self._recorded[keep] = self._record(batch, keep)
         if evaluation is not None:
             self.model.eval()
             with torch.no_grad(), self.precision():
-                for shown in evaluation.epoch(0):
-                    self.logits(shown.images)
+                self.logits(next(iter(evaluation.epoch(0))).images)
             self.model.train()
         copy_values(own, {name: value.detach() for name, value in self.model.state_dict().items()})
         self.optimizer.forget()
@@ -188,6 +233,19 @@ class Stepper:
         if self.ema is not None:
             state |= {f"ema/{name}": value for name, value in self.ema.values.items()}
         return state | {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
+
+
+@contextmanager
+def _beside(device: torch.device) -> Iterator[None]:
+    """On a stream of its own, as what is recorded next demands."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream(device).wait_stream(stream)
 
 
 def run_memory(config: RunConfig, images: int, dtype: torch.dtype, compiled: bool, data: int = 0) -> Memory:
