@@ -1,4 +1,4 @@
-"""The verbs compare, scale, probe, embed and report, as a user types them."""
+"""The verb compare, as a user types it, and the report of what it leaves."""
 
 from __future__ import annotations
 
@@ -84,37 +84,6 @@ def test_report(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "vit-small" in page and "This holds for digits" in page
 
 
-def test_probe_and_embed(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = str(next(study.glob("cells/final--hybrid*")))
-    capsys.readouterr()
-    assert main(["probe", model, "digits", "--shots", "1,all", "--draws", "2", "--json", "--quiet", "--device", "cpu"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [row["shots"] for row in rows] == [1, None] and 0 <= rows[0]["linear"]["mean"] <= 1
-    Image.new("L", (8, 8), 90).save(tmp_path / "grey.png")
-    assert main(["embed", model, str(tmp_path), "--out", str(tmp_path / "f.npz"), "--json", "--quiet", "--device", "cpu"]) == 0
-    assert json.loads(capsys.readouterr().out)["pictures"] == 1
-
-
-def test_scale_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [
-        "scale",
-        "digits",
-        "--kind",
-        "cost",
-        "--image-sizes",
-        "8,16",
-        "--patches",
-        "2,4",
-        "--batch-size",
-        "2",
-        "--device",
-        "cpu",
-        "--quiet",
-    ]
-    assert main([*arguments, "--out", str(tmp_path / "cost"), "--json"]) == 0
-    assert [row["tokens"] for row in json.loads(capsys.readouterr().out)["rows"]] == [4, 16, 16, 64]
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -127,21 +96,6 @@ def test_scale_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["compare", "digits", "digits", "--models", "vit-small"], "named twice"),
         (["compare", "digits", "--budget", "flops=1e6"], "less than a batch"),
         (["compare", "digits", "--validation", "0"], "no validation pictures"),
-        (["scale", "digits", "--kind", "data", "--models", "vit-small", "--quiet", "--device", "cpu"], "--yes"),
-        (
-            ["scale", "digits", "--kind", "data", "--models", "vit-small", "--quiet", "--device", "cpu", "--max-hours", "1e-6", "--yes"],
-            "--max-hours",
-        ),
-        (["scale", "digits", "--kind", "cost", "--models", "cnn"], "no patches"),
-        (["scale", "digits", "--kind", "cost", "--image-sizes", "nan,16"], "not a list of positive numbers"),
-        (["scale", "digits", "--kind", "cost", "--budget", "rubbish"], "--kind cost has no use for --budget"),
-        (["scale", "digits", "--kind", "cost", "--seeds", "0"], "--kind cost has no use for --seeds"),
-        (["scale", "digits", "--kind", "compute", "--patches", "banana"], "--kind compute has no use for --patches"),
-        (["scale", "digits", "--kind", "data", "--image-sizes", "8"], "--kind data has no use for --image-sizes"),
-        (["scale", "digits", "--sizes=-0.1,1"], "not a list of positive numbers"),
-        (["scale", "digits", "--sizes", "10,99999"], "a size of 99999 is neither"),
-        (["probe", "nowhere", "digits", "--shots", "few"], "neither a number"),
-        (["report", "nowhere"], "no folder"),
     ],
 )
 def test_refused_in_one_line(

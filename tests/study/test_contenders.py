@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,11 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.build import build, create
 from vitral.config import DataConfig
-from vitral.study.contenders import Facts, data_facts, describe, fit_model, fitting_vit, has_batch_norm, make_contenders
+from vitral.data.datasets import open_data
+from vitral.study.contenders import describe, fit_model, fitting_vit, has_batch_norm, make_contenders
 from vitral.weights.checkpoint import save
 
-FACTS = Facts("photos", (32, 32), 3, 10, 1000, 100)
+DATA = open_data(DataConfig(name="digits"), image_size=32, channels=3)
 
 
 @pytest.mark.parametrize(
@@ -34,51 +34,44 @@ def test_positions_are_seen_from_the_first_step(size: tuple[int, int]) -> None:
 
 
 def test_sizes_are_ordered_and_learning_rates_are_the_same_for_all() -> None:
-    made = make_contenders(["vit-small", "vit", "vit-large", "cnn", "hybrid", "s/4"], FACTS)
+    made = make_contenders(["vit-small", "vit", "vit-large", "cnn", "hybrid", "s/4"], DATA)
     assert made[0].flops < made[1].flops < made[2].flops
     assert len({contender.lrs for contender in made}) == 1 and all(contender.note for contender in made)
     assert fit_model("cnn", (32, 32), 3, 10).family == "cnn"
     with pytest.raises(Exception, match="unknown model 'vitt'"):
-        make_contenders(["vitt"], FACTS)
+        make_contenders(["vitt"], DATA)
     with pytest.raises(Exception, match="not among the models"):
-        make_contenders(["vit"], FACTS, weights={"cnn": "x"})
+        make_contenders(["vit"], DATA, weights={"cnn": "x"})
 
 
 def test_contenders_from_weights_keep_their_own_size(tmp_path: Path) -> None:
     save(create("tiny"), tmp_path / "tiny")
-    grey = Facts("grey", (8, 8), 1, 7, 100, 10)
+    grey = open_data(DataConfig(name="digits"))
     (made,) = make_contenders(["mine"], grey, weights={"mine": str(tmp_path / "tiny")}, tune="head")
-    assert made.model.image_size == (32, 32) and made.model.classes == 7 and made.weights and min(made.lrs) == 1e-3
-    (larger,) = make_contenders(
-        ["mine"], Facts("grey", (64, 64), 1, 7, 100, 10), weights={"mine": str(tmp_path / "tiny")}, weights_size=(64, 64)
-    )
+    assert made.model.image_size == (32, 32) and made.model.classes == 10 and made.weights and min(made.lrs) == 1e-3
+    (larger,) = make_contenders(["mine"], grey, weights={"mine": str(tmp_path / "tiny")}, weights_size=(64, 64))
     assert larger.model.image_size == (64, 64) and larger.flops > made.flops
     with pytest.raises(UsageError, match="--tune head without weights"):
-        make_contenders(["vit"], FACTS, tune="head")
+        make_contenders(["vit"], DATA, tune="head")
 
 
 def test_a_rival_without_attention_has_the_same_learning_rates_to_choose_from(tmp_path: Path) -> None:
     save(create("tiny"), tmp_path / "vit")
     save(create("resnet18", image_size=32, classes=5), tmp_path / "resnet")
     weights = {name: str(tmp_path / name) for name in ("vit", "resnet")}
-    vit, resnet = make_contenders(["vit", "resnet"], Facts("photos", (32, 32), 3, 5, 100, 10), weights=weights, tune="attention")
+    vit, resnet = make_contenders(["vit", "resnet"], DATA, weights=weights, tune="attention")
     assert (vit.tune, resnet.tune) == ("attention", "all") and vit.lrs == resnet.lrs
     assert "attention and head learn" in vit.note and "all parameters learn" in resnet.note
 
 
 def test_contenders_say_what_they_are() -> None:
-    vit, cnn = make_contenders(["vit", "cnn"], FACTS)
+    vit, cnn = make_contenders(["vit", "cnn"], DATA)
     assert "65 tokens" in describe(fit_model("report-cifar", (32, 32), 3, 10)) and "64 tokens" in vit.note and "small CNN" in cnn.note
     assert has_batch_norm(cnn.model) and not has_batch_norm(vit.model)
 
 
 def test_what_cannot_be_chosen_is_refused() -> None:
-    without = dataclasses.replace(FACTS, validation=0)
-    with pytest.raises(UsageError, match="no validation pictures to choose learning rates on"):
+    without = open_data(DataConfig(name="digits", validation=0.0))
+    with pytest.raises(UsageError, match="digits has no validation pictures to choose learning rates on"):
         make_contenders(["vit"], without)
     assert make_contenders(["vit"], without, lrs=[1e-3])[0].lrs == (1e-3,)
-
-
-def test_facts_of_digits() -> None:
-    facts = data_facts(DataConfig(name="digits", validation=0.2))
-    assert (facts.size, facts.channels, facts.classes) == ((8, 8), 1, 10) and facts.images > 3 * facts.validation > 0

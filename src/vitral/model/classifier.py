@@ -57,7 +57,7 @@ class Classifier(nn.Module):
 
     def summary(self) -> str:
         """A table of layers with parameters, input and output sizes, total and megabytes."""
-        return summary(self)
+        return summary(self, (self.config.channels, *self.config.image_size))
 
     def with_head(self, classes: int, seed: int = 0) -> Self:
         """A copy with the same body and an untrained head; 0 classes: no head, the pooled features come out."""

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vitral.config import DataConfig, TrainConfig
+from vitral.data.datasets import open_data
 from vitral.study import plots
 from vitral.study.compare_across_data import across_data
 from vitral.study.conclude import compare_pairs, conclude
 from vitral.study.conduct import common_values, conduct, settling_remarks
-from vitral.study.contenders import data_facts, make_contenders
+from vitral.study.contenders import make_contenders
 from vitral.study.pool import Pool, Work
 from vitral.study.protocol import Budget, Study
 from vitral.study.recipe import Recipe
@@ -87,14 +88,14 @@ def comparison(
     claim: str = "auto",
 ) -> Study:
     """The protocol of a comparison. Opens the data to learn its size; the test split stays closed."""
-    facts, train = data_facts(data, image_size), train or Recipe().train_config()
-    size = facts.size if image_size is not None else None
+    opened, train = open_data(data, image_size=image_size), train or Recipe().train_config()
+    size = opened.image_size if image_size is not None else None
     return Study(
         kind="compare",
         data=data,
-        contenders=make_contenders(models, facts, lrs=lrs, weights=weights, tune=train.tune, weights_size=size),
+        contenders=make_contenders(models, opened, lrs=lrs, weights=weights, tune=train.tune, weights_size=size),
         budget=budget,
-        images=facts.images,
+        images=len(opened.train),
         seeds=tuple(range(seeds)),
         train=train,
         tuning_share=tuning_share,

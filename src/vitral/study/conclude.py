@@ -55,7 +55,7 @@ def compare_pairs(correct: dict[str, np.ndarray]) -> list[Pair]:
     tested = [(a, b, paired_bootstrap(correct[a], correct[b])) for a, b in combinations(correct, 2)]
     adjusted = holm([result.p for _, _, result in tested])
     return [
-        Pair(a, b, result.difference, (result.low, result.high), result.p, p, result.pictures, result.seeds)
+        Pair(a, b, result.difference, (result.low, result.high), result.p, p, result.images, result.seeds)
         for (a, b, result), p in zip(tested, adjusted, strict=True)
     ]
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from vitral.base.errors import UsageError, one_of
 from vitral.build import shadow
-from vitral.config import DataConfig, ModelConfig
+from vitral.config import ModelConfig
 from vitral.cost.flops import forward_flops
-from vitral.data.datasets import open_data
+from vitral.data.datasets import Data
 from vitral.presets.models import MODELS, model
 from vitral.presets.runs import SMALL_DATA
 from vitral.study.protocol import Contender
@@ -39,24 +38,6 @@ CIFAR-10 it costs two points instead (500,000 samples, three seeds, validation: 
 The hybrid, whose stem knows places, keeps the run's start: digits, 92.8 % against 88.4 % after 6,400 samples."""
 TOKENS = (16, 64, 196)
 """Patches aimed at, for the same three ranges of sizes."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a study must know of its data before it is declared."""
-
-    name: str
-    size: tuple[int, int]
-    channels: int
-    classes: int
-    images: int
-    """For training."""
-    validation: int
-
-
-def data_facts(config: DataConfig, image_size: int | tuple[int, int] | None = None) -> Facts:
-    data = open_data(config, image_size=image_size)
-    return Facts(config.name, data.image_size, data.channels, len(data.class_names), len(data.train), len(data.validation))
 
 
 def fitting_vit(name: str, size: tuple[int, int], channels: int, classes: int) -> ModelConfig:
@@ -113,7 +94,7 @@ def has_batch_norm(config: ModelConfig) -> bool:
 
 def make_contenders(
     names: Sequence[str],
-    facts: Facts,
+    data: Data,
     *,
     lrs: Sequence[float] | None = None,
     weights: dict[str, str] | None = None,
@@ -134,14 +115,14 @@ def make_contenders(
     for name in names:
         source = weights.get(name)
         if source is None:
-            config, grid, learns = fit_model(name, facts.size, facts.channels, facts.classes), tuple(lrs or LRS), "all"
+            config, grid, learns = fit_model(name, data.image_size, data.channels, len(data.class_names)), tuple(lrs or LRS), "all"
         else:
-            config = _config_of(source, facts.classes, weights_size)
+            config = _config_of(source, len(data.class_names), weights_size)
             learns = "all" if tune == "attention" and not config.is_transformer else tune
             grid = tuple(lrs or TUNING_LRS[learns])
-        if not facts.validation and len(grid) > 1:
+        if not len(data.validation) and len(grid) > 1:
             raise UsageError(
-                f"{facts.name} has no validation pictures to choose learning rates on", "set --validation 0.1, or give one with --lrs"
+                f"{data.config.name} has no validation pictures to choose learning rates on", "set --validation 0.1, or give one with --lrs"
             )
         note = describe(config) + (f", from {source}, {LEARNS[learns]}" if source else "")
         made.append(Contender(name, config, forward_flops(config), source, learns, grid, config.family, note))

@@ -214,5 +214,5 @@ def _curve_numbers(runs: dict[str, list[list[dict[str, Any]]]]) -> dict[str, Any
 def _save(folder: Path, name: str, figure: Any, numbers: dict[str, Any], caption: str) -> str:
     """The picture's path inside the study folder."""
     numbers = {key.replace("/", "-").replace(" ", "_"): value for key, value in numbers.items()}
-    picture = save_figure(figure, folder / FIGURES / name, numbers, {"command": command_line()}, caption)[0]
-    return picture.relative_to(folder).as_posix()
+    path = save_figure(figure, folder / FIGURES / name, numbers, {"command": command_line()}, caption)[0]
+    return path.relative_to(folder).as_posix()

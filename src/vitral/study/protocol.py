@@ -170,22 +170,6 @@ class Study:
         plain = to_dict(self)
         return {**plain, "contenders": [to_dict(contender) for contender in self.contenders]}
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Study:
-        kinds = {"data": DataConfig, "budget": Budget, "train": TrainConfig}
-        known = {f.name for f in dataclasses.fields(cls)}
-        if unknown := sorted(set(data) - known):
-            raise ConfigError(f"the study has no field {', '.join(unknown)}", f"known fields: {', '.join(sorted(known))}")
-        values: dict[str, Any] = {}
-        for name, value in data.items():
-            if name == "contenders":
-                values[name] = tuple(from_dict(Contender, item, f"contenders[{i}]") for i, item in enumerate(value))
-            elif name in kinds:
-                values[name] = from_dict(kinds[name], value, f"study.{name}")
-            else:
-                values[name] = tuple(value) if isinstance(value, list) else value
-        return cls(**values)
-
 
 @dataclass(frozen=True)
 class Cell:

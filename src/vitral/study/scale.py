@@ -18,10 +18,11 @@ import numpy as np
 from vitral.base.errors import UsageError
 from vitral.base.progress import say
 from vitral.config import DataConfig, TrainConfig
+from vitral.data.datasets import open_data
 from vitral.study import plots
 from vitral.study.conclude import Pair, compare_pairs, missing
 from vitral.study.conduct import Conducted, common_values, conduct, settling_remarks
-from vitral.study.contenders import data_facts, fit_model, make_contenders
+from vitral.study.contenders import fit_model, make_contenders
 from vitral.study.forecast import Forecast, forecast
 from vitral.study.pool import Pool, Work
 from vitral.study.protocol import Budget, Study
@@ -97,13 +98,13 @@ def scale(
 
 
 def _cost(recipe: Recipe, data: str, models: Sequence[str], image_sizes: Sequence[int] | None, patches: Sequence[int], out: Path) -> Result:
-    facts = data_facts(recipe.data_config(data), recipe.image_size)
+    opened = open_data(recipe.data_config(data), image_size=recipe.image_size)
     if len(models) > 1:
         raise UsageError("the cost study takes one model", "use --models vit")
-    base = fit_model(models[0], facts.size, facts.channels, facts.classes)
+    base = fit_model(models[0], opened.image_size, opened.channels, len(opened.class_names))
     if base.family != "vit":
         raise UsageError(f"{models[0]} has no patches to change", "use a ViT, for example --models vit")
-    side = facts.size[0]
+    side = opened.image_size[0]
     configs = varied(base, image_sizes or [side, 2 * side, 4 * side], patches)
     batch = min(recipe.batch_size, 16 if recipe.cells_at_a_time() > 1 else 64)
     say(f"measuring {len(configs)} models of up to {max(config.tokens for config in configs):,} tokens, {batch} pictures at a time")
@@ -124,23 +125,24 @@ def scaling(
     image_size: int | tuple[int, int] | None = None,
 ) -> Study:
     """The protocol of a scaling study; `sizes` are shares (< 1, or 1 for all) or numbers of images."""
-    facts = data_facts(data, image_size)
+    opened = open_data(data, image_size=image_size)
+    whole, classes = len(opened.train), len(opened.class_names)
     counts: tuple[int, ...] = ()
     if kind == "data":
-        if (wrong := next((size for size in sizes or () if not 0 < size <= facts.images), None)) is not None:
+        if (wrong := next((size for size in sizes or () if not 0 < size <= whole), None)) is not None:
             raise UsageError(
-                f"a size of {wrong:g} is neither a share up to 1 nor a number of the {facts.images:,} training pictures",
+                f"a size of {wrong:g} is neither a share up to 1 nor a number of the {whole:,} training pictures",
                 "use for example --sizes 0.1,0.3,1",
             )
-        wanted = [round(size * facts.images) if size <= 1 else round(size) for size in (sizes or SHARES)]
+        wanted = [round(size * whole) if size <= 1 else round(size) for size in (sizes or SHARES)]
         # Fewer images than classes cannot teach all of them.
-        counts = tuple(sorted({min(facts.images, max(facts.classes, count)) for count in wanted}))
+        counts = tuple(sorted({min(whole, max(classes, count)) for count in wanted}))
     return Study(
         kind=kind,
         data=data,
-        contenders=make_contenders(models or (DATA_MODELS if kind == "data" else COMPUTE_MODELS), facts, lrs=lrs),
+        contenders=make_contenders(models or (DATA_MODELS if kind == "data" else COMPUTE_MODELS), opened, lrs=lrs),
         budget=budget,
-        images=facts.images,
+        images=whole,
         seeds=tuple(range(seeds)),
         sizes=counts,
         shares=COMPUTE_SHARES if kind == "compute" else (1.0,),

@@ -1,11 +1,11 @@
 """The statistics of a study, one method for each question.
 
 How sure is a mean over seeds?        `t_interval`: Student's t.
-Is one model better than another?     `paired_bootstrap`: over the same test pictures, with the seeds' own spread added.
+Is one model better than another?     `paired_bootstrap`: over the same test images, with the seeds' own spread added.
 How does the error fall with data?    `power_law_fit`: error = a · n^-b by least squares on logs, bootstrap over seeds.
 Where do two such lines cross?        `crossing`.
 
-Shapes: S = seeds, N = test pictures, K = sizes, R = bootstrap draws.
+Shapes: S = seeds, N = test images, K = sizes, R = bootstrap draws.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def t_interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> Int
 
 @dataclass(frozen=True)
 class Paired:
-    """The difference of two models' accuracies (a - b) on the same test pictures."""
+    """The difference of two models' accuracies (a - b) on the same test images."""
 
     difference: float
     low: float
     high: float
     p: float
-    pictures: int
+    images: int
     seeds: tuple[int, int]
     level: float = 0.95
 
@@ -69,13 +69,13 @@ class Paired:
 def paired_bootstrap(
     correct_a: np.ndarray, correct_b: np.ndarray, *, level: float = 0.95, draws: int = DRAWS, seed: int = 0, claim: bool = True
 ) -> Paired:
-    """Test whether two models differ: bootstrap over test pictures, with the spread between seeds added.
+    """Test whether two models differ: bootstrap over test images, with the spread between seeds added.
 
-    `correct_*` are booleans (S, N), or (N,) for one seed; both models must have seen the same N pictures in the same order.
+    `correct_*` are booleans (S, N), or (N,) for one seed; both models must have seen the same N images in the same order.
     One seed tells about two sets of weights, not about two models: it is refused unless `claim` is False.
 
-    Two things vary: the pictures, which both models share, and the seeds. Each draw resamples the pictures; to it a
-    Student-t draw is added for what the seeds' accuracies vary beyond chance flips of single pictures. (Resampling three
+    Two things vary: the images, which both models share, and the seeds. Each draw resamples the images; to it a
+    Student-t draw is added for what the seeds' accuracies vary beyond chance flips of single images. (Resampling three
     seeds would give two thirds of their variance and no tails, and so too many false alarms.)
     """
     a, b = (np.atleast_2d(np.asarray(c, dtype=np.float64)) for c in (correct_a, correct_b))  # (S, N)
@@ -85,32 +85,32 @@ def paired_bootstrap(
         raise UsageError("one seed cannot carry a claim of significance about two models", "run at least 2 seeds, better 3")
     rng = np.random.default_rng(seed)
     gain = a.mean(axis=0) - b.mean(axis=0)  # (N,)
-    pictures = len(gain)
+    images = len(gain)
     values, counts = np.unique(gain, return_counts=True)
-    means = rng.multinomial(pictures, counts / pictures, size=draws) @ values / pictures  # (R,)
+    means = rng.multinomial(images, counts / images, size=draws) @ values / images  # (R,)
     spread, freedom = _seed_spread(a, b)
     if spread > 0:
         means = means + math.sqrt(spread) * rng.standard_t(freedom, size=draws)
     low, high = np.quantile(means, [0.5 - level / 2, 0.5 + level / 2])
     tail = min(np.count_nonzero(means <= 0), np.count_nonzero(means >= 0))
     p = min(1.0, 2 * (tail + 1) / (draws + 1))
-    return Paired(float(gain.mean()), float(low), float(high), float(p), pictures, (len(a), len(b)), level)
+    return Paired(float(gain.mean()), float(low), float(high), float(p), images, (len(a), len(b)), level)
 
 
 def _seed_spread(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     """Variance of the difference that comes from seeds as such, and its degrees of freedom (Welch).
 
-    A seed's accuracy varies also because single pictures flip; that part is already in the pictures' bootstrap and is taken off. Two
+    A seed's accuracy varies also because single images flip; that part is already in the images' bootstrap and is taken off. Two
     seeds know their spread too badly for that: often nothing would be left, and false alarms rise to 8 % at a level of 5 %.
     """
     extra, squares, total = 0.0, 0.0, 0.0
     for correct in (a, b):
-        seeds, pictures = correct.shape
+        seeds, images = correct.shape
         if seeds < 2:
             continue
         between = correct.mean(axis=1).var(ddof=1) / seeds
         residual = correct - correct.mean(axis=1, keepdims=True) - correct.mean(axis=0) + correct.mean()
-        flips = float((residual**2).sum()) / ((seeds - 1) * (pictures - 1)) / pictures / seeds if pictures > 1 else 0.0
+        flips = float((residual**2).sum()) / ((seeds - 1) * (images - 1)) / images / seeds if images > 1 else 0.0
         extra += between - (flips if seeds > 2 else 0.0)
         total += between
         squares += between**2 / (seeds - 1)

@@ -39,7 +39,7 @@ def varied(base: ModelConfig, sizes: Sequence[int], patches: Sequence[int]) -> l
             try:
                 config = dataclasses.replace(base, image_size=(size, size), patch_size=(patch, patch), stride=None)
             except ConfigError:
-                continue  # this patch does not divide this picture
+                continue  # this patch does not divide this image
             if config.grid[0] > 1:
                 made.append(config)
     if len({config.tokens for config in made}) < 2:

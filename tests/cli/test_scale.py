@@ -1,0 +1,87 @@
+"""The verb scale, as a user types it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from vitral.base.errors import UsageError
+from vitral.cli import main
+from vitral.cli.scale import ask
+
+
+def test_scale_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [
+        "scale",
+        "digits",
+        "--kind",
+        "cost",
+        "--image-sizes",
+        "8,16",
+        "--patches",
+        "2,4",
+        "--batch-size",
+        "2",
+        "--device",
+        "cpu",
+        "--quiet",
+    ]
+    assert main([*arguments, "--out", str(tmp_path / "cost"), "--json"]) == 0
+    assert [row["tokens"] for row in json.loads(capsys.readouterr().out)["rows"]] == [4, 16, 16, 64]
+
+
+def test_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["scale", "digits", "--models", "vit-small", "--sizes", "32,64", "--budget", "samples=64", "--seeds", "2", "--lrs", "3e-3"]
+    arguments += ["--batch-size", "32", "--parallel", "1", "--device", "cpu", "--quiet", "--yes", "--out", str(tmp_path / "study")]
+    assert main(arguments) == 0
+    shown = capsys.readouterr()
+    assert "forecast: 4 cells, about" in shown.err
+    assert "32 pictures" in shown.out and "64 pictures" in shown.out and "it is extrapolation" in shown.out
+    assert main([*arguments, "--json"]) == 0
+    shown = capsys.readouterr()
+    assert "nothing is left to run" in shown.err and [row["size"] for row in json.loads(shown.out)["rows"]] == [32, 64]
+
+
+def test_it_asks_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(True)
+    for answer, refused in (("y\n", False), ("\n", True), ("n\n", True)):
+        terminal = io.StringIO(answer)
+        monkeypatch.setattr(terminal, "isatty", lambda: True)
+        monkeypatch.setattr(sys, "stdin", terminal)
+        if refused:
+            with pytest.raises(UsageError, match="not begun"):
+                ask(False)
+        else:
+            ask(False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["scale", "digits", "--kind", "data", "--models", "vit-small", "--quiet", "--device", "cpu"], "--yes"),
+        (
+            ["scale", "digits", "--kind", "data", "--models", "vit-small", "--quiet", "--device", "cpu", "--max-hours", "1e-6", "--yes"],
+            "--max-hours",
+        ),
+        (["scale", "digits", "--kind", "cost", "--models", "cnn"], "no patches"),
+        (["scale", "digits", "--kind", "cost", "--image-sizes", "nan,16"], "not a list of positive numbers"),
+        (["scale", "digits", "--kind", "cost", "--budget", "rubbish"], "--kind cost has no use for --budget"),
+        (["scale", "digits", "--kind", "cost", "--seeds", "0"], "--kind cost has no use for --seeds"),
+        (["scale", "digits", "--kind", "compute", "--patches", "banana"], "--kind compute has no use for --patches"),
+        (["scale", "digits", "--kind", "data", "--image-sizes", "8"], "--kind data has no use for --image-sizes"),
+        (["scale", "digits", "--sizes=-0.1,1"], "not a list of positive numbers"),
+        (["scale", "digits", "--sizes", "10,99999"], "a size of 99999 is neither"),
+    ],
+)
+def test_refused_in_one_line(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = main(arguments)
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert code in (1, 2) and lines[-1].startswith("vitral: ") and words in lines[-1]
+    assert not list(tmp_path.iterdir())
