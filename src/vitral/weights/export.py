@@ -54,11 +54,8 @@ def _timm(model: Classifier, folder: Path) -> Path:
         "timm",
         model,
         {
-            "norm": ("layer",),
-            "norm_order": ("pre",),
             "positions": ("learned", "sincos", "none"),
             "pool": ("class", "mean"),
-            "stride": (None, config.patch_size),
             "head_hidden": (0,),
         },
     )
@@ -162,12 +159,9 @@ def _torchvision(model: Classifier, folder: Path) -> Path:
         "torchvision",
         model,
         {
-            "norm": ("layer",),
-            "norm_order": ("pre",),
             "positions": ("learned", "sincos"),
             "prefix_positions": ("class", "all"),
             "pool": ("class",),
-            "stride": (None, config.patch_size),
             "activation": ("gelu",),
             "distillation_token": (False,),
             "registers": (0,),
@@ -214,13 +208,10 @@ def _npz(model: Classifier, folder: Path) -> Path:
         "Google's .npz",
         model,
         {
-            "norm": ("layer",),
-            "norm_order": ("pre",),
             "norm_epsilon": (1e-6,),
             "positions": ("learned", "sincos"),
             "prefix_positions": ("class", "all"),
             "pool": ("class",),
-            "stride": (None, config.patch_size),
             "activation": ("gelu", "gelu_tanh"),
             "registers": (0,),
             "layer_scale": (None,),

@@ -28,10 +28,12 @@ def our_tensors(model: Classifier) -> dict[str, Tensor]:
 
 def limits(target: str, model: Classifier, allowed: dict[str, tuple[Any, ...]]) -> None:
     """Refuses, with the reason, a setting that the format has no place for."""
-    if model.config.family != "vit":
-        raise UsageError(f"{target} has no place for a {model.config.family}", ELSEWHERE)
-    for name, values in allowed.items():
-        value = getattr(model.config, name)
+    config = model.config
+    if config.family != "vit":
+        raise UsageError(f"{target} has no place for a {config.family}", ELSEWHERE)
+    everywhere = {"norm": ("layer",), "norm_order": ("pre",), "stride": (None, config.patch_size)}
+    for name, values in {**everywhere, **allowed}.items():
+        value = getattr(config, name)
         if value not in values:
             raise UsageError(f"{target} cannot hold {name} = {value}", f"it has only {' or '.join(map(str, values))}; {ELSEWHERE}")
 
@@ -43,10 +45,7 @@ def translate(model: Classifier) -> tuple[dict[str, Any], dict[str, Any], dict[s
         "transformers",
         model,
         {
-            "norm": ("layer",),
-            "norm_order": ("pre",),
             "positions": ("learned", "sincos"),
-            "stride": (None, config.patch_size),
             "class_token": (True,),
             "qk_norm": (False,),
             "pool_norm": (False,),
