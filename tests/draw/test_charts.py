@@ -15,10 +15,11 @@ def widths(axes) -> list[float]:
     return [bar.get_width() for bar in axes.patches]
 
 
-def test_prediction(whole: Callable, photograph: Image.Image) -> None:
+def test_prediction(whole: Callable, golden: Callable, photograph: Image.Image) -> None:
     names = ["dome", "church", "a class with a very, very long name, also known otherwise"]
     figure = prediction_chart(names, [9.0, 4.5, -1.5], [0.9, 0.08, 0.02], picture=photograph, title="cat.jpg", truth="church")
     whole(figure)
+    golden(figure, "prediction_chart")
     picture, logits, probabilities = figure.axes
     assert picture.images
     assert widths(logits) == [9.0, 4.5, -1.5]
@@ -34,9 +35,10 @@ def test_prediction(whole: Callable, photograph: Image.Image) -> None:
     assert len(prediction_chart(["x"], [1.0], [1.0]).axes) == 2
 
 
-def test_bars_with_intervals(whole: Callable) -> None:
+def test_bars_with_intervals(whole: Callable, golden: Callable) -> None:
     figure = bar_chart(["ViT", "CNN"], [0.77, 0.89], low=[0.75, 0.88], high=[0.8, 0.9], label="accuracy", title="CIFAR-10", form="{:.2f}")
     whole(figure)
+    golden(figure, "bar_chart")
     axes = figure.axes[0]
     segments = axes.collections[0].get_segments()
     assert [(round(s[0][0], 6), round(s[1][0], 6)) for s in segments] == [(0.75, 0.8), (0.88, 0.9)]
@@ -44,12 +46,13 @@ def test_bars_with_intervals(whole: Callable) -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["ViT", "CNN"]
 
 
-def test_heads_by_depth(whole: Callable) -> None:
+def test_heads_by_depth(whole: Callable, golden: Callable) -> None:
     values = np.random.default_rng(0).random((12, 3)) * 100
     figure = head_scatter(
         values, label="distance (pixels)", title="Heads", others={"CNN": values[:4] + 10}, largest=117.0, largest_label="uniform"
     )
     whole(figure)
+    golden(figure, "head_scatter")
     axes = figure.axes[0]
     dots = axes.collections[0].get_offsets()
     assert np.allclose(np.sort(dots[:, 1]), np.sort(values.ravel()))
@@ -59,10 +62,11 @@ def test_heads_by_depth(whole: Callable) -> None:
     assert len(axes.collections) == 2
 
 
-def test_reliability(whole: Callable) -> None:
+def test_reliability(whole: Callable, golden: Callable) -> None:
     confidence, accuracy = np.array([0.1, 0.4, 0.6, 0.9]), np.array([np.nan, 0.3, 0.5, 0.8])
     figure = reliability_figure(confidence, accuracy, np.array([0, 10, 30, 60]), error=0.1, title="digits")
     whole(figure)
+    golden(figure, "reliability_figure")
     top, bottom = figure.axes
     assert [bar.get_height() for bar in top.patches] == [0.3, 0.5, 0.8], "empty bins are left out"
     assert [bar.get_height() for bar in bottom.patches] == [0, 10, 30, 60]

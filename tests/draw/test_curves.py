@@ -39,9 +39,10 @@ def test_one_run(whole: Callable) -> None:
     assert accuracy.lines[0].get_linestyle() != accuracy.lines[1].get_linestyle()
 
 
-def test_several_seeds_get_mean_and_range(whole: Callable) -> None:
+def test_several_seeds_get_mean_and_range(whole: Callable, golden: Callable) -> None:
     figure = training_curves({"ViT": [journal(0.1), journal(0.3), journal(0.2, epochs=3)], "CNN": journal(0.5)})
     whole(figure)
+    golden(figure, "training_curves")
     accuracy = figure.axes[0]
     lines = labelled(accuracy)
     assert np.allclose(lines["ViT validation"], [30, 40, 50]), "at the epochs that all seeds have"
@@ -90,11 +91,12 @@ def test_nothing_to_draw() -> None:
         line_chart([Line([1, 2], [1], "a")], x="a", y="b")
 
 
-def test_lines_with_bands_on_log_axes(whole: Callable) -> None:
+def test_lines_with_bands_on_log_axes(whole: Callable, golden: Callable) -> None:
     sizes = [1250, 5000, 45000]
     lines = [Line(sizes, [0.5, 0.6, 0.7], "ViT", [0.4, 0.5, 0.6], [0.6, 0.7, 0.8]), Line(sizes, [0.6, 0.7, 0.8], "CNN", dashed=True)]
     figure = line_chart(lines, x="training pictures", y="accuracy", log_x=True, log_y=True, percent=True, title="Data", note="band: 95 %")
     whole(figure)
+    golden(figure, "line_chart")
     axes = figure.axes[0]
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1,250", "5,000", "45,000"]

@@ -43,7 +43,7 @@ def test_peak_and_limits() -> None:
     assert Heatmap(grid, "a", signed=True).limits == (-0.9, 0.9)
 
 
-def test_the_map_alone_shows_each_cell() -> None:
+def test_the_map_alone_shows_each_number() -> None:
     grid = np.array([[0.0, 1.0, 0.5]])
     pixels = np.asarray(Heatmap(grid, "a").image(size=9), dtype=int)
     assert pixels.shape == (3, 9, 3)
@@ -74,11 +74,12 @@ def test_without_a_picture_the_overlay_is_the_map() -> None:
     assert heat.with_original(Image.new("L", (400, 300))).overlay().size == (400, 300)
 
 
-def test_it_shows_itself(whole: Callable, photograph: Image.Image) -> None:
+def test_it_shows_itself(whole: Callable, golden: Callable, photograph: Image.Image) -> None:
     heat = Heatmap(np.eye(4), "occlusion", target="church", original=photograph, note="a note", unit="share", signed=True)
-    whole(heat.figure())
+    whole(figure := heat.figure())
+    golden(figure, "heatmap")
     assert Image.open(io.BytesIO(heat._repr_png_())).format == "PNG"
-    whole(Heatmap(np.eye(4), "attention", block=1, head=2).figure(mode="cells"))
+    whole(Heatmap(np.eye(4), "attention", block=1, head=2).figure(mode="patches"))
 
 
 @pytest.mark.parametrize(("name", "made"), [("a.svg", "a.svg"), ("b", "b.png"), ("block.3", "block.3.png")])

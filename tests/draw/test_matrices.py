@@ -9,20 +9,22 @@ from vitral.base.errors import UsageError
 from vitral.draw.matrices import confusion_figure, grid_of_grids, matrix_figure
 
 
-def test_one_matrix(whole: Callable) -> None:
+def test_one_matrix(whole: Callable, golden: Callable) -> None:
     matrix = np.random.default_rng(0).random((9, 9))
     figure = matrix_figure(matrix, title="Block 3, head 1", prefix=1)
     whole(figure)
+    golden(figure, "matrix_figure")
     axes = figure.axes[0]
     assert (axes.images[0].get_array() == matrix).all()
     assert axes.images[0].get_clim() == (matrix.min(), matrix.max())
     assert axes.lines[0].get_ydata()[0] == 0.5, "the class token is set apart"
 
 
-def test_many_matrices_on_their_own_or_one_scale(whole: Callable) -> None:
+def test_many_matrices_on_their_own_or_one_scale(whole: Callable, golden: Callable) -> None:
     matrices = np.stack([np.eye(5), np.eye(5) * 10, np.eye(5) * 100])
     own = matrix_figure(matrices, titles=["a", "b", "c"], per_row=2)
     whole(own)
+    golden(own, "matrix_figure_many")
     assert [axes.images[0].get_clim()[1] for axes in own.axes[:3]] == [1, 10, 100]
     assert not own.axes[3].get_visible()
     shared = matrix_figure(matrices, shared=True, signed=True)
@@ -31,10 +33,12 @@ def test_many_matrices_on_their_own_or_one_scale(whole: Callable) -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 3, 4), (2, 9, 2, 9), (30, 30, 4, 4)])
-def test_each_small_map_stands_at_its_place(whole: Callable, shape: tuple[int, ...]) -> None:
+def test_each_small_map_stands_at_its_place(whole: Callable, golden: Callable, shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(0).random(shape)
     figure = grid_of_grids(values, title="Positions")
     whole(figure)
+    if shape[0] == 3:
+        golden(figure, "grid_of_grids")
     page = np.ma.filled(figure.axes[0].images[0].get_array(), np.nan)
     filled = page[~np.isnan(page).all(axis=1)][:, ~np.isnan(page).all(axis=0)]
     expected = values.transpose(0, 2, 1, 3).reshape(shape[0] * shape[2], shape[1] * shape[3])
@@ -45,10 +49,11 @@ def test_each_small_map_stands_at_its_place(whole: Callable, shape: tuple[int, .
     assert places[1] - places[0] == step * (shape[3] + gap)
 
 
-def test_confusion(whole: Callable) -> None:
+def test_confusion(whole: Callable, golden: Callable) -> None:
     counts = np.array([[8, 2, 0], [0, 5, 0], [0, 0, 0]])
     figure = confusion_figure(counts, ["cat", "dog", "a class with a very long name"])
     whole(figure)
+    golden(figure, "confusion_figure")
     axes = figure.axes[0]
     assert np.allclose(axes.images[0].get_array(), [[0.8, 0.2, 0], [0, 1, 0], [0, 0, 0]])
     assert sorted(text.get_text() for text in axes.texts) == ["2", "5", "8"]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -31,12 +33,12 @@ def brightest(image: Image.Image) -> tuple[float, float]:
     height=st.floats(80, 140),
     mode=st.sampled_from(sorted(MODES)),
 )
-def test_a_hot_cell_lands_where_it_belongs(row: int, column: int, left: float, top: float, width: float, height: float, mode: str) -> None:
+def test_a_hot_patch_lands_where_it_belongs(row: int, column: int, left: float, top: float, width: float, height: float, mode: str) -> None:
     grid = np.zeros((7, 10))
     grid[row, column] = 1
     box = Box(left, top, left + width, top + height)
     x, y = brightest(lay_over(BLACK, grid, box, mode=mode))
-    # The cell, in the original: the crop and the resize are undone by the box's own arithmetic.
+    # The patch, in the original: the crop and the resize are undone by the box's own arithmetic.
     from_x, from_y = box.to_original(column, row, grid.shape)
     to_x, to_y = box.to_original(column + 1, row + 1, grid.shape)
     scale = 256 / 200 if min(BLACK.size) >= 256 else enlarge(BLACK).width / BLACK.width
@@ -61,19 +63,19 @@ def test_alpha_zero_shows_the_picture_and_all_of_it_without_a_box(photograph: Im
     assert np.abs(clear - np.asarray(original.convert("RGB"), dtype=int)).max() <= 1
 
 
-def test_cells_are_flat_and_have_edges() -> None:
+def test_patches_are_flat_and_have_edges() -> None:
     grid = np.array([[0.0, 1.0], [0.5, 0.25]])
-    image = np.asarray(lay_over(Image.new("RGB", (400, 400)), grid, mode="cells"), dtype=int)
+    image = np.asarray(lay_over(Image.new("RGB", (400, 400)), grid, mode="patches"), dtype=int)
     for row in range(2):
         for column in range(2):
             inner = image[row * 200 + 5 : row * 200 + 195, column * 200 + 5 : column * 200 + 195].reshape(-1, 3)
             assert (inner == inner[0]).all()
-    assert (image[200, 10] > image[190, 10]).all(), "a lighter line stands between the cells"
+    assert (image[200, 10] > image[190, 10]).all(), "a lighter line stands between the patches"
     assert (image[10, 200] != image[10, 210]).any()
 
 
 @pytest.mark.parametrize("mode", ["bicubic", "bilinear"])
-def test_smooth_maps_pass_through_the_cells_and_keep_their_range(mode: str) -> None:
+def test_smooth_maps_pass_through_the_patches_and_keep_their_range(mode: str) -> None:
     grid = np.random.default_rng(1).random((5, 8))
     weights = MODES[mode]
     down, across = weights(np.arange(5) + 0.5, 5), weights(np.arange(8) + 0.5, 8)
@@ -84,7 +86,7 @@ def test_smooth_maps_pass_through_the_cells_and_keep_their_range(mode: str) -> N
 
 
 def test_a_fine_map_on_a_small_picture_is_averaged() -> None:
-    # A chequerboard finer than the pixels must become grey, not pick every second cell.
+    # A chequerboard finer than the pixels must become grey, not pick every second patch.
     weights = MODES["bilinear"]((np.arange(32) + 0.5) * 8, 256)
     stripes = np.arange(256) % 2
     assert np.allclose((weights @ stripes)[2:-2], 0.5, atol=0.05)
@@ -92,11 +94,17 @@ def test_a_fine_map_on_a_small_picture_is_averaged() -> None:
 
 def test_signed_maps_are_quiet_at_zero_and_opposite_at_the_ends() -> None:
     grey = Image.new("RGB", (300, 300), (128, 128, 128))
-    image = np.asarray(lay_over(grey, np.array([[-1.0, 0.0, 0.5]]), mode="cells", signed=True), dtype=int)
+    image = np.asarray(lay_over(grey, np.array([[-1.0, 0.0, 0.5]]), mode="patches", signed=True), dtype=int)
     negative, zero, positive = image[150, 50], image[150, 150], image[150, 250]
     assert negative[2] > negative[0]
     assert positive[0] > positive[2]
     assert abs(zero[0] - zero[2]) <= 4
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_it_looks_as_it_did(golden: Callable, photograph: Image.Image, mode: str) -> None:
+    grid = np.array([[0.0, 0.2, 0.1], [0.3, 1.0, 0.4]])
+    golden(lay_over(photograph, grid, Box(60, 0, 260, 200), mode=mode, size=200), f"overlay_{mode}")
 
 
 def test_sizes() -> None:

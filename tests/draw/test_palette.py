@@ -3,11 +3,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from vitral.draw import palette
+from vitral.draw.matrices import matrix_figure
 
 
 def luminance(colours: np.ndarray) -> np.ndarray:
@@ -78,3 +82,42 @@ def test_per_cents_end_at_a_hundred() -> None:
     palette.percent_axis(axes[0, 0], 125, [0, 50, 100])
     assert axes[0, 0].spines["bottom"].get_bounds() == (0, 100)
     assert axes[0, 0].get_xlim() == (0, 125)
+
+
+def broken(kind: str) -> Figure:
+    """A figure with one mistake, such as a change of the code could make."""
+    values = np.outer(np.linspace(0, 1, 6), np.linspace(1, 0.2, 8))
+    labels = {"rows": "row of the patch", "columns": "column", "label": "similarity", "title": "Class token"}
+    if kind == "missing title":
+        labels["title"] = " "
+    elif kind == "missing label":
+        labels["columns"] = " "
+    elif kind == "swapped labels":
+        labels["rows"], labels["columns"] = labels["columns"], labels["rows"]
+    elif kind == "turned over":
+        values = values[::-1]
+    elif kind == "swapped axes":
+        values = values.T
+    figure = matrix_figure(values, **labels)
+    if kind == "another colour map":
+        figure.axes[0].images[0].set_cmap("magma")
+    elif kind == "missing scale":
+        figure.axes[1].set_yticks([])
+    return figure
+
+
+MISTAKES = ["missing title", "missing label", "swapped labels", "turned over", "another colour map", "missing scale", "swapped axes"]
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_the_golden_pictures_tell_a_mistake(golden: Any, kind: str) -> None:
+    """The comparison itself: every mistake is far beyond the tolerance."""
+    assert golden.difference(broken("none"), broken("none")) == 0
+    assert golden.difference(broken("none"), broken(kind)) > 1.4 * golden.tolerance
+
+
+def test_the_golden_pictures_forgive_how_letters_are_drawn(golden: Any) -> None:
+    """Another version of matplotlib or FreeType draws the same letters with other pixels: here with hard edges."""
+    right = golden.shrunk(broken("none"))
+    with matplotlib.rc_context({"text.antialiased": False}):
+        assert 0 < golden.difference(right, broken("none")) < golden.tolerance

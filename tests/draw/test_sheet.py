@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from vitral.base.errors import UsageError
+from vitral.base.picture import Box
 from vitral.draw.heatmap import Heatmap
-from vitral.draw.sheet import COLOURS_END, SIGNS, inside_sheet
+from vitral.draw.sheet import COLOURS_END, SIGNS, clear_overlay, inside_sheet, outlined
 
 
 @pytest.mark.parametrize(
@@ -22,3 +24,52 @@ def test_the_note_says_what_the_colours_mean(whole: Callable, photograph: Image.
     whole(figure)
     notes = [part.get_supxlabel() for part in figure.subfigs if part.get_supxlabel()]
     assert notes == ([note] if note else [])
+
+
+def test_prediction_above_and_every_map_below_with_its_caption(whole: Callable, golden: Callable, photograph: Image.Image) -> None:
+    y, x = np.mgrid[:14, :14] / 13
+    heats = [
+        Heatmap(x * y, "rollout", original=photograph, box=Box(60, 0, 260, 200)),
+        Heatmap(x - y, "occlusion", original=photograph, box=Box(60, 0, 260, 200), signed=True),
+        Heatmap(1 - x, "attention", original=photograph, box=Box(60, 0, 260, 200)),
+    ]
+    captions = ["rollout", "occlusion → a class whose name is longer than two lines can hold, by far, and then some more", "attention"]
+    figure = inside_sheet(photograph, ["cat", "dog"], [3.0, -1.0], [0.98, 0.02], heats, captions, title="cat, 98.0%", columns=2)
+    whole(figure)
+    golden(figure, "inside_sheet")
+    above, below = figure.subfigs
+    picture, logits, probabilities = above.axes
+    assert picture.images and [label.get_text() for label in logits.get_yticklabels()] == ["cat", "dog"]
+    assert [bar.get_width() for bar in logits.patches] == [3.0, -1.0] and [bar.get_width() for bar in probabilities.patches] == [98.0, 2.0]
+    assert [axes.get_visible() for axes in below.axes] == [True, True, True, False]
+    titles = [axes.get_title() for axes in below.axes]
+    assert titles[0] == "rollout" and titles[1].count("\n") == 1 and titles[1].endswith("…") and titles[2] == "attention"
+    for axes, heat in zip(below.axes, heats, strict=False):
+        assert (axes.images[0].get_array() == np.asarray(clear_overlay(heat))).all()
+
+
+def test_artefacts_do_not_outshine_the_rest() -> None:
+    """One huge value: without the cut all other patches would have the darkest colour."""
+    grid = np.linspace(0, 1, 196).reshape(14, 14)
+    spoilt = grid.copy()
+    spoilt[3, 3] = 100
+    clear, plain = (np.asarray(clear_overlay(Heatmap(values, "norms"), "patches"), dtype=int) for values in (spoilt, grid))
+    assert np.abs(clear - plain).mean() < 8
+    few = Heatmap(spoilt[:4, :4], "norms")
+    assert (np.asarray(clear_overlay(few)) == np.asarray(few.overlay())).all(), "a small map shows its whole range"
+
+
+@pytest.mark.parametrize("box", [None, Box(60, 0, 260, 200)])
+def test_the_patch_that_looks_is_framed(photograph: Image.Image, box: Box | None) -> None:
+    heat = Heatmap(np.zeros((4, 4)), "attention", original=photograph, box=box)
+    framed = np.asarray(outlined(heat, (1, 2), size=320), dtype=int)
+    plain = np.asarray(heat.overlay(0.7, size=320), dtype=int)
+    rows, columns = np.nonzero(np.abs(framed - plain).sum(axis=2))
+    left, right = (160, 240) if box is None else (160, 210)
+    assert (rows.min(), rows.max()) == (50, 100) and (columns.min(), columns.max()) == (left, right)
+    assert (framed[60:90, left + 10 : right - 10] == plain[60:90, left + 10 : right - 10]).all(), "a frame, not a square"
+
+
+def test_wrong_use() -> None:
+    with pytest.raises(UsageError, match="1 maps and 0 captions"):
+        inside_sheet(None, (), (), (), [Heatmap(np.eye(3), "rollout")], [])

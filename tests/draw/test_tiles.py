@@ -8,7 +8,7 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
-from vitral.draw.tiles import class_sheet, filter_tiles, patch_figure, picture_sheet
+from vitral.draw.tiles import class_sheet, patch_figure, picture_sheet
 
 DIGIT = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8) * 4)
 
@@ -17,10 +17,11 @@ def shown(figure) -> list[np.ndarray]:
     return [np.asarray(axes.images[0].get_array()) for axes in figure.axes if axes.images]
 
 
-def test_pictures_captions_and_labels(whole: Callable, photograph: Image.Image) -> None:
+def test_pictures_captions_and_labels(whole: Callable, golden: Callable, photograph: Image.Image) -> None:
     captions = ["short", "a caption that is far too long to stand on a single line of its picture", "€ < &"]
     figure = picture_sheet([photograph, DIGIT, photograph], captions, columns=2, title="A title", row_labels=["first", "second"])
     whole(figure)
+    golden(figure, "picture_sheet")
     titles = [axes.get_title() for axes in figure.axes if axes.get_visible()]
     assert titles[0] == "short"
     assert titles[1].count("\n") == 1
@@ -34,16 +35,18 @@ def test_large_pictures_are_made_small_but_keep_their_shape() -> None:
     assert shown(figure)[0].shape == (240, 480, 3)
 
 
-def test_class_sheet(whole: Callable, photograph: Image.Image) -> None:
+def test_class_sheet(whole: Callable, golden: Callable, photograph: Image.Image) -> None:
     figure = class_sheet({"zero": [DIGIT] * 3, "a class with a very long name": [photograph], "none": []}, title="Classes")
     whole(figure)
+    golden(figure, "class_sheet")
     assert len(shown(figure)) == 4
     assert [label for axes in figure.axes if (label := axes.get_ylabel())] == ["zero", "a class with a ve…", "none"]
     assert shown(figure)[3].shape[0] == shown(figure)[3].shape[1], "cut square"
 
 
-def test_patches_are_the_picture_cut_at_the_box() -> None:
+def test_patches_are_the_picture_cut_at_the_box(golden: Callable) -> None:
     figure = patch_figure(DIGIT, (4, 2), Box(0, 0, 8, 4), gap=0.875)
+    golden(figure, "patch_figure")
     seen, cut = shown(figure)
     side = 64
     assert seen.shape == (4 * side, 2 * side, 3)
@@ -58,18 +61,7 @@ def test_patches_are_the_picture_cut_at_the_box() -> None:
     assert figure.axes[1].get_title() == "4 × 2 = 8 patches"
 
 
-def test_filters_have_zero_at_mid_grey(whole: Callable) -> None:
-    filters = np.zeros((5, 3, 3, 3))
-    filters[1, 0, 0] = [2.0, -2.0, 1.0]
-    figure = filter_tiles(filters, captions=[f"{n} %" for n in range(5)], title="Filters", columns=3)
-    whole(figure)
-    tiles = shown(figure)
-    assert (tiles[0] == 128).all()
-    assert tiles[1][0, 0].tolist() == [255, 0, 191]
-    assert shown(filter_tiles(np.ones((2, 4, 4))))[0].shape == (4, 4, 3)
-
-
 def test_wrong_use() -> None:
-    for call in (lambda: picture_sheet([]), lambda: class_sheet({"a": []}), lambda: filter_tiles(np.zeros((2, 2)))):
+    for call in (lambda: picture_sheet([]), lambda: class_sheet({"a": []})):
         with pytest.raises(UsageError):
             call()

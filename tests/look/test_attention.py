@@ -47,7 +47,9 @@ def test_matrix_and_its_normalised_view(make, images) -> None:
     np.testing.assert_allclose(view.mean(axis=1), 0, atol=1e-9)
     np.testing.assert_allclose(view.std(axis=1), 1, atol=1e-6)
     np.testing.assert_array_equal(view.argsort(axis=1), matrix.values.argsort(axis=1))
-    assert matrix.draw().get_axes()
+    axes = matrix.draw().axes[0]
+    np.testing.assert_array_equal(axes.images[0].get_array(), matrix.values)
+    assert axes.figure.get_suptitle() == matrix.title and axes.lines[0].get_ydata()[0] == matrix.prefix - 0.5
 
 
 @pytest.mark.parametrize(

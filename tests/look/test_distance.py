@@ -94,7 +94,10 @@ def test_streaming_over_batches_gives_the_same(make, images) -> None:
     assert streamed["distance"].values.shape == (3, 3)
     assert look.distance(tape, 2).each.shape == (1, 3, 3)
     assert streamed["distance"].reference == pytest.approx(distances(model.config).mean())
-    assert streamed["distance"].draw().get_axes()
+    axes = streamed["distance"].draw().axes[0]
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), streamed["distance"].values.mean(axis=1))
+    assert axes.lines[1].get_ydata()[0] == streamed["distance"].reference and axes.get_ylabel() == "mean attention distance (pixels)"
+    assert axes.figure.get_suptitle() == "Mean attention distance per head, mean of 5 pictures"
 
 
 def test_bad_input_is_one_line() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 import vitral
 from vitral import look
-from vitral.draw.filters import filters_beside
 
 
 def test_components_of_the_patch_embedding(make) -> None:
@@ -40,6 +39,7 @@ def test_any_number_of_channels_can_be_drawn(make) -> None:
     for channels, shape in ((1, (20, 4, 4)), (2, (20, 4, 4)), (5, (20, 4, 4, 3))):
         found = look.filters(make(channels=channels), count=20)
         assert found.shown.shape[1:] == shape[1:]
-        assert found.draw().get_axes()
-    grey, colour = look.filters(make(channels=1), count=9), look.filters(vitral.create("cnn"), count=3)
-    assert filters_beside([(grey.shown, grey.captions, "ViT"), (colour.shown, colour.captions, "CNN")]).get_axes()
+        figure = found.draw()
+        drawn = [axes.images[0].get_array().shape for axes in figure.axes if axes.images]
+        assert drawn == [(4, 4, 3)] * len(found.tiles) and figure.get_suptitle() == found.title
+        assert figure.axes[0].get_title() == found.captions[0]

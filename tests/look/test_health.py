@@ -30,7 +30,12 @@ def test_finds_planted_artefacts_and_no_others(make, images) -> None:
     expected = tape["blocks.2.output"][1, model.config.prefix :].norm(dim=-1).numpy().reshape(4, 4)
     np.testing.assert_allclose(heat.grid, expected)
     assert found.prefix.shape == (3, 2) and found.patches.shape == (3, 4, 4)
-    assert found.draw().get_axes()
+    axes = found.draw().axes[0]
+    lines = {line.get_label(): line.get_ydata() for line in axes.lines}
+    np.testing.assert_allclose(lines["largest patch"], found.patches.max(axis=(1, 2)))
+    np.testing.assert_allclose(lines["class token"], found.prefix[:, 0])
+    assert (axes.get_yscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "block", "norm of the token")
+    assert axes.figure.get_suptitle().startswith("1 artefact tokens")
 
 
 def test_rivals_have_no_tokens() -> None:

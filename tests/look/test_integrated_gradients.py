@@ -27,12 +27,12 @@ def test_completeness(any_model, images) -> None:
     assert pixels.grid.sum() == pytest.approx(found.total, abs=1e-9)
 
 
-def test_cells_hold_the_sum_of_their_pixels(make, images) -> None:
+def test_patches_hold_the_sum_of_their_pixels(make, images) -> None:
     model = make(image_size=(16, 24), patch_size=(4, 8))
     tape = vitral.watch(model, images(model))
     pixels = look.integrated_gradients(tape, per="pixel", steps=4, tolerance=9).grid
-    cells = look.integrated_gradients(tape, steps=4, tolerance=9).grid
-    np.testing.assert_allclose(cells[1, 2], pixels[4:8, 16:24].sum(), atol=1e-12)
+    patches = look.integrated_gradients(tape, steps=4, tolerance=9).grid
+    np.testing.assert_allclose(patches[1, 2], pixels[4:8, 16:24].sum(), atol=1e-12)
 
 
 def test_the_blank_picture_owes_nothing(make, images) -> None:

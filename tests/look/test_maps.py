@@ -6,13 +6,13 @@ import numpy as np
 from PIL import Image
 
 import vitral
-from vitral.look.maps import heat, joined, to_cells, to_grid
+from vitral.look.maps import heat, joined, to_grid, to_patches
 
 
-def test_cells_hold_the_sum_of_their_pixels_also_where_they_are_uneven() -> None:
+def test_patches_hold_the_sum_of_their_pixels_also_where_they_are_uneven() -> None:
     pixels = np.arange(35.0).reshape(5, 7)
-    np.testing.assert_array_equal(to_cells(pixels, (5, 7)), pixels)
-    found = to_cells(pixels, (2, 3))
+    np.testing.assert_array_equal(to_patches(pixels, (5, 7)), pixels)
+    found = to_patches(pixels, (2, 3))
     assert found.sum() == pixels.sum()
     np.testing.assert_array_equal(found[0], [pixels[:3, :3].sum(), pixels[:3, 3:5].sum(), pixels[:3, 5:].sum()])
 

@@ -21,7 +21,7 @@ def test_covers_what_it_says(make, images) -> None:
     assert heat.grid[2, 2] == pytest.approx(float(fall), abs=1e-12)
     wide = look.occlusion(vitral.watch(model, batch), 1, 3, size=3)
     covered = batch[1:2].clone()
-    covered[:, :, 0:8, 0:16] = 0  # around the corner cell only the inner part exists
+    covered[:, :, 0:8, 0:16] = 0  # around the corner patch only the inner part exists
     fall = model(batch[1:2]).softmax(1)[0, 3] - model(covered).softmax(1)[0, 3]
     assert wide.grid[0, 0] == pytest.approx(float(fall), abs=1e-12)
 
@@ -36,5 +36,5 @@ def test_rivals_and_regression(make, images) -> None:
 
 def test_bad_size(make, images) -> None:
     model = make()
-    with pytest.raises(vitral.VitralError, match="size = 9 cells"):
+    with pytest.raises(vitral.VitralError, match="size = 9 patches"):
         look.occlusion(vitral.watch(model, images(model)), size=9)

@@ -29,7 +29,10 @@ def test_ranks_as_softmax_does(make, images) -> None:
         assert ranking.indices == order
     assert len(vitral.predict(model, batch, top=99)[0]) == 5
     assert rankings[0].to_dict()["classes"][0].keys() == {"class", "index", "probability", "logit"}
-    assert rankings[0].draw().get_axes()
+    logits, probabilities = rankings[0].draw("title").axes
+    assert [bar.get_width() for bar in logits.patches] == rankings[0].logits
+    assert [bar.get_width() for bar in probabilities.patches] == pytest.approx([100 * share for _, share in rankings[0]])
+    assert [label.get_text() for label in logits.get_yticklabels()] == [name for name, _ in rankings[0]]
 
 
 def test_takes_what_watch_takes(make) -> None:

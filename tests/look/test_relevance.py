@@ -92,12 +92,12 @@ def planted(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch
     """Noise with one patch that shows one of four patterns: (pictures, classes, places)."""
     patterns = torch.zeros(CLASSES, PATCH, PATCH)
     patterns[0, ::2], patterns[1, :, ::2], patterns[2, :2], patterns[3, :, :2] = 1, 1, 1, 1
-    cells = SIDE // PATCH
+    side = SIDE // PATCH
     labels = torch.randint(CLASSES, (count,), generator=generator)
-    places = torch.randint(cells * cells, (count,), generator=generator)
-    patches = 0.4 * torch.randn(count, cells * cells, PATCH, PATCH, generator=generator)
+    places = torch.randint(side * side, (count,), generator=generator)
+    patches = 0.4 * torch.randn(count, side * side, PATCH, PATCH, generator=generator)
     patches[torch.arange(count), places] += 3 * patterns[labels] - 1.5
-    pictures = patches.view(count, cells, cells, PATCH, PATCH).transpose(2, 3).reshape(count, 1, SIDE, SIDE)
+    pictures = patches.view(count, side, side, PATCH, PATCH).transpose(2, 3).reshape(count, 1, SIDE, SIDE)
     return pictures, labels, places
 
 

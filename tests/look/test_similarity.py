@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import vitral
 from vitral import look
@@ -26,7 +27,11 @@ def test_rows_against_columns_on_a_hand_made_table(make) -> None:
     np.testing.assert_array_equal(found.class_token[3], 1)
     np.testing.assert_array_equal(found.class_token[:3], 0)
     assert "more alike" in found.finding
-    assert found.draw().get_axes() and found.draw_distances().get_axes()
+    page = np.ma.filled(found.draw().axes[0].images[0].get_array(), np.nan)
+    np.testing.assert_array_equal(page[:4, :6], found.values[0, 0])
+    rows, columns = found.draw_distances().axes[0].lines
+    assert (rows.get_label(), rows.get_ydata().tolist()) == ("in one row", [1, 1, 1])
+    assert (columns.get_label(), columns.get_ydata().tolist()) == ("in one column", [0, 0, 0])
 
 
 def test_fixed_positions_favour_neither_rows_nor_columns(make) -> None:
@@ -49,7 +54,7 @@ def test_feature_similarity(make, images) -> None:
     cnn = vitral.create("cnn", image_size=32)
     tape = vitral.watch(cnn, torch.randn(1, 3, 32, 32))
     assert look.similarity(tape, start=(0, 3)).grid[0, 3] == pytest.approx(1)
-    with pytest.raises(vitral.VitralError, match=r"cell \(9, 9\) does not exist"):
+    with pytest.raises(vitral.VitralError, match=r"place \(9, 9\) does not exist"):
         look.similarity(tape, start=(9, 9))
 
 
@@ -78,4 +83,15 @@ def test_colours_leave_artefacts_out(make, images) -> None:
     np.testing.assert_array_equal(spoilt.colours[1, 1], 0.5)
     assert spoilt.explained.sum() == pytest.approx(plain.explained.sum(), abs=0.2)
     assert plain.colours.min() >= 0 and plain.colours.max() <= 1
-    assert plain.draw().get_axes()
+    (axes,) = spoilt.draw().axes
+    assert axes.images[0].get_array()[96, 96].tolist() == [128, 128, 128] and axes.get_title().endswith("artefacts grey")
+
+
+def test_colours_stand_beside_the_part_that_the_model_saw(make) -> None:
+    model = make()
+    picture = Image.new("RGB", (40, 20), "blue")
+    picture.paste("red", (10, 0, 30, 20))
+    seen, colours = look.token_colours(vitral.watch(model, picture)).draw().axes
+    pixels = seen.images[0].get_array()
+    assert pixels.shape == (20, 20, 3) and (pixels == [255, 0, 0]).all() and seen.get_title() == "picture"
+    assert colours.get_title().startswith("block 2: ")

@@ -7,7 +7,7 @@ import torch
 from vitral import look
 from vitral.base.errors import UsageError
 from vitral.build import create
-from vitral.look.occlusion import cells
+from vitral.look.occlusion import grid_of
 from vitral.web.surgery import Cut, operate
 
 
@@ -84,7 +84,7 @@ def test_everything_off_leaves_the_residual_path(model, image) -> None:
 def test_rivals_lose_patches_only(image) -> None:
     torch.manual_seed(0)
     cnn = create("cnn").eval()
-    assert cells(cnn) == (14, 14)
+    assert grid_of(cnn) == (14, 14)
     outcome = operate(cnn, image, [Cut(), Cut(patches=tuple(range(100)))])
     assert outcome.method == "gradcam"
     assert not np.allclose(outcome.logits[0], outcome.logits[1])

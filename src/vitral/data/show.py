@@ -61,7 +61,8 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
         "preprocess": dataclasses.asdict(data.preprocess),
     }
     numbers = {"positions": np.concatenate([batch.indices[list(places)].cpu().numpy() for batch, places in shown])}
-    return save_figure(picture_sheet(images, captions, columns=6, title=title, cell=1.2), out / "seen", numbers, record, formats=("png",))
+    figure = picture_sheet(images, captions, columns=6, title=title, width=1.2)
+    return save_figure(figure, out / "seen", numbers, record, formats=("png",))
 
 
 def undo(image: torch.Tensor, preprocess: Preprocess) -> Image.Image:

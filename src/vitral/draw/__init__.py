@@ -9,12 +9,13 @@ from vitral.base.lazy import lazily
 if TYPE_CHECKING:
     from vitral.draw.charts import bar_chart, head_scatter, prediction_chart, reliability_figure
     from vitral.draw.curves import Line, line_chart, training_curves
+    from vitral.draw.filters import filter_tiles
     from vitral.draw.heatmap import Heatmap
     from vitral.draw.matrices import confusion_figure, grid_of_grids, matrix_figure
     from vitral.draw.overlay import lay_over
     from vitral.draw.palette import paint
     from vitral.draw.provenance import save_figure
-    from vitral.draw.tiles import class_sheet, filter_tiles, patch_figure, picture_sheet
+    from vitral.draw.tiles import class_sheet, patch_figure, picture_sheet
 
 __all__ = [
     "Heatmap",

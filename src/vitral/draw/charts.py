@@ -1,4 +1,4 @@
-"""Bars, dots and calibration: what a model predicts, what its heads do, how sure it may be."""
+"""Bars, dots and calibration: what a model predicts, what its heads do, what its confidence is worth."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def prediction_chart(
     if picture is not None:
         axes[0, 0].imshow(enlarge(picture))
         dress_picture(axes[0, 0])
-    _bars(axes[0, -2], [shorten(name) for name in names], logits, "logit", "{:.2f}", truth)
-    _bars(axes[0, -1], [""] * len(names), np.asarray(probabilities) * 100, "probability (%)", "{:.1f}", None)
+    draw_bars(axes[0, -2], [shorten(name) for name in names], logits, "logit", "{:.2f}", truth)
+    draw_bars(axes[0, -1], [""] * len(names), np.asarray(probabilities) * 100, "probability (%)", "{:.1f}")
     percent_axis(axes[0, -1], 118, [0, 25, 50, 75, 100])
     head_line(figure, title)
     return figure
@@ -66,7 +66,7 @@ def bar_chart(
     _same_length(names, values)
     shown = [shorten(name, 40) for name in names]
     figure, axes = new_figure(4.2 + 0.065 * max(map(len, shown)), max(1.3, 0.3 * len(names) + 0.75))
-    _bars(axes[0, 0], shown, values, label, form, None, low, high)
+    draw_bars(axes[0, 0], shown, values, label, form, None, low, high)
     head_line(figure, title)
     return figure
 
@@ -113,7 +113,7 @@ def head_scatter(
 def reliability_figure(
     confidence: np.ndarray, accuracy: np.ndarray, counts: np.ndarray, *, error: float | None = None, title: str = ""
 ) -> Figure:
-    """Per bin of confidence: how sure, how often right, how many. Empty bins are left out. `error`: expected calibration error."""
+    """Per bin of confidence: its mean, how often right, how many. Empty bins are left out. `error`: expected calibration error."""
     _same_length(confidence, accuracy, counts)
     figure, axes = new_figure(3.6, 4.2, 2, 1, sharex=True, height_ratios=[3, 1])
     top, bottom = axes[0, 0], axes[1, 0]
@@ -148,16 +148,17 @@ def reliability_figure(
     return figure
 
 
-def _bars(
+def draw_bars(
     axes: Axes,
     names: Sequence[str],
     values: Sequence[float] | np.ndarray,
     label: str,
     form: str,
-    truth: str | None,
+    truth: str | None = None,
     low: Sequence[float] | np.ndarray | None = None,
     high: Sequence[float] | np.ndarray | None = None,
 ) -> None:
+    """Bars from top to bottom in the given axes, the number at the end of each; `truth`: the name whose bar gets its own colour."""
     numbers = np.asarray(values, dtype=np.float64)
     places = np.arange(len(names))
     right = None if truth is None else shorten(truth)

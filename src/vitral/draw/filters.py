@@ -1,4 +1,4 @@
-"""Filters of two models, one under the other."""
+"""Filters as tiles: of one model, or of two, one under the other. Zero is mid-grey, one scale per filter."""
 
 from __future__ import annotations
 
@@ -6,35 +6,45 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from PIL import Image
 
-from vitral.draw.palette import INK, PAPER, TICK_SIZE, dress_picture, head_line
+from vitral.base.errors import UsageError
+from vitral.draw.palette import INK, TICK_SIZE, dress_picture, empty_figure, head_line
+from vitral.draw.tiles import picture_sheet
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = 7
-CELL = 0.85
+WIDTH = 0.85
+
+
+def filter_tiles(filters: np.ndarray, *, captions: Sequence[str] = (), title: str = "", columns: int = COLUMNS) -> Figure:
+    """Filters (n, h, w, 3) or (n, h, w), signed."""
+    return picture_sheet(_tones(filters), captions, columns=columns, title=title, width=WIDTH)
 
 
 def filters_beside(groups: Sequence[tuple[np.ndarray, Sequence[str], str]]) -> Figure:
-    """Each group: filters (n, h, w[, 3]), captions, a title. Zero is mid-grey, one scale per filter."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    heights = [-(-len(filters) // COLUMNS) * (CELL + (0.2 if len(captions) else 0)) + 0.35 for filters, captions, _ in groups]
-    figure = Figure(figsize=(CELL * COLUMNS + 0.1, sum(heights)), layout="constrained", facecolor=PAPER)
-    FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
+    """Each group: filters, captions, a title."""
+    rows = [-(-len(filters) // COLUMNS) for filters, _, _ in groups]
+    heights = [count * (WIDTH + (0.2 if len(captions) else 0)) + 0.35 for count, (_, captions, _) in zip(rows, groups, strict=True)]
+    figure = empty_figure(WIDTH * COLUMNS + 0.1, sum(heights), w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)
     parts = figure.subfigures(len(groups), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for part, (filters, captions, title) in zip(parts, groups, strict=True):
+    for part, count, (filters, captions, title) in zip(parts, rows, groups, strict=True):
         head_line(part, title)
-        reach = np.maximum(np.abs(filters).max(axis=tuple(range(1, filters.ndim)), keepdims=True), 1e-30)
-        tiles = 0.5 + 0.5 * filters / reach
-        for index, one in enumerate(part.subplots(-(-len(tiles) // COLUMNS), COLUMNS, squeeze=False).flat):
-            if index >= len(tiles):
+        tones = _tones(filters)
+        for index, one in enumerate(part.subplots(count, COLUMNS, squeeze=False).flat):
+            if index >= len(tones):
                 one.set_visible(False)
                 continue
-            dress_picture(one).imshow(tiles[index], cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            dress_picture(one).imshow(tones[index], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
             if len(captions):
                 one.set_title(captions[index], fontsize=TICK_SIZE, color=INK, pad=2.5)
     return figure
+
+
+def _tones(filters: np.ndarray) -> list[Image.Image]:
+    if filters.ndim not in (3, 4) or not len(filters):
+        raise UsageError(f"filters of shape {filters.shape}", "give (n, h, w) or (n, h, w, 3)")
+    reach = np.abs(filters).max(axis=tuple(range(1, filters.ndim)), keepdims=True)
+    return [Image.fromarray(tone) for tone in (127.5 + 127.5 * filters / np.where(reach > 0, reach, 1)).round().astype(np.uint8)]

@@ -12,7 +12,19 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.overlay import enlarge, lay_over
-from vitral.draw.palette import limits_of, map_name, paint
+from vitral.draw.palette import (
+    SOFT,
+    TICK_SIZE,
+    colour_bar,
+    dress_picture,
+    limits_of,
+    map_name,
+    name_axes,
+    new_figure,
+    paint,
+    png_bytes,
+)
+from vitral.draw.provenance import FORMATS, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +50,7 @@ class Heatmap:
     note: str = ""
     """What a reader must know, such as "no class token: starts from the mean of the patches"."""
     unit: str = ""
-    """What a cell's number is: share of attention, change of the logit, …"""
+    """What its numbers are: share of attention, change of the logit, …"""
     signed: bool = False
     """Values below zero mean something."""
 
@@ -75,7 +87,7 @@ class Heatmap:
         return index // self.grid.shape[1], index % self.grid.shape[1]
 
     def image(self, size: int = 256, limits: tuple[float, float] | None = None) -> Image.Image:
-        """The map alone, each cell a flat square; at least `size` pixels on the longer side."""
+        """The map alone, each number a flat square; at least `size` pixels on the longer side."""
         factor = max(1, -(-size // max(self.grid.shape)))
         colours = paint(self.grid, limits or self.limits, self.signed)
         return Image.fromarray(colours.repeat(factor, axis=0).repeat(factor, axis=1))
@@ -85,7 +97,7 @@ class Heatmap:
     ) -> Image.Image:
         """The map over the original picture, crop and resize undone; the map alone where there is no original.
 
-        mode: bicubic, bilinear or cells. alpha: how much the strongest colour covers. limits: the values of the darkest and
+        mode: bicubic, bilinear or patches. alpha: how much the strongest colour covers. limits: the values of the darkest and
         the brightest colour, to compare several maps.
         """
         if self.original is None:
@@ -95,7 +107,8 @@ class Heatmap:
 
     def figure(self, alpha: float = 0.75, mode: str = "bicubic") -> Figure:
         """The original and the overlay side by side, titled, with a scale."""
-        from vitral.draw.palette import SOFT, TICK_SIZE, colour_bar, dress_picture, name_axes, new_figure
+        from matplotlib.cm import ScalarMappable
+        from matplotlib.colors import Normalize
 
         panels: list[tuple[Image.Image, str]] = []
         if self.original is not None:
@@ -107,9 +120,6 @@ class Heatmap:
         for one, (image, title) in zip(axes[0], panels, strict=True):
             one.imshow(image)
             name_axes(dress_picture(one), title=title)
-        from matplotlib.cm import ScalarMappable
-        from matplotlib.colors import Normalize
-
         scale = ScalarMappable(Normalize(*self.limits), map_name(self.signed))
         colour_bar(figure, scale, axes[0, -1], self.unit)
         if self.note:
@@ -118,8 +128,6 @@ class Heatmap:
 
     def save(self, path: str | Path, provenance: dict[str, Any] | None = None) -> Path:
         """The figure at `path` (its ending chooses PNG, SVG or PDF; none: PNG), with .npz and .json beside it."""
-        from vitral.draw.provenance import FORMATS, save_figure
-
         path = Path(path)
         ending = path.suffix.lstrip(".").lower()
         ending, stem = (ending, path.with_suffix("")) if ending in FORMATS else ("png", path)
@@ -137,6 +145,4 @@ class Heatmap:
         return replace(self, original=original, box=box)
 
     def _repr_png_(self) -> bytes:
-        from vitral.draw.palette import png_bytes
-
         return png_bytes(self.figure())

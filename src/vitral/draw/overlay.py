@@ -1,6 +1,6 @@
 """A coarse map laid over the original picture, exactly where it belongs.
 
-The model saw a part of the original (`box`), resized. The map's cells divide that part evenly; each pixel of the result asks
+The model saw a part of the original (`box`), resized. The map's patches divide that part evenly; each pixel of the result asks
 where in the map its centre lies, so resize and crop are undone without ever rounding the box to whole pixels.
 """
 
@@ -37,7 +37,7 @@ def lay_over(
 ) -> Image.Image:
     """`grid` (h, w) as colours over `original`; outside of `box` the picture is dimmed and otherwise untouched.
 
-    mode: `bicubic` or `bilinear` (smooth), or `cells` (each patch flat, with its edges). size: pixels of the longer side of
+    mode: `bicubic` or `bilinear` (smooth), or `patches` (each flat, with its edges). size: pixels of the longer side of
     the result; None: as the original, or at least 256 on the shorter side. alpha: how much the strongest colour covers.
     """
     if mode not in MODES:
@@ -48,8 +48,8 @@ def lay_over(
     shown = enlarge(original, size)
     scale_x, scale_y = shown.width / original.width, shown.height / original.height
     pixels = np.asarray(shown, dtype=np.float32)  # (H, W, 3)
-    columns = _cells(shown.width, scale_x, box.left, box.width, grid.shape[1])
-    rows = _cells(shown.height, scale_y, box.top, box.height, grid.shape[0])
+    columns = _places(shown.width, scale_x, box.left, box.width, grid.shape[1])
+    rows = _places(shown.height, scale_y, box.top, box.height, grid.shape[0])
     across = np.flatnonzero((columns >= 0) & (columns <= grid.shape[1]))
     down = np.flatnonzero((rows >= 0) & (rows <= grid.shape[0]))
     out = pixels * DIM
@@ -62,7 +62,7 @@ def lay_over(
         strength = np.abs(heat) / (max(abs(low), abs(high)) or 1) if signed else (heat - low) / ((high - low) or 1)
         cover = alpha * (0.35 + 0.65 * np.clip(strength, 0, 1).astype(np.float32))[..., None]
         out[inside] = (1 - cover) * _quiet(pixels[inside]) + cover * colours
-        if mode == "cells":
+        if mode == "patches":
             _draw_edges(out, rows, columns, down, across)
         _draw_frame(out, down, across)
     return Image.fromarray(np.clip(out + 0.5, 0, 255).astype(np.uint8))
@@ -97,9 +97,9 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _cells(pixels: int, scale: float, start: float, length: float, cells: int) -> np.ndarray:
-    """For each pixel of the shown picture, the place of its centre in the map, in cells from the map's edge."""
-    return ((np.arange(pixels) + 0.5) / scale - start) / length * cells
+def _places(pixels: int, scale: float, start: float, length: float, count: int) -> np.ndarray:
+    """For each pixel of the shown picture, the place of its centre in the map, in patches from the map's edge."""
+    return ((np.arange(pixels) + 0.5) / scale - start) / length * count
 
 
 def _read(grid: np.ndarray, rows: np.ndarray, columns: np.ndarray, mode: str) -> np.ndarray:
@@ -108,29 +108,29 @@ def _read(grid: np.ndarray, rows: np.ndarray, columns: np.ndarray, mode: str) ->
     return np.clip(down @ grid @ across.T, grid.min(), grid.max())
 
 
-def _flat(places: np.ndarray, cells: int) -> np.ndarray:
-    index = np.clip(places.astype(int), 0, cells - 1)
-    return np.eye(cells)[index]  # (places, cells)
+def _flat(places: np.ndarray, count: int) -> np.ndarray:
+    index = np.clip(places.astype(int), 0, count - 1)
+    return np.eye(count)[index]  # (places, patches)
 
 
-def _bilinear(places: np.ndarray, cells: int) -> np.ndarray:
-    return _normalised(np.clip(1 - _away(places, cells), 0, None))
+def _bilinear(places: np.ndarray, count: int) -> np.ndarray:
+    return _normalised(np.clip(1 - _away(places, count), 0, None))
 
 
-def _bicubic(places: np.ndarray, cells: int) -> np.ndarray:
-    """Catmull and Rom's kernel: it passes through the values of the cells."""
-    away = _away(places, cells)
+def _bicubic(places: np.ndarray, count: int) -> np.ndarray:
+    """Catmull and Rom's kernel: it passes through the values of the patches."""
+    away = _away(places, count)
     near = 1.5 * away**3 - 2.5 * away**2 + 1
     far = -0.5 * away**3 + 2.5 * away**2 - 4 * away + 2
     return _normalised(np.where(away <= 1, near, np.where(away < 2, far, 0.0)))
 
 
-def _away(places: np.ndarray, cells: int) -> np.ndarray:
-    """Distance (places, cells) to each cell's centre, in cells, or in pixels where pixels are coarser: then no cell is skipped."""
+def _away(places: np.ndarray, count: int) -> np.ndarray:
+    """Distance (places, patches) to each patch's centre, in patches, or in pixels where pixels are coarser: then none is skipped."""
     step = float(places[1] - places[0]) if len(places) > 1 else 1.0
     # Beyond the outermost centres the map stays as it is there: nothing is extrapolated.
-    held = np.clip(places, 0.5, cells - 0.5)
-    return np.abs(held[:, None] - 0.5 - np.arange(cells)) / max(step, 1.0)
+    held = np.clip(places, 0.5, count - 0.5)
+    return np.abs(held[:, None] - 0.5 - np.arange(count)) / max(step, 1.0)
 
 
 def _normalised(weights: np.ndarray) -> np.ndarray:
@@ -144,12 +144,12 @@ def _quiet(pixels: np.ndarray) -> np.ndarray:
 
 
 def _draw_edges(out: np.ndarray, rows: np.ndarray, columns: np.ndarray, down: np.ndarray, across: np.ndarray) -> None:
-    """A thin white line where one cell ends and the next begins, unless cells are too small for it."""
+    """A thin white line where one patch ends and the next begins, unless they are too small for it."""
     for places, chosen, other, axis in ((rows, down, across, 0), (columns, across, down, 1)):
-        cells = np.floor(places[chosen]).astype(int)
-        if len(chosen) < 6 * (cells.max() - cells.min() + 1):
+        patches = np.floor(places[chosen]).astype(int)
+        if len(chosen) < 6 * (patches.max() - patches.min() + 1):
             continue
-        edges = chosen[1:][np.diff(cells) > 0]
+        edges = chosen[1:][np.diff(patches) > 0]
         index = np.ix_(edges, other) if axis == 0 else np.ix_(other, edges)
         out[index] = 0.6 * out[index] + 0.4 * 255
 
@@ -168,4 +168,4 @@ def _draw_frame(out: np.ndarray, down: np.ndarray, across: np.ndarray) -> None:
         out[top:bottom, right - width : right] = 255
 
 
-MODES = {"bicubic": _bicubic, "bilinear": _bilinear, "cells": _flat}
+MODES = {"bicubic": _bicubic, "bilinear": _bilinear, "patches": _flat}

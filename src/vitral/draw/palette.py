@@ -7,6 +7,8 @@ The look is set on each object, not in matplotlib's global settings, so drawing 
 
 from __future__ import annotations
 
+import io
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -63,16 +65,23 @@ def paint(values: np.ndarray, limits: tuple[float, float] | None = None, signed:
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, np.ndarray]:
-    """A figure in inches with rows × columns axes, dressed; nothing is cut off, whatever its labels are."""
+    """A figure in inches with rows × columns axes, dressed."""
+    figure = empty_figure(width, height)
+    axes = figure.subplots(rows, columns, squeeze=False, **options)  # (rows, columns)
+    for one in axes.flat:
+        dress(one)
+    return figure, axes
+
+
+def empty_figure(width: float, height: float, **spaces: float) -> Figure:
+    """A figure in inches of which nothing is cut off, whatever its labels are; `spaces`: between its parts, for the layout engine."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained", facecolor=PAPER)
     FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns, squeeze=False, **options)  # (rows, columns)
-    for one in axes.flat:
-        dress(one)
-    return figure, axes
+    figure.get_layout_engine().set(**spaces)  # type: ignore[union-attr]
+    return figure
 
 
 def dress(axes: Axes, grid: str = "") -> Axes:
@@ -148,9 +157,12 @@ def shorten(text: str, length: int = 28) -> str:
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
-def png_bytes(figure: Figure, dpi: int = 120) -> bytes:
-    import io
+def wrap(text: str, inches: float) -> str:
+    """At most two lines that fit the width, at about 15 characters an inch."""
+    return "\n".join(textwrap.wrap(text, max(8, round(inches * 15)), max_lines=2, placeholder="…"))
 
+
+def png_bytes(figure: Figure, dpi: int = 120) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()

@@ -1,8 +1,7 @@
-"""Many pictures on one page: captions under each, labels at the rows; the image cut into patches; filters as tiles."""
+"""Many pictures on one page: a caption above each, labels at the rows; the picture cut into patches."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.overlay import to_rgb
-from vitral.draw.palette import INK, LABEL_SIZE, PAPER, TICK_SIZE, dress_picture, head_line, new_figure
+from vitral.draw.palette import INK, LABEL_SIZE, PAPER, TICK_SIZE, dress_picture, head_line, new_figure, shorten, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,19 +28,19 @@ def picture_sheet(
     columns: int | None = None,
     title: str = "",
     row_labels: Sequence[str] = (),
-    cell: float = 1.6,
+    width: float = 1.6,
 ) -> Figure:
-    """Pictures in reading order with a caption above each; `cell`: width of one in inches."""
+    """Pictures in reading order with a caption above each; `width` of one in inches."""
     if not pictures:
         raise UsageError(f"no pictures for the sheet {title!r}".replace(" ''", ""), "give at least one")
     columns = min(len(pictures), columns or (len(pictures) if len(pictures) <= 5 else min(8, round(len(pictures) ** 0.5 * 1.3))))
     rows = -(-len(pictures) // columns)
-    texts = [_wrap(caption, cell) for caption in captions] + [""] * (len(pictures) - len(captions))
+    texts = [wrap(caption, width) for caption in captions] + [""] * (len(pictures) - len(captions))
     lines = max((text.count("\n") + 1 for text in texts if text), default=0)
     shape = float(np.median([picture.height / picture.width for picture in pictures]))
-    height = cell * min(max(shape, 0.3), 3.0) + 0.13 * lines + 0.03
+    height = width * min(max(shape, 0.3), 3.0) + 0.13 * lines + 0.03
     label_width = 0.4 if row_labels else 0.0
-    figure, axes = new_figure(cell * columns + label_width, height * rows + (0.4 if title else 0.05), rows, columns)
+    figure, axes = new_figure(width * columns + label_width, height * rows + (0.4 if title else 0.05), rows, columns)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
     for index, one in enumerate(axes.flat):
         dress_picture(one)
@@ -52,19 +51,19 @@ def picture_sheet(
         if texts[index]:
             one.set_title(texts[index], fontsize=TICK_SIZE, color=INK, pad=2.5)
         if row_labels and index % columns == 0 and index // columns < len(row_labels):
-            one.set_ylabel(_wrap(row_labels[index // columns], height), fontsize=LABEL_SIZE, color=INK)
+            one.set_ylabel(wrap(row_labels[index // columns], height), fontsize=LABEL_SIZE, color=INK)
     head_line(figure, title)
     return figure
 
 
-def class_sheet(pictures: Mapping[str, Sequence[Image.Image]], *, title: str = "", cell: float = 0.62) -> Figure:
+def class_sheet(pictures: Mapping[str, Sequence[Image.Image]], *, title: str = "", width: float = 0.62) -> Figure:
     """A row of pictures for each class, its name in front."""
     if not pictures or not max(map(len, pictures.values())):
         raise UsageError("no pictures for the class sheet", "give at least one picture of one class")
     columns, rows = max(map(len, pictures.values())), len(pictures)
-    names = [_short(name) for name in pictures]
+    names = [shorten(name, 18) for name in pictures]
     label_width = 0.3 + 0.08 * max(map(len, names))
-    figure, axes = new_figure(cell * columns + label_width, cell * rows + (0.4 if title else 0.05), rows, columns)
+    figure, axes = new_figure(width * columns + label_width, width * rows + (0.4 if title else 0.05), rows, columns)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.01, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
     for row, (name, images) in enumerate(zip(names, pictures.values(), strict=True)):
         for column, one in enumerate(axes[row]):
@@ -95,16 +94,7 @@ def patch_figure(original: Image.Image, grid: tuple[int, int], box: Box | None =
             top, left = row * (side + space), column * (side + space)
             cut[top : top + side, left : left + side] = pixels[row * side : (row + 1) * side, column * side : (column + 1) * side]
     captions = ["what the model sees", f"{grid[0]} × {grid[1]} = {grid[0] * grid[1]} patches"]
-    return picture_sheet([seen, Image.fromarray(cut)], captions, columns=2, title=title, cell=2.8)
-
-
-def filter_tiles(filters: np.ndarray, *, captions: Sequence[str] = (), title: str = "", columns: int = 7, cell: float = 0.85) -> Figure:
-    """Filters (n, h, w, 3) or (n, h, w), signed, as tiles: zero is mid-grey, one scale per filter."""
-    if filters.ndim not in (3, 4) or not len(filters):
-        raise UsageError(f"filters of shape {filters.shape}", "give (n, h, w) or (n, h, w, 3)")
-    reach = np.abs(filters).reshape(len(filters), -1).max(axis=1).reshape(-1, *[1] * (filters.ndim - 1))
-    tones = (127.5 + 127.5 * filters / np.where(reach > 0, reach, 1)).round().astype(np.uint8)
-    return picture_sheet([Image.fromarray(tone) for tone in tones], captions, columns=columns, title=title, cell=cell)
+    return picture_sheet([seen, Image.fromarray(cut)], captions, columns=2, title=title, width=2.8)
 
 
 def _tile(picture: Image.Image) -> Image.Image:
@@ -130,12 +120,3 @@ def _hide(axes: Axes) -> None:
     axes.set_facecolor(PAPER)
     for spine in axes.spines.values():
         spine.set_visible(False)
-
-
-def _wrap(text: str, inches: float) -> str:
-    """At most two lines that fit the width, at about 15 characters an inch."""
-    return "\n".join(textwrap.wrap(text, max(8, round(inches * 15)), max_lines=2, placeholder="…"))
-
-
-def _short(text: str, length: int = 18) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"

@@ -133,7 +133,7 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
             row_labels=["all weights", "strongest 10 %"],
             title=f"{shorten(name, 16)}: attention rollout ({COLOURS_END})",
             columns=len(JOIN),
-            cell=1.8,
+            width=1.8,
         )
         grids = {f"{heads}_discard_{discard:g}": heat.grid for (heads, discard), heat in variants.items()}
         yield Drawn("rollout", figure, grids, f"{name}: attention rollout", {"maps": [heat.facts() for heat in variants.values()]})
@@ -143,7 +143,7 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
         captions = [f"{label} ({share:.1%})" for label, share in classes]
         images = [enlarge(picture.original), *(clear_overlay(heat, mode_of(tape)) for heat in heats)]
         title = f"{shorten(name, 24)}: relevance for each class ({COLOURS_END})"
-        figure = picture_sheet(images, ["picture", *captions], title=title, columns=4, cell=1.8)
+        figure = picture_sheet(images, ["picture", *captions], title=title, columns=4, width=1.8)
         yield Drawn(
             "classes", figure, {f"class_{heat.target}": heat.grid for heat in heats}, f"{name}: relevance of the most probable classes"
         )
@@ -158,7 +158,7 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
     what = "block" if transformer else "stage"
     captions = ["picture as the model sees it", *(one.caption.replace("block", what) for one in colours)]
     figure = picture_sheet(
-        [seen(picture), *(one.image() for one in colours)], captions, columns=3, title=f"{name}: tokens as colours", cell=2.0
+        [seen(picture), *(one.image() for one in colours)], captions, columns=3, title=f"{name}: tokens as colours", width=2.0
     )
     yield Drawn("colours", figure, {f"{what}_{one.block}": one.colours for one in colours}, f"{name}: first three components of the tokens")
 
@@ -200,7 +200,7 @@ def _attention(tape: Tape, name: str) -> Iterator[Drawn]:
     labels = [f"block {block}" for block in blocks]
     captions = [f"head {heat.head}" for heat in rows]
     images = [outlined(heat, middle, mode=mode_of(tape)) for heat in rows]
-    figure = picture_sheet(images, captions, title=title, columns=len(shown_heads), row_labels=labels, cell=1.5)
+    figure = picture_sheet(images, captions, title=title, columns=len(shown_heads), row_labels=labels, width=1.5)
     grids = np.stack([heat.grid for heat in rows]).reshape(len(blocks), len(shown_heads), *tape.grid)
     yield Drawn("attention-patch", figure, {"maps": grids, "blocks": np.array(blocks), "patch": np.array(middle)}, title)
 

@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from vitral.base.errors import UsageError
-from vitral.draw.tiles import filter_tiles
+from vitral.draw.filters import filter_tiles
 from vitral.look.choice import Start, model_of, unused
 from vitral.look.similarity import principal
 from vitral.model.classifier import Classifier

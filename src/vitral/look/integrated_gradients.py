@@ -15,7 +15,7 @@ from vitral.base.errors import UsageError, one_of
 from vitral.data.preprocess import Preprocess
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, find_target, unused
-from vitral.look.maps import heat, to_cells
+from vitral.look.maps import heat, to_patches
 from vitral.look.rerun import alone, run
 from vitral.model.tape import Tape
 
@@ -63,7 +63,7 @@ def integrated_gradients(
     found = attribute(tape, item, target, baseline=baseline, steps=steps, tolerance=tolerance)
     pixels = found.values.sum(dim=0).double().cpu().numpy()  # (H, W)
     per = per or ("patch" if tape.config.is_transformer else "pixel")
-    grid = to_cells(pixels, tape.grid) if per == "patch" else pixels
+    grid = to_patches(pixels, tape.grid) if per == "patch" else pixels
     note = f"sums to {found.total:+.2f} of {found.change:+.2f} from a {baseline} picture (gap {found.gap:.1%}, {found.steps} steps)"
     ignored = unused("integrated_gradients", start=start)
     return heat(tape, item, grid, "integrated_gradients", note, ignored, target=target, unit="change of the logit", signed=True)

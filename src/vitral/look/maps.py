@@ -21,10 +21,10 @@ def to_grid(tape: Tape, row: torch.Tensor) -> np.ndarray:
     return row[tape.prefix :].detach().double().cpu().numpy().reshape(tape.grid)
 
 
-def to_cells(pixels: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
-    """Sums of (H, W) numbers over the cells of a grid that divides the picture."""
-    for axis, cells in enumerate(grid):
-        starts = -(-np.arange(cells) * pixels.shape[axis] // cells)
+def to_patches(pixels: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
+    """Sums of (H, W) numbers over the patches of a grid that divides the picture."""
+    for axis, count in enumerate(grid):
+        starts = -(-np.arange(count) * pixels.shape[axis] // count)
         pixels = np.add.reduceat(pixels, starts, axis=axis)
     return pixels
 

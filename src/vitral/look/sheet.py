@@ -72,8 +72,8 @@ def sheet(tape: Tape, heats: Sequence[Heatmap], name: str, top: int = TOP, item:
 
 
 def mode_of(tape: Tape) -> str:
-    """A coarse grid is shown as the cells it is: smoothing would put a peak where no patch has it."""
-    return "cells" if tape.config.is_transformer and max(tape.grid) <= COARSE else "bicubic"
+    """A coarse grid is shown as the patches it is: smoothing would put a peak where no patch has it."""
+    return "patches" if tape.config.is_transformer and max(tape.grid) <= COARSE else "bicubic"
 
 
 def caption_of(tape: Tape, heat: Heatmap) -> str:

@@ -16,6 +16,7 @@ from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids
 from vitral.draw.tiles import picture_sheet
 from vitral.look.choice import Start, check_index, check_item, model_of, start_index, unused
+from vitral.look.describe import seen
 from vitral.look.health import outlier_threshold
 from vitral.look.maps import heat
 from vitral.look.rerun import with_values
@@ -63,8 +64,8 @@ class PositionSimilarity:
 
     def draw_distances(self) -> Figure:
         """Rows against columns."""
-        cells = np.arange(1, self.by_distance.shape[1] + 1)
-        lines = [Line(cells, values, label) for values, label in zip(self.by_distance, ("in one row", "in one column"), strict=True)]
+        away = np.arange(1, self.by_distance.shape[1] + 1)
+        lines = [Line(away, values, label) for values, label in zip(self.by_distance, ("in one row", "in one column"), strict=True)]
         title = f"Positions alike in one row {self.same_row:.3f}, in one column {self.same_column:.3f}"
         return line_chart(lines, x="distance in patches", y="mean cosine similarity", title=title)
 
@@ -118,8 +119,8 @@ def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start
     elif isinstance(start, tuple):
         rows, columns = patches.shape[:2]
         if not (0 <= start[0] < rows and 0 <= start[1] < columns):
-            raise UsageError(f"cell {start} does not exist", f"this map has rows 0 to {rows - 1} and columns 0 to {columns - 1}")
-        own, note = patches[start], f"starts from the cell in row {start[0]}, column {start[1]}"
+            raise UsageError(f"place {start} does not exist", f"this map has rows 0 to {rows - 1} and columns 0 to {columns - 1}")
+        own, note = patches[start], f"starts from the place in row {start[0]}, column {start[1]}"
     else:
         own, note = patches.mean(axis=(0, 1)), f"a {tape.config.family} has no class token: starts from the mean of the map"
     lengths = np.linalg.norm(patches, axis=2) * np.linalg.norm(own)
@@ -156,13 +157,9 @@ class TokenColours:
         return Image.fromarray(pixels.repeat(factor, axis=0).repeat(factor, axis=1))
 
     def draw(self) -> Figure:
-        panels = [(self.image(), self.caption)]
-        if self.picture is not None:
-            box = self.picture.box
-            panels.insert(
-                0, (self.picture.original.crop((round(box.left), round(box.top), round(box.right), round(box.bottom))), "picture")
-            )
-        return picture_sheet([image for image, _ in panels], [text for _, text in panels], columns=2, title="Tokens as colours", cell=2.4)
+        images = [self.image()] if self.picture is None else [seen(self.picture), self.image()]
+        captions = ["picture", self.caption][-len(images) :]
+        return picture_sheet(images, captions, columns=2, title="Tokens as colours", width=2.4)
 
 
 def token_colours(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, block: int = -1) -> TokenColours:

@@ -108,7 +108,7 @@ def _attention(model: Classifier, pictures: Sequence[Picture], folder: Path, com
     tiles = [
         tile
         for picture, row in zip(pictures, heats, strict=True)
-        for tile in (enlarge(picture.original), *(heat.overlay(alpha=0.8, mode="cells") for heat in row))
+        for tile in (enlarge(picture.original), *(heat.overlay(alpha=0.8, mode="patches") for heat in row))
     ]
     predicted = [model.origin.class_name(int(index)) for index in tape.logits.argmax(dim=1)]
     figure = picture_sheet(
@@ -117,7 +117,7 @@ def _attention(model: Classifier, pictures: Sequence[Picture], folder: Path, com
         columns=depth + 1,
         row_labels=[f"seen as {name}" for name in predicted],
         title="Where the class token looks, block by block",
-        cell=1.3,
+        width=1.3,
     )
     numbers = {"attention": [[heat.grid for heat in row] for row in heats]}
     caption = "Attention of the class token on the patches, mean over the heads; one row per test picture, one column per block."

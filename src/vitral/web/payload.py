@@ -16,7 +16,7 @@ from vitral.draw.heatmap import Heatmap
 from vitral.look import filters, position_similarity
 from vitral.look.distance import MEASURES
 from vitral.look.method import RECORDS
-from vitral.look.occlusion import cells
+from vitral.look.occlusion import grid_of
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION
@@ -33,7 +33,7 @@ LARGEST_POSITIONS = 1024
 def describe(name: str, model: Classifier) -> dict[str, Any]:
     """A model in words and numbers."""
     config, attention = model.config, model.config.is_transformer
-    grid = cells(model)
+    grid = grid_of(model)
     return {
         "name": name,
         "family": config.family,
@@ -96,7 +96,7 @@ def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int,
         raise Refusal(422, "the model's output for this picture is not finite", "are its weights damaged?")
     shown, kind = shown_picture(picture)
     header = {
-        "grid": list(config.grid if attention else cells(model)),
+        "grid": list(config.grid if attention else grid_of(model)),
         "prefix": config.prefix if attention else 0,
         "tokens": tokens,
         "rows": rows,

@@ -15,7 +15,7 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.look.choice import start_row
 from vitral.look.gradcam import gradcam
-from vitral.look.occlusion import cells, edges
+from vitral.look.occlusion import edges, grid_of
 from vitral.look.rollout import RunningRollout
 from vitral.look.switch_off import Off, edits_for
 from vitral.look.watch import watch
@@ -46,7 +46,7 @@ def operate(model: Classifier, image: torch.Tensor, cuts: Sequence[Cut], target:
     for cut in cuts:
         check_cut(model, cut)
     images = image.repeat(len(cuts), 1, 1, 1)  # (copies, C, H, W)
-    rows, columns = cells(model)
+    rows, columns = grid_of(model)
     down, across = edges(images.shape[2], rows), edges(images.shape[3], columns)
     for copy, cut in enumerate(cuts):
         for patch in cut.patches:
@@ -81,7 +81,7 @@ def check_cut(model: Classifier, cut: Cut) -> None:
     for block in cut.blocks:
         if not 0 <= block < config.depth:
             raise UsageError(f"block {block} does not exist", f"this model has blocks 0 to {config.depth - 1}")
-    rows, columns = cells(model)
+    rows, columns = grid_of(model)
     for patch in cut.patches:
         if not 0 <= patch < rows * columns:
             raise UsageError(f"patch {patch} does not exist", f"this model has patches 0 to {rows * columns - 1}")
