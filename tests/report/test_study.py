@@ -108,8 +108,11 @@ def test_several_data_sets(folder: Path, read: Callable) -> None:
     (folder / STUDY).unlink()
     rows = [{"data": data, "model": "ViT", "mean": 0.5, "size": size, **ROW} for data, size in (("pets", 100), ("flowers", 200))]
     pairs = [{"data": "pets", **result()["pairs"][0]}]
-    (folder / RESULT).write_text(json.dumps({"rows": rows, "pairs": pairs, "studies": {"pets": "pets", "flowers": "flowers"}}))
-    text = read(write_study_report(folder)).text
+    both = {"rows": rows, "pairs": pairs, "studies": {"pets": "pets", "flowers": "flowers"}, "conclusion": "Of pets.\n\nOf flowers."}
+    (folder / RESULT).write_text(json.dumps(both))
+    path = write_study_report(folder)
+    text = read(path).text
+    assert "<p>Of pets.</p>\n<p>Of flowers.</p>" in path.read_text()
     assert text.count("pets") >= 3 and "flowers in flowers/" in text and "training pictures" not in text
 
 
