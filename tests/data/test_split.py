@@ -65,6 +65,17 @@ def test_subsets_are_nested_and_balanced(counts: list[int], seed: int) -> None:
     assert len(balanced_order(labels, seed)) == len(labels)
 
 
+def test_prepared_for_another_model_only_what_must_be_is_read_again() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 5, 8, 8), dtype=np.uint8)
+    split = Split(
+        "train", ArrayReader(pixels, "five"), np.arange(4), np.zeros(4, int), ("a",), Preprocess((8, 8), 5, tuple(np.arange(5) / 9))
+    )
+    read = split.pixels()
+    assert split.prepared(Preprocess((8, 8), 5, (0.1,), (0.2,))).pixels() is read
+    assert split.prepared(Preprocess((6, 6), 5)).pixels().shape == (4, 5, 6, 6)
+    assert split.prepared(Preprocess((8, 8), 3)).preprocess.channels == 3
+
+
 def test_subset_carries_pixels_and_labels() -> None:
     split = make(np.array([0, 1, 0, 1, 1]), 2)
     split.pixels()
