@@ -183,7 +183,7 @@ def test_averaged_weights_come_before_the_raw_ones(tmp_path) -> None:
         first = next(iter(inner))
         found = read_weights(tmp_path / "run.pth")
         assert found.tensors["cls_token"].item() == inner.pop(first)
-        assert found.notes == [f"weights taken from {first!r} of the file"]
+        assert found.notes == (f"weights taken from {first!r} of the file",)
 
 
 def test_what_is_not_weights_is_named(tmp_path) -> None:

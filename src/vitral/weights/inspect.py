@@ -10,8 +10,6 @@ from typing import Any
 from torch import Tensor
 
 from vitral.base.errors import WeightsError
-from vitral.base.files import read_json
-from vitral.base.layout import CONFIG
 from vitral.base.origin import Fact, Origin
 from vitral.build import shadow
 from vitral.config import ModelConfig, to_dict
@@ -19,8 +17,7 @@ from vitral.weights.assemble import file_says, make_origin
 from vitral.weights.detect import Detected, detect
 from vitral.weights.infer import Known, infer_config, says
 from vitral.weights.keymap import Mapped, Row, convert, pattern
-from vitral.weights.load import CALLER, folder_says, folder_tensors
-from vitral.weights.read import read_weights
+from vitral.weights.load import CALLER, read_place
 
 
 @dataclass(frozen=True)
@@ -71,17 +68,10 @@ class Inspection:
 def inspect(path: str | Path, heads: int | None = None) -> Inspection:
     """Look into a file or folder without building the model; raises only where there is nothing to show."""
     path = Path(path)
-    said = says(CALLER, {"heads": heads})
-    if path.is_dir():
-        described = read_json(path / CONFIG) if (path / CONFIG).is_file() else {}
-        tensors, notes = folder_tensors(path)
-        if isinstance(described, dict) and "model" not in described:
-            said = said.over(folder_says(path, described))
-    else:
-        contents = read_weights(path)
-        tensors, notes = contents.tensors, tuple(contents.notes)
-    detected = detect(tensors, path.name)
-    return _inspected(path, detected, said.over(file_says(detected)), notes)
+    contents, spoken = read_place(path)
+    detected = detect(contents.tensors, path.name)
+    said = says(CALLER, {"heads": heads}).over(spoken).over(file_says(detected))
+    return _inspected(path, detected, said, contents.notes)
 
 
 def _inspected(path: Path, detected: Detected, said: Known, notes: tuple[str, ...]) -> Inspection:

@@ -11,7 +11,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from vitral.base.errors import MissingError, UsageError, VitralError, WeightsError
 from vitral.base.files import read_json
@@ -27,7 +27,7 @@ from vitral.weights.family import preprocess_fields
 from vitral.weights.infer import Known, says
 from vitral.weights.keymap import listed
 from vitral.weights.library import fetch
-from vitral.weights.read import READERS, read_weights
+from vitral.weights.read import READERS, Contents, read_weights
 from vitral.weights.resize import adapt
 
 CALLER = "set by the caller"
@@ -69,28 +69,37 @@ def _open(x: str | Path, said: Known, hint: Known) -> Classifier:
     if library in ("timm", "torchvision", "hf") and name and not Path(x).exists():
         return fetch(library, name, said)
     path = Path(x)
-    if path.is_dir():
-        return _open_folder(path, said, hint)
     if not path.exists():
         raise MissingError(
             f"{path} does not exist",
             f"name a run folder, a file ({', '.join(READERS)}), or timm:NAME, torchvision:NAME, hf:NAME",
         )
     if path.name == WEIGHTS and (path.parent / CONFIG).is_file():
-        return _open_folder(path.parent, said, hint)
-    contents = read_weights(path)
-    return announced(assemble(contents.tensors, path.name, said.over(hint), tuple(contents.notes)))
+        path = path.parent
+    if path.is_dir() and _ours(_described(path)):
+        return load_checkpoint(path)
+    contents, spoken = read_place(path)
+    return announced(assemble(contents.tensors, path.name, said.over(spoken).over(hint), contents.notes))
 
 
-def _open_folder(folder: Path, said: Known, hint: Known) -> Classifier:
-    """A folder of ours, of transformers, or of timm: told apart by its config.json."""
+def read_place(path: Path) -> tuple[Contents, Known]:
+    """The tensors of a file, or of a folder together with what it says beside them."""
+    if not path.is_dir():
+        return read_weights(path), Known()
+    described = _described(path)
+    return _folder_tensors(path), Known() if _ours(described) else _folder_says(path, described)
+
+
+def _described(folder: Path) -> dict[str, Any]:
     described = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     if not isinstance(described, dict):
         raise WeightsError(f"{folder / CONFIG} is not an object", "name a folder of Vitral, transformers or timm")
-    if "model" in described or not described:
-        return load_checkpoint(folder)
-    tensors, notes = folder_tensors(folder)
-    return announced(assemble(tensors, folder.name, said.over(folder_says(folder, described)).over(hint), notes))
+    return described
+
+
+def _ours(described: dict[str, Any]) -> bool:
+    """Whether a config.json is Vitral's; one that is missing is left to the reader of checkpoints, who says what a folder needs."""
+    return "model" in described or not described
 
 
 def announced(model: Classifier) -> Classifier:
@@ -102,37 +111,30 @@ def announced(model: Classifier) -> Classifier:
     return model
 
 
-def folder_says(folder: Path, described: dict[str, Any]) -> Known:
+def _folder_says(folder: Path, described: dict[str, Any]) -> Known:
     """What a transformers or timm folder says beside its weights."""
     try:
-        return _folder_says(folder, described)
+        if "pretrained_cfg" in described or "architecture" in described:
+            return of_timm_folder(described)
+        spoken = of_transformers(described)
+        return spoken.over(of_preprocessor(read_json(folder / PREPROCESSOR))) if (folder / PREPROCESSOR).is_file() else spoken
+    except VitralError:
+        raise
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
-        if isinstance(error, VitralError):
-            raise
         raise WeightsError(
             f"the settings in {folder} are not as transformers or timm write them ({error})", "fetch the folder again"
         ) from None
 
 
-def _folder_says(folder: Path, described: dict[str, Any]) -> Known:
-    if "pretrained_cfg" in described or "architecture" in described:
-        return of_timm_folder(described)
-    spoken = of_transformers(described)
-    if (folder / PREPROCESSOR).is_file():
-        spoken = spoken.over(of_preprocessor(read_json(folder / PREPROCESSOR)))
-    return spoken
-
-
-def folder_tensors(folder: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+def _folder_tensors(folder: Path) -> Contents:
     if (folder / INDEX).is_file():
         pieces = sorted(set(read_json(folder / INDEX).get("weight_map", {}).values()))
         if any(Path(piece).name != piece for piece in pieces):
             raise WeightsError(f"{folder / INDEX} names files outside its folder", "fetch the folder again")
-        return {key: tensor for piece in pieces for key, tensor in read_weights(folder / piece).tensors.items()}, ()
+        return Contents({key: tensor for piece in pieces for key, tensor in read_weights(folder / piece).tensors.items()})
     for name in (WEIGHTS, "pytorch_model.bin"):
         if (folder / name).is_file():
-            contents = read_weights(folder / name)
-            return contents.tensors, tuple(contents.notes)
+            return read_weights(folder / name)
     raise WeightsError(f"{folder} holds no weights", f"it should have {WEIGHTS} or pytorch_model.bin")
 
 

@@ -12,7 +12,7 @@ import pickle
 import pickletools
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,12 @@ WRAPPERS = (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Contents:
     """What a file holds."""
 
     tensors: dict[str, Tensor]
-    notes: list[str] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
     """What was unwrapped on the way."""
 
 
@@ -169,7 +169,7 @@ def _unwrap(path: Path, loaded: Any) -> Contents:
         notes.append(f"weights taken from {inner!r} of the file")
         loaded = loaded[inner]
     tensors = {str(key): value for key, value in loaded.items() if isinstance(value, Tensor)}
-    return Contents(tensors, notes)
+    return Contents(tensors, tuple(notes))
 
 
 def _check_tensors(path: Path, tensors: dict[str, Tensor], size: int) -> None:
