@@ -5,7 +5,7 @@
 
 Both do the same work: uint8 32×32 RGB pictures in, augmented and normalised float batches on the device out.
 torchvision: one picture at a time in DataLoader workers, PIL in, the usual transforms (for `strong`, RandAugment and RandomErasing
-stand for our affine, colour and cutout steps, MixUp and CutMix are left out on both sides). Ours: the policy on whole batches.
+stand for our affine, colour and cutout operations, MixUp and CutMix are left out on both sides). Ours: the policy on whole batches.
 Times are the median of --repeats rounds after a warm-up; a round of torchvision's is one epoch over --pictures pictures.
 """
 

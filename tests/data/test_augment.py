@@ -1,4 +1,4 @@
-"""Each step does what its description says, in distribution; the whole compiles to one graph."""
+"""Each operation does what its description says, in distribution; the whole compiles to one graph."""
 
 from __future__ import annotations
 
@@ -57,7 +57,11 @@ def test_digits_are_never_mirrored() -> None:
     u = numbers(200, 3)
     image = pictures(1, 16).expand(200, -1, -1, -1)
     assert len({bytes(x.numpy().tobytes()) for x in PadCrop(flip=False)(image, u, MEAN)}) == 25
-    assert not any(isinstance(step, Flip) or getattr(step, "flip", False) for name in POLICIES for step in policy(name, flip=False).steps)
+    assert not any(
+        isinstance(operation, Flip) or getattr(operation, "flip", False)
+        for name in POLICIES
+        for operation in policy(name, flip=False).operations
+    )
 
 
 @pytest.mark.parametrize(("side", "largest"), [(8, 1), (28, 1), (32, 2), (64, 3)])
@@ -184,11 +188,11 @@ def test_policies_keep_shape_and_range(name: str, channels: int, height: int, wi
 @pytest.mark.parametrize("name", ["light", "standard", "resized-crop", "strong"])
 def test_on_a_device_it_is_one_graph_without_waiting_for_the_host(name: str) -> None:
     """On the meta device anything that reads a value raises, and fullgraph refuses breaks."""
-    steps = policy(name).batch_steps(crop=True)
+    operations = policy(name).on_batches(crop=True)
     meta = torch.device("meta")
-    run = compiled(steps, (4, 3, 32, 32), "eager")
+    run = compiled(operations, (4, 3, 32, 32), "eager")
     images = torch.empty(4, 3, 32, 32, dtype=torch.uint8, device=meta)
-    out = run(steps, images, torch.empty(4, policy(name).columns(True), device=meta), MEAN.to(meta), MEAN.to(meta))
+    out = run(operations, images, torch.empty(4, policy(name).columns(True), device=meta), MEAN.to(meta), MEAN.to(meta))
     assert out.shape == (4, 3, 32, 32) and out.device.type == "meta"
 
 

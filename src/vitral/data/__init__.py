@@ -9,12 +9,17 @@ from vitral.base.lazy import lazily
 if TYPE_CHECKING:
     from vitral.data.datasets import Data, open_data
     from vitral.data.loader import Batch, Loader
-    from vitral.data.preprocess import Preprocess, open_picture
+    from vitral.data.preprocess import Preprocess, open_picture, transform
     from vitral.data.split import Split
 
-__all__ = ["Batch", "Data", "Loader", "Preprocess", "Split", "open_data", "open_picture"]
+__all__ = ["Batch", "Data", "Loader", "Preprocess", "Split", "open_data", "open_picture", "transform"]
 
 __getattr__, __dir__ = lazily(
     __name__,
-    {"datasets": ("Data", "open_data"), "loader": ("Batch", "Loader"), "preprocess": ("Preprocess", "open_picture"), "split": ("Split",)},
+    {
+        "datasets": ("Data", "open_data"),
+        "loader": ("Batch", "Loader"),
+        "preprocess": ("Preprocess", "open_picture", "transform"),
+        "split": ("Split",),
+    },
 )

@@ -1,6 +1,6 @@
 """Named augmentation policies: one implementation on batches, a pure function of pixels and uniform numbers.
 
-Both roads run it: a set that lives on the device, and a stream whose workers only decode. A step draws nothing itself; it reads
+Both roads run it: a set that lives on the device, and a stream whose workers only decode. An operation draws nothing itself; it reads
 its columns of `u` (B, columns), so a batch is decided by its address alone and the whole function compiles to one graph.
 B pictures, C channels, H × W pixels.
 """
@@ -42,12 +42,12 @@ class Policy:
     """What happens to a training picture."""
 
     name: str
-    steps: tuple[Any, ...] = ()
+    operations: tuple[Any, ...] = ()
     """Applied in order to the whole batch; each has `columns` and is called with (images, u, fill)."""
     crop: ResizedCrop | None = None
     """A crop of random size and shape: of the original where files are decoded, of the stored pixels on the device."""
     per_image: str | None = None
-    """A policy of torchvision's, run picture by picture before the steps."""
+    """A policy of torchvision's, run picture by picture before the operations."""
     mixup: float = 0.0
     """Share of batches mixed pixel-wise."""
     cutmix: float = 0.0
@@ -55,10 +55,10 @@ class Policy:
 
     def columns(self, crop: bool) -> int:
         """Uniform numbers per picture; `crop`: whether the random crop is done on the batch too."""
-        return sum(step.columns for step in self.batch_steps(crop))
+        return sum(operation.columns for operation in self.on_batches(crop))
 
-    def batch_steps(self, crop: bool) -> tuple[Any, ...]:
-        return (self.crop, *self.steps) if crop and self.crop else self.steps
+    def on_batches(self, crop: bool) -> tuple[Any, ...]:
+        return (self.crop, *self.operations) if crop and self.crop else self.operations
 
 
 def policy(name: str, *, flip: bool = True, photographs: bool = False, mixup: float | None = None, cutmix: float | None = None) -> Policy:
@@ -76,36 +76,36 @@ class Augment:
     """A policy made ready for one device: uint8 (B, C, H, W) and uniform numbers in, normalised floats out."""
 
     def __init__(self, policy: Policy, preprocess: Preprocess, device: torch.device, crop: bool) -> None:
-        self.steps = policy.batch_steps(crop)
+        self.operations = policy.on_batches(crop)
         self.columns = policy.columns(crop)
         self.mean = torch.tensor(preprocess.mean, device=device).view(1, -1, 1, 1)
         self.std = torch.tensor(preprocess.std, device=device).view(1, -1, 1, 1)
         # Plain normalisation gains nothing from a compiler, and its last batch has another size.
-        self.compile = device.type == "cuda" and bool(self.steps)
+        self.compile = device.type == "cuda" and bool(self.operations)
 
     @torch.no_grad()
     def __call__(self, images: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-        run = compiled(self.steps, tuple(images.shape)) if self.compile else _augment
-        return run(self.steps, images, u, self.mean, self.std)
+        run = compiled(self.operations, tuple(images.shape)) if self.compile else _augment
+        return run(self.operations, images, u, self.mean, self.std)
 
 
 @functools.cache
-def compiled(steps: tuple[Any, ...], shape: tuple[int, ...], backend: str = "inductor") -> Callable[..., torch.Tensor]:
-    """One graph for these steps and this shape.
+def compiled(operations: tuple[Any, ...], shape: tuple[int, ...], backend: str = "inductor") -> Callable[..., torch.Tensor]:
+    """One graph for these operations and this shape.
 
     Each has a code object of its own: the compiler counts recompilations per code object and gives up after a few, but one
     process may well train on many data sets.
     """
-    name = f"augment_{len(steps)}_steps_{'x'.join(map(str, shape))}"  # what the compiler's log and a profile say
+    name = f"augment_{len(operations)}_operations_{'x'.join(map(str, shape))}"  # what the compiler's log and a profile say
     own = types.FunctionType(_augment.__code__.replace(), globals(), name)
     return torch.compile(own, fullgraph=True, dynamic=False, backend=backend)
 
 
-def _augment(steps: tuple[Any, ...], images: torch.Tensor, u: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
+def _augment(operations: tuple[Any, ...], images: torch.Tensor, u: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
     start = 0
-    for step in steps:
-        images = step(images, u[:, start : start + step.columns], mean)
-        start += step.columns
+    for operation in operations:
+        images = operation(images, u[:, start : start + operation.columns], mean)
+        start += operation.columns
     return (unit(images) - mean) / std
 
 
@@ -133,14 +133,14 @@ def image_transform(name: str) -> Callable[[torch.Tensor, int], torch.Tensor]:
 def policies(flip: bool, photographs: bool) -> dict[str, Policy]:
     """All of them by name. `standard` shifts small images by up to 1/8 of the side and crops photographs at random."""
     mirror = (Flip(),) if flip else ()
-    steps, crop = (mirror, ResizedCrop((0.08, 1.0), (3 / 4, 4 / 3))) if photographs else ((PadCrop(flip),), None)
+    operations, crop = (mirror, ResizedCrop((0.08, 1.0), (3 / 4, 4 / 3))) if photographs else ((PadCrop(flip),), None)
     return {
         "none": Policy("none"),
         "light": Policy("light", (Translate(0.05),)),
-        "standard": Policy("standard", steps, crop),
+        "standard": Policy("standard", operations, crop),
         "resized-crop": Policy("resized-crop", mirror, ResizedCrop((0.8, 1.0), (0.9, 1.1))),
-        "strong": Policy("strong", (*steps, Affine(), Colour(), Cutout()), crop, mixup=0.2, cutmix=0.5),
-        **{name: Policy(name, steps, crop, per_image=name) for name in ("randaugment", "trivialaugment", "autoaugment")},
+        "strong": Policy("strong", (*operations, Affine(), Colour(), Cutout()), crop, mixup=0.2, cutmix=0.5),
+        **{name: Policy(name, operations, crop, per_image=name) for name in ("randaugment", "trivialaugment", "autoaugment")},
     }
 
 

@@ -1,4 +1,4 @@
-"""The step that changes colours, on whole batches."""
+"""The operation that changes colours, on whole batches."""
 
 from __future__ import annotations
 

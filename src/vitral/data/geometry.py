@@ -1,4 +1,4 @@
-"""Steps that move pixels, on whole batches: shifts, mirrors, crops of random size, affine maps."""
+"""Operations that move pixels, on whole batches: shifts, mirrors, crops of random size, affine maps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 
 def unit(images: torch.Tensor) -> torch.Tensor:
-    """Floats in [0, 1]; bytes stay bytes as long as steps only move whole pixels."""
+    """Floats in [0, 1]; bytes stay bytes as long as operations only move whole pixels."""
     return images.float() / 255 if images.dtype == torch.uint8 else images
 
 
