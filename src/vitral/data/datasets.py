@@ -73,7 +73,7 @@ class Data:
         return self._test
 
     def describe(self) -> dict[str, Any]:
-        """Facts for a run folder."""
+        """What a run folder records."""
         counts, imbalance = self.train.counts(), self.train.imbalance()
         return {
             "name": self.name,

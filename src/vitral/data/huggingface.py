@@ -75,11 +75,11 @@ def _columns(name: str, table: Any) -> tuple[str, str]:
     import datasets
 
     images = [column for column, feature in table.features.items() if isinstance(feature, datasets.Image)]
-    classes = [column for column, feature in table.features.items() if isinstance(feature, datasets.ClassLabel)]
+    labelled = [column for column, feature in table.features.items() if isinstance(feature, datasets.ClassLabel)]
     likely = [column for column in ("label", "fine_label", "labels", "class", "target") if column in table.column_names]
-    if not images or not (classes or likely):
+    if not images or not (labelled or likely):
         raise DataError(f"hf:{name} has the columns {', '.join(table.column_names)}", "a picture column and a label column are needed")
-    label = next((column for column in likely if column in classes), classes[0] if classes else likely[0])
+    label = next((column for column in likely if column in labelled), labelled[0] if labelled else likely[0])
     return images[0], label
 
 
