@@ -17,7 +17,7 @@ def widths(axes) -> list[float]:
 
 def test_prediction(whole: Callable, golden: Callable, photograph: Image.Image) -> None:
     names = ["dome", "church", "a class with a very, very long name, also known otherwise"]
-    figure = prediction_chart(names, [9.0, 4.5, -1.5], [0.9, 0.08, 0.02], picture=photograph, title="cat.jpg", truth="church")
+    figure = prediction_chart(names, [9.0, 4.5, -1.5], [0.9, 0.08, 0.02], image=photograph, title="cat.jpg", truth="church")
     whole(figure)
     golden(figure, "prediction_chart")
     picture, logits, probabilities = figure.axes

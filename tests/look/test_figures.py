@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import vitral
-from vitral.look.figures import figure_set, one_picture, sample_pictures, whole_model
+from vitral.look.figures import figure_set, one_picture, photographs, whole_model
 
 WHOLE = {"filters", "positions", "positions-rows-columns", "positions-class-token", "distance", "entropy"}
 EACH = {
@@ -79,9 +79,9 @@ def test_what_is_left_out_or_overlaps_is_said(make, picture, tmp_path, monkeypat
     assert capsys.readouterr().err == ""
 
 
-def test_sample_pictures_exist() -> None:
-    assert [path.name for path in sample_pictures()] == ["china.jpg", "flower.jpg"]
-    assert all(path.is_file() for path in sample_pictures())
+def test_photographs_exist() -> None:
+    assert [path.name for path in photographs()] == ["china.jpg", "flower.jpg"]
+    assert all(path.is_file() for path in photographs())
 
 
 def test_no_pictures(make, tmp_path) -> None:

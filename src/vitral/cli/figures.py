@@ -47,11 +47,11 @@ def run(arguments: list[str]) -> int:
     paths = picture_paths(asked.images) if asked.images else None
     model = open_model(asked.model)
     rival = open_model(asked.rival) if asked.rival else None
-    from vitral.look.figures import figure_set, sample_pictures
+    from vitral.look.figures import figure_set, photographs
 
     written = figure_set(
         model,
-        paths or sample_pictures(),
+        paths or photographs(),
         asked.out,
         rival=rival,
         target=read_target(asked.target),

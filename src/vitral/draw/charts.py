@@ -23,18 +23,18 @@ def prediction_chart(
     logits: Sequence[float] | np.ndarray,
     probabilities: Sequence[float] | np.ndarray,
     *,
-    picture: Image.Image | None = None,
+    image: Image.Image | None = None,
     title: str = "",
     truth: str | None = None,
 ) -> Figure:
-    """The top classes, best first: logits and probabilities as bars that share their names, the picture beside them.
+    """The top classes, best first: logits and probabilities as bars that share their names, the image beside them.
 
     `truth`: the name of the right class, whose bar gets its own colour.
     """
     _same_length(names, logits, probabilities)
-    columns = 3 if picture is not None else 2
+    columns = 3 if image is not None else 2
     height = max(1.5, 0.27 * len(names) + 0.75)
-    widths = [max(1.4, min(2.6, height * 0.85)), 2.6, 2.3] if picture is not None else [2.6, 2.3]
+    widths = [max(1.4, min(2.6, height * 0.85)), 2.6, 2.3] if image is not None else [2.6, 2.3]
     figure, axes = new_figure(
         sum(widths) + 0.065 * max(len(shorten(name)) for name in names) + 0.2,
         height + (0.3 if title else 0),
@@ -42,8 +42,8 @@ def prediction_chart(
         columns,
         width_ratios=widths,
     )
-    if picture is not None:
-        axes[0, 0].imshow(enlarge(picture))
+    if image is not None:
+        axes[0, 0].imshow(enlarge(image))
         dress_picture(axes[0, 0])
     draw_bars(axes[0, -2], [shorten(name) for name in names], logits, "logit", "{:.2f}", truth)
     draw_bars(axes[0, -1], [""] * len(names), np.asarray(probabilities) * 100, "probability (%)", "{:.1f}")

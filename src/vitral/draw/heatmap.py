@@ -131,10 +131,10 @@ class Heatmap:
         path = Path(path)
         ending = path.suffix.lstrip(".").lower()
         ending, stem = (ending, path.with_suffix("")) if ending in FORMATS else ("png", path)
-        facts = {**self.facts(), **(provenance or {})}
-        return save_figure(self.figure(), stem, {"grid": self.grid}, facts, caption=self.title, formats=(ending,))[0]
+        record = {**self.to_dict(), **(provenance or {})}
+        return save_figure(self.figure(), stem, {"grid": self.grid}, record, caption=self.title, formats=(ending,))[0]
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Everything but the pixels, for JSON."""
         box = None if self.box is None else [self.box.left, self.box.top, self.box.right, self.box.bottom]
         names = ("method", "block", "head", "target", "item", "note", "unit", "signed")

@@ -43,7 +43,7 @@ SIGNS = "red above zero, blue below"
 
 
 def inside_sheet(
-    picture: Image.Image | None,
+    image: Image.Image | None,
     names: Sequence[str],
     logits: Sequence[float],
     probabilities: Sequence[float],
@@ -67,10 +67,10 @@ def inside_sheet(
     figure = empty_figure(WIDTH * columns + 0.1, top + height * rows + 0.35, w_pad=0.03, h_pad=0.03, wspace=0.01, hspace=0.01)
     parts = figure.subfigures(2 if names else 1, 1, height_ratios=[top, height * rows] if names else [1], squeeze=False)[:, 0]
     if names:
-        ratio = [1.0, 1.5, 1.1] if picture is not None else [1.5, 1.1]
+        ratio = [1.0, 1.5, 1.1] if image is not None else [1.5, 1.1]
         axes = parts[0].subplots(1, len(ratio), width_ratios=ratio, squeeze=False, gridspec_kw={"wspace": 0.05})[0]
-        if picture is not None:
-            dress_picture(axes[0]).imshow(enlarge(picture))
+        if image is not None:
+            dress_picture(axes[0]).imshow(enlarge(image))
         draw_bars(dress(axes[-2]), [shorten(name, 30) for name in names], logits, "logit", "{:.1f}")
         draw_bars(dress(axes[-1]), [""] * len(names), 100 * np.asarray(probabilities), "probability (%)", "{:.1f}")
         percent_axis(axes[-1], 125, [0, 50, 100])

@@ -22,7 +22,7 @@ TILE_SIDE = 480
 
 
 def picture_sheet(
-    pictures: Sequence[Image.Image],
+    images: Sequence[Image.Image],
     captions: Sequence[str] = (),
     *,
     columns: int | None = None,
@@ -31,23 +31,23 @@ def picture_sheet(
     width: float = 1.6,
 ) -> Figure:
     """Pictures in reading order with a caption above each; `width` of one in inches."""
-    if not pictures:
+    if not images:
         raise UsageError(f"no pictures for the sheet {title!r}".replace(" ''", ""), "give at least one")
-    columns = min(len(pictures), columns or (len(pictures) if len(pictures) <= 5 else min(8, round(len(pictures) ** 0.5 * 1.3))))
-    rows = -(-len(pictures) // columns)
-    texts = [wrap(caption, width) for caption in captions] + [""] * (len(pictures) - len(captions))
+    columns = min(len(images), columns or (len(images) if len(images) <= 5 else min(8, round(len(images) ** 0.5 * 1.3))))
+    rows = -(-len(images) // columns)
+    texts = [wrap(caption, width) for caption in captions] + [""] * (len(images) - len(captions))
     lines = max((text.count("\n") + 1 for text in texts if text), default=0)
-    shape = float(np.median([picture.height / picture.width for picture in pictures]))
+    shape = float(np.median([image.height / image.width for image in images]))
     height = width * min(max(shape, 0.3), 3.0) + 0.13 * lines + 0.03
     label_width = 0.4 if row_labels else 0.0
     figure, axes = new_figure(width * columns + label_width, height * rows + (0.4 if title else 0.05), rows, columns)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
     for index, one in enumerate(axes.flat):
         dress_picture(one)
-        if index >= len(pictures):
+        if index >= len(images):
             one.set_visible(False)
             continue
-        one.imshow(_tile(pictures[index]), interpolation="nearest" if max(pictures[index].size) <= 64 else "antialiased")
+        one.imshow(_tile(images[index]), interpolation="nearest" if max(images[index].size) <= 64 else "antialiased")
         if texts[index]:
             one.set_title(texts[index], fontsize=TICK_SIZE, color=INK, pad=2.5)
         if row_labels and index % columns == 0 and index // columns < len(row_labels):
@@ -56,20 +56,20 @@ def picture_sheet(
     return figure
 
 
-def class_sheet(pictures: Mapping[str, Sequence[Image.Image]], *, title: str = "", width: float = 0.62) -> Figure:
+def class_sheet(images: Mapping[str, Sequence[Image.Image]], *, title: str = "", width: float = 0.62) -> Figure:
     """A row of pictures for each class, its name in front."""
-    if not pictures or not max(map(len, pictures.values())):
+    if not images or not max(map(len, images.values())):
         raise UsageError("no pictures for the class sheet", "give at least one picture of one class")
-    columns, rows = max(map(len, pictures.values())), len(pictures)
-    names = [shorten(name, 18) for name in pictures]
+    columns, rows = max(map(len, images.values())), len(images)
+    names = [shorten(name, 18) for name in images]
     label_width = 0.3 + 0.08 * max(map(len, names))
     figure, axes = new_figure(width * columns + label_width, width * rows + (0.4 if title else 0.05), rows, columns)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.01, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
-    for row, (name, images) in enumerate(zip(names, pictures.values(), strict=True)):
+    for row, (name, row_images) in enumerate(zip(names, images.values(), strict=True)):
         for column, one in enumerate(axes[row]):
             dress_picture(one)
-            if column < len(images):
-                one.imshow(_square(images[column]), interpolation="nearest" if max(images[column].size) <= 64 else "antialiased")
+            if column < len(row_images):
+                one.imshow(_square(row_images[column]), interpolation="nearest" if max(row_images[column].size) <= 64 else "antialiased")
             else:
                 _hide(one)
         axes[row, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=LABEL_SIZE, color=INK)
@@ -97,18 +97,18 @@ def patch_figure(original: Image.Image, grid: tuple[int, int], box: Box | None =
     return picture_sheet([seen, Image.fromarray(cut)], captions, columns=2, title=title, width=2.8)
 
 
-def _tile(picture: Image.Image) -> Image.Image:
-    image = to_rgb(picture)
+def _tile(image: Image.Image) -> Image.Image:
+    image = to_rgb(image)
     if max(image.size) > TILE_SIDE:
         image.thumbnail((TILE_SIDE, TILE_SIDE), Image.Resampling.LANCZOS)
     return image
 
 
-def _square(picture: Image.Image) -> Image.Image:
+def _square(image: Image.Image) -> Image.Image:
     """The middle square: rows of a class sheet stay even, whatever the shapes."""
-    side = min(picture.size)
-    left, top = (picture.width - side) // 2, (picture.height - side) // 2
-    return _tile(picture.crop((left, top, left + side, top + side)))
+    side = min(image.size)
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    return _tile(image.crop((left, top, left + side, top + side)))
 
 
 def _edges(box: Box, original: Image.Image) -> tuple[float, float, float, float]:

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vitral.base.errors import UsageError
 from vitral.base.files import sha256_bytes
 from vitral.base.picture import Picture
 from vitral.config import to_dict
-from vitral.data.preprocess import open_picture
 from vitral.draw.overlay import to_rgb
-from vitral.draw.provenance import command_line
+from vitral.draw.provenance import command_line, save_figure
 from vitral.model.classifier import Classifier
 
 if TYPE_CHECKING:
@@ -32,14 +30,12 @@ class Drawn:
     figure: Figure
     numbers: dict[str, Any]
     caption: str
-    facts: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
 
-
-def open_pictures(model: Classifier, pictures: Sequence[Any]) -> list[Picture]:
-    """Whatever shows a picture, opened as the model wants it."""
-    if not len(pictures):
-        raise UsageError("no pictures given", "name at least one picture")
-    return [one if isinstance(one, Picture) else open_picture(one, model) for one in pictures]
+    def save(self, path_stem: Path, about: dict[str, Any], formats: Sequence[str]) -> list[Path]:
+        """Writes it with its numbers and `about` beside it; the paths of the pictures."""
+        written = save_figure(self.figure, path_stem, self.numbers, {**about, **self.provenance}, self.caption, formats)
+        return written[: len(formats)]
 
 
 def stems(pictures: Sequence[Picture]) -> list[str]:

@@ -21,7 +21,7 @@ from vitral.draw.charts import head_scatter
 from vitral.look.choice import Start, check_item, need_transformer, unused
 from vitral.look.maps import precise
 from vitral.look.rerun import with_values
-from vitral.look.watch import watch
+from vitral.look.watch import each, watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Tape
 
@@ -74,11 +74,7 @@ def watch_heads(model: Classifier, x: Any, batch: int = BATCH) -> dict[str, Head
     """Distance and entropy over any number of pictures, a few at a time; no attention is stored."""
     if not model.config.is_transformer:
         raise UsageError(f"attention distance needs attention, and a {model.config.family} has none", "use a ViT or a hybrid")
-    items = x if isinstance(x, list | tuple | torch.Tensor) else [x]
-    if isinstance(items, torch.Tensor) and items.ndim == 3:
-        items = items[None]
-    if not len(items):
-        raise UsageError("no pictures given", "name at least one picture")
+    items = each(x)
     found: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
     config = model.config  # the reader must not know a compiled model: the compiler would follow it there
     for begin in track(range(0, len(items), batch), "Measuring heads"):
@@ -125,7 +121,7 @@ def mean_distance(weights: torch.Tensor, config: ModelConfig) -> np.ndarray:
     return total.cpu().numpy()
 
 
-def mean_entropy(weights: torch.Tensor, config: ModelConfig) -> np.ndarray:
+def mean_entropy(weights: torch.Tensor, _: ModelConfig) -> np.ndarray:
     """(B, heads) from weights (B, heads, T, T)."""
     parts = [torch.special.entr(precise(weights[:, head].detach())).sum(dim=-1).mean(dim=-1) for head in range(weights.shape[1])]
     return (torch.stack(parts, dim=1) / np.log(2)).cpu().numpy()

@@ -16,12 +16,11 @@ from vitral.draw.filters import filters_beside
 from vitral.draw.matrices import grid_of_grids, matrix_figure
 from vitral.draw.overlay import enlarge
 from vitral.draw.palette import shorten
-from vitral.draw.provenance import save_figure
 from vitral.draw.sheet import COLOURS_END, clear_overlay, outlined
 from vitral.draw.tiles import patch_figure, picture_sheet
 from vitral.look.attention import attention, attention_matrix
 from vitral.look.choice import find_target
-from vitral.look.describe import Drawn, about_model, about_picture, open_pictures, seen, stems
+from vitral.look.describe import Drawn, about_model, about_picture, seen, stems
 from vitral.look.distance import watch_heads
 from vitral.look.filters import Filters, filters
 from vitral.look.health import health
@@ -32,18 +31,18 @@ from vitral.look.rollout import JOIN, rollout
 from vitral.look.sheet import TOP, mode_of, sheet
 from vitral.look.similarity import POSITIONED, position_similarity, token_colours
 from vitral.look.switch_off import ablate
-from vitral.look.watch import watch
+from vitral.look.watch import each, open_pictures, watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
 FORMATS = ("png", "svg")
 
 
-def sample_pictures() -> list[Path]:
+def photographs() -> list[Path]:
     """scikit-learn's two photographs, which come with it."""
     spec = find_spec("sklearn")  # found, not imported: that takes seconds
     if spec is None or spec.origin is None:
-        raise UsageError("scikit-learn, which has the sample photographs, is not installed", "name your own pictures")
+        raise UsageError("scikit-learn, which has the two photographs, is not installed", "name your own pictures")
     folder = Path(spec.origin).parent / "datasets" / "images"
     return [folder / name for name in ("china.jpg", "flower.jpg")]
 
@@ -63,7 +62,7 @@ def figure_set(
 
     rival: a CNN or ResNet whose first filters are drawn beside the ViT's.
     """
-    opened = open_pictures(model, pictures)
+    opened = open_pictures(model, each(pictures))
     if target is not None:
         find_target(watch(model, opened[:1]), 0, target)  # a wrong name is told before anything is written
     names = stems(opened)
@@ -74,15 +73,14 @@ def figure_set(
     steps = _whole_count(model) + len(opened) * _picture_count(model)
     with progress("Drawing", total=steps, quiet=quiet) as bar:
         for drawn in whole_model(model, opened, rival):
-            written += save_figure(drawn.figure, Path(out) / drawn.name, drawn.numbers, {**about, **drawn.facts}, drawn.caption, formats)
+            written += drawn.save(Path(out) / drawn.name, about, formats)
             bar.advance()
         for picture, name in zip(opened, names, strict=True):
             tape = watch_for(model, [picture], [method for method in RECORDS.values() if method.suits(model)])
             for drawn in one_picture(tape, name, target):
-                facts = {**about, "picture": about_picture(picture), **drawn.facts}
-                written += save_figure(drawn.figure, Path(out) / f"{name}-{drawn.name}", drawn.numbers, facts, drawn.caption, formats)
+                written += drawn.save(Path(out) / f"{name}-{drawn.name}", {**about, "picture": about_picture(picture)}, formats)
                 bar.advance()
-    return [path for path in written if path.suffix.lstrip(".") in formats]
+    return written
 
 
 def whole_model(model: Classifier, pictures: Sequence[Picture], rival: Classifier | None = None) -> Iterator[Drawn]:
@@ -136,11 +134,11 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
             width=1.8,
         )
         grids = {f"{heads}_discard_{discard:g}": heat.grid for (heads, discard), heat in variants.items()}
-        yield Drawn("rollout", figure, grids, f"{name}: attention rollout", {"maps": [heat.facts() for heat in variants.values()]})
+        yield Drawn("rollout", figure, grids, f"{name}: attention rollout", {"maps": [heat.to_dict() for heat in variants.values()]})
     if transformer and tape.config.classes > 1:
-        classes = rank(tape, tape.logits[0], top=3)
-        heats = [relevance(tape, target=index) for index in classes.indices]
-        captions = [f"{label} ({share:.1%})" for label, share in classes]
+        likely = rank(tape, tape.logits[0], top=3)
+        heats = [relevance(tape, target=index) for index in likely.indices]
+        captions = [f"{label} ({share:.1%})" for label, share in likely]
         images = [enlarge(picture.original), *(clear_overlay(heat, mode_of(tape)) for heat in heats)]
         title = f"{shorten(name, 24)}: relevance for each class ({COLOURS_END})"
         figure = picture_sheet(images, ["picture", *captions], title=title, columns=4, width=1.8)

@@ -9,7 +9,7 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.draw.charts import prediction_chart
-from vitral.look.watch import as_images
+from vitral.look.watch import as_images, each
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Tape
 
@@ -34,18 +34,14 @@ class Ranking(list[tuple[str, float]]):
         classes = [{"class": name, "index": index, "probability": share, "logit": logit} for (name, share), logit, index in rows]
         return {"picture": self.source, "classes": classes}
 
-    def draw(self, title: str = "", picture: Image.Image | None = None) -> Figure:
-        return prediction_chart([name for name, _ in self], self.logits, [share for _, share in self], picture=picture, title=title)
+    def draw(self, title: str = "", image: Image.Image | None = None) -> Figure:
+        return prediction_chart([name for name, _ in self], self.logits, [share for _, share in self], image=image, title=title)
 
 
 def predict(model: Classifier, pictures: Any, top: int = 5) -> list[Ranking]:
     """Ranked (class, probability) for each picture; pictures as `vitral.watch` takes them."""
     check_classes(model)
-    items = pictures if isinstance(pictures, list | tuple | torch.Tensor) else [pictures]
-    if isinstance(items, torch.Tensor) and items.ndim == 3:
-        items = items[None]
-    if not len(items):
-        raise UsageError("no pictures given", "name at least one picture")
+    items = each(pictures)
     place = next(model.parameters())
     rankings: list[Ranking] = []
     with evaluating(model), torch.inference_mode():

@@ -35,7 +35,7 @@ class RunningRollout:
         self.heads, self.discard = heads, discard
         self.product: torch.Tensor | None = None
 
-    def __call__(self, weights: torch.Tensor, name: str = "") -> None:
+    def __call__(self, weights: torch.Tensor, _: str = "") -> None:
         joined = drop_weakest(precise(JOIN[self.heads](weights.detach())), self.discard)  # (B, T, T)
         step = with_residual(joined)
         self.product = step if self.product is None else step @ self.product

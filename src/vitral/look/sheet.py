@@ -8,11 +8,11 @@ from typing import Any
 
 from vitral.base.progress import say
 from vitral.draw.heatmap import Heatmap
-from vitral.draw.provenance import save_figure
 from vitral.draw.sheet import inside_sheet
-from vitral.look.describe import Drawn, about_model, about_picture, open_pictures, stems
+from vitral.look.describe import Drawn, about_model, about_picture, stems
 from vitral.look.method import call, check_options, choose, watch_for
 from vitral.look.predict import rank
+from vitral.look.watch import each, open_pictures
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
@@ -43,16 +43,15 @@ def look_at(
     options = {"target": target, "start": start, "block": block, "head": head}
     for remark in check_options(chosen, **options):
         say(remark)
-    opened = open_pictures(model, pictures)
+    opened = open_pictures(model, each(pictures))
     about = about_model(model, command)
     written: list[Path] = []
     for picture, name in zip(opened, stems(opened), strict=True):
         tape = watch_for(model, [picture], chosen)
         heats = [call(method, tape, **options) for method in chosen]
-        drawn = sheet(tape, heats, name, top)
-        facts = {**about, "picture": about_picture(picture), "maps": [heat.facts() for heat in heats], **drawn.facts}
-        written += save_figure(drawn.figure, Path(out) / name, drawn.numbers, facts, drawn.caption, formats)
-    return [path for path in written if path.suffix.lstrip(".") in formats]
+        record = {**about, "picture": about_picture(picture), "maps": [heat.to_dict() for heat in heats]}
+        written += sheet(tape, heats, name, top).save(Path(out) / name, record, formats)
+    return written
 
 
 def sheet(tape: Tape, heats: Sequence[Heatmap], name: str, top: int = TOP, item: int = 0) -> Drawn:
@@ -64,11 +63,11 @@ def sheet(tape: Tape, heats: Sequence[Heatmap], name: str, top: int = TOP, item:
     rows = ([n for n, _ in ranking], ranking.logits, [p for _, p in ranking]) if ranking else ((), (), ())
     figure = inside_sheet(picture, *rows, heats, captions, title=title, mode=mode_of(tape))
     numbers = {heat.method: heat.grid for heat in heats}
-    facts = {
+    provenance = {
         "prediction": ranking.to_dict()["classes"] if ranking else None,
         "notes": {heat.method: heat.note for heat in heats if heat.note},
     }
-    return Drawn("methods", figure, numbers, title, facts)
+    return Drawn("methods", figure, numbers, title, provenance)
 
 
 def mode_of(tape: Tape) -> str:

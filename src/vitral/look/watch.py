@@ -47,19 +47,32 @@ def watch(
 
 def as_images(model: Classifier, x: Any) -> tuple[torch.Tensor, list[Picture] | None]:
     """Whatever shows a picture, as a batch; with the pictures where they are known."""
-    if isinstance(x, torch.Tensor):
-        _check_prepared(x)
-        return (x if x.ndim == 4 else x[None]), None
-    items = list(x) if isinstance(x, list | tuple) else [x]
-    if not items:
-        raise UsageError("no pictures given", "pass a tensor, a path, or a list of pictures")
+    items = each(x)
+    if isinstance(items, torch.Tensor):
+        _check_prepared(items)
+        return items, None
     if any(isinstance(item, torch.Tensor) for item in items):
         if len({getattr(item, "shape", None) for item in items}) > 1:
             raise UsageError("tensors of another shape, or of another kind, in one list", "pass tensors (C, H, W) of one size, or pictures")
         _check_prepared(items[0])
         return torch.stack(items), None
-    pictures = [item if isinstance(item, Picture) else open_picture(item, model) for item in items]
+    pictures = open_pictures(model, items)
     return torch.stack([picture.tensor for picture in pictures]), pictures
+
+
+def each(x: Any) -> torch.Tensor | list[Any] | tuple[Any, ...]:
+    """Whatever shows one picture or several, as several."""
+    items = x if isinstance(x, list | tuple | torch.Tensor) else [x]
+    if isinstance(items, torch.Tensor) and items.ndim == 3:
+        items = items[None]
+    if not len(items):
+        raise UsageError("no pictures given", "pass a tensor, a path, or a list of pictures")
+    return items
+
+
+def open_pictures(model: Classifier, items: Iterable[Any]) -> list[Picture]:
+    """Paths, PIL images or arrays, opened as the model wants them."""
+    return [item if isinstance(item, Picture) else open_picture(item, model) for item in items]
 
 
 def _check_prepared(images: torch.Tensor) -> None:
