@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vitral.model.classifier import Classifier
     from vitral.model.tape import Tape
     from vitral.model.vit import ViT
+    from vitral.train.evaluate import Evaluation, evaluate
     from vitral.train.fit import fit
     from vitral.weights.adopt import adopt
     from vitral.weights.checkpoint import save
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Classifier",
     "DataConfig",
+    "Evaluation",
     "Heatmap",
     "ModelConfig",
     "ParityError",
@@ -44,6 +46,7 @@ __all__ = [
     "create",
     "data",
     "draw",
+    "evaluate",
     "export",
     "fit",
     "load",
@@ -72,6 +75,7 @@ __getattr__, __dir__ = lazily(
         "model.classifier": ("Classifier",),
         "model.tape": ("Tape",),
         "model.vit": ("ViT",),
+        "train.evaluate": ("Evaluation", "evaluate"),
         "train.fit": ("fit",),
         "weights.adopt": ("adopt",),
         "weights.checkpoint": ("save",),

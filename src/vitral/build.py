@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from vitral.base.errors import UsageError
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.presets.models import MODELS, model
@@ -84,4 +85,11 @@ def _resnet(config: ModelConfig) -> Classifier:
     return ResNet(config)
 
 
-BUILDERS = {"vit": _vit, "hybrid": _hybrid, "cnn": _cnn, "resnet18": _resnet, "resnet50": _resnet, "resnet152": _resnet}
+def _own(_: ModelConfig) -> Classifier:
+    raise UsageError(
+        "this model is a module of somebody's own program: a config cannot build it",
+        "in that program, safetensors.torch.load_model(module, …) reads its model.safetensors",
+    )
+
+
+BUILDERS = {"vit": _vit, "hybrid": _hybrid, "cnn": _cnn, "resnet18": _resnet, "resnet50": _resnet, "resnet152": _resnet, "own": _own}

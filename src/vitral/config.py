@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from vitral.base.errors import ConfigError
 from vitral.base.settings import at_least, check_share, check_values, fit_value, say_kind
 
-Family = Literal["vit", "hybrid", "cnn", "resnet18", "resnet50", "resnet152"]
+Family = Literal["vit", "hybrid", "cnn", "resnet18", "resnet50", "resnet152", "own"]
 OPEN = ("image_size", "channels", "classes")
 """What a model that is asked for may leave open (None). The types say what everything after `run.resolve` may rely on: a value."""
 C = TypeVar("C")
@@ -26,7 +26,8 @@ class ModelConfig:
     """A Vision Transformer, or one of its rivals."""
 
     family: Family = "vit"
-    """vit; hybrid = a ResNet stem whose feature map becomes the tokens; or a rival: cnn, resnet18, resnet50, resnet152."""
+    """vit; hybrid = a ResNet stem whose feature map becomes the tokens; or a rival: cnn, resnet18, resnet50, resnet152;
+    own = a module that a program gave to `vitral.fit`."""
     image_size: tuple[int, int] = (224, 224)
     """Height and width of the image in pixels; None: as the data or the weights say."""
     patch_size: tuple[int, int] = (16, 16)

@@ -70,8 +70,9 @@ def test_a_run_is_scored_on_its_own_division_of_its_own_data(
     own = DataConfig(name=photos, validation=0.5, split_seed=3, subset=2.0, mean=(0.5,) * 3, std=(0.5,) * 3)
     described = json.loads((Path(made) / "config.json").read_text())
     (Path(made) / "config.json").write_text(json.dumps({**to_dict(RunConfig(data=own)), **described}))
+    (Path(made) / "manifest.json").unlink()  # changed by hand, on purpose
     opened: list[DataConfig] = []
-    monkeypatch.setattr("vitral.data.datasets.open_data", lambda config, **more: (opened.append(config), open_data(config, **more))[1])
+    monkeypatch.setattr("vitral.train.evaluate.open_data", lambda config, **more: (opened.append(config), open_data(config, **more))[1])
     split = open_data(own)
     for data in (photos, photos + "/"):
         wanted = {"train": len(split.train), "validation": len(split.validation), "test": len(split.test())}

@@ -3,11 +3,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from sklearn.metrics import confusion_matrix, top_k_accuracy_score
 from torch import nn
+from torch.utils.data import Dataset, TensorDataset
 
-from vitral.base.errors import VitralError
-from vitral.train.evaluate import calibrate, evaluate
+from vitral.base.errors import DataError, UsageError, VitralError
+from vitral.build import create
+from vitral.config import DataConfig
+from vitral.data.preprocess import transform
+from vitral.look.predict import predict
+from vitral.train.evaluate import calibrate, evaluate, evaluate_loader
 
 
 class Fixed(nn.Module):
@@ -22,7 +28,7 @@ def loader(logits: torch.Tensor, labels: torch.Tensor, size: int, order: list[in
         for part in places.split(size):
             yield SimpleNamespace(images=logits[part], labels=labels[part], indices=part)
 
-    return SimpleNamespace(epoch=epoch)
+    return SimpleNamespace(epoch=epoch, class_names=())
 
 
 def test_figures_are_those_of_scikit_learn():
@@ -30,7 +36,7 @@ def test_figures_are_those_of_scikit_learn():
     logits, labels = torch.randn(97, 7, generator=generator), torch.randint(0, 7, (97,), generator=generator)
     labels[labels == 3] = 2  # one class has no picture
     model = Fixed().train()
-    result = evaluate(model, loader(logits, labels, 10))
+    result = evaluate_loader(model, loader(logits, labels, 10))
     assert model.training
     assert result.top1 == pytest.approx((logits.argmax(1) == labels).float().mean().item())
     assert result.top5 == pytest.approx(top_k_accuracy_score(labels, logits, k=5, labels=range(7)))
@@ -43,8 +49,8 @@ def test_figures_are_those_of_scikit_learn():
 
 def test_batches_order_and_doubles_do_not_matter():
     logits, labels = torch.randn(20, 3, generator=torch.Generator().manual_seed(1)), torch.arange(20) % 3
-    one = evaluate(Fixed(), loader(logits, labels, 20))
-    other = evaluate(Fixed(), loader(logits, labels, 3, [*range(19, -1, -1), 4, 5]))
+    one = evaluate_loader(Fixed(), loader(logits, labels, 20))
+    other = evaluate_loader(Fixed(), loader(logits, labels, 3, [*range(19, -1, -1), 4, 5]))
     assert one.top1 == other.top1 and (one.predictions == other.predictions).all()
 
 
@@ -67,12 +73,71 @@ def test_calibration_bins_are_equal_parts_and_count_by_their_pictures():
 def test_evaluation_switches_dropout_off_and_back_on():
     logits, labels = torch.randn(40, 5, generator=torch.Generator().manual_seed(2)), torch.arange(40) % 5
     model = nn.Sequential(nn.Flatten(), nn.Dropout(0.9)).train()
-    assert evaluate(model, loader(logits, labels, 8)).predictions.tolist() == logits.argmax(1).tolist()
+    assert evaluate_loader(model, loader(logits, labels, 8)).predictions.tolist() == logits.argmax(1).tolist()
     assert model.training
 
 
 def test_a_model_that_answers_nan_is_refused():
     logits = torch.zeros(6, 3)
     logits[4] = float("nan")
-    with pytest.raises(VitralError, match="NaN or infinite for 1 of 6 pictures"):
-        evaluate(Fixed(), loader(logits, torch.arange(6) % 3, 4))
+    with pytest.raises(VitralError, match="NaN or infinite for 1 of 6 images"):
+        evaluate_loader(Fixed(), loader(logits, torch.arange(6) % 3, 4))
+
+
+class Photographs(Dataset):
+    """Two classes: dark and light, each image of another size."""
+
+    classes = ("dark", "light")
+
+    def __init__(self, ready=None):
+        self.ready = ready
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, number):
+        image = Image.new("RGB", (20 + number, 18), (40 + 150 * (number % 2), 60, 90))
+        return self.ready(image) if self.ready else image, number % 2
+
+
+def test_a_dataset_is_prepared_as_the_model_wants_it():
+    torch.manual_seed(0)
+    model = create("tiny", classes=2)
+    result = evaluate(model, Photographs())
+    again = evaluate(model, Photographs(ready=transform(model)))
+    assert (result.predictions == again.predictions).all() and result.loss == pytest.approx(again.loss, abs=1e-6)
+    assert result.class_names == ("class 0", "class 1") and result.labels.tolist() == [0, 1] * 5
+    assert model.training, "left as it was"
+    probabilities = [
+        [share for _, share in sorted(ranking)]
+        for ranking in predict(model, [image for image, _ in map(Photographs().__getitem__, range(10))], top=2)
+    ]
+    assert np.argmax(probabilities, axis=1).tolist() == result.predictions.tolist()
+
+
+def test_any_module_can_be_evaluated_on_tensors():
+    ready = TensorDataset(torch.randn(9, 3), torch.arange(9) % 3)
+    result = evaluate(nn.Linear(3, 3), ready, batch_size=4)
+    assert len(result.labels) == 9 and result.class_names == ("0", "1", "2")
+    with pytest.raises(UsageError, match="how a Linear wants its images is not known"):
+        evaluate(nn.Linear(3, 3), Photographs())
+    with pytest.raises(UsageError, match="how a Linear wants its images is not known"):
+        evaluate(nn.Linear(3, 3), "digits")
+
+
+def test_images_that_nothing_has_normalised_are_told(capsys):
+    evaluate(create("tiny", classes=2), TensorDataset(torch.rand(4, 3, 32, 32), torch.tensor([0, 1, 0, 1])))
+    assert "as if nothing had normalised them" in capsys.readouterr().err
+
+
+def test_named_data_and_its_splits():
+    model = create("digits", width=16, depth=1, heads=2, mlp_width=16)
+    whole = {split: len(evaluate(model, "digits", split).labels) for split in ("train", "validation", "test")}
+    assert sum(whole.values()) == 1797 and whole["test"] == 360
+    assert len(evaluate(model, DataConfig(name="digits", validation=0.5), "validation").labels) > whole["validation"]
+    with pytest.raises(KeyError, match="unknown split 'tests': did you mean test"):
+        evaluate(model, "digits", "tests")
+    with pytest.raises(UsageError, match="the model has 3 classes, digits has 10"):
+        evaluate(model.with_head(3), "digits")
+    with pytest.raises(DataError, match="has label 9, but its 3 classes"):
+        evaluate(model.with_head(3), TensorDataset(torch.randn(10, 1, 8, 8), torch.arange(10)))

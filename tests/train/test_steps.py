@@ -8,9 +8,9 @@ import torch
 from vitral.build import create
 from vitral.config import TrainConfig
 from vitral.data.loader import Batch
+from vitral.train.evaluate import evaluation_batch
 from vitral.train.optim import is_attention, is_head
 from vitral.train.parallel import World
-from vitral.train.prepare import evaluation_batch
 from vitral.train.steps import Stepper, can_record
 from vitral.train.tasks import task_of
 

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from vitral.base.errors import UsageError
-from vitral.base.progress import say
-
 if TYPE_CHECKING:
     from vitral.config import DataConfig
 
@@ -51,30 +48,12 @@ def run(arguments: list[str]) -> int:
     from vitral.cli.parsing import parse
 
     flags = parse(Flags, arguments, "vitral eval", EXAMPLES)
-    from vitral.base.device import pick_device
-    from vitral.cost.precision import autocast, dtype_of
-    from vitral.data.datasets import open_data
-    from vitral.data.preprocess import Preprocess
-    from vitral.train.evaluate import compare_names, evaluate
-    from vitral.train.prepare import evaluation_loader
+    from vitral.train.evaluate import evaluate
     from vitral.weights.load import load
 
-    model = load(flags.model)
-    data = open_data(settings(flags), preprocess=Preprocess.of(model))
-    if model.config.classes != len(data.class_names):
-        raise UsageError(
-            f"the model has {model.config.classes} classes, {flags.data} has {len(data.class_names)}",
-            "use the data it was trained on, or fine-tune it",
-        )
-    if note := compare_names("the model", model.origin.classes.value, flags.data, data.class_names):
-        say(note)
-    device = pick_device(flags.device)
-    split = data.test() if flags.split == "test" else getattr(data, flags.split)
-    if not len(split):
-        raise UsageError(f"{flags.data} has no {flags.split} pictures", "choose another --split")
-    loader = evaluation_loader(split, Preprocess.of(model), device, flags.batch_size, flags.workers)
-    result = evaluate(model.to(device), loader, precision=autocast(dtype_of("auto", device), device))
-    values = {"model": flags.model, "data": flags.data, "split": flags.split, **result.to_dict(data.class_names)}
+    options = {"batch_size": flags.batch_size, "device": flags.device, "workers": flags.workers}
+    result = evaluate(load(flags.model), settings(flags), flags.split, **options)
+    values = {"model": flags.model, "data": flags.data, "split": flags.split, **result.to_dict()}
     print(json.dumps(values) if flags.json else text(values))
     return 0
 

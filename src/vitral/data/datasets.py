@@ -18,6 +18,7 @@ from vitral.data.class_folders import open_folder
 from vitral.data.fetch import data_root, open_named
 from vitral.data.huggingface import open_hub
 from vitral.data.keys import generator
+from vitral.data.own_dataset import OWN
 from vitral.data.preprocess import Preprocess
 from vitral.data.shards import open_shards
 from vitral.data.source import Part, Source
@@ -152,6 +153,8 @@ def open_source(config: DataConfig) -> Source:
         return open_hub(rest)
     if kind == "webdataset" and rest:
         return open_shards(rest)
+    if kind == OWN and rest:
+        raise DataError(f"{config.name} was given by a program, and only that program has it", "give it again: vitral.fit(…, data=…)")
     if config.name not in CATALOGUE:
         raise one_of("data set", config.name, [*CATALOGUE, "folder:PATH", "hf:NAME", "webdataset:PATTERN"])
     return open_named(CATALOGUE[config.name], data_root(config.root), config.on_bad_image)

@@ -68,7 +68,7 @@ class Loader:
             raise DataError(f"a batch of {batch_size} cannot be shared by {world} processes", f"use a multiple of {world}")
         if preprocess is not None and preprocess != split.preprocess:
             split = split.prepared(preprocess)
-        self.split, self.seed, self.train = split, seed, train
+        self.split, self.class_names, self.seed, self.train = split, split.class_names, seed, train
         self.device = torch.device(device)
         self.rank, self.world = rank, world
         wanted = named_policy(policy, flip=split.flip, photographs=split.photographs) if isinstance(policy, str) else policy

@@ -43,11 +43,12 @@ __getattr__, __dir__ = lazily(
     {
         "charts": ("bar_chart", "head_scatter", "prediction_chart", "reliability_figure"),
         "curves": ("Line", "line_chart", "training_curves"),
+        "filters": ("filter_tiles",),
         "heatmap": ("Heatmap",),
         "matrices": ("confusion_figure", "grid_of_grids", "matrix_figure"),
         "overlay": ("lay_over",),
         "palette": ("paint",),
         "provenance": ("save_figure",),
-        "tiles": ("class_sheet", "filter_tiles", "patch_figure", "picture_sheet"),
+        "tiles": ("class_sheet", "patch_figure", "picture_sheet"),
     },
 )

@@ -21,7 +21,7 @@ from vitral.base.text import duration
 from vitral.cost.memory import PeakMemory
 from vitral.data.loader import Batch
 from vitral.study.protocol import EVALUATIONS, Cell, Study, final_cells, tuning_cells
-from vitral.train.evaluate import evaluate
+from vitral.train.evaluate import evaluate_loader
 from vitral.train.parallel import World
 from vitral.train.prepare import Setup, prepare
 from vitral.train.schedule import token_shares
@@ -70,7 +70,7 @@ def time_run(setup: Setup, seconds: float = 0.0) -> Timing:
     if len(data.validation):
         few = setup.evaluation_loader(data.validation.first(min(SHOWN, len(data.validation)), 0), world)
         once = median_seconds(
-            lambda: evaluate(setup.model, few, forward=stepper.logits, precision=stepper.precision()), stepper.wait, least=1
+            lambda: evaluate_loader(setup.model, few, forward=stepper.logits, precision=stepper.precision()), stepper.wait, least=1
         )
         image = once / len(few.split)
     return Timing(step, image, compiling, most)

@@ -6,6 +6,7 @@ training steps: compiling, validating and saving are not in it.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import time
@@ -28,7 +29,7 @@ from vitral.run.folder import RunFolder
 from vitral.run.journal import Journal
 from vitral.train import advice, failure
 from vitral.train.ema import copy_values, local
-from vitral.train.evaluate import Evaluation, evaluate
+from vitral.train.evaluate import Evaluation, evaluate_loader
 from vitral.train.optim import whole
 from vitral.train.parallel import World, lost_peer
 from vitral.train.prepare import Setup
@@ -266,7 +267,7 @@ class Engine:
     def _measure(self, loader: Any) -> tuple[Evaluation, float]:
         began = time.perf_counter()
         gather = self.world.gather if self.world.many else None
-        result = evaluate(self.stepper.model, loader, forward=self.stepper.logits, precision=self.stepper.precision(), gather=gather)
+        result = evaluate_loader(self.stepper.model, loader, forward=self.stepper.logits, precision=self.stepper.precision(), gather=gather)
         return result, len(result.labels) / (time.perf_counter() - began)
 
     def _validate(self, bar: Progress) -> None:
@@ -341,7 +342,7 @@ class Engine:
             data = self.setup.data
             result, speed = self._measure(self.setup.evaluation_loader(data.test(), self.world))
             if self.world.main:
-                scores = {**result.to_dict(data.class_names), "opened": data.test_opened}
+                scores = {**result.to_dict(), "opened": data.test_opened}
                 self.folder.write_answers(scores, result.predictions, result.labels)
                 self.folder.write_environment({"data": data.describe()})
             self._record("test", result.loss, result.top1, speed, top5=result.top5, compile_seconds=round(self.compile_seconds, 3))
@@ -359,11 +360,14 @@ class Engine:
         if values is None and not (self.world.many and self.world.strategy == "fsdp"):
             return model
         full = {name: whole(value).cpu() for name, value in (values or dict(model.state_dict())).items()}
-        with torch.random.fork_rng():  # building draws random numbers that the run must not miss
-            copy = build(self.config.model)
-        copy.load_state_dict(full)
-        copy.origin = model.origin
-        return copy
+        if self.config.model.family == "own":
+            complete = copy.deepcopy(model).cpu()
+        else:
+            with torch.random.fork_rng():  # building draws random numbers that the run must not miss
+                complete = build(self.config.model)
+        complete.load_state_dict(full)
+        complete.origin = model.origin
+        return complete
 
     def _environment(self) -> dict[str, Any]:
         """What the result depends on besides the config."""
@@ -378,7 +382,7 @@ class Engine:
             "compile_seconds": round(self.compile_seconds, 3),
             "parameters": every,
             "trained_parameters": learning,
-            "forward_flops": forward_flops(self.config.model),
+            "forward_flops": None if self.config.model.family == "own" else forward_flops(self.config.model),
             "data": self.setup.data.describe(),
         }
 

@@ -95,7 +95,10 @@ def out_of_memory(config: RunConfig, available: int | None, device: torch.device
     train = config.train
     dtype, compiled = dtype_of(train.precision, device), is_compiled(train.compile, device)
     now = train.batch_size // train.accumulate // processes
-    fit = fitting_batch(lambda images: run_memory(config, images, dtype, compiled).total, available, below=now)
+    if config.model.family == "own":
+        fit = now // 2  # what it is made of is not known
+    else:
+        fit = fitting_batch(lambda images: run_memory(config, images, dtype, compiled).total, available, below=now)
     if fit == 0:
         hint = "not even one picture fits: use a smaller model, a smaller picture, larger patches or model.gradient_checkpointing"
     else:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
+from torch.utils.data import Dataset
 
 from vitral.base.device import pick_device, set_threads
 from vitral.base.errors import DataError, UsageError
 from vitral.base.layout import STATE
 from vitral.base.progress import say
 from vitral.config import RunConfig
+from vitral.data.own_dataset import open_own
 from vitral.run.folder import Asked, RunFolder, taken
 from vitral.run.journal import check_installed
 from vitral.train import advice
 from vitral.train.engine import Engine, Run
 from vitral.train.parallel import World
-from vitral.train.prepare import Setup, prepare, prepare_again
+from vitral.train.prepare import Given, Setup, prepare, prepare_again
 from vitral.train.probe import start_head
 from vitral.train.state import Slots
 
@@ -27,13 +32,19 @@ def fit(
     resume: bool = False,
     quiet: bool = False,
     *,
+    model: nn.Module | None = None,
+    data: Dataset[Any] | Mapping[str, Dataset[Any]] | None = None,
     run: str | None = None,
     command: str | None = None,
 ) -> Run:
     """Train what `config` asks for into the folder `out` (runs/NAME), or go on with it.
 
-    `run` and `command` are written down beside it: the named run it began as, and what was typed.
+    `model`: start from a copy of this one (its head is replaced where the data has other classes), or train a module of your own that
+    makes logits of images. `data`: learn from this torch Dataset of (image, label), or from a dict of them: train and, where you have them,
+    validation and test. `run` and `command` are written down: the named run it began as, and what was typed.
     """
+    given = Given(model, open_own(data) if data is not None else None)
+    config = given.named_in(config)
     if config.train.threads is not None:
         set_threads(config.train.threads)
     check_installed(config.train)
@@ -50,12 +61,12 @@ def fit(
             if folder.finished:
                 return _finished(folder, quiet)
             going_on = Slots(folder.path / STATE, world).current is not None
-            setup = _again(folder, config, device) if going_on else _begun(folder, config, device, quiet)
+            setup = _again(folder, config, device, given) if going_on else _begun(folder, config, device, given, quiet)
         else:
             if out is not None and RunFolder(out).exists:
                 raise taken(Path(out))  # before anything is loaded
             world.barrier()  # every process has looked before process 0 writes
-            setup = prepare(config, device)
+            setup = prepare(config, device, given)
         if not quiet:
             for line in advice.before(setup):
                 say(f"note: {line}")
@@ -92,11 +103,11 @@ def _finished(folder: RunFolder, quiet: bool) -> Run:
     return Run(folder.path, folder.metrics, folder.model())
 
 
-def _begun(folder: RunFolder, config: RunConfig, device: torch.device, quiet: bool) -> Setup:
+def _begun(folder: RunFolder, config: RunConfig, device: torch.device, given: Given, quiet: bool) -> Setup:
     """A run that ended before its first state was written has learnt nothing: it begins again."""
     if folder.metrics:
         raise DataError(f"{folder.path} holds no state to go on from", "start a new run with --out")
-    setup = prepare(config, device)
+    setup = prepare(config, device, given)
     if setup.config != folder.going_on(config):
         raise DataError(f"{folder.path} was begun with other data or weights than there are now", "start a new run with --out")
     if not quiet:
@@ -104,8 +115,8 @@ def _begun(folder: RunFolder, config: RunConfig, device: torch.device, quiet: bo
     return setup
 
 
-def _again(folder: RunFolder, config: RunConfig, device: torch.device) -> Setup:
-    setup = prepare_again(folder.going_on(config), folder.origin, device)
+def _again(folder: RunFolder, config: RunConfig, device: torch.device, given: Given) -> Setup:
+    setup = prepare_again(folder.going_on(config), folder.origin, device, given)
     began = folder.environment.get("data", {})
     for split, count in (("train", len(setup.data.train)), ("validation", len(setup.data.validation))):
         if began.get(split, count) != count:  # what it validates on might be what it has learnt

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from vitral.base.errors import DataError
 from vitral.base.origin import Origin, known
 from vitral.base.text import few
 from vitral.build import build
-from vitral.config import ModelConfig, RunConfig
+from vitral.config import OPEN, ModelConfig, RunConfig
 from vitral.data.datasets import PHOTOGRAPH_SIZE, Data, open_data, open_source
 from vitral.data.loader import Loader
+from vitral.data.own_dataset import own_name
 from vitral.data.preprocess import Preprocess
+from vitral.data.source import Source
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
+from vitral.rivals.own_module import OwnModule
 from vitral.run.resolve import DataFacts, resolve
+from vitral.train.evaluate import evaluation_loader
 from vitral.train.optim import is_head
 from vitral.train.parallel import World
 from vitral.weights.load import load
 from vitral.weights.resize import adapt
-
-EVALUATION_BATCH = 1000
 
 
 @dataclass
@@ -70,32 +74,35 @@ class Setup:
         return evaluation_loader(split, self.preprocess, self.device, self.config.train.batch_size, self.config.data.workers, world)
 
 
-def evaluation_batch(batch_size: int) -> int:
-    """Pictures evaluated at a time by a run that learns from `batch_size`: there are no gradients to keep."""
-    return max(batch_size, EVALUATION_BATCH // max(1, batch_size) * batch_size)
+@dataclass(frozen=True)
+class Given:
+    """What the calling program brings itself instead of naming it in the config."""
+
+    model: nn.Module | None = None
+    source: Source | None = None
+
+    def named_in(self, asked: RunConfig) -> RunConfig:
+        """The config says that they were given, so that nothing later takes them for what it names."""
+        if self.source is not None:
+            asked = dataclasses.replace(asked, data=dataclasses.replace(asked.data, name=self.source.name))
+        if isinstance(self.model, Classifier):
+            return dataclasses.replace(asked, weights=own_name(self.model))
+        if self.model is None:
+            return asked
+        size = {name: getattr(asked.model, name) for name in OPEN}
+        return dataclasses.replace(asked, model=ModelConfig(family="own", **size), weights=None)
 
 
-def evaluation_loader(
-    split: Split, preprocess: Preprocess, device: torch.device, batch_size: int, workers: int = 0, world: World | None = None
-) -> Loader:
-    """Every picture once, in order, not augmented."""
-    return Loader(
-        split,
-        batch_size=evaluation_batch(batch_size),
-        preprocess=preprocess,
-        device=device,
-        workers=workers,
-        rank=world.rank if world else 0,
-        world=world.size if world else 1,
-    )
-
-
-def prepare(asked: RunConfig, device: torch.device) -> Setup:
+def prepare(asked: RunConfig, device: torch.device, given: Given | None = None) -> Setup:
     """Settle what is asked for, then open the data and make the model."""
     torch.manual_seed(asked.train.seed)
-    source = open_source(asked.data)
+    given = given or Given()
+    source = given.source or open_source(asked.data)
     facts = DataFacts(len(source.class_names), source.channels, source.native_size or PHOTOGRAPH_SIZE)
-    weights = load(asked.weights) if asked.weights is not None else None
+    if isinstance(given.model, Classifier):
+        weights = copy.deepcopy(given.model)  # the caller keeps it as it is
+    else:
+        weights = load(asked.weights) if asked.weights is not None else None
     resolved = resolve(asked, facts, weights.config if weights is not None else None)
     config = resolved.config
     if weights is not None:
@@ -106,19 +113,20 @@ def prepare(asked: RunConfig, device: torch.device) -> Setup:
         origin = model.origin
     else:
         data = open_data(config.data, image_size=config.model.image_size, channels=config.model.channels, source=source)
-        model = build(config.model)
+        model = build(config.model) if given.model is None else OwnModule(config.model, given.model)
         origin = dataclasses.replace(model.origin, source=known(f"trained as {config.name}"))
     model.origin = data.preprocess.write_to(origin, data.class_names)
     return Setup(config, data, model.to(device), data.preprocess, device, resolved.notes)
 
 
-def prepare_again(settled: RunConfig, origin: Origin, device: torch.device) -> Setup:
+def prepare_again(settled: RunConfig, origin: Origin, device: torch.device, given: Given | None = None) -> Setup:
     """A run that is gone on with: everything is settled, and its weights come from its state."""
     torch.manual_seed(settled.train.seed)
     preprocess = Preprocess.of(origin, settled.model)
-    data = open_data(settled.data, preprocess=preprocess)
+    given = given or Given()
+    data = open_data(settled.data, preprocess=preprocess, source=given.source)
     _same_classes(origin.classes.value, data.class_names, settled.data.name)
-    model = build(settled.model)
+    model = build(settled.model) if given.model is None or settled.model.family != "own" else OwnModule(settled.model, given.model)
     model.origin = origin
     return Setup(settled, data, model.to(device), preprocess, device)
 

@@ -18,8 +18,9 @@ from vitral.base.progress import progress
 from vitral.data.loader import Loader
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
+from vitral.train.evaluate import evaluation_loader
 from vitral.train.optim import is_head
-from vitral.train.prepare import Setup, evaluation_loader
+from vitral.train.prepare import Setup
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003)
 """Weights of the squared size of the probe beside its mean loss, on features of spread 1; validation chooses."""

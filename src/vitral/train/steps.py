@@ -19,9 +19,9 @@ from vitral.cost.memory import Memory, step_memory
 from vitral.cost.precision import autocast, dtype_of, is_compiled
 from vitral.model.classifier import Classifier
 from vitral.train.ema import EMA, copy_values
+from vitral.train.evaluate import evaluation_batch
 from vitral.train.optim import Optimizer, choose, clip, groups
 from vitral.train.parallel import World
-from vitral.train.prepare import evaluation_batch
 from vitral.train.schedule import token_shares
 from vitral.train.state import random_states, set_random_states
 from vitral.train.tasks import task_of

@@ -15,6 +15,7 @@ from vitral.base.origin import Origin
 from vitral.build import shadow
 from vitral.config import ModelConfig, from_dict, to_dict
 from vitral.model.classifier import Classifier
+from vitral.rivals.own_module import OwnModule
 from vitral.weights.read import read_weights
 
 
@@ -29,7 +30,8 @@ def save(model: Classifier, folder: str | Path) -> Path:
 
 
 def write_weights(path: Path, model: Classifier) -> None:
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    module = model.module if isinstance(model, OwnModule) else model
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
     write_atomic(path, to_bytes(tensors, metadata={"format": "vitral"}))
 
 
@@ -51,7 +53,7 @@ def load_checkpoint(folder: str | Path) -> Classifier:
     config = from_dict(ModelConfig, described["model"], f"{folder / CONFIG}: model")
     # Cloned: tensors mapped from a file are aligned to 8 bytes, and matrix products then differ in the last bit.
     tensors = {name: tensor.clone() for name, tensor in read_weights(folder / WEIGHTS).tensors.items()}
-    if config.depth > len(tensors):
+    if config.is_transformer and config.depth > len(tensors):
         raise WeightsError(
             f"{folder / CONFIG} describes {config.depth:,} blocks, {WEIGHTS} has {len(tensors)} tensors",
             "the two files do not belong together",

@@ -1,0 +1,102 @@
+"""fit() with what a program brings itself: a Dataset, a model, a module."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_model
+from sklearn.datasets import load_digits
+from tests.train.conftest import digest, tiny
+from torch import nn
+from torch.utils.data import Dataset
+
+from vitral.base.errors import DataError, Stopped, UsageError
+from vitral.build import create
+from vitral.run.folder import RunFolder
+from vitral.train.engine import Engine
+from vitral.train.evaluate import evaluate
+from vitral.train.fit import fit
+from vitral.weights.load import load
+
+
+class Digits(Dataset):
+    """Scikit-learn's digits as uint8 tensors (1, 8, 8); every third one, for speed."""
+
+    def __init__(self) -> None:
+        digits = load_digits()
+        self.images = torch.from_numpy((digits.images * 255 / 16).round().astype(np.uint8))[::3, None]
+        self.targets = digits.target[::3]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, int]:
+        return self.images[number], int(self.targets[number])
+
+
+class Net(nn.Module):
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.LazyLinear(32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, classes))
+        self.layers(torch.zeros(1, 1, 8, 8))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.layers(images)
+
+
+def test_a_dataset_of_ones_own(out: Path) -> None:
+    run = fit(tiny(epochs=2), out, quiet=True, data=Digits())
+    folder = RunFolder.open(out)
+    assert folder.settled.data.name == "own:Digits"
+    assert (folder.settled.model.image_size, folder.settled.model.channels, folder.settled.model.classes) == ((8, 8), 1, 10)
+    assert run.test["split"] == "test" and folder.environment["data"]["train"] + folder.environment["data"]["validation"] == 479
+    assert digest(load(out)) == digest(run.model)
+
+
+def test_going_on_needs_the_same_data_again(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny(epochs=2, checkpoint_every=0.0)
+    whole = fit(config, out.with_name("whole"), quiet=True, data=Digits())
+    monkeypatch.setattr(Engine, "_finish", lambda _: (_ for _ in ()).throw(Stopped("here")))
+    with pytest.raises(Stopped):
+        fit(dataclasses.replace(config, train=dataclasses.replace(config.train)), out, quiet=True, data=Digits())
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="name = own:Digits, not digits"):
+        fit(config, out, resume=True, quiet=True)
+    assert digest(fit(config, out, resume=True, quiet=True, data=Digits()).model) == digest(whole.model)
+    with pytest.raises(DataError, match="only that program has it"):
+        fit(RunFolder.open(out).settled, out.with_name("again"), quiet=True)
+
+
+def test_a_model_to_start_from_stays_as_it_is(out: Path) -> None:
+    start = create("digits", width=16, depth=1, heads=2, mlp_width=16, classes=7)
+    before = digest(start)
+    run = fit(tiny(epochs=0.5), out, quiet=True, model=start)
+    assert digest(start) == before and start.config.classes == 7
+    assert run.model.config.classes == 10 and run.model.config.depth == 1
+    assert "head replaced: 7 → 10 classes" in " ".join(run.model.origin.changes)
+    assert RunFolder.open(out).settled.weights == "own:ViT"
+
+
+def test_a_module_of_ones_own(out: Path) -> None:
+    torch.manual_seed(0)
+    module = Net()
+    run = fit(tiny(epochs=8, snapshots=2, ema=0.9, lr=1e-2), out, quiet=True, model=module, data=Digits())
+    assert run.model.module is module and run.test["accuracy"] > 0.5
+    fresh = Net()
+    load_model(fresh, out / "model.safetensors")
+    assert digest(fresh) == digest(module.cpu()), "its own names, not ours"
+    assert evaluate(run.model, Digits()).top1 > 0.5
+    folder = RunFolder.open(out)
+    assert folder.settled.model.family == "own" and folder.environment["forward_flops"] is None and len(folder.snapshots()) == 2
+    with pytest.raises(UsageError, match="a module of somebody's own program"):
+        load(out)
+
+
+def test_a_module_that_does_not_fit_the_data(out: Path) -> None:
+    with pytest.raises(UsageError, match=r"Net makes \(2, 3\) of images \(2, 1, 8, 8\)"):
+        fit(tiny(), out, quiet=True, model=Net(3), data=Digits())
+    assert not out.exists()
