@@ -44,7 +44,7 @@ class Pictures(torch.utils.data.Dataset[Any]):
         return self.transform(Image.fromarray(self.pixels[index])), 0
 
 
-def torchvision_rate(name: str, pixels: np.ndarray, batch_size: int, workers: int, device: torch.device, repeats: int) -> float:
+def torchvision_speed(name: str, pixels: np.ndarray, batch_size: int, workers: int, device: torch.device, repeats: int) -> float:
     from torchvision import transforms
 
     extra = [transforms.RandAugment(num_ops=2)] if name == "strong" else []
@@ -60,20 +60,20 @@ def torchvision_rate(name: str, pixels: np.ndarray, batch_size: int, workers: in
         persistent_workers=workers > 0,
         pin_memory=device.type == "cuda",
     )
-    rates: list[float] = []
+    speeds: list[float] = []
     for _ in range(repeats + 1):
         began, seen = time.perf_counter(), 0
         for images, _ in loader:
             seen += len(images.to(device, non_blocking=True))
         _wait(device)
-        rates.append(seen / (time.perf_counter() - began))
-    return statistics.median(rates[1:])
+        speeds.append(seen / (time.perf_counter() - began))
+    return statistics.median(speeds[1:])
 
 
-def device_rate(name: str, pixels: np.ndarray, batch_size: int, device: torch.device, repeats: int) -> float:
+def device_speed(name: str, pixels: np.ndarray, batch_size: int, device: torch.device, repeats: int) -> float:
     resident = torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))).to(device)
     augment = Augment(policy(name), Preprocess((32, 32), 3, MEAN, STD), device, crop=True)
-    rates: list[float] = []
+    speeds: list[float] = []
     for epoch in range(repeats + 1):
         order = torch.randperm(len(resident), device=device)
         _wait(device)
@@ -82,8 +82,8 @@ def device_rate(name: str, pixels: np.ndarray, batch_size: int, device: torch.de
             u = uniforms((batch_size, augment.columns), device, 0, epoch, step)
             augment(resident[order[step * batch_size : (step + 1) * batch_size]], u)
         _wait(device)
-        rates.append(steps * batch_size / (time.perf_counter() - began))
-    return statistics.median(rates[1:])
+        speeds.append(steps * batch_size / (time.perf_counter() - began))
+    return statistics.median(speeds[1:])
 
 
 def _wait(device: torch.device) -> None:
@@ -106,8 +106,8 @@ def main() -> None:
     where = torch.cuda.get_device_name() if device.type == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
     rows: list[dict[str, Any]] = []
     for name in options.policies:
-        ours = device_rate(name, pixels, options.batch_size, device, options.repeats)
-        theirs = torchvision_rate(name, pixels, options.batch_size, options.workers, device, options.repeats)
+        ours = device_speed(name, pixels, options.batch_size, device, options.repeats)
+        theirs = torchvision_speed(name, pixels, options.batch_size, options.workers, device, options.repeats)
         rows.append({"policy": name, "vitral": round(ours), "torchvision": round(theirs), "ratio": round(ours / theirs, 1)})
     if options.json:
         print(json.dumps({"device": where, "workers": options.workers, "torch": torch.__version__, "rows": rows}, indent=2))

@@ -19,7 +19,7 @@ from vitral.data.preprocess import Preprocess
 from vitral.presets.models import model as preset
 from vitral.train.fit import fit
 from vitral.train.prepare import prepare
-from vitral.train.probe import UNJUDGED, Labelled, fit_linear, fit_neighbours, last_layer, read_features, solve, start_head
+from vitral.train.probe import STRENGTHS, TRIED_ON, Labelled, fit_linear, fit_neighbours, last_layer, read_features, solve, start_head
 from vitral.weights.checkpoint import save
 
 CPU = torch.device("cpu")
@@ -71,10 +71,10 @@ def test_a_probe_reads_features_as_they_are_and_agrees_with_scikit_learn():
     (x, y), (test, _) = clusters(60, 0, spread=2.0), clusters(300, 1, spread=2.0)
     x, test = x * torch.tensor([1, 50, 0.02, 1, 1, 1]), test * torch.tensor([1, 50, 0.02, 1, 1, 1])
     probe = fit_linear((x, y), None, 4)
-    assert probe.strength == UNJUDGED
+    assert probe.strength == STRENGTHS[2] * TRIED_ON / 60  # the middle: nothing judges it
     scaler = StandardScaler().fit(x.numpy())
     scaler.scale_ = x.std(dim=0).numpy()
-    reference = LogisticRegression(C=1 / (UNJUDGED * len(x)), tol=1e-8, max_iter=1000).fit(scaler.transform(x.numpy()), y.numpy())
+    reference = LogisticRegression(C=1 / (probe.strength * len(x)), tol=1e-8, max_iter=1000).fit(scaler.transform(x.numpy()), y.numpy())
     wanted = reference.predict_proba(scaler.transform(test.numpy()))
     assert np.abs((test @ probe.weight.T + probe.bias).softmax(1).numpy() - wanted).max() < 5e-3
 
