@@ -32,7 +32,7 @@ def test_rotary_scores_depend_on_the_offset_alone():
     rotation = model.rotary()
     torch.manual_seed(0)
     query, key = torch.randn(16), torch.randn(16)
-    turned_query, turned_key = (rotate(value.expand(1, 1, 65, 16), rotation)[0, 0] for value in (query, key))
+    turned_query, turned_key = (rotate(value.expand(1, 65, 1, 16), rotation)[0, :, 0] for value in (query, key))
 
     def token(row, column):
         return 1 + row * 8 + column

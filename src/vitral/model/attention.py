@@ -34,11 +34,12 @@ class Attention(nn.Module):
     ) -> torch.Tensor:
         batch, count, width = tokens.shape
         joined = self.qkv(tokens).view(batch, count, 3, self.heads, self.head_width)
-        # Taken apart here, not after a permutation of all three: backwards that would copy their joined gradient once more.
-        query, key, value = (part.transpose(1, 2) for part in joined.unbind(2))  # each (B, h, T, d)
+        # Taken apart, normalised and turned as they lie in memory; only then are heads and tokens exchanged, which moves nothing.
+        query, key, value = joined.unbind(2)  # each (B, T, h, d)
         query, key = self.query_norm(query), self.key_norm(key)
         if rotation is not None:
             query, key = rotate(query, rotation), rotate(key, rotation)
+        query, key, value = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)  # (B, h, T, d)
         if tape is None:
             mixed = self._fused(query, key, value)
         else:

@@ -33,7 +33,10 @@ def cut(images: torch.Tensor, patch: tuple[int, int]) -> torch.Tensor:
 
 def cut_overlapping(images: torch.Tensor, patch: tuple[int, int], step: tuple[int, int]) -> torch.Tensor:
     """Patches that overlap, row by row, each flattened: (B, C, H, W) → (B, N, C·P·P)."""
-    return F.unfold(pad_for_overlap(images, patch, step), patch, stride=step).transpose(1, 2)
+    padded = pad_for_overlap(images, patch, step)
+    # As views and one copy; F.unfold does one picture at a time on a GPU.
+    pieces = padded.unfold(2, patch[0], step[0]).unfold(3, patch[1], step[1])  # (B, C, h, w, P, P)
+    return pieces.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
 
 
 def pad_for_overlap(images: torch.Tensor, patch: tuple[int, int], step: tuple[int, int]) -> torch.Tensor:

@@ -48,16 +48,16 @@ class RotaryPositions(nn.Module):
         speeds = base ** -(torch.arange(quarter, device="cpu") / quarter)  # (d/4,)
         angles = torch.cat([rows[:, None] * speeds, columns[:, None] * speeds], dim=1)  # (N, d/2)
         angles = torch.cat([torch.zeros(config.prefix, 2 * quarter, device="cpu"), angles])  # (T, d/2)
-        self.register_buffer("cosine", angles.cos(), persistent=False)
-        self.register_buffer("sine", angles.sin(), persistent=False)
+        self.register_buffer("cosine", angles.cos()[:, None], persistent=False)  # (T, 1, d/2)
+        self.register_buffer("sine", angles.sin()[:, None], persistent=False)
 
     def forward(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self.cosine, self.sine
 
 
 def rotate(value: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """Turn pairs of numbers of queries or keys (B, heads, T, d) by each token's angles."""
-    cosine, sine = (part.to(value.dtype) for part in rotation)  # (T, d/2) or (B, 1, T, d/2)
+    """Turn pairs of numbers of queries or keys (B, T, heads, d) by each token's angles."""
+    cosine, sine = (part.to(value.dtype) for part in rotation)  # (T, 1, d/2) or (B, T, 1, d/2)
     first, second = value.chunk(2, dim=-1)
     return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
 

@@ -131,5 +131,5 @@ def drop_patches(tokens: torch.Tensor, rotation: Rotation | None, prefix: int, k
     index = torch.cat([torch.arange(prefix, device=tokens.device).expand(batch, -1), order], dim=1)  # (B, prefix + kept)
     tokens = tokens.gather(1, index[:, :, None].expand(-1, -1, tokens.shape[2]))
     if rotation is not None:
-        rotation = rotation[0][index][:, None], rotation[1][index][:, None]  # (B, 1, T, d/2)
+        rotation = rotation[0][index], rotation[1][index]  # (B, T, 1, d/2)
     return tokens, rotation
