@@ -77,13 +77,13 @@ LAZY_TORCH = {"base", "cli"}
 # vitral modules inside functions: a verb imports what it needs when it runs, a facade when a name is asked for, `build` a rival.
 LAZY_OURS = {"cli", "build"}
 # How many imports inside functions each part may still have; a part that is missing here has been cleaned.
-STILL_LAZY = dict.fromkeys(("cli", "cost", "draw", "look", "model", "run", "study", "train", "web"), 40)
+STILL_LAZY = dict.fromkeys(("cli", "cost", "model", "run", "study", "train", "web"), 40)
 
 MAX_LINES = 450
 # Tests of several parts together: they mirror no single file.
 FREE_TEST_FOLDERS = {"parity", "browser", "gpu"}
 # How many source files of each part may still be without a test of their own or a line in tests/elsewhere.toml.
-STILL_UNTESTED = dict.fromkeys(("base", "cli", "cost", "draw", "look", "model", "presets", "run", "study", "train"), 15)
+STILL_UNTESTED = dict.fromkeys(("base", "cli", "cost", "model", "presets", "run", "study", "train"), 15)
 
 # A base name occurs in two parts only where it is one idea in two roles.
 VERB = "the verb asks, the other does it"
