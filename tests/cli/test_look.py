@@ -43,6 +43,8 @@ def test_one_sheet_per_picture(place, tmp_path, capsys) -> None:
         ("model", ["--method", "relevance", "--target", "77"], "class 77 does not exist"),
         ("model", ["--method", "rollout", "--start", "8,8"], "patch (8, 8) does not exist"),
         ("cnn", ["--method", "rollout"], "a cnn has none"),
+        ("model", ["--method", "rollout", "--head", "1"], "head = 1 is used by none of rollout: leave it out, or add attention"),
+        ("cnn", ["--start", "mean", "--method", "gradcam"], "start = mean is used by none of gradcam"),
         ("model", ["--metod", "rollout"], "--metod"),
     ],
 )
@@ -51,6 +53,14 @@ def test_bad_use_is_one_line(place, tmp_path, capsys, model, flags, words) -> No
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("vitral: ")]
     assert len(said) == 1 and words in said[0]
     assert not list(tmp_path.glob("*.png"))
+
+
+def test_an_option_that_only_some_methods_take_is_told(place, tmp_path, capsys) -> None:
+    arguments = ["look", str(place / "model"), str(place / "photo.png"), "--out", str(tmp_path), "--method", "attention,rollout,norms"]
+    assert main([*arguments, "--block", "0"]) == 0
+    assert "block = 0 is not used by rollout" in capsys.readouterr().err
+    notes = {one["method"]: one["note"] for one in json.loads((tmp_path / "photo.json").read_text())["maps"]}
+    assert notes["rollout"] == "rollout does not use block" and notes["attention"] == ""
 
 
 def test_reading_flags() -> None:

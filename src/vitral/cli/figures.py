@@ -11,7 +11,6 @@ import tyro
 from vitral.cli.look import read_target, show
 from vitral.cli.opening import open_model, picture_paths
 from vitral.cli.parsing import parse
-from vitral.draw.provenance import command_line
 
 EXAMPLES = """Every figure of the ViT literature, from any model: patches, positions, filters, attention, rollout, distance, prediction.
 
@@ -42,13 +41,13 @@ class Figures:
 
 
 def run(arguments: list[str]) -> int:
-    command = command_line(["vitral", "figures", *arguments])
     asked = parse(Figures, arguments, "vitral figures", EXAMPLES)
+    from vitral.draw.provenance import command_line
+    from vitral.look.figures import figure_set, photographs
+
     paths = picture_paths(asked.images) if asked.images else None
     model = open_model(asked.model)
     rival = open_model(asked.rival) if asked.rival else None
-    from vitral.look.figures import figure_set, photographs
-
     written = figure_set(
         model,
         paths or photographs(),
@@ -56,7 +55,7 @@ def run(arguments: list[str]) -> int:
         rival=rival,
         target=read_target(asked.target),
         formats=asked.format,
-        command=command,
+        command=command_line(["vitral", "figures", *arguments]),
     )
     show(written, asked.json)
     return 0

@@ -12,7 +12,6 @@ import tyro
 from vitral.base.errors import UsageError
 from vitral.cli.opening import open_model, picture_paths
 from vitral.cli.parsing import parse
-from vitral.draw.provenance import command_line
 
 EXAMPLES = """Heat maps of what a model attends to, one sheet per picture, with the classes it sees.
 
@@ -52,12 +51,12 @@ class Look:
 
 
 def run(arguments: list[str]) -> int:
-    command = command_line(["vitral", "look", *arguments])
     asked = parse(Look, arguments, "vitral look", EXAMPLES)
-    paths = picture_paths(asked.images)
-    model = open_model(asked.model)
+    from vitral.draw.provenance import command_line
     from vitral.look.sheet import look_at
 
+    paths = picture_paths(asked.images)
+    model = open_model(asked.model)
     written = look_at(
         model,
         paths,
@@ -69,7 +68,7 @@ def run(arguments: list[str]) -> int:
         head=asked.head,
         top=asked.top,
         formats=asked.format,
-        command=command,
+        command=command_line(["vitral", "look", *arguments]),
     )
     show(written, asked.json)
     return 0

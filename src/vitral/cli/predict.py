@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from textwrap import indent
 from typing import Annotated
 
 import tyro
 
+from vitral.base.text import table
 from vitral.cli.opening import open_model, picture_paths
 from vitral.cli.parsing import parse
 
@@ -44,7 +46,6 @@ def run(arguments: list[str]) -> int:
         return 0
     for ranking in rankings:
         print(ranking.source)
-        width = max(len(name) for name, _ in ranking)
-        for (name, share), logit in zip(ranking, ranking.logits, strict=True):
-            print(f"  {name:<{width}}  {share:7.2%}  logit {logit:7.3f}")
+        rows = [(name, f"{share:.2%}", f"logit {logit:.3f}") for (name, share), logit in zip(ranking, ranking.logits, strict=True)]
+        print(indent(table(rows, align="lr"), "  "))
     return 0
