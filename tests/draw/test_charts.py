@@ -8,7 +8,6 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.draw.charts import bar_chart, head_scatter, prediction_chart, reliability_figure
-from vitral.draw.palette import series_colour
 
 
 def widths(axes) -> list[float]:
@@ -17,7 +16,7 @@ def widths(axes) -> list[float]:
 
 def test_prediction(whole: Callable, golden: Callable, photograph: Image.Image) -> None:
     names = ["dome", "church", "a class with a very, very long name, also known otherwise"]
-    figure = prediction_chart(names, [9.0, 4.5, -1.5], [0.9, 0.08, 0.02], image=photograph, title="cat.jpg", truth="church")
+    figure = prediction_chart(names, [9.0, 4.5, -1.5], [0.9, 0.08, 0.02], image=photograph, title="cat.jpg")
     whole(figure)
     golden(figure, "prediction_chart")
     picture, logits, probabilities = figure.axes
@@ -28,10 +27,6 @@ def test_prediction(whole: Callable, golden: Callable, photograph: Image.Image) 
     assert [text.get_text() for text in probabilities.texts] == ["90.0", "8.0", "2.0"]
     bottom, top = logits.get_ylim()
     assert bottom > top, "the best stands on top"
-    from matplotlib.colors import to_hex
-
-    colours = [to_hex(bar.get_facecolor()).upper() for bar in logits.patches]
-    assert colours == [series_colour(0), series_colour(2), series_colour(0)]
     assert len(prediction_chart(["x"], [1.0], [1.0]).axes) == 2
 
 
@@ -48,9 +43,7 @@ def test_bars_with_intervals(whole: Callable, golden: Callable) -> None:
 
 def test_heads_by_depth(whole: Callable, golden: Callable) -> None:
     values = np.random.default_rng(0).random((12, 3)) * 100
-    figure = head_scatter(
-        values, label="distance (pixels)", title="Heads", others={"CNN": values[:4] + 10}, largest=117.0, largest_label="uniform"
-    )
+    figure = head_scatter(values, label="distance (pixels)", title="Heads", largest=117.0, largest_label="uniform")
     whole(figure)
     golden(figure, "head_scatter")
     axes = figure.axes[0]
@@ -59,7 +52,6 @@ def test_heads_by_depth(whole: Callable, golden: Callable) -> None:
     assert (np.abs(dots[:, 0] - np.round(dots[:, 0])) < 0.3).all()
     assert np.allclose(axes.lines[0].get_ydata(), values.mean(axis=1))
     assert axes.lines[-1].get_ydata()[0] == 117.0
-    assert len(axes.collections) == 2
 
 
 def test_reliability(whole: Callable, golden: Callable) -> None:

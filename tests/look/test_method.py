@@ -90,6 +90,15 @@ def test_a_record_says_what_a_method_reads(make, images, method: Method) -> None
             method.function(vitral.watch(model, images(model, 1)))
 
 
+def test_a_refusal_names_the_methods_that_suit(make, images) -> None:
+    for model, method, others in (
+        (vitral.create("cnn", image_size=16), look.rollout, [method.name for method in MAPS if not method.transformer]),
+        (make(classes=0).float(), look.relevance, [method.name for method in MAPS if not method.explains]),
+    ):
+        with pytest.raises(vitral.VitralError, match=f"use {', '.join(others[:-1])} or {others[-1]}"):
+            method(vitral.watch(model, images(model).float()))
+
+
 def test_methods_by_name(make, images) -> None:
     model = make()
     names = [method.name for method in choose(model)]

@@ -25,12 +25,8 @@ def prediction_chart(
     *,
     image: Image.Image | None = None,
     title: str = "",
-    truth: str | None = None,
 ) -> Figure:
-    """The top classes, best first: logits and probabilities as bars that share their names, the image beside them.
-
-    `truth`: the name of the right class, whose bar gets its own colour.
-    """
+    """The top classes, best first: logits and probabilities as bars that share their names, the image beside them."""
     _same_length(names, logits, probabilities)
     columns = 3 if image is not None else 2
     height = max(1.5, 0.27 * len(names) + 0.75)
@@ -45,7 +41,7 @@ def prediction_chart(
     if image is not None:
         axes[0, 0].imshow(enlarge(image))
         dress_picture(axes[0, 0])
-    draw_bars(axes[0, -2], [shorten(name) for name in names], logits, "logit", "{:.2f}", truth)
+    draw_bars(axes[0, -2], [shorten(name) for name in names], logits, "logit", "{:.2f}")
     draw_bars(axes[0, -1], [""] * len(names), np.asarray(probabilities) * 100, "probability (%)", "{:.1f}")
     percent_axis(axes[0, -1], 118, [0, 25, 50, 75, 100])
     head_line(figure, title)
@@ -66,45 +62,27 @@ def bar_chart(
     _same_length(names, values)
     shown = [shorten(name, 40) for name in names]
     figure, axes = new_figure(4.2 + 0.065 * max(map(len, shown)), max(1.3, 0.3 * len(names) + 0.75))
-    draw_bars(axes[0, 0], shown, values, label, form, None, low, high)
+    draw_bars(axes[0, 0], shown, values, label, form, low, high)
     head_line(figure, title)
     return figure
 
 
-def head_scatter(
-    values: np.ndarray,
-    *,
-    label: str,
-    title: str = "",
-    errors: np.ndarray | None = None,
-    others: dict[str, np.ndarray] | None = None,
-    largest: float | None = None,
-    largest_label: str = "",
-) -> Figure:
-    """`values` (blocks, heads): a dot per head against depth, the mean of each block as a line; `others`: more models to compare."""
+def head_scatter(values: np.ndarray, *, label: str, title: str = "", largest: float | None = None, largest_label: str = "") -> Figure:
+    """`values` (blocks, heads): a dot per head against depth, their mean as a line; `largest`: a dashed line to compare with."""
     if values.ndim != 2 or not values.size:
         raise UsageError(f"values of shape {values.shape}", "give (blocks, heads)")
     figure, axes = new_figure(5.2, 3.2)
     one = dress(axes[0, 0], grid="y")
-    for index, (name, dots) in enumerate({"": values, **(others or {})}.items()):
-        colour = series_colour(index)
-        blocks, heads = dots.shape
-        spread = np.linspace(-0.22, 0.22, heads) if heads > 1 else np.zeros(1)
-        places = np.arange(blocks)[:, None] + spread
-        if errors is not None and index == 0:
-            one.errorbar(places.ravel(), dots.ravel(), errors.ravel(), fmt="none", ecolor=colour, alpha=0.35, linewidth=0.8)
-        one.scatter(
-            places.ravel(), dots.ravel(), s=18, color=colour, alpha=0.75, linewidths=0, label=f"{name}: one head" if name else "one head"
-        )
-        one.plot(
-            np.arange(blocks), dots.mean(axis=1), color=colour, linewidth=1.4, label=f"{name}: mean of heads" if name else "mean of heads"
-        )
+    blocks, heads = values.shape
+    places = np.arange(blocks)[:, None] + (np.linspace(-0.22, 0.22, heads) if heads > 1 else np.zeros(1))
+    one.scatter(places.ravel(), values.ravel(), s=18, color=series_colour(0), alpha=0.75, linewidths=0, label="one head")
+    one.plot(np.arange(blocks), values.mean(axis=1), color=series_colour(0), linewidth=1.4, label="mean of heads")
     if largest is not None:
         one.axhline(largest, color=palette.SOFT, linewidth=0.9, linestyle=(0, (4, 3)), label=largest_label or None)
-    blocks = max(len(dots) for dots in [values, *(others or {}).values()])
     one.set_xticks(range(0, blocks, 1 if blocks <= 16 else 2))
     name_axes(one, "block", label)
-    _from_zero(one, values)
+    if values.min() >= 0:
+        one.set_ylim(bottom=0)
     legend(one, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3)
     head_line(figure, title)
     return figure
@@ -154,16 +132,13 @@ def draw_bars(
     values: Sequence[float] | np.ndarray,
     label: str,
     form: str,
-    truth: str | None = None,
     low: Sequence[float] | np.ndarray | None = None,
     high: Sequence[float] | np.ndarray | None = None,
 ) -> None:
-    """Bars from top to bottom in the given axes, the number at the end of each; `truth`: the name whose bar gets its own colour."""
+    """Bars from top to bottom in the given axes, the number at the end of each."""
     numbers = np.asarray(values, dtype=np.float64)
     places = np.arange(len(names))
-    right = None if truth is None else shorten(truth)
-    colours = [series_colour(2) if name == right else series_colour(0) for name in names]
-    axes.barh(places, numbers, height=0.68, color=colours)
+    axes.barh(places, numbers, height=0.68, color=series_colour(0))
     ends = numbers
     if low is not None and high is not None:
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
@@ -185,11 +160,6 @@ def draw_bars(
     else:
         axes.axvline(0, color=palette.SOFT, linewidth=0.8)
     name_axes(axes, label)
-
-
-def _from_zero(axes: Axes, values: np.ndarray) -> None:
-    if values.min() >= 0:
-        axes.set_ylim(bottom=0)
 
 
 def _same_length(*lists: Sequence | np.ndarray) -> None:

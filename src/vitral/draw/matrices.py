@@ -12,7 +12,6 @@ from vitral.draw import palette
 from vitral.draw.palette import colour_bar, dress_picture, head_line, limits_of, map_name, name_axes, new_figure, shorten
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST_LABELS = 25
@@ -127,7 +126,6 @@ def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: st
     figure, axes = new_figure(side + 1.2 + longest, side + 0.6 + longest)
     one = axes[0, 0]
     image = one.imshow(shares, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
-    _class_ticks(one, labels)
     if classes <= 16:
         for row in range(classes):
             for column in range(classes):
@@ -136,7 +134,12 @@ def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: st
                     one.text(
                         column, row, f"{int(counts[row, column])}", ha="center", va="center", fontsize=palette.TICK_SIZE - 1, color=ink
                     )
-    _dress_frame(one)
+    dress_picture(one)
+    places = range(0, classes, max(1, -(-classes // MOST_LABELS)))
+    named = [labels[place] for place in places]
+    one.set_xticks(places, named, rotation=90 if max(map(len, named)) > 2 else 0)
+    one.set_yticks(places, named)
+    one.tick_params(length=0, labelsize=palette.TICK_SIZE, colors=palette.SOFT)
     name_axes(one, "predicted class", "true class")
     right = np.trace(counts) / counts.sum() if counts.sum() else 0.0
     head_line(figure, title or f"{100 * right:.2f} % of {int(counts.sum()):,} right")
@@ -147,22 +150,3 @@ def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: st
 def _middles(count: int, length: int, gap: int, step: int) -> tuple[list[float], list[str]]:
     numbers = range(0, count, step)
     return [number * (length + gap) + length / 2 - 0.5 for number in numbers], [str(number) for number in numbers]
-
-
-def _dress_frame(axes: Axes) -> None:
-    ticks, labels = (axes.get_xticks(), axes.get_yticks()), (axes.get_xticklabels(), axes.get_yticklabels())
-    dress_picture(axes)
-    axes.set_xticks(ticks[0], [text.get_text() for text in labels[0]], rotation=_rotation(labels[0]), ha="center")
-    axes.set_yticks(ticks[1], [text.get_text() for text in labels[1]])
-    axes.tick_params(length=0, labelsize=palette.TICK_SIZE, colors=palette.SOFT)
-
-
-def _rotation(labels: Sequence) -> int:
-    return 90 if max((len(text.get_text()) for text in labels), default=0) > 2 else 0
-
-
-def _class_ticks(axes: Axes, labels: Sequence[str]) -> None:
-    step = max(1, -(-len(labels) // MOST_LABELS))
-    places = list(range(0, len(labels), step))
-    axes.set_xticks(places, [labels[place] for place in places])
-    axes.set_yticks(places, [labels[place] for place in places])

@@ -22,11 +22,10 @@ def model_of(model: Classifier | Tape) -> Classifier:
     return model.model if isinstance(model, Tape) else getattr(model, "_orig_mod", model)
 
 
-def need_transformer(tape: Tape, what: str) -> None:
-    if not tape.config.is_transformer:
-        raise UsageError(
-            f"{what} needs attention, and a {tape.config.family} has none", "use gradcam, integrated_gradients or occlusion for this model"
-        )
+def need_transformer(model: Classifier | Tape, what: str) -> None:
+    if not model.config.is_transformer:
+        reason = f"{what} needs attention, and a {model.config.family} has none"
+        raise UsageError(reason, "use gradcam, integrated_gradients, occlusion or similarity for this model")
 
 
 def unused(method: str, **options: Any) -> str:

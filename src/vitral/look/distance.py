@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from vitral.base.errors import UsageError
 from vitral.base.progress import track
 from vitral.config import ModelConfig
 from vitral.draw.charts import head_scatter
@@ -72,8 +71,7 @@ def entropy(tape: Tape, item: int | None = None, target: int | str | None = None
 
 def watch_heads(model: Classifier, x: Any, batch: int = BATCH) -> dict[str, HeadNumbers]:
     """Distance and entropy over any number of pictures, a few at a time; no attention is stored."""
-    if not model.config.is_transformer:
-        raise UsageError(f"attention distance needs attention, and a {model.config.family} has none", "use a ViT or a hybrid")
+    need_transformer(model, "attention distance")
     items = each(x)
     found: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
     config = model.config  # the reader must not know a compiled model: the compiler would follow it there

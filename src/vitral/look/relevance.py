@@ -20,26 +20,27 @@ from vitral.model.tape import Tape
 
 def relevance(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, lower: bool = False) -> Heatmap:
     """What the score of `target` (default: the predicted class) owes to each patch, through every block's attention."""
-    need_transformer(tape, "relevance")
+    return _collected(tape, item, target, start, lower, "relevance")
+
+
+def gradient_rollout(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, lower: bool = False) -> Heatmap:
+    """Attention rollout in which each weight counts by how much it moves the score of `target`."""
+    return _collected(tape, item, target, start, lower, "gradient_rollout")
+
+
+def _collected(tape: Tape, item: int, target: int | str | None, start: Start, lower: bool, method: str) -> Heatmap:
+    need_transformer(tape, method)
     item = check_item(tape, item)
     target = find_target(tape, item, target)
     used, at, steps = _steps(tape, item, target, lower)
     total = torch.eye(used.config.tokens, dtype=steps[0].dtype, device=steps[0].device)
     for step in steps:
-        total = total + step @ total
-    return _finish(used, item, at, total, "relevance", target, start, lower)
-
-
-def gradient_rollout(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, lower: bool = False) -> Heatmap:
-    """Attention rollout in which each weight counts by how much it moves the score of `target`."""
-    need_transformer(tape, "gradient rollout")
-    item = check_item(tape, item)
-    target = find_target(tape, item, target)
-    used, at, steps = _steps(tape, item, target, lower)
-    total = with_residual(steps[0])
-    for step in steps[1:]:
-        total = with_residual(step) @ total
-    return _finish(used, item, at, total, "gradient_rollout", target, start, lower)
+        total = total + step @ total if method == "relevance" else with_residual(step) @ total
+    row, note = start_row(used, total, start)
+    if start == "class" and used.config.distillation_token:
+        note = "the class token's part; start = distillation shows the other head's"
+    lowers = "what lowers the score" if lower else ""
+    return heat(used, item, to_grid(used, row), method, lowers, note, at=at, target=target, unit="relevance")
 
 
 def _steps(tape: Tape, item: int, target: int, lower: bool) -> tuple[Tape, int, list[torch.Tensor]]:
@@ -53,11 +54,3 @@ def _steps(tape: Tape, item: int, target: int, lower: bool) -> tuple[Tape, int, 
             sign * precise(gradient[at]) * precise(used[name][at]) for name, gradient in zip(names, gradients, strict=True)
         ]  # (heads, T, T)
         return used, at, [each.clamp(min=0).mean(dim=0) for each in weighted]
-
-
-def _finish(tape: Tape, item: int, at: int, total: torch.Tensor, method: str, target: int, start: Start, lower: bool) -> Heatmap:
-    row, note = start_row(tape, total, start)
-    if start == "class" and tape.config.distillation_token:
-        note = "the class token's part; start = distillation shows the other head's"
-    lowers = "what lowers the score" if lower else ""
-    return heat(tape, item, to_grid(tape, row), method, lowers, note, at=at, target=target, unit="relevance")

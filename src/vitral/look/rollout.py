@@ -59,9 +59,8 @@ def rollout(
 
 def watch_rollout(model: Classifier, x: Any, start: Start = "class", *, heads: str = "mean", discard: float = 0.0) -> list[Heatmap]:
     """Rollout of every picture in passes that store no attention: for large models and pictures."""
+    need_transformer(model, "rollout")
     config = model.config
-    if not config.is_transformer:
-        raise UsageError(f"rollout needs attention, and a {config.family} has none", "use gradcam or occlusion for this model")
     images, pictures = as_images(model, x)
     count = max(1, MOST_NUMBERS // (config.heads * config.tokens**2))
     found: list[Heatmap] = []
@@ -98,16 +97,8 @@ def drop_weakest(joined: torch.Tensor, share: float) -> torch.Tensor:
     return flat.scatter(1, weakest, 0.0).view_as(joined)
 
 
-def _mean(weights: torch.Tensor) -> torch.Tensor:
-    return weights.mean(dim=1)
-
-
-def _lowest(weights: torch.Tensor) -> torch.Tensor:
-    return weights.amin(dim=1)
-
-
-def _highest(weights: torch.Tensor) -> torch.Tensor:
-    return weights.amax(dim=1)
-
-
-JOIN = {"mean": _mean, "min": _lowest, "max": _highest}
+JOIN = {
+    "mean": lambda weights: weights.mean(dim=1),
+    "min": lambda weights: weights.amin(dim=1),
+    "max": lambda weights: weights.amax(dim=1),
+}
