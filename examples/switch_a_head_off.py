@@ -9,7 +9,7 @@ model = vitral.create("tiny")
 images = torch.rand(1, 3, 32, 32)
 
 
-def without_head_two(heads: torch.Tensor, name: str) -> torch.Tensor:  # (B, heads, T, d)
+def without_head_two(heads: torch.Tensor, _name: str) -> torch.Tensor:  # (B, heads, T, d)
     return heads * torch.tensor([1.0, 1.0, 0.0]).view(1, -1, 1, 1)
 
 

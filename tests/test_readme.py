@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import warnings
 from pathlib import Path
 from types import ModuleType
 
@@ -101,6 +102,36 @@ def test_guide_python_runs(page: Path, here: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     for block in blocks(page):
         exec(compile(block.replace("runs/from-python", "from-python"), page.name, "exec"), {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("column", "start"),
+    [
+        (1, "import timm\nfrom PIL import Image\nfrom timm.utils import AttentionExtract"),
+        (2, "import torch\nfrom PIL import Image\nfrom transformers import AutoImageProcessor, ViTForImageClassification"),
+        (3, "import vitral\nfrom PIL import Image\nfrom torchvision.datasets import ImageFolder"),
+    ],
+    ids=["timm", "transformers", "vitral"],
+)
+def test_the_ten_tasks_run(column: int, start: str, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ROOT / "docs/guide/coming-from.md"
+    rows = [line.split(" | ") for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| **")]
+    assert len(rows) == 10
+    lines = [line for row in rows for line in re.findall(r"`([^`]+)`", row[column]) if not line.endswith((".py", "Trainer"))]
+    assert len(lines) >= 10
+    for name in ("vit_tiny.safetensors", "photos"):
+        (tmp_path / name).symlink_to(here / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    vitral.export(vitral.load("vit_tiny.safetensors"), "vit-tiny-hf", format="hf")
+    Image.linear_gradient("L").convert("RGB").save("cat.jpg")
+    names: dict[str, object] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the libraries warn of is their affair
+        exec(start, names)
+        for line in lines:
+            exec(compile(line, f"{page.name}: {line}", "exec"), names)
 
 
 def test_every_line_of_the_look_guide_runs(here: Path) -> None:

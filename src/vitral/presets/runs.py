@@ -201,7 +201,7 @@ RUNS: dict[str, RunConfig] = {
 }
 
 
-def run(name: str, **changes: Any) -> RunConfig:
+def run(name: str, /, **changes: Any) -> RunConfig:
     """A named run; `changes` replace fields of its data, train or top level, whichever has the name."""
     if name not in RUNS:
         raise one_of("run", name, RUNS)

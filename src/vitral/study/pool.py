@@ -234,7 +234,7 @@ def _stop_on_terminate() -> Any:
     if threading.current_thread() is not threading.main_thread():
         return None
 
-    def stop(number: int, frame: Any) -> None:
+    def stop(_number: int, _frame: Any) -> None:
         raise Stopped(
             "stopped by SIGTERM: finished cells are kept, begun ones have their last checkpoint", "the same command goes on from here"
         )

@@ -41,7 +41,7 @@ class Interrupts:
             signal.signal(number, handler)
         self._before.clear()
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def _ask(self, number: int, _frame: FrameType | None) -> None:
         self.asked = signal.Signals(number).name
         say(f"{self.asked}: saving after this step (once more to stop at once)")
         for other, handler in self._before.items():

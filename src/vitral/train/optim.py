@@ -51,7 +51,7 @@ def is_attention(name: str) -> bool:
 
 
 TUNE: dict[str, Callable[[str], bool]] = {
-    "all": lambda name: True,
+    "all": lambda _: True,
     "attention": lambda name: is_attention(name) or is_head(name),
     "head": is_head,
 }
@@ -144,7 +144,7 @@ class Muon(torch.optim.Optimizer):
         self.momentum = momentum
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # noqa: ARG002 (torch's signature)
         for group in self.param_groups:
             shapes: dict[tuple[torch.Size, int], list[nn.Parameter]] = {}
             for parameter, parts in zip(group["params"], group["parts"], strict=True):
