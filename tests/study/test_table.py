@@ -23,8 +23,8 @@ def test_row_and_renderings() -> None:
     assert made.mean == pytest.approx(0.92) and made.seeds == 3 and made.accuracies == (0.9, 0.92, 0.94)
     assert made.interval is not None and made.interval[0] < 0.9 < made.interval[1]
     table = Table((made, row(cells("cnn", values=(0.8,)))), "digits")
-    assert {"model", "seeds", "mean", "interval", "parameters", "flops", "seconds", "memory"} <= set(made.to_dict())
-    assert [entry.to_dict()["interval"] for entry in table.rows] == [list(made.interval), None]
+    assert {"model", "seeds", "mean", "interval", "parameters", "flops", "seconds", "memory"} <= set(dataclasses.asdict(made))
+    assert [entry.interval for entry in table.rows] == [made.interval, None]
     assert "| vit | 92.00% |" in table.text(markdown=True) and "1,234,567" in table.text()
     assert "none (one seed)" in table.text()
     described = row(cells(), claim=False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -51,19 +52,9 @@ def run(arguments: list[str]) -> int:
     shots = [_shots(part.strip()) for part in flags.shots.split(",") if part.strip()]
     from vitral.study.probe import probe
 
-    result = probe(
-        flags.model,
-        flags.data,
-        shots=shots,
-        draws=flags.draws,
-        root=flags.root,
-        validation=flags.validation,
-        split_seed=flags.split_seed,
-        batch_size=flags.batch_size,
-        device=flags.device,
-        quiet=flags.quiet,
-    )
-    return show(result, flags.json)
+    settings: dict[str, Any] = {**dataclasses.asdict(flags), "shots": shots}
+    as_json = settings.pop("json")
+    return show(probe(**settings), as_json)
 
 
 def _shots(text: str) -> int | None:

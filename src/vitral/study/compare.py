@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -130,7 +131,7 @@ def run_comparison(study: Study, out: str | Path, pool: Pool | None = None, work
     )
     values = {
         **common_values(done),
-        "rows": [entry.to_dict() for entry in table.rows],
+        "rows": [asdict(entry) for entry in table.rows],
         "pairs": [pair.to_dict() for pair in pairs],
         "conclusion": conclusion,
         "figures": plots.draw_compare(done, table),

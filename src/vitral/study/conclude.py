@@ -41,13 +41,7 @@ class Pair:
         return (self.a, self.b) if self.difference > 0 else (self.b, self.a)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            **asdict(self),
-            "interval": list(self.interval),
-            "seeds": list(self.seeds),
-            "different": self.different,
-            "test": "paired bootstrap, Holm",
-        }
+        return {**asdict(self), "different": self.different, "test": "paired bootstrap, Holm"}
 
 
 def compare_pairs(correct: dict[str, np.ndarray]) -> list[Pair]:

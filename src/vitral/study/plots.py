@@ -17,54 +17,28 @@ from vitral.study.conduct import Conducted
 from vitral.study.statistics import Crossing, PowerLaw, t_interval
 from vitral.study.table import Outcome, Row, Table
 
+TRAINING_FLOPS = "training FLOPs of one run"
+
 
 def draw_compare(done: Conducted, table: Table) -> list[str]:
     """Curves of all models in one picture, accuracy with intervals, accuracy against training FLOPs."""
-    runs = {
-        contender.name: [RunFolder(done.folder / CELLS / outcome.cell).metrics for outcome in done.of(contender.name)]
-        for contender in done.study.contenders
-        if done.of(contender.name)
-    }
+    runs = {row.model: [RunFolder(done.folder / CELLS / outcome.cell).metrics for outcome in done.of(row.model)] for row in table.rows}
     title = f"{done.study.data.name}, {done.study.budget.words}"
-    names = [row.model for row in table.rows]
-    means = np.array([row.mean for row in table.rows])
     shown = ", 95 % interval over seeds" if any(row.interval for row in table.rows) else ""
+    means = np.array([row.mean for row in table.rows])
     low, high = (np.array([row.interval[i] if row.interval else row.mean for row in table.rows]) for i in (0, 1))
+    bars = bar_chart(list(runs), means * 100, label=f"test accuracy (%){shown}", title=title, low=low * 100, high=high * 100, form="{:.2f}")
     caption = f"Training (dashed) and validation (solid) of each model, {len(done.study.seeds)} seeds; {title}"
     paths = [
         _save(done.folder, "curves", training_curves(runs, title=title), _curve_numbers(runs), caption),
-        _save(
-            done.folder,
-            "accuracy",
-            bar_chart(
-                names,
-                means * 100,
-                label=f"test accuracy (%){shown}",
-                title=title,
-                low=low * 100,
-                high=high * 100,
-                form="{:.2f}",
-            ),
-            {"mean": means, "low": low, "high": high},
-            f"Test accuracy{shown}; {title}",
-        ),
+        _save(done.folder, "accuracy", bars, {"mean": means, "low": low, "high": high}, f"Test accuracy{shown}; {title}"),
     ]
     if done.study.budget.kind == "flops":
         return paths  # all models have spent the same: the axis would show how their budgets were rounded to batches
     note = "bar: 95 % interval over seeds" if shown else ""
-    figure = line_chart(
-        points(table.rows), x="training FLOPs of one run", y="test accuracy", title=title, log_x=True, percent=True, note=note
-    )
-    paths.append(
-        _save(
-            done.folder,
-            "flops",
-            figure,
-            {"flops": [row.training_flops for row in table.rows], "accuracy": means},
-            f"Accuracy against training FLOPs; {title}",
-        )
-    )
-    return paths
+    figure = line_chart(points(table.rows), x=TRAINING_FLOPS, y="test accuracy", title=title, log_x=True, percent=True, note=note)
+    numbers = {"flops": [row.training_flops for row in table.rows], "accuracy": means}
+    return [*paths, _save(done.folder, "flops", figure, numbers, f"Accuracy against training FLOPs; {title}")]
 
 
 def points(rows: Sequence[Row]) -> list[Line]:
@@ -81,42 +55,30 @@ def points(rows: Sequence[Row]) -> list[Line]:
 def draw_data(
     folder: Path, outcomes: dict[str, list[Outcome]], fits: dict[str, PowerLaw], crossings: dict[str, Crossing], title: str
 ) -> list[str]:
-    """Test error against training pictures: points with intervals, fitted lines with bootstrap bands, crossings named."""
-    lines: list[Line] = []
+    """Test error against training images: points with intervals, fitted lines with bootstrap bands, crossings named."""
+    errors: list[Line] = []
+    accuracies: list[Line] = []
     numbers: dict[str, Any] = {}
     for index, (name, cells) in enumerate(outcomes.items()):
         sizes, means, low, high = _by(cells, lambda outcome: outcome.size)
-        band = (1 - high, 1 - low) if _seeds(cells) > 1 else (None, None)
-        lines.append(Line(sizes, 1 - means, name, *band, colour=index))
+        several = _seeds(cells) > 1
+        errors.append(Line(sizes, 1 - means, name, *((1 - high, 1 - low) if several else (None, None)), colour=index))
+        accuracies.append(Line(sizes, means, name, *((low, high) if several else (None, None)), colour=index))
         numbers |= {f"{name} sizes": sizes, f"{name} accuracy": means, f"{name} low": low, f"{name} high": high}
         if name in fits:
             dense = np.geomspace(sizes.min(), sizes.max(), 60)
             lower, upper = fits[name].band(dense) or (None, None)
-            lines.append(Line(dense, fits[name].error(dense), "", lower, upper, dashed=True, markers=False, colour=index))
+            errors.append(Line(dense, fits[name].error(dense), "", lower, upper, dashed=True, markers=False, colour=index))
             numbers |= {f"{name} fit": fits[name].error(dense), f"{name} fit sizes": dense}
-    met = [f"{pair}: {crossing}" for pair, crossing in crossings.items()]
-    bands = [_bands(outcomes.values())] if _bands(outcomes.values()) else []
+    bands = _bands(outcomes.values())
     dashed = "dashed: error = a·n^-b" + (" with bootstrap band" if any(len(fit.draws) for fit in fits.values()) else "")
-    note = "\n".join(["; ".join([*bands, dashed]), *met])
-    error = line_chart(lines, x="training pictures", y="test error", title=title, log_x=True, log_y=True, percent=True, note=note)
-    plain = [line for line in lines if not line.dashed]
-    accuracy = [
-        Line(
-            line.x,
-            1 - np.asarray(line.y),
-            line.label,
-            None if line.high is None else 1 - np.asarray(line.high),
-            None if line.low is None else 1 - np.asarray(line.low),
-            colour=line.colour,
-        )
-        for line in plain
-    ]
-    shown = line_chart(
-        accuracy, x="training pictures", y="test accuracy", title=title, log_x=True, percent=True, note=_bands(outcomes.values())
-    )
+    note = "\n".join(["; ".join(filter(None, [bands, dashed])), *(f"{pair}: {crossing}" for pair, crossing in crossings.items())])
+    shared: dict[str, Any] = {"x": "training pictures", "title": title, "log_x": True, "percent": True}
+    error = line_chart(errors, y="test error", log_y=True, note=note, **shared)
+    accuracy = line_chart(accuracies, y="test accuracy", note=bands, **shared)
     return [
         _save(folder, "error-against-data", error, numbers, f"Test error against training pictures; {title}"),
-        _save(folder, "accuracy-against-data", shown, numbers, f"Test accuracy against training pictures; {title}"),
+        _save(folder, "accuracy-against-data", accuracy, numbers, f"Test accuracy against training pictures; {title}"),
     ]
 
 
@@ -128,54 +90,31 @@ def draw_compute(folder: Path, families: dict[str, list[Outcome]], title: str) -
             flops, means, low, high = _by([cell for cell in cells if cell.model == name], lambda outcome: outcome.training_flops)
             lines.append(Line(flops, means, name, low, high, colour=index, marker=len(lines)))
             numbers |= {f"{name} flops": flops, f"{name} accuracy": means, f"{name} low": low, f"{name} high": high}
-    figure = line_chart(
-        lines,
-        x="training FLOPs of one run",
-        y="test accuracy",
-        title=title,
-        log_x=True,
-        percent=True,
-        note="; ".join(filter(None, ["one line per model, from short to long training", _bands(families.values())])),
-    )
+    note = "; ".join(filter(None, ["one line per model, from short to long training", _bands(families.values())]))
+    figure = line_chart(lines, x=TRAINING_FLOPS, y="test accuracy", title=title, log_x=True, percent=True, note=note)
     return [_save(folder, "accuracy-against-compute", figure, numbers, f"Accuracy against training FLOPs; {title}")]
 
 
 def draw_cost(folder: Path, rows: list[dict[str, Any]], title: str) -> list[str]:
     """FLOPs split into their quadratic and linear parts, measured time and memory, against the number of tokens."""
     rows = sorted(rows, key=lambda row: row["tokens"])
-    tokens = np.array([row["tokens"] for row in rows], dtype=float)
-    columns = {
-        key: np.array([row[key] for row in rows], dtype=float)
-        for key in ("flops", "quadratic", "linear", "training_ms", "predicted_ms", "memory")
-        if key in rows[0]
-    }
-    flops = line_chart(
-        [
-            Line(tokens, columns["flops"], "all"),
-            Line(tokens, columns["linear"], "linear in tokens"),
-            Line(tokens, columns["quadratic"], "attention, tokens²"),
-        ],
-        x="tokens", y="forward FLOPs per picture", title=title, log_x=True, log_y=True,
-    )  # fmt: skip
-    time = line_chart(
-        [
-            Line(tokens, columns["training_ms"], "measured"),
-            *(
-                [Line(tokens, columns["predicted_ms"], "fitted: fixed + a·linear + b·quadratic", dashed=True)]
-                if "predicted_ms" in columns
-                else []
-            ),
-        ],
-        x="tokens", y="training ms per picture", title=title, log_x=True, log_y=True,
-    )  # fmt: skip
-    memory = line_chart(
-        [Line(tokens, columns["memory"] / 2**20, "measured")], x="tokens", y="peak memory (MiB)", title=title, log_x=True, log_y=True
-    )
-    numbers = {"tokens": tokens, **columns}
+    keys = [key for key in ("tokens", "flops", "quadratic", "linear", "training_ms", "predicted_ms", "memory") if key in rows[0]]
+    columns = {key: np.array([row[key] for row in rows], dtype=float) for key in keys}
+    tokens = columns["tokens"]
+
+    def save(name: str, lines: dict[str, np.ndarray], y: str, caption: str) -> str:
+        drawn = [Line(tokens, values, label, dashed=label.startswith("fitted")) for label, values in lines.items()]
+        figure = line_chart(drawn, x="tokens", y=y, title=title, log_x=True, log_y=True)
+        return _save(folder, name, figure, columns, f"{caption} against tokens; {title}")
+
+    parts = {"all": columns["flops"], "linear in tokens": columns["linear"], "attention, tokens²": columns["quadratic"]}
+    times = {"measured": columns["training_ms"]}
+    if "predicted_ms" in columns:
+        times["fitted: fixed + a·linear + b·quadratic"] = columns["predicted_ms"]
     return [
-        _save(folder, "cost-flops", flops, numbers, f"FLOPs against tokens; {title}"),
-        _save(folder, "cost-time", time, numbers, f"Training time against tokens; {title}"),
-        _save(folder, "cost-memory", memory, numbers, f"Memory against tokens; {title}"),
+        save("cost-flops", parts, "forward FLOPs per picture", "FLOPs"),
+        save("cost-time", times, "training ms per picture", "Training time"),
+        save("cost-memory", {"measured": columns["memory"] / 2**20}, "peak memory (MiB)", "Memory"),
     ]
 
 

@@ -166,29 +166,12 @@ def _data(done: Conducted) -> Result:
     by_model = {contender.name: done.of(contender.name) for contender in study.contenders if done.of(contender.name)}
     fits = {name: fit for name, cells in by_model.items() if (fit := fit_cells(cells, lambda cell: cell.size)) is not None}
     crossings = {f"{a} and {b}": crossing(fits[a], fits[b]) for a, b in combinations(fits, 2)}
-    tables = tuple(
-        Table(
-            tuple(
-                row([cell for cell in cells if cell.size == size])
-                for cells in by_model.values()
-                if any(cell.size == size for cell in cells)
-            ),
-            f"{size:,} pictures",
-        )
-        for size in study.sizes
-    )
+    tables = _tables(done, "size", {size: f"{size:,} pictures" for size in study.sizes})
     ends = {size: _pairs_at(done, size) for size in (study.sizes[0], study.sizes[-1])}
     conclusion = conclude_data(study, fits, crossings, ends, [*remarks(done), *step_remarks(done)])
-    values = {
-        **common_values(done),
-        "rows": [entry.to_dict() for table in tables for entry in table.rows],
-        "fits": {name: fit.to_dict() for name, fit in fits.items()},
-        "crossings": {name: found.to_dict() for name, found in crossings.items()},
-        "pairs": [{**pair.to_dict(), "size": size} for size, pairs in ends.items() for pair in pairs],
-        "conclusion": conclusion,
-        "figures": plots.draw_data(done.folder, by_model, fits, crossings, f"{study.data.name}, {study.budget.words} for each size"),
-    }
-    return _finish(done, tables, values)
+    pairs = [{**pair.to_dict(), "size": size} for size, pairs in ends.items() for pair in pairs]
+    figures = plots.draw_data(done.folder, by_model, fits, crossings, f"{study.data.name}, {study.budget.words} for each size")
+    return _finish(done, tables, fits, crossings, pairs, conclusion, figures)
 
 
 def fit_cells(cells: Sequence[Outcome], place: Any) -> PowerLaw | None:
@@ -290,15 +273,7 @@ def _compute(done: Conducted) -> Result:
         # Families are measured at different FLOPs, so no measured means can confirm a crossing: both fits must hold by themselves.
         if _overlap(fits[a], fits[b]) and a not in bent and b not in bent
     }
-    tables = tuple(
-        Table(
-            tuple(
-                row(cells) for contender in study.contenders if (cells := [cell for cell in done.of(contender.name) if cell.share == share])
-            ),
-            f"{share:.0%} of {study.budget.words}",
-        )
-        for share in study.shares
-    )
+    tables = _tables(done, "share", {share: f"{share:.0%} of {study.budget.words}" for share in study.shares})
     lines = [f"The error of {name} {fit}, n being training FLOPs." for name, fit in fits.items() if name not in bent]
     lines += [f"{pair}: {found} training FLOPs." for pair, found in crossings.items()]
     if bent:
@@ -309,24 +284,44 @@ def _compute(done: Conducted) -> Result:
         )
     lines += remarks(done)
     lines.append(f"This holds for {study.data.name} and runs of up to {study.budget.words}; training counts as three forward passes.")
-    values = {
-        **common_values(done),
-        "rows": [entry.to_dict() for table in tables for entry in table.rows],
-        "fits": {name: fit.to_dict() for name, fit in fits.items()},
-        "crossings": {name: found.to_dict() for name, found in crossings.items()},
-        "pairs": [],
-        "conclusion": " ".join(lines),
-        "figures": plots.draw_compute(done.folder, families, f"{study.data.name}, up to {study.budget.words}"),
-    }
-    return _finish(done, tables, values)
+    figures = plots.draw_compute(done.folder, families, f"{study.data.name}, up to {study.budget.words}")
+    return _finish(done, tables, fits, crossings, [], " ".join(lines), figures)
 
 
 def _overlap(first: PowerLaw, second: PowerLaw) -> bool:
     return max(min(first.sizes), min(second.sizes)) < min(max(first.sizes), max(second.sizes))
 
 
-def _finish(done: Conducted, tables: tuple[Table, ...], values: dict[str, Any]) -> Result:
-    notes = [f"{contender.name}: {contender.note}" for contender in done.study.contenders if done.of(contender.name)]
-    *first, last = tables
-    shown = (*first, dataclasses.replace(last, notes=tuple(notes)))  # once, under the last one
-    return finish(done.folder, lambda markdown: "\n".join(table.text(markdown) for table in shown), values)
+# ---- both ----------------------------------------------------------------------------------------------------------------------
+
+
+def _tables(done: Conducted, place: str, titles: dict[Any, str]) -> list[Table]:
+    """A table for each size, or each share of the budget; what the models are stands once, under the last one."""
+    found = {contender.name: done.of(contender.name) for contender in done.study.contenders if done.of(contender.name)}
+    tables = [
+        Table(tuple(row(own) for cells in found.values() if (own := [cell for cell in cells if getattr(cell, place) == at])), title)
+        for at, title in titles.items()
+    ]
+    notes = tuple(f"{contender.name}: {contender.note}" for contender in done.study.contenders if contender.name in found)
+    return [*tables[:-1], dataclasses.replace(tables[-1], notes=notes)]
+
+
+def _finish(
+    done: Conducted,
+    tables: list[Table],
+    fits: dict[str, PowerLaw],
+    crossings: dict[str, Crossing],
+    pairs: list[dict[str, Any]],
+    conclusion: str,
+    figures: list[str],
+) -> Result:
+    values = {
+        **common_values(done),
+        "rows": [dataclasses.asdict(entry) for table in tables for entry in table.rows],
+        "fits": {name: fit.to_dict() for name, fit in fits.items()},
+        "crossings": {name: found.to_dict() for name, found in crossings.items()},
+        "pairs": pairs,
+        "conclusion": conclusion,
+        "figures": figures,
+    }
+    return finish(done.folder, lambda markdown: "\n".join(table.text(markdown) for table in tables), values)

@@ -164,14 +164,7 @@ class PowerLaw:
         return f"{'falls' if self.b > 0 else 'rises'} as n^{-self.b:.2f} ({-high:.2f} to {-low:.2f})"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "a": self.a,
-            "b": self.b,
-            "b_interval": list(self.b_interval) if self.b_interval else None,
-            "sizes": list(self.sizes),
-            "residual": self.residual,
-            "level": self.level,
-        }
+        return {name: getattr(self, name) for name in ("a", "b", "b_interval", "sizes", "residual", "level")}
 
 
 def power_law_fit(
@@ -248,14 +241,7 @@ class Crossing:
         return f"crossing at {where}" if self.share >= SURE else f"crossing not established, perhaps at {where}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "at": self.at,
-            "interval": list(self.interval) if self.interval else None,
-            "share": self.share,
-            "seen": self.seen,
-            "span": list(self.span),
-            "text": str(self),
-        }
+        return {name: getattr(self, name) for name in ("at", "interval", "share", "seen", "span")} | {"text": str(self)}
 
 
 def crossing(first: PowerLaw, second: PowerLaw) -> Crossing:
