@@ -238,8 +238,8 @@ def test_asked_settled_and_the_command_lie_side_by_side(photos: Path, tmp_path: 
     assert parse(shlex.split(folder.command or "")[2:]).config() == folder.asked.config
     again = parse([str(out), "--seed", "3"]).config()
     assert again == change(folder.asked.config, seed=3)
-    predictions, labels = folder.answers()
-    assert len(predictions) == len(labels) == json.loads((out / "test.json").read_text())["pictures"]
+    answers = folder.answers()
+    assert len(answers.predictions) == len(answers.labels) == len(answers.paths) == json.loads((out / "test.json").read_text())["pictures"]
 
 
 def test_a_run_from_python_is_trained_again_by_its_folder(photos: Path, tmp_path: Path):

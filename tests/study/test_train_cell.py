@@ -26,8 +26,8 @@ def test_a_final_cell_is_trained_and_tested(tmp_path: Path) -> None:
     cell = final_cells(STUDY, {"vit-small": 1e-3, "cnn": 1e-3})[0]
     outcome = Outcome(**train_cell(cell.to_dict(), str(tmp_path / cell.name)))
     assert outcome.role == "final" and outcome.samples == 768 and outcome.training_flops == 3 * outcome.flops * 768
-    predictions, labels = RunFolder(tmp_path / cell.name).answers()
-    assert (predictions == labels).mean() == pytest.approx(outcome.accuracy)
+    answers = RunFolder(tmp_path / cell.name).answers()
+    assert (answers.predictions == answers.labels).mean() == pytest.approx(outcome.accuracy)
     assert not (tmp_path / cell.name / STATE).exists()  # nothing is left to go on with
     assert dataclasses.asdict(outcome) == {**train_cell(cell.to_dict(), str(tmp_path / cell.name)), "memory": outcome.memory}
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from vitral.base.errors import ConfigError, DataError, UsageError, VitralError
+from vitral.run.folder import RunFolder
 from vitral.train import engine
 from vitral.train.engine import Run
 from vitral.train.fit import fit
@@ -54,6 +55,9 @@ def test_a_run_folder_holds_everything_after_it(trained: Run):
 def test_the_saved_model_is_the_tested_one(trained: Run):
     model = load_checkpoint(trained.path)
     assert digest(model) == digest(trained.model) and not trained.model.training
+    kept = RunFolder(trained.path).answers()
+    assert len(kept.paths) == len(kept.labels) and kept.top is not None and (kept.top[:, 0] == kept.predictions).all()
+    assert kept.pictures is not None and set(kept.pictures) == set(kept.shown().tolist()), "a report need not open the data again"
     answers = np.load(trained.path / "test.npz")
     assert (answers["predictions"] == answers["labels"]).mean() == pytest.approx(trained.test["accuracy"])
     images = torch.rand(2, 1, 8, 8)

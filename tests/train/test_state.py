@@ -195,7 +195,9 @@ def test_everything_is_on_disk_before_the_manifest_vouches_for_it(copy: Path, mo
     assert str(slot) in synced[appears:]
 
 
-@pytest.mark.parametrize("file", ["asked.json", "config.json", "env.json", "metrics.jsonl", "model.safetensors", "test.json", "test.npz"])
+@pytest.mark.parametrize(
+    "file", ["asked.json", "config.json", "env.json", "metrics.jsonl", "model.safetensors", "test.json", "test.npz", "test.webp"]
+)
 def test_any_flipped_byte_of_a_finished_run_is_named(file: str, undisturbed: Run, tmp_path: Path):
     run = Path(shutil.copytree(undisturbed.path, tmp_path / "run"))
     assert RunFolder.open(run).faults() == []

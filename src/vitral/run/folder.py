@@ -1,31 +1,29 @@
 """The run folder: the only contract between training and everything after it.
 
 asked.json (what was asked for, the command as typed) · config.json (what it became: the settled RunConfig, the model's origin) ·
-env.json (machine, data, sizes, compile time) · metrics.jsonl · model.safetensors · test.json and test.npz (the test split, opened
-once) · state/ · snapshots/
+env.json (machine, data, sizes, compile time) · metrics.jsonl · model.safetensors · test.json, test.npz and test.webp (the test split,
+opened once) · state/ · snapshots/
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import io
 import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vitral.base import layout, manifest
 from vitral.base.errors import DataError, UsageError
-from vitral.base.files import make_folder, read_json, write_atomic, write_json
+from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.lock import FolderLock
 from vitral.base.manifest import vouching
 from vitral.base.origin import Origin
 from vitral.config import OPEN, RunConfig, from_dict, to_dict
 from vitral.model.classifier import Classifier
+from vitral.run.answers import Answers
 from vitral.run.journal import read_metrics
 from vitral.weights.checkpoint import load_checkpoint, save, write_weights
 
@@ -188,14 +186,9 @@ class RunFolder:
         found = (self.path / layout.SNAPSHOTS).glob("step-*")
         return sorted((int(folder.name.removeprefix("step-")), folder) for folder in found if (folder / layout.WEIGHTS).is_file())
 
-    def answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """(answers, labels) on the test images, in the order of the split."""
-        path = self.path / layout.ANSWERS
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                return stored["predictions"], stored["labels"]
-        except (OSError, KeyError, ValueError) as error:
-            raise DataError(f"{path} cannot be read ({error})", f"remove {self.path} and train it again") from error
+    def answers(self) -> Answers:
+        """What was answered on the test images, in the order of the split."""
+        return Answers.read(self.path)
 
     # ---- what it is told -------------------------------------------------------------------------------------------------------
 
@@ -211,11 +204,9 @@ class RunFolder:
     def write_snapshot(self, step: int, model: Classifier) -> None:
         save(model, self.path / layout.SNAPSHOTS / layout.snapshot_name(step))
 
-    def write_answers(self, scores: dict[str, Any], predictions: np.ndarray, labels: np.ndarray) -> None:
-        content = io.BytesIO()
-        np.savez_compressed(content, predictions=predictions, labels=labels)
-        with vouching(self.path, layout.ANSWERS, layout.TEST):
-            write_atomic(self.path / layout.ANSWERS, content.getvalue())
+    def write_answers(self, scores: dict[str, Any], answers: Answers) -> None:
+        with vouching(self.path, *answers.files, layout.TEST):
+            answers.write(self.path)
             write_json(self.path / layout.TEST, scores)
 
     def close_journal(self) -> None:

@@ -55,14 +55,14 @@ class Conducted:
         for outcome in self.outcomes:
             if size not in (None, outcome.size):
                 continue
-            predictions, labels = RunFolder(self.folder / CELLS / outcome.cell).answers()
-            reference = labels if reference is None else reference
-            if not np.array_equal(reference, labels):
+            answers = RunFolder(self.folder / CELLS / outcome.cell).answers()
+            reference = answers.labels if reference is None else reference
+            if not np.array_equal(reference, answers.labels):
                 raise UsageError(
                     f"cell {outcome.cell} was tested on other pictures than the rest",
                     "models of different splits cannot stand in one table",
                 )
-            out.setdefault(outcome.model, []).append(predictions == labels)
+            out.setdefault(outcome.model, []).append(answers.predictions == answers.labels)
         return {name: np.stack(seeds) for name, seeds in out.items()}
 
 

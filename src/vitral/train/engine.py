@@ -343,7 +343,7 @@ class Engine:
             result, speed = self._measure(self.setup.evaluation_loader(data.test(), self.world))
             if self.world.main:
                 scores = {**result.to_dict(), "opened": data.test_opened}
-                self.folder.write_answers(scores, result.predictions, result.labels)
+                self.folder.write_answers(scores, result.answers(data.test()))
                 self.folder.write_environment({"data": data.describe()})
             self._record("test", result.loss, result.top1, speed, top5=result.top5, compile_seconds=round(self.compile_seconds, 3))
             if not self.quiet:

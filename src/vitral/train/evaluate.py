@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +25,7 @@ from vitral.data.own_dataset import class_names, own_name, part_of
 from vitral.data.preprocess import Preprocess
 from vitral.data.split import Split, check
 from vitral.model.classifier import Classifier, evaluating
+from vitral.run.answers import Answers, kept
 from vitral.train.parallel import World
 
 BINS = 15
@@ -49,9 +50,21 @@ class Evaluation:
     """(N,) answers in the order of the split."""
     labels: np.ndarray
     class_names: tuple[str, ...] = ()
+    positions: np.ndarray = field(default_factory=lambda: np.arange(0))
+    """(N,) where each image is in the split: unreadable ones are missing."""
+    top: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    """(N, k) classes, most probable first: all of them, or the five best of many."""
+    probabilities: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """(N, k) of these."""
 
     def __repr__(self) -> str:
         return f"Evaluation(top1 {self.top1:.2%}, top5 {self.top5:.2%}, loss {self.loss:.4f}, {len(self.labels):,} images)"
+
+    def answers(self, split: Split) -> Answers:
+        """Image by image, with small pictures of what a report shows."""
+        paths = tuple(split.where(int(position)) for position in self.positions)
+        found = Answers(self.predictions, self.labels, paths, self.top, self.probabilities)
+        return found.with_pictures(lambda number: split.picture(int(self.positions[number])))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; accuracies are fractions."""
@@ -181,26 +194,27 @@ def evaluate_loader(
     """Every image of the loader once. The device is read once, at the end. `forward`: a compiled stand-in for `model`;
     `gather` joins the arrays of several processes."""
     forward = forward or model
-    losses, answers, ranks, confidences, labels, indices = [], [], [], [], [], []
+    losses, ranks, tops, shares, labels, indices = [], [], [], [], [], []
     classes = 0
     with evaluating(model), precision or nullcontext():
         for batch in loader.epoch(0):
             logits = forward(batch.images).float()  # (B, K)
             classes = logits.shape[1]
             own = logits.gather(1, batch.labels[:, None])
-            confidence, answer = logits.softmax(dim=1).max(dim=1)
+            share, top = logits.softmax(dim=1).topk(kept(classes), dim=1)
             losses.append(F.cross_entropy(logits, batch.labels, reduction="none"))
-            answers.append(answer)
             ranks.append((logits > own).sum(dim=1))
-            confidences.append(confidence)
+            tops.append(top)
+            shares.append(share)
             labels.append(batch.labels)
-            indices.append(batch.indices.to(answer.device))
-    columns = [torch.cat(column).cpu().numpy() for column in (indices, losses, answers, ranks, confidences, labels)]
+            indices.append(batch.indices.to(top.device))
+    columns = [torch.cat(column).cpu().numpy() for column in (indices, losses, ranks, tops, shares, labels)]
     if gather is not None:
         columns = gather(columns)
     # Several processes may see an image twice (an even share for each): once is enough.
-    _, first = np.unique(columns[0], return_index=True)
-    _, loss, answer, rank, confidence, label = (column[first] for column in columns)
+    positions, first = np.unique(columns[0], return_index=True)
+    loss, rank, top, share, label = (column[first] for column in columns[1:])
+    answer, confidence = top[:, 0], share[:, 0]
     if lost := int((~np.isfinite(confidence)).sum()):
         raise FailedError(
             f"the model's output is NaN or infinite for {lost:,} of {len(confidence):,} images",
@@ -220,6 +234,9 @@ def evaluate_loader(
         predictions=answer,
         labels=label,
         class_names=loader.class_names,
+        positions=positions,
+        top=top,
+        probabilities=share,
     )
 
 

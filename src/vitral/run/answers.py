@@ -1,0 +1,147 @@
+"""What a model answered, image by image: test.npz, and test.webp with the few small pictures that a report shows.
+
+The small pictures are kept beside the answers so that a report never opens the data again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from vitral.base.errors import DataError
+from vitral.base.files import read_bounded, write_atomic
+from vitral.base.layout import ANSWERS, PICTURES
+from vitral.data.decode import decode
+from vitral.data.preprocess import viewable
+
+ALL = 10
+"""Up to this many classes every probability is kept, of more the five largest."""
+FEW = 12
+"""Pictures of one kind that a report shows."""
+CLASSES = 20
+"""Classes whose pictures it shows, the worst first."""
+TILE, COLUMNS = 96, 12
+"""Pixels of a small picture's side; small pictures in a row of the file."""
+LIMIT = 8 << 20
+"""Bytes of that file."""
+
+
+def kept(classes: int) -> int:
+    """How many probabilities of an image are kept."""
+    return classes if classes <= ALL else 5
+
+
+@dataclass(frozen=True)
+class Answers:
+    predictions: np.ndarray
+    """(N,) answers, in the order of the split."""
+    labels: np.ndarray
+    paths: tuple[str, ...] = ()
+    """Where each image is, as errors call it; empty: not kept."""
+    top: np.ndarray | None = None
+    """(N, k) classes, most probable first."""
+    probabilities: np.ndarray | None = None
+    """(N, k) of these."""
+    pictures: dict[int, Image.Image] | None = None
+    """Small ones of the images in `notable` and `by_class`, by position."""
+
+    @property
+    def confidence(self) -> np.ndarray:
+        return np.full(len(self.labels), np.nan) if self.probabilities is None else self.probabilities[:, 0].astype(np.float64)
+
+    def notable(self) -> dict[str, np.ndarray]:
+        """Positions of what teaches most: the errors it was surest of, and the right answers it was least sure of."""
+        order = np.argsort(-self.confidence, kind="stable")
+        right = (self.predictions == self.labels)[order]
+        return {"most confident errors": order[~right][:FEW], "least confident right answers": order[right][::-1][:FEW]}
+
+    def by_class(self) -> dict[int, np.ndarray]:
+        """For the worst classes first: the errors it was surest of, then the least and the most confident right answer."""
+        right = self.predictions == self.labels
+        present = np.unique(self.labels)
+        order = np.argsort(-self.confidence, kind="stable")
+        accuracy = [right[self.labels == label].mean() for label in present]
+        out: dict[int, np.ndarray] = {}
+        for label in present[np.argsort(accuracy, kind="stable")][:CLASSES]:
+            own = order[self.labels[order] == label]
+            wrong, good = own[~right[own]], own[right[own]]
+            out[int(label)] = np.concatenate([wrong[:3], good[-1:], good[:1] if len(good) > 1 else good[:0]])
+        return out
+
+    def shown(self) -> np.ndarray:
+        """Positions of all images that a report shows."""
+        return np.unique(np.concatenate([np.arange(0), *self.notable().values(), *self.by_class().values()]).astype(np.int64))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What `write` writes."""
+        return (ANSWERS, PICTURES) if self.pictures else (ANSWERS,)
+
+    def with_pictures(self, picture: Callable[[int], Image.Image]) -> Answers:
+        """With small pictures of what a report shows; `picture` opens the image at a position."""
+        return dataclasses.replace(self, pictures={int(position): small(picture(int(position))) for position in self.shown()})
+
+    def write(self, folder: Path) -> None:
+        values: dict[str, Any] = {"predictions": self.predictions, "labels": self.labels}
+        if self.paths:
+            values["paths"] = np.array(self.paths)
+        if self.top is not None and self.probabilities is not None:
+            values |= {"top": self.top.astype(np.int32), "probabilities": self.probabilities.astype(np.float16)}
+        if self.pictures:
+            values["pictures"] = np.array(list(self.pictures), np.int64)
+            content = io.BytesIO()
+            _sheet(list(self.pictures.values())).save(content, "WEBP", quality=80)
+            write_atomic(folder / PICTURES, content.getvalue())
+        content = io.BytesIO()
+        np.savez_compressed(content, **values)
+        write_atomic(folder / ANSWERS, content.getvalue())
+
+    @classmethod
+    def read(cls, folder: Path) -> Answers:
+        path = folder / ANSWERS
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                held = {name: stored[name] for name in stored.files}
+            answers = cls(
+                held["predictions"],
+                held["labels"],
+                tuple(map(str, held.get("paths", ()))),
+                held.get("top"),
+                held.get("probabilities"),
+            )
+        except (OSError, KeyError, ValueError) as error:
+            raise DataError(f"{path} cannot be read ({error})", f"remove {folder} and train it again") from error
+        if "pictures" not in held or not (folder / PICTURES).is_file():
+            return answers
+        sheet = viewable(decode(read_bounded(folder / PICTURES, LIMIT), str(folder / PICTURES)))
+        return dataclasses.replace(answers, pictures=_tiles(sheet, held["pictures"].astype(np.int64).tolist()))
+
+
+def small(image: Image.Image) -> Image.Image:
+    """The whole picture in a square, its shape kept."""
+    how = Image.Resampling.NEAREST if max(image.size) * 2 <= TILE else Image.Resampling.BICUBIC
+    return ImageOps.pad(image.convert("RGB"), (TILE, TILE), how, color="white")
+
+
+def _sheet(pictures: Sequence[Image.Image]) -> Image.Image:
+    out = Image.new("RGB", (TILE * min(COLUMNS, len(pictures)), TILE * -(-len(pictures) // COLUMNS)), "white")
+    for number, picture in enumerate(pictures):
+        out.paste(picture, _corner(number))
+    return out
+
+
+def _tiles(sheet: Image.Image, positions: Sequence[int]) -> dict[int, Image.Image]:
+    boxes = {position: _corner(number) for number, position in enumerate(positions)}
+    inside = {p: (x, y) for p, (x, y) in boxes.items() if x + TILE <= sheet.width and y + TILE <= sheet.height}
+    return {position: sheet.crop((x, y, x + TILE, y + TILE)) for position, (x, y) in inside.items()}
+
+
+def _corner(number: int) -> tuple[int, int]:
+    return TILE * (number % COLUMNS), TILE * (number // COLUMNS)
