@@ -46,6 +46,7 @@ CLASSES = {
     "vitral.base.origin.Origin": ("assumptions", "class_name"),
     "vitral.base.picture.Picture": (),
     "vitral.train.engine.Run": ("test",),
+    "vitral.study.result.Result": ("rows", "conclusion", "failed"),
 }
 """What the functions give back, with the methods worth naming."""
 
@@ -167,7 +168,7 @@ def default_of(field: dataclasses.Field[Any]) -> str:
 
 
 def python_page() -> str:
-    from vitral import look
+    from vitral import look, study
 
     parts = [
         f"{MADE}\n\n# The Python surface\n\n`import vitral` gives these names; each is loaded when it is first used.",
@@ -179,6 +180,8 @@ def python_page() -> str:
         *(function_entry(f"vitral.look.{name}", method) for name, method in look.MEASURES.items()),
         "Whole sets of pictures, without storing attention:",
         *(function_entry(f"vitral.look.{method.__name__}", method) for method in (look.watch_rollout, look.watch_heads)),
+        "## Studies\n\nWhat the verbs do, as calls; each returns a `vitral.study.Result`.",
+        *(function_entry(f"vitral.study.{call.__name__}", call) for call in (study.compare, study.scale, study.probe)),
         "## What comes back",
         *(class_entry(path, methods) for path, methods in CLASSES.items()),
         "## Errors\n\nAll are `vitral.VitralError`, with `.message`, `.hint` and `.exit_code`.",

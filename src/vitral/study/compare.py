@@ -40,14 +40,14 @@ def compare(
 ) -> Result:
     """Train several models under one budget and say which is better, as far as that can be said: `vitral compare` as a call.
 
-    data: a name from `vitral data list` or "folder:PATH"; several: the same comparison on each, then one table of them all.
-    models: "vit" (a ViT made for the data's size), "vit-small", "vit-large", "hybrid", "cnn", "resnet18", "s/4" …
-    budget: what one final run may spend: "samples=50000", "seconds=20" or "flops=1e15".
-    seeds: final runs per model; one: a description without intervals and tests.
-    lrs: learning rates to choose from on validation, each tried with `tuning_share` of the budget; one: no tuning.
-    weights: model → what it starts from, anything that `vitral.load` takes; `tune` says which of its parameters learn.
-    out: the study's folder (runs/compare-DATA); a study in it goes on where it was stopped.
-    recipe: fields of `Recipe`: augment, batch_size, weight_decay, validation, image_size, device, parallel, quiet …
+    - data: a name from `vitral data list` or "folder:PATH"; several: the same comparison on each, then one table of them all.
+    - models: "vit" (a ViT made for the data's size), "vit-small", "vit-large", "hybrid", "cnn", "resnet18", "s/4" …
+    - budget: what one final run may spend: "samples=50000", "seconds=20" or "flops=1e15".
+    - seeds: final runs per model; one: a description without intervals and tests.
+    - lrs: learning rates to choose from on validation, each tried with `tuning_share` of the budget; one: no tuning.
+    - weights: model → what it starts from, anything that `vitral.load` takes; `tune` says which of its parameters learn.
+    - out: the study's folder (runs/compare-DATA); a study in it goes on where it was stopped.
+    - recipe: fields of `Recipe`: augment, batch_size, weight_decay, validation, image_size, device, parallel, quiet …
 
         result = vitral.study.compare("digits", ["vit", "cnn"], budget="samples=20000")
         result.rows[0]["mean"], result.conclusion, result.path

@@ -63,9 +63,9 @@ def probe(
 ) -> Result:
     """Linear probe and nearest neighbours on a model's frozen features: `vitral probe` as a call. It leaves no folder.
 
-    model: a model, or anything that `vitral.load` takes.
-    data: a name from `vitral data list` or "folder:PATH"; `validation` is the share of its training images to choose on.
-    shots: images a class to learn from; None: all of them. Each number is drawn `draws` times: the interval is over them.
+    - model: a model, or anything that `vitral.load` takes.
+    - data: a name from `vitral data list` or "folder:PATH"; `validation` is the share of its training images to choose on.
+    - shots: images a class to learn from; None: all of them. Each number is drawn `draws` times: the interval is over them.
 
         result = vitral.study.probe("runs/digits", "digits", shots=[1, 5, None])
         result.rows[0]["linear"]["mean"]

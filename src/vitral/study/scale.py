@@ -61,12 +61,12 @@ def scale(
 ) -> Result:
     """How accuracy grows with data or compute, or cost with tokens: `vitral scale` as a call.
 
-    data: a name from `vitral data list` or "folder:PATH".
-    kind: "data": nested subsets of `sizes` (shares up to 1, or numbers of images); "compute": several sizes of each family;
-        "cost": time and memory of one ViT as `patches` and `image_sizes` change.
-    budget, seeds, lrs, tuning_share, recipe: as in `compare`.
-    max_hours: refuse what is forecast to take longer. `agree` is called with the forecast before anything is spent, and may raise.
-    out: the study's folder (runs/scale-KIND-DATA); a study in it goes on where it was stopped.
+    - data: a name from `vitral data list` or "folder:PATH".
+    - kind: "data": nested subsets of `sizes` (shares up to 1, or numbers of images); "compute": several sizes of each family;
+      "cost": time and memory of one ViT as `patches` and `image_sizes` change.
+    - budget, seeds, lrs, tuning_share, recipe: as in `compare`.
+    - max_hours: refuse what is forecast to take longer. `agree` is called with the forecast before anything is spent, and may raise.
+    - out: the study's folder (runs/scale-KIND-DATA); a study in it goes on where it was stopped.
 
         result = vitral.study.scale("digits", models=["vit-small", "cnn"], sizes=[0.1, 0.3, 1], budget="samples=20000")
         print(result.table, result.values["crossings"])
