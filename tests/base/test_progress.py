@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from vitral.base import progress as module
-from vitral.base.progress import Progress, progress, say, track
+from vitral.base.progress import Progress, progress, say, track, watched
 
 
 class Clock:
@@ -92,3 +92,19 @@ def test_time_left_does_not_count_what_was_done_before(monkeypatch: pytest.Monke
     bar.advance(10)
     now[0] = 60.0
     assert bar.line().endswith("about 1 min 00 s left")
+
+
+def test_a_watcher_hears_every_step_and_can_end_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+    heard: list[tuple[int, int | None]] = []
+
+    def watcher(bar: Progress) -> None:
+        heard.append((bar.done, bar.total))
+        if bar.done == 3:
+            raise InterruptedError
+
+    with watched(watcher), pytest.raises(InterruptedError):
+        for _ in track(range(5), "Covering"):
+            pass
+    assert heard == [(1, 5), (2, 5), (3, 5)]
+    assert list(track(range(2), "Alone")) == [0, 1] and len(heard) == 3
+    assert capsys.readouterr().err == ""

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
+from vitral.base.progress import track
 from vitral.web.jobs import Memory, Worker
 from vitral.web.limits import Refusal
 
@@ -88,6 +90,52 @@ def test_a_cancelled_job_gives_its_place_back() -> None:
     go.set()
     assert last.result(timeout=5) == 2
     worker.close()
+
+
+def long_job(steps: int, seen: list[str], begun: threading.Event) -> Callable[[], str]:
+    def work() -> str:
+        for _ in track(range(steps), "Covering"):
+            begun.set()
+            seen.append("step")
+            time.sleep(0.02)
+        return "whole"
+
+    return work
+
+
+def test_a_long_job_lets_others_through_and_finishes() -> None:
+    worker, seen, begun = Worker(waiting=4), [], threading.Event()
+    long = worker.submit(long_job(20, seen, begun), long=True)
+    assert begun.wait(5)
+    assert worker.submit(lambda: seen.append("quick") or 7).result(timeout=5) == 7
+    assert not long.done(), "the quick one did not wait for it"
+    assert long.result(timeout=5) == "whole"
+    assert seen.count("step") == 20 and seen.index("quick") < 18
+    assert worker.long is None
+    worker.close()
+
+
+def test_a_long_job_can_be_cancelled_while_it_runs_and_tells_how_far_it_is() -> None:
+    worker, seen, begun = Worker(waiting=4), [], threading.Event()
+    long = worker.submit(long_job(1000, seen, begun), long=True)
+    assert begun.wait(5)
+    time.sleep(0.1)
+    assert worker.long and worker.long.progress and 0 < worker.long.progress.done < worker.long.progress.total == 1000
+    long.cancel()
+    with pytest.raises(Refusal, match="stopped"):
+        long.result(timeout=5)
+    assert len(seen) < 100
+    assert worker.submit(lambda: 3).result(timeout=5) == 3
+    worker.close()
+
+
+def test_closing_ends_a_long_job_at_its_next_step() -> None:
+    worker, seen, begun = Worker(waiting=4), [], threading.Event()
+    long = worker.submit(long_job(1000, seen, begun), long=True)
+    assert begun.wait(5)
+    began = time.monotonic()
+    worker.close()
+    assert long.done() and time.monotonic() - began < 2
 
 
 def test_memory_is_bounded_and_forgets_the_oldest() -> None:

@@ -7,7 +7,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from vitral.base.text import duration
@@ -17,6 +18,7 @@ T = TypeVar("T")
 FIRST_LINE_AFTER = 2.0
 """Seconds before the first plain line: what is quicker needs none."""
 LINE_EVERY = 5.0
+_WATCHER: ContextVar[Callable[[Progress], None] | None] = ContextVar("watcher", default=None)
 
 
 class Progress:
@@ -28,10 +30,13 @@ class Progress:
         self.start = self.done = start
         self.values: dict[str, Any] = {}
         self._began = time.monotonic()
+        self._watcher = _WATCHER.get()
 
     def advance(self, steps: int = 1, **values: Any) -> None:
         self.done += steps
         self.values.update(values)
+        if self._watcher is not None:
+            self._watcher(self)
 
     @property
     def seconds(self) -> float:
@@ -129,7 +134,7 @@ class _Live:
 @contextlib.contextmanager
 def progress(description: str, total: int | None = None, quiet: bool = False, start: int = 0) -> Iterator[Progress]:
     """`with progress("Training", total=n) as bar: bar.advance(1, loss=…)`; `start`: how much was done before."""
-    kind = Progress if quiet else _BarProgress if _on_terminal() else _PlainProgress
+    kind = Progress if quiet or _WATCHER.get() else _BarProgress if _on_terminal() else _PlainProgress
     bar = kind(description, total, start)
     try:
         yield bar
@@ -145,6 +150,16 @@ def track(iterable: Iterable[T], description: str, total: int | None = None, qui
         for item in iterable:
             yield item
             bar.advance()
+
+
+@contextlib.contextmanager
+def watched(watcher: Callable[[Progress], None]) -> Iterator[None]:
+    """Within this block `watcher` is told of every step instead of the terminal; what it raises ends the work."""
+    before = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(before)
 
 
 def say(text: str) -> None:

@@ -14,7 +14,9 @@ from vitral.look.rerun import alone, run, score, score_unit
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
-BATCH = 32
+BATCH = {"cpu": 8}
+"""Squares at once; a CPU gains nothing from more, and whoever waits for a step of it would wait longer."""
+USUAL_BATCH = 32
 RIVAL_SIDE = 14
 
 
@@ -37,12 +39,13 @@ def occlusion(
     before, after = (size - 1) // 2, size - (size - 1) // 2
     edges_down, edges_across = edges(height, rows), edges(width, columns)
     places = [(row, column) for row in range(rows) for column in range(columns)]
+    batch = BATCH.get(image.device.type, USUAL_BATCH)
     drops: list[float] = []
     with torch.no_grad():
         whole = float(score(run(tape, image[None]), target))
-        for begin in track(range(0, len(places), BATCH), "Covering the picture"):
-            covered = image.repeat(min(BATCH, len(places) - begin), 1, 1, 1)
-            for index, (row, column) in enumerate(places[begin : begin + BATCH]):
+        for begin in track(range(0, len(places), batch), "Covering the picture"):
+            covered = image.repeat(min(batch, len(places) - begin), 1, 1, 1)
+            for index, (row, column) in enumerate(places[begin : begin + batch]):
                 top, bottom = edges_down[max(0, row - before)], edges_down[min(rows, row + after)]
                 left, right = edges_across[max(0, column - before)], edges_across[min(columns, column + after)]
                 covered[index, :, top:bottom, left:right] = fill

@@ -28,12 +28,22 @@ class Limits:
     """Pixels of one picture: more than any phone's camera takes."""
     body: int = 64 * 2**10
     """Bytes of any other request body."""
-    uploading: int = 8
-    """Uploads that are read at the same time; more are told to wait (429)."""
-    waiting: int = 8
+    uploading: int = 64
+    """Uploads that arrive or wait for their decoding at the same time; more are told to wait (429)."""
+    arriving: int = 256 * 2**20
+    """Bytes of all these uploads together."""
+    waiting: int = 64
     """Jobs that wait for the model; more are told to come back (503)."""
     read_seconds: float = 30.0
     """Time in which an upload must arrive."""
+    grace_seconds: float = 2.0
+    """Time after which an upload that still arrives gives way to others when places run short."""
+    decode_seconds: float = 5.0
+    """Time in which a picture must be decoded."""
+    decoders: int = 2
+    """Processes that decode."""
+    decoded: int = 64 * 2**20
+    """Bytes of pixels that are remembered, so that a picture is not decoded for every question."""
     pictures: int = 128 * 2**20
     """Bytes of uploaded pictures that are remembered; the oldest leave first."""
     results: int = 256 * 2**20

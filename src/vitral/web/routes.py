@@ -16,10 +16,12 @@ from starlette.exceptions import HTTPException
 from vitral.base.errors import VitralError
 from vitral.base.version import __version__
 from vitral.web.assets import assets
+from vitral.web.decoder import Decoders
 from vitral.web.guard import Guard, answer
 from vitral.web.jobs import Worker
-from vitral.web.limits import Limits, Refusal, check_content_type, check_length, too_large
+from vitral.web.limits import Limits, Refusal, check_content_type, check_image, check_length
 from vitral.web.session import Session
+from vitral.web.uploads import Uploads, read
 
 ModelNumber = Annotated[int, Path(ge=0, le=9, description="the model's number in /api/session")]
 PictureKey = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="the picture's name, from its upload")]
@@ -70,25 +72,34 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = None, limits: Limits | None = None) -> FastAPI:
     """The explorer's application around a session of models."""
     limits = limits or session.limits
-    worker = Worker(limits.waiting)
-    uploading = 0
+    worker, uploads, decoders = Worker(limits.waiting), Uploads(limits), Decoders(limits)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         worker.close()
+        decoders.close()
 
     app = FastAPI(
         title="Vitral explorer", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url="/openapi.json"
     )
-    app.state.worker = worker
+    app.state.worker, app.state.decoders = worker, decoders
     app.add_middleware(Guard, host=host, token=token)
     app.add_exception_handler(VitralError, _refused)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid)
 
-    async def on_model(job: Callable[[], Any]) -> Any:
-        return await asyncio.wrap_future(worker.submit(job))
+    async def on_model(request: Request, work: Callable[[], Any], long: bool = False) -> Any:
+        """The answer of the model's thread; nobody works for those who have left."""
+        job, left = asyncio.wrap_future(worker.submit(work, long)), asyncio.ensure_future(_gone(request))
+        try:
+            await asyncio.wait((job, left), return_when=asyncio.FIRST_COMPLETED)
+            if not job.done():
+                raise Refusal(499, "nobody waits for this any more")
+            return job.result()
+        finally:
+            job.cancel()
+            left.cancel()
 
     @app.get("/api/session", responses=_some(400, 401))
     async def describe_session() -> dict[str, Any]:
@@ -107,37 +118,33 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         request: Request, name: Annotated[str, Query(max_length=200, description="what to call the picture")] = "picture"
     ) -> dict[str, Any]:
         """A picture as raw bytes; it is kept in memory only."""
-        nonlocal uploading
         check_content_type(request.headers.get("content-type"))
         check_length(request.headers.get("content-length"), limits.upload)
-        if uploading >= limits.uploading:
-            raise Refusal(429, "too many uploads at once", "try again in a moment")
-        uploading += 1
-        try:
-            content = await _read(request, limits.upload, limits.read_seconds)
-            return await on_model(lambda: session.add_picture(content, name))
-        finally:
-            uploading -= 1
+        async with uploads.receive(request) as content:
+            check_image(content, limits)
+            image = None if session.holds(content) else await asyncio.wrap_future(decoders.submit(content))
+            return session.add_picture(content, name, image)
 
     @app.get(
         "/api/models/{model}/pictures/{picture}/trace",
         response_class=Response,
         responses={200: {"content": {"application/octet-stream": {}}}, **_some(400, 401, 404, 422, 503)},
     )
-    async def trace(model: ModelNumber, picture: PictureKey) -> Response:
+    async def trace(request: Request, model: ModelNumber, picture: PictureKey) -> Response:
         """The picture as the model sees it, its logits and all attention, packed (see vitral.web.pack)."""
-        content = await on_model(lambda: session.trace(model, picture))
+        content = await on_model(request, lambda: session.trace(model, picture))
         return Response(content, media_type="application/octet-stream")
 
     @app.get("/api/models/{model}/pictures/{picture}/map", responses=_some(400, 401, 404, 422, 503))
     async def heat_map(
+        request: Request,
         model: ModelNumber,
         picture: PictureKey,
         method: Annotated[str, Query(max_length=40, description="rollout, relevance, gradcam or occlusion")],
         target: Annotated[int | None, Query(ge=0, le=2**20, description="the class to explain; none: the predicted one")] = None,
     ) -> dict[str, Any]:
         """One method's map of one picture for one class."""
-        return await on_model(lambda: session.map(model, picture, method, target))
+        return await on_model(request, lambda: session.map(model, picture, method, target), long=method == "occlusion")
 
     @app.post(
         "/api/models/{model}/pictures/{picture}/surgery",
@@ -147,13 +154,22 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
     async def surgery(model: ModelNumber, picture: PictureKey, request: Request) -> dict[str, Any]:
         """What the model says when parts of it, or of the picture, are switched off."""
         check_length(request.headers.get("content-length"), limits.body)
-        cut = _parse_cut(await _read(request, limits.body, limits.read_seconds))
-        return await on_model(lambda: session.surgery(model, picture, cut.heads, cut.blocks, cut.patches, cut.target))
+        cut = _parse_cut(await read(request, limits.body, asyncio.timeout(limits.read_seconds)))
+        return await on_model(request, lambda: session.surgery(model, picture, cut.heads, cut.blocks, cut.patches, cut.target))
 
     @app.get("/api/models/{model}/figures", responses=_some(400, 401, 404, 422, 503))
-    async def figures(model: ModelNumber) -> dict[str, Any]:
+    async def figures(request: Request, model: ModelNumber) -> dict[str, Any]:
         """The model's own figures: filters and position similarity."""
-        return await on_model(lambda: session.figures(model))
+        return await on_model(request, lambda: session.figures(model))
+
+    @app.get("/api/work", responses=_some(400, 401))
+    async def work() -> dict[str, Any]:
+        """How far the long job is that runs now, if one does."""
+        progress = worker.long.progress if worker.long else None
+        if progress is None:
+            return {"done": 0, "total": None, "seconds": None}
+        left = progress.seconds / max(progress.done, 1) * ((progress.total or 0) - progress.done)
+        return {"done": progress.done, "total": progress.total, "seconds": round(left, 1)}
 
     # The page itself: read once at start, found by name in a dict.
     files = assets()
@@ -180,19 +196,10 @@ def _some(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: REFUSALS[status] for status in statuses}
 
 
-async def _read(request: Request, limit: int, seconds: float) -> bytes:
-    """The body, but never more than `limit` bytes nor longer than `seconds`."""
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(seconds):
-            async for part in request.stream():
-                size += len(part)
-                if size > limit:
-                    raise too_large(limit)
-                parts.append(part)
-    except TimeoutError:
-        raise Refusal(408, "the upload took too long", "try again on a faster line") from None
-    return b"".join(parts)
+async def _gone(request: Request) -> None:
+    """Ends when whoever asked has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _parse_cut(body: bytes) -> CutRequest:

@@ -10,6 +10,7 @@ import uvicorn
 
 from vitral.base.errors import UsageError
 from vitral.base.progress import say
+from vitral.web.connections import Connection
 from vitral.web.guard import is_loopback
 from vitral.web.routes import make_app
 from vitral.web.session import Session
@@ -28,8 +29,9 @@ def serve(session: Session, host: str = "127.0.0.1", port: int | None = None, op
             make_app(session, host=host, token=token),
             log_level="warning",
             server_header=False,
-            limit_concurrency=256,
+            http=Connection,
             timeout_keep_alive=10,
+            timeout_graceful_shutdown=1,  # Ctrl-C ends what runs
         )
     )
     say(f"The explorer is at {address}  (Ctrl-C stops it)")
@@ -47,7 +49,7 @@ def bind(host: str, port: int | None) -> socket.socket:
     wished = [port] if port is not None else [*range(PORT, PORT + TRIES), 0]
     reason = ""
     for number in wished:
-        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, so that asyncio turns Nagle off
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, number))

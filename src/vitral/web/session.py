@@ -1,6 +1,6 @@
 """Models, pictures and what is known of both: the explorer's work, without a word of HTTP.
 
-Every method runs on the model's thread. Results are remembered by the picture's content, so asking twice costs nothing.
+Every method runs on the model's thread, but for uploads. Results are remembered by the picture's content, so asking twice costs nothing.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from PIL import Image
+
 from vitral.base.errors import DataError, UsageError
 from vitral.base.files import sha256_bytes
 from vitral.base.picture import Picture
+from vitral.data.decode import decode
 from vitral.data.preprocess import open_picture
 from vitral.look.method import RECORDS
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
+from vitral.web.decoder import SAVE_AGAIN
 from vitral.web.jobs import Memory
 from vitral.web.limits import Limits, Refusal, check_image
 from vitral.web.pack import LIVE_LEVELS
@@ -35,6 +39,7 @@ class Session:
         self.given: list[dict[str, Any]] = []
         self._given_bytes: dict[str, bytes] = {}
         self._uploads = Memory(self.limits.pictures)
+        self._decoded = Memory(self.limits.decoded)
         self._results = Memory(self.limits.results)
 
     # Pictures
@@ -50,26 +55,47 @@ class Session:
             self.given.append(entry)
         return entry["picture"]
 
-    def add_picture(self, content: bytes, name: str) -> dict[str, Any]:
-        """Check and remember a picture; its name is made of its bytes, so the same picture is stored once."""
+    def add_picture(self, content: bytes, name: str, image: Image.Image | None = None) -> dict[str, Any]:
+        """Check and remember a picture; its name is made of its bytes, so the same picture is stored once.
+
+        `image`: as it was decoded elsewhere. Of all methods, only this one may be called beside the model's thread.
+        """
         width, height = check_image(content, self.limits)
         key = sha256_bytes(content)[:16]
         if key not in self._uploads and key not in self._given_bytes:
-            self._open(content, 0)  # a damaged picture is refused now, not later
+            self._keep_decoded(key, image or self._decode(content))  # a damaged picture is refused now, not later
             self._uploads.put(key, content, len(content))
         return {"picture": key, "name": clean_name(name), "width": width, "height": height}
+
+    def holds(self, content: bytes) -> bool:
+        """Is this very picture here already?"""
+        key = sha256_bytes(content)[:16]
+        return key in self._uploads or key in self._given_bytes
 
     def picture(self, model: int, key: str) -> Picture:
         content = self._given_bytes.get(key) or self._uploads.get(key)
         if content is None:
             raise Refusal(404, "this picture is not (or no longer) held by the server", "drop it on the page again")
-        return self._open(content, model)
-
-    def _open(self, content: bytes, model: int) -> Picture:
+        image = self._decoded.get(key)
+        if image is None:
+            # Beside the model, without a deadline: these are the user's own files, or were decoded in time when they came.
+            image = self._keep_decoded(key, self._decode(content))
         try:
-            return open_picture(content, self._model(model), "picture")
+            return open_picture(image, self._model(model), "picture")
         except DataError as error:
-            raise Refusal(422, error.message, "save it again as PNG or JPEG, or choose another one") from None
+            raise Refusal(422, error.message, SAVE_AGAIN) from None
+
+    def _decode(self, content: bytes) -> Image.Image:
+        try:
+            image = decode(content, "picture")
+        except DataError as error:
+            raise Refusal(422, error.message, SAVE_AGAIN) from None
+        assert isinstance(image, Image.Image)  # check_image lets no arrays through
+        return image
+
+    def _keep_decoded(self, key: str, image: Image.Image) -> Image.Image:
+        self._decoded.put(key, image, image.width * image.height * len(image.getbands()))
+        return image
 
     # Models
 
