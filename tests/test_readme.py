@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import runpy
 import shlex
 import warnings
 from pathlib import Path
@@ -188,6 +190,24 @@ def test_links_and_paths_exist(page: Path) -> None:
             assert anchor in slugs(there), f"{page.name} links to {target}#{anchor}"
     for path in re.findall(r"`((?:src|docs|examples|tests|benchmarks)/[\w./-]+)`", text):
         assert (ROOT / path).exists(), f"{page.name} speaks of {path}"
+
+
+def test_the_picture_of_the_parts_is_what_the_imports_say() -> None:
+    script = runpy.run_path(str(ROOT / "docs/make_architecture.py"))
+    assert script["PICTURE"].read_text(encoding="utf-8") == script["picture"](), "run python docs/make_architecture.py"
+
+
+def test_every_hop_of_the_two_flows_exists() -> None:
+    text = (ROOT / "docs/concepts/architecture.md").read_text(encoding="utf-8")
+    parts = "|".join(sorted(path.stem for path in (ROOT / "src/vitral").iterdir() if not path.name.startswith(("_", "."))))
+    names = set(re.findall(rf"`((?:{parts})(?:\.\w+)+)`", text)) - {"config.json"}
+    assert len(names) >= 40
+    for name in names:
+        module, _, thing = name.rpartition(".")
+        try:
+            importlib.import_module(f"vitral.{name}")
+        except ModuleNotFoundError:
+            assert hasattr(importlib.import_module(f"vitral.{module}"), thing), name
 
 
 def slugs(page: Path) -> set[str]:
