@@ -17,7 +17,7 @@ from vitral.base.origin import known
 from vitral.build import create
 from vitral.cli.eval import run
 from vitral.config import DataConfig, RunConfig, to_dict
-from vitral.data.datasets import open_data
+from vitral.data.datasets import open_data, open_split
 from vitral.weights.checkpoint import save
 
 
@@ -40,17 +40,23 @@ def model(folder: Path, *names: str) -> str:
 
 def test_the_same_classes_need_no_word(photos: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([model(tmp_path_factory.mktemp("m"), "cat", "dog"), photos]) == 0
-    assert "compared by their numbers" not in capsys.readouterr().err
+    assert capsys.readouterr().err == ""
 
 
-def test_other_classes_are_told(photos: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([model(tmp_path_factory.mktemp("m"), "0", "1"), photos]) == 0
-    assert "the model's classes are 0, 1" in capsys.readouterr().err
+def test_other_classes_are_refused(photos: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    with pytest.raises(UsageError, match="classes that the model does not know: cat, dog"):
+        run([model(tmp_path_factory.mktemp("m"), "lynx", "wolf"), photos])
 
 
-def test_another_order_and_no_batch_are_refused(photos: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    with pytest.raises(UsageError, match="in another order"):
-        run([model(tmp_path_factory.mktemp("m"), "dog", "cat"), photos])
+def test_another_order_is_matched_and_no_batch_refused(
+    photos: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same weights with their names swapped give the other answer to everything."""
+    shares = []
+    for names in (("dog", "cat"), ("cat", "dog")):
+        assert run([model(tmp_path_factory.mktemp("m"), *names), photos, "--json"]) == 0
+        shares.append(json.loads(capsys.readouterr().out)["top1"])
+    assert sum(shares) == pytest.approx(1)
     with pytest.raises(UsageError, match="a batch of 0 pictures"):
         run([model(tmp_path_factory.mktemp("m"), "cat", "dog"), photos, "--batch-size", "0"])
 
@@ -72,21 +78,30 @@ def test_a_run_is_scored_on_its_own_division_of_its_own_data(
     (Path(made) / "config.json").write_text(json.dumps({**to_dict(RunConfig(data=own)), **described}))
     (Path(made) / "manifest.json").unlink()  # changed by hand, on purpose
     opened: list[DataConfig] = []
-    monkeypatch.setattr("vitral.train.evaluate.open_data", lambda config, **more: (opened.append(config), open_data(config, **more))[1])
+    monkeypatch.setattr("vitral.train.evaluate.open_split", lambda config, *more: (opened.append(config), open_split(config, *more))[1])
     split = open_data(own)
     for data in (photos, photos + "/"):
         wanted = {"train": len(split.train), "validation": len(split.validation), "test": len(split.test())}
         assert counts_of([made, data], capsys) == counts_of([f"{made}/model.safetensors", data], capsys) == wanted
     assert {(config.split_seed, config.subset) for config in opened} == {(3, 2.0)}
-    # Other pictures are divided by themselves.
+    capsys.readouterr()
+    assert run([made, photos, "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["pictures"] == len(split.test()) and "learnt from" in said.err
+    # Other pictures are not divided at all.
     other = Path(photos.removeprefix("folder:") + "-2")
     shutil.copytree(photos.removeprefix("folder:"), other)
-    assert run([made, f"folder:{other}"]) == 0 and opened[-1] == DataConfig(name=f"folder:{other}")
+    assert run([made, f"folder:{other}"]) == 0 and opened[-1] == DataConfig(name=f"folder:{other}", on_bad_image="skip")
+    assert "(all, 12 pictures)" in capsys.readouterr().out
 
 
-def test_a_bad_picture_can_be_passed_over(photos: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_bad_picture_is_passed_over_unless_asked_otherwise(
+    photos: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
     (Path(photos.removeprefix("folder:")) / "cat" / "bad.png").write_text("no picture")
     made = model(tmp_path_factory.mktemp("m"), "cat", "dog")
+    assert run([made, photos]) == 0
+    said = capsys.readouterr()
+    assert "bad.png" in said.err and "12 pictures, 1 unreadable" in said.out
     with pytest.raises(DataError, match=r"bad\.png is not a picture"):
-        run([made, photos])
-    assert run([made, photos, "--on-bad-image", "skip"]) == 0
+        run([made, photos, "--on-bad-image", "fail"])

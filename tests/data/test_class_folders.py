@@ -51,7 +51,7 @@ def test_hidden_and_other_files_are_left_out(tmp_path: Path) -> None:
     Image.new("RGB", (9, 9)).save(tmp_path / "a" / "deeper" / "x.PNG")
     raw = open_folder(tmp_path, "fail")
     assert raw.class_names == ("a", "b") and len(raw.train.labels) == 5
-    assert "1 files" in raw.notes[0]
+    assert "2 files" in raw.notes[0] and "._0.png, notes.txt" in raw.notes[0]
 
 
 def test_not_an_image_is_named_before_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,3 +92,13 @@ def test_a_split_without_pictures_is_refused_when_it_is_opened(tmp_path: Path, s
     fill(tmp_path / split, {"a": 0, "b": 0})
     with pytest.raises(DataError, match=f"{split} has no pictures: add some, or remove it"):
         open_folder(tmp_path, "fail")
+
+
+def test_scoring_needs_no_training_folder_and_passes_over_empty_classes(tmp_path: Path, capsys) -> None:
+    fill(tmp_path / "test", {"a": 2, "b": 3})
+    (tmp_path / "test" / "empty").mkdir()
+    with pytest.raises(DataError, match="no train folder"):
+        open_folder(tmp_path, "skip")
+    raw = open_folder(tmp_path, "skip", training=False)
+    assert raw.test is not None and len(raw.test().labels) == 5 and not len(raw.train.labels)
+    assert "without pictures were passed over: empty" in capsys.readouterr().err

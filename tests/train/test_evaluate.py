@@ -1,3 +1,5 @@
+import dataclasses
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,8 +11,10 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 from vitral.base.errors import DataError, UsageError, VitralError
+from vitral.base.origin import known
 from vitral.build import create
-from vitral.config import DataConfig
+from vitral.config import DataConfig, to_dict
+from vitral.data.datasets import open_data
 from vitral.data.preprocess import transform
 from vitral.look.predict import predict
 from vitral.train.evaluate import calibrate, evaluate, evaluate_loader
@@ -135,9 +139,84 @@ def test_named_data_and_its_splits():
     whole = {split: len(evaluate(model, "digits", split).labels) for split in ("train", "validation", "test")}
     assert sum(whole.values()) == 1797 and whole["test"] == 360
     assert len(evaluate(model, DataConfig(name="digits", validation=0.5), "validation").labels) > whole["validation"]
+    assert len(evaluate(model, "digits", "all").labels) == 1797 and len(evaluate(model, "digits").labels) == 360
     with pytest.raises(KeyError, match="unknown split 'tests': did you mean test"):
         evaluate(model, "digits", "tests")
     with pytest.raises(UsageError, match="the model has 3 classes, digits has 10"):
         evaluate(model.with_head(3), "digits")
     with pytest.raises(DataError, match="has label 9, but its 3 classes"):
         evaluate(model.with_head(3), TensorDataset(torch.randn(10, 1, 8, 8), torch.arange(10)))
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """3 + 5 + 4 images of bird, cat and dog: a value of grey for each."""
+
+    def fill(folder, names=("bird", "cat", "dog")):
+        for name, count, grey in zip(names, (3, 5, 4), (20, 120, 220), strict=True):
+            (tmp_path / folder / name).mkdir(parents=True)
+            for number in range(count):
+                Image.new("RGB", (40, 30), (grey,) * 3).save(tmp_path / folder / name / f"{number}.png")
+        return f"folder:{tmp_path / folder}"
+
+    return fill
+
+
+def named(*names):
+    torch.manual_seed(0)
+    model = create("tiny", classes=len(names))
+    model.origin = dataclasses.replace(model.origin, classes=known(names))
+    return model
+
+
+def test_a_folder_is_scored_whole_unless_it_is_divided(photos):
+    model = named("bird", "cat", "dog")
+    whole = evaluate(model, photos("plain"))
+    assert len(whole.labels) == 12 and whole.split is not None and whole.split.name == "all"
+    assert len(evaluate(model, photos("held/test").removesuffix("/test")).labels) == 12, "nothing but a test folder"
+    photos("three/train"), photos("three/val"), photos("three/test")
+    three = photos("three/x").removesuffix("/x")
+    shutil.rmtree(three.removeprefix("folder:") + "/x")
+    counts = {split: len(evaluate(model, three, split).labels) for split in (None, "all", "test", "validation", "train")}
+    assert counts == {None: 12, "all": 36, "test": 12, "validation": 12, "train": 12}
+    with pytest.raises(DataError, match="has no train images"):
+        evaluate(model, three.replace("three", "held"), "train")
+
+
+def test_what_a_model_learnt_from_is_scored_on_its_own_test_split(photos, capsys):
+    data = photos("own")
+    model = named("bird", "cat", "dog")
+    assert len(evaluate(model, data).labels) == 12
+    model.origin = dataclasses.replace(model.origin, data=to_dict(DataConfig(name=data, split_seed=3)))
+    own = evaluate(model, data + "/")
+    assert len(own.labels) == len(open_data(DataConfig(name=data, split_seed=3)).test()) < 12
+    assert "it is scored on the test split of its training" in capsys.readouterr().err
+    assert len(evaluate(model, data, "all").labels) == 12
+
+
+def test_names_decide_which_class_is_which(photos):
+    data = photos("plain")
+    straight, turned = evaluate(named("bird", "cat", "dog"), data), evaluate(named("dog", "owl", "Cat", "bird"), data)
+    assert np.bincount(straight.labels).tolist() == [3, 5, 4] and np.bincount(turned.labels).tolist() == [4, 0, 5, 3]
+    assert np.isnan(turned.per_class[1]) and turned.class_names == ("dog", "owl", "Cat", "bird")
+    with pytest.raises(UsageError, match=r"classes that the model does not know: bird: name its folders as the model does"):
+        evaluate(named("owl", "cat", "dog"), data)
+
+
+def test_bad_files_are_named_and_counted(photos, tmp_path, capsys):
+    data, model = photos("some"), named("bird", "cat", "dog")
+    (tmp_path / "some" / "cat" / "1.png").write_bytes(b"no picture")
+    (tmp_path / "some" / "cat" / "._1.png").write_bytes(b"a Mac's shadow")
+    (tmp_path / "some" / "dog" / "Thumbs.db").write_bytes(b"windows")
+    for batch in (1, 128):
+        result = evaluate(model, data, batch_size=batch)
+        assert len(result.labels) == 11 and result.skipped == 1 and result.to_dict()["skipped"] == 1
+        assert len(result.answers().paths) == 11 and not any("cat/1.png" in path for path in result.answers().paths)
+    said = capsys.readouterr().err
+    assert "cat/1.png" in said and "._1.png" in said and "Thumbs.db" in said
+    with pytest.raises(DataError, match=r"cat/1\.png"):
+        evaluate(model, data, on_bad_image="fail")
+    for path in (tmp_path / "some").rglob("*.png"):
+        path.write_bytes(b"no picture")
+    with pytest.raises(DataError, match="can be read"):
+        evaluate(model, data)

@@ -74,6 +74,8 @@ class Origin:
     """Largest relative difference from the source per layer, where the import was proved."""
     changes: tuple[str, ...] = ()
     """What was altered on the way in: positions resized, head replaced, channels adapted."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """What it learnt from, where it was trained here: its DataConfig as plain values. Scored on the same data, it knows its test split."""
 
     def assumptions(self) -> list[str]:
         """One line for each assumed field that matters when the model is used."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from vitral.base.errors import DataError, MissingError
 from vitral.base.progress import say, track
+from vitral.base.text import few
 from vitral.data.decode import EXTENSIONS, SKIP, header_ok
 from vitral.data.source import FileReader, Part, Source, measure
 
@@ -17,8 +18,11 @@ HEADERS = 20_000
 """Up to this many files have their headers looked at before training; more would take too long."""
 
 
-def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_test: bool = False) -> Source:
-    """A folder of class folders. `validation_is_test`: its validation folder is what others test on (ImageNet)."""
+def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_test: bool = False, training: bool = True) -> Source:
+    """A folder of class folders. `validation_is_test`: its validation folder is what others test on (ImageNet).
+
+    Not for `training`: there may be no train folder, and class folders without pictures are passed over.
+    """
     name = name or f"folder:{path}"
     if not path.is_dir():
         kind = DataError if path.exists() else MissingError
@@ -28,27 +32,30 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
         found["test"], found["validation"] = found["test"] or found["validation"], None
     train = found["train"]
     if train is None:
-        if found["validation"] or found["test"]:
-            raise DataError(
-                f"{path} has a {(found['validation'] or found['test'] or path).name} folder but no train folder", "add train/CLASS/…"
-            )
-        train, found = path, {}
-    class_names = tuple(sorted(entry.name for entry in os.scandir(train) if entry.is_dir() and not entry.name.startswith(".")))
+        given = found["validation"] or found["test"]
+        if given and training:
+            raise DataError(f"{path} has a {given.name} folder but no train folder", "add train/CLASS/…")
+        train = given or path
+        found = found if given else {}
+    class_names = tuple(sorted({name for where in (train, *(() if training else found.values())) if where for name in _folders(where)}))
     if not class_names:
         raise DataError(f"{train} has no class folders", "put the pictures of each class into a folder of its name")
     notes: list[str] = []
-    parts = {
-        split: _part(where, class_names, on_bad_image, notes) for split, where in {"train": train, **found}.items() if where is not None
-    }
-    if not len(parts["train"].labels):
+    places = {"train": train, **found} if training or not found else found
+    look = on_bad_image if training else None
+    parts = {split: _part(where, class_names, look, notes) for split, where in places.items() if where is not None}
+    if not training and (empty := sorted(set(class_names) - {class_names[label] for part in parts.values() for label in part.labels})):
+        _note(notes, f"class folders without pictures were passed over: {few(empty, 5)}")
+    parts.setdefault("train", Part.all_of(FileReader([]), np.arange(0)))
+    if not any(len(part.labels) for part in parts.values()) or (training and not len(parts["train"].labels)):
         raise DataError(f"{train} has no pictures", f"pictures end in {' '.join(sorted(EXTENSIONS))}")
     for split in ("validation", "test"):
-        if split in parts and not len(parts[split].labels):
+        if training and split in parts and not len(parts[split].labels):
             raise DataError(
                 f"{found[split]} has no pictures", f"add some, or remove it: pictures for {split} are set aside from the others then"
             )
     test = parts.get("test")
-    native_size, channels = measure(parts["train"])
+    native_size, channels = measure(next(part for part in parts.values() if len(part.labels)))
     return Source(
         name=name,
         class_names=class_names,
@@ -62,28 +69,24 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
     )
 
 
-def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str, notes: list[str]) -> Part:
-    paths, labels, ignored = [], [], 0
-    extra = sorted(
-        entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".") and entry.name not in class_names
-    )
-    if extra:
+def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str | None, notes: list[str]) -> Part:
+    """`on_bad_image` None: each file is met when it is its turn."""
+    paths, labels, ignored = [], [], []
+    if extra := sorted(set(_folders(folder)) - set(class_names)):
         raise DataError(f"{folder} has class folders that training does not: {', '.join(extra[:5])}", "rename or remove them")
     for label, name in enumerate(class_names):
         for parent, folders, files in os.walk(folder / name):
             folders.sort()
             for file in sorted(files):
                 path = Path(parent) / file
-                if file.startswith("."):
-                    continue
-                if path.suffix.lower() in EXTENSIONS:
+                if path.suffix.lower() in EXTENSIONS and not file.startswith("."):
                     paths.append(path)
                     labels.append(label)
                 else:
-                    ignored += 1
+                    ignored.append(file)
     if ignored:
-        notes.append(f"{ignored} files under {folder} are not pictures by their names and were left out")
-    if len(paths) <= HEADERS:
+        _note(notes, f"{len(ignored)} files under {folder} are not pictures by their names and were left out ({few(ignored)})")
+    if on_bad_image and len(paths) <= HEADERS:
         good = _readable(paths, on_bad_image, notes)
         paths, labels = [paths[i] for i in good], [labels[i] for i in good]
     return Part.all_of(FileReader(paths), np.asarray(labels, np.int64))
@@ -99,6 +102,15 @@ def _readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[in
         elif on_bad_image == "fail":
             raise DataError(f"{path} is not a picture that can be read ({reason})", SKIP)
         else:
-            notes.append(f"skipped {path} ({reason})")
-            say(f"skipped: {path} is not a picture that can be read ({reason})")
+            _note(notes, f"skipped: {path} is not a picture that can be read ({reason})")
     return good
+
+
+def _folders(path: Path) -> list[str]:
+    return [entry.name for entry in os.scandir(path) if entry.is_dir() and not entry.name.startswith(".")]
+
+
+def _note(notes: list[str], text: str) -> None:
+    """Kept with the data, and said at once."""
+    notes.append(text)
+    say(text)

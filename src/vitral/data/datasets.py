@@ -31,6 +31,8 @@ STATISTICS_IMAGES = 256
 UNBALANCED = 2.0
 """Largest class per smallest class from which a set is called unbalanced."""
 PHOTOGRAPH_SIZE = (224, 224)
+SPLITS = ("all", "test", "validation", "train")
+"""What a model can be scored on."""
 
 
 class Data:
@@ -129,12 +131,7 @@ def open_data(
     wanted = _preprocess(source, config, image_size, channels, preprocess, train)
 
     def split(name: str, part: Part) -> Split:
-        if len(part.labels):
-            check(part.labels, source.class_names, f"{source.name} ({name})", whole=False)
-        photographs = source.native_size is None
-        return Split(
-            name, part.reader, part.indices, part.labels, source.class_names, wanted, source.flip, photographs, config.on_bad_image
-        )
+        return _as_split(name, part, source, config, wanted)
 
     training = split("train", train)
     if config.subset is not None:
@@ -144,11 +141,46 @@ def open_data(
     return Data(source, config, training, split("validation", validation), lambda: split("test", test()))
 
 
-def open_source(config: DataConfig) -> Source:
-    """The data set that `config` names, as its source gives it."""
+def open_split(config: DataConfig, preprocess: Preprocess, split: str | None = None) -> Split:
+    """Images to score a model on: all of them, or one split. Nothing is set aside that the source does not set aside itself,
+    unless such a split is asked for: then as a training would.
+
+    None: the test split of a set that has one, else its validation split, else all.
+    """
+    if split not in (None, *SPLITS):
+        raise one_of("split", split, SPLITS)
+    source = open_source(config, training=False)
+    has = {"train": source.train if len(source.train.labels) else None, "validation": source.validation}
+    if split is None:
+        split = "test" if source.test is not None else "validation" if source.validation is not None else "all"
+    if split == "all":
+        part = Part.joined([part for part in (*has.values(), source.test() if source.test else None) if part is not None])
+    elif split == "test" and source.test is not None:
+        part = source.test()
+    elif split == "validation" and source.validation is not None:
+        part = source.validation
+    elif has["train"] is None:
+        raise DataError(f"{source.name} has no {split} images", "choose another --split, such as all")
+    else:
+        data = open_data(config, preprocess=preprocess, source=source)
+        return data.test() if split == "test" else getattr(data, split)
+    if not len(part.labels):
+        raise DataError(f"{source.name} has no {split} images", "choose another --split, such as all")
+    return _as_split(split, part, source, config, _preprocess(source, config, None, None, preprocess, part))
+
+
+def _as_split(name: str, part: Part, source: Source, config: DataConfig, wanted: Preprocess) -> Split:
+    if len(part.labels):
+        check(part.labels, source.class_names, f"{source.name} ({name})", whole=False)
+    photographs = source.native_size is None
+    return Split(name, part.reader, part.indices, part.labels, source.class_names, wanted, source.flip, photographs, config.on_bad_image)
+
+
+def open_source(config: DataConfig, training: bool = True) -> Source:
+    """The data set that `config` names, as its source gives it; not for `training`: it need not have what only a training needs."""
     kind, _, rest = config.name.partition(":")
     if kind == "folder" and rest:
-        return open_folder(Path(rest).expanduser(), config.on_bad_image)
+        return open_folder(Path(rest).expanduser(), config.on_bad_image, training=training)
     if kind == "hf" and rest:
         return open_hub(rest)
     if kind == "webdataset" and rest:

@@ -118,6 +118,8 @@ class Loader:
         ):
             for position, message, hint in bad:
                 self.split.note_bad(position, DataError(message, hint))
+            if images is None:
+                continue
             indices = positions.to(self.device, non_blocking=True)
             yield self._finish(images.to(self.device, non_blocking=True), indices, epoch, step)
 

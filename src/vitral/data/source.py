@@ -46,6 +46,15 @@ class Part:
     def some(self, positions: np.ndarray) -> Part:
         return Part(self.reader, self.indices[positions], self.labels[positions])
 
+    @classmethod
+    def joined(cls, parts: list[Part]) -> Part:
+        """All pictures of several parts."""
+        if len(parts) == 1:
+            return parts[0]
+        reader = JoinedReader([part.reader for part in parts])
+        indices = np.concatenate([part.indices + start for part, start in zip(parts, reader.starts, strict=False)])
+        return cls(reader, indices, np.concatenate([part.labels for part in parts]))
+
 
 @dataclass(frozen=True)
 class Source:
@@ -103,6 +112,28 @@ class ArrayReader:
 
     def where(self, number: int) -> str:
         return f"{self.name} picture {number}"
+
+
+class JoinedReader:
+    """Several readers in a row."""
+
+    def __init__(self, readers: list[Reader]) -> None:
+        self.readers, self.starts = readers, np.cumsum([0, *map(len, readers)])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def image(self, number: int) -> Decoded:
+        reader, inner = self._find(number)
+        return reader.image(inner)
+
+    def where(self, number: int) -> str:
+        reader, inner = self._find(number)
+        return reader.where(inner)
+
+    def _find(self, number: int) -> tuple[Reader, int]:
+        which = int(np.searchsorted(self.starts, number, side="right")) - 1
+        return self.readers[which], int(number - self.starts[which])
 
 
 class FileReader:

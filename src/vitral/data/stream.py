@@ -40,15 +40,19 @@ class Stream:
 
     def batches(
         self, addresses: list[list[Address]], keep_size: bool
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, list[tuple[int, str, str]]]]:
+    ) -> Iterator[tuple[torch.Tensor | None, torch.Tensor, list[tuple[int, str, str]]]]:
         """(pixels (B, C, H, W) uint8, positions (B,), unreadable ones) for each batch of addresses.
 
-        An unreadable picture is left out or, with `keep_size`, replaced by the readable one before it in the batch.
+        An unreadable picture is left out (pixels are None when all are) or, with `keep_size`, replaced by the readable one before it in
+        the batch.
         """
         self.addresses.batches = addresses
         for reads in self.loader:
             bad = [(position, message, hint) for pixels, position, message, hint in reads if pixels is None]
             good = [number for number, read in enumerate(reads) if read[0] is not None]
+            if not good and not keep_size:
+                yield None, torch.arange(0), bad
+                continue
             if not good:
                 raise DataError(f"no picture of a batch can be read, such as {bad[0][1]}", "check the files")
             chosen = [_stand_in(number, good) for number in range(len(reads))] if keep_size else good

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,12 +16,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from vitral.base.device import pick_device
-from vitral.base.errors import FailedError, UsageError, one_of
+from vitral.base.errors import DataError, FailedError, UsageError
 from vitral.base.progress import say
-from vitral.base.text import few
-from vitral.config import DataConfig
+from vitral.config import DataConfig, from_dict
 from vitral.cost.precision import autocast, dtype_of
-from vitral.data.datasets import open_data
+from vitral.data.class_names import match_classes
+from vitral.data.datasets import open_split
 from vitral.data.loader import Batch, Loader
 from vitral.data.own_dataset import class_names, own_name, part_of
 from vitral.data.preprocess import Preprocess
@@ -56,12 +58,19 @@ class Evaluation:
     """(N, k) classes, most probable first: all of them, or the five best of many."""
     probabilities: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     """(N, k) of these."""
+    split: Split | None = field(default=None, repr=False)
+    """What was scored, where it was opened here."""
+    skipped: int = 0
+    """Images that could not be read."""
 
     def __repr__(self) -> str:
         return f"Evaluation(top1 {self.top1:.2%}, top5 {self.top5:.2%}, loss {self.loss:.4f}, {len(self.labels):,} images)"
 
-    def answers(self, split: Split) -> Answers:
+    def answers(self, split: Split | None = None) -> Answers:
         """Image by image, with small pictures of what a report shows."""
+        split = split or self.split
+        if split is None:
+            return Answers(self.predictions, self.labels, (), self.top, self.probabilities)
         paths = tuple(split.where(int(position)) for position in self.positions)
         found = Answers(self.predictions, self.labels, paths, self.top, self.probabilities)
         return found.with_pictures(lambda number: split.picture(int(self.positions[number])))
@@ -71,6 +80,7 @@ class Evaluation:
         names = self.class_names or [str(index) for index in range(len(self.per_class))]
         return {
             "pictures": len(self.labels),
+            "skipped": self.skipped,
             "loss": self.loss,
             "top1": self.top1,
             "top5": self.top5,
@@ -83,26 +93,35 @@ class Evaluation:
 def evaluate(
     model: nn.Module,
     data: str | DataConfig | Dataset[Any],
-    split: Literal["test", "validation", "train"] = "test",
+    split: str | None = None,
     *,
     batch_size: int = 128,
     device: str | None = None,
     workers: int = 0,
+    root: str | None = None,
+    on_bad_image: Literal["fail", "skip"] = "skip",
 ) -> Evaluation:
     """How good a model is on a data set: a name, `folder:PATH`, a DataConfig, or a torch Dataset of (image, label).
 
+    `split`: all, test, validation or train. None: the test split of data that has one, and of data that the model itself learnt from;
+    else everything: a folder is divided for a training alone. Classes are matched by name; some of the model's are enough.
     Of a Dataset, PIL images, arrays and uint8 tensors are prepared as the model wants them; float tensors are taken as they are.
-    `device` None: where the model is.
+    `device` None: where the model is. `on_bad_image`: unreadable files are named and counted in `skipped`, or end it.
     """
     if device is not None:
         model = model.to(pick_device(device))
     place = next(model.parameters()).device
+    images = None
     if isinstance(data, str | DataConfig):
-        images = _open_split(_known(model), DataConfig(name=data) if isinstance(data, str) else data, split)
+        known = _known(model)
+        config, split = _settings(known, data, split, root, on_bad_image)
+        images = _matched(known, open_split(config, Preprocess.of(known), split), config.name)
         loader = evaluation_loader(images, images.preprocess, place, batch_size, workers)
     else:
         loader = _own_loader(model, data, place, batch_size, workers)
-    return evaluate_loader(model, loader, precision=autocast(dtype_of("auto", place), place))
+        images = getattr(loader, "split", None)
+    result = evaluate_loader(model, loader, precision=autocast(dtype_of("auto", place), place))
+    return result if images is None else dataclasses.replace(result, split=images, skipped=len(images.bad))
 
 
 def _known(model: nn.Module) -> Classifier:
@@ -114,21 +133,39 @@ def _known(model: nn.Module) -> Classifier:
     return model
 
 
-def _open_split(model: Classifier, config: DataConfig, split: str) -> Split:
-    data = open_data(config, preprocess=Preprocess.of(model))
-    if model.config.classes != len(data.class_names):
-        raise UsageError(
-            f"the model has {model.config.classes} classes, {config.name} has {len(data.class_names)}",
-            "use the data it was trained on, or fine-tune it",
-        )
-    if note := compare_names("the model", model.origin.classes.value, config.name, data.class_names):
-        say(note)
-    if split not in ("test", "validation", "train"):
-        raise one_of("split", split, ("test", "validation", "train"))
-    chosen = data.test() if split == "test" else getattr(data, split)
-    if not len(chosen):
-        raise UsageError(f"{config.name} has no {split} images", "choose another split")
-    return chosen
+def _settings(
+    model: Classifier, data: str | DataConfig, split: str | None, root: str | None, on_bad_image: Literal["fail", "skip"]
+) -> tuple[DataConfig, str | None]:
+    """How the data is opened: data that the model learnt from as it was divided then, or an image of its training may be in the test."""
+    config = DataConfig(name=data, root=root, on_bad_image=on_bad_image) if isinstance(data, str) else data
+    learnt = model.origin.data
+    if not isinstance(learnt.get("name"), str) or _place(learnt["name"]) != _place(config.name):
+        return config, split
+    if isinstance(data, str):
+        own = from_dict(DataConfig, learnt, "the model's origin")
+        config = dataclasses.replace(own, name=data, root=root or own.root, on_bad_image=on_bad_image)
+    if split is None:
+        say(f"the model learnt from {config.name}: it is scored on the test split of its training; --split all takes everything")
+    return config, split or "test"
+
+
+def _place(data: str) -> str | Path:
+    """photos and photos/ are one folder."""
+    kind, _, path = data.partition(":")
+    return Path(path).resolve() if kind == "folder" else data
+
+
+def _matched(model: Classifier, split: Split, data: str) -> Split:
+    """The split with the model's own class numbers."""
+    names = split.class_names
+    if not model.config.classes:
+        raise UsageError("this model has no head: it gives features, not classes", "load it with classes=…, or use vitral probe")
+    present = np.unique(split.labels) if model.origin.classes.value else np.arange(len(names))
+    numbers = np.zeros(len(names), np.int64)
+    found = match_classes("the model", model.origin.classes.value, model.config.classes, data, [names[label] for label in present])
+    numbers[present] = found
+    ours = tuple(map(model.origin.class_name, range(model.config.classes))) if model.origin.classes.value else names
+    return dataclasses.replace(split, labels=numbers[split.labels], class_names=ours)
 
 
 def _own_loader(model: nn.Module, data: Any, device: torch.device, batch_size: int, workers: int) -> Any:
@@ -208,6 +245,8 @@ def evaluate_loader(
             shares.append(share)
             labels.append(batch.labels)
             indices.append(batch.indices.to(top.device))
+    if not labels:
+        raise DataError("none of the images can be read", "check the files named above")
     columns = [torch.cat(column).cpu().numpy() for column in (indices, losses, ranks, tops, shares, labels)]
     if gather is not None:
         columns = gather(columns)
@@ -248,14 +287,3 @@ def calibrate(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     accuracy = np.bincount(bins, weights=right.astype(float), minlength=BINS) / np.maximum(count, 1)
     error = float((count * np.abs(mean_confidence - accuracy)).sum() / max(1, count.sum()))
     return {"error": error, "confidence": mean_confidence, "accuracy": accuracy, "count": count}
-
-
-def compare_names(who: str, ours: Sequence[str], data: str, theirs: Sequence[str]) -> str:
-    """As many classes need not be the same classes: a note, since ImageNet's folders rightly have other names than its classes."""
-    if not ours or tuple(ours) == tuple(theirs):
-        return ""
-    if sorted(ours) == sorted(theirs):
-        raise UsageError(
-            f"{who} has the classes of {data} in another order ({few(ours)}; {few(theirs)})", "name the folders so that they sort alike"
-        )
-    return f"{who}'s classes are {few(ours)}, those of {data} are {few(theirs)}: they are compared by their numbers"

@@ -13,7 +13,7 @@ from vitral.base.errors import DataError
 from vitral.base.origin import Origin, known
 from vitral.base.text import few
 from vitral.build import build
-from vitral.config import OPEN, ModelConfig, RunConfig
+from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
 from vitral.data.datasets import PHOTOGRAPH_SIZE, Data, open_data, open_source
 from vitral.data.loader import Loader
 from vitral.data.own_dataset import own_name
@@ -115,7 +115,7 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None) 
         data = open_data(config.data, image_size=config.model.image_size, channels=config.model.channels, source=source)
         model = build(config.model) if given.model is None else OwnModule(config.model, given.model)
         origin = dataclasses.replace(model.origin, source=known(f"trained as {config.name}"))
-    model.origin = data.preprocess.write_to(origin, data.class_names)
+    model.origin = dataclasses.replace(data.preprocess.write_to(origin, data.class_names), data=to_dict(config.data))
     return Setup(config, data, model.to(device), data.preprocess, device, resolved.notes)
 
 

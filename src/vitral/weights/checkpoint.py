@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import torch
@@ -62,6 +63,8 @@ def load_checkpoint(folder: str | Path) -> Classifier:
     check_fit(model, tensors, str(folder / WEIGHTS))
     model.load_state_dict(tensors, assign=True)
     model.origin = Origin.from_dict(described.get("origin", {}))
+    if not model.origin.data and isinstance(described.get("data"), dict):  # a run says it beside the origin
+        model.origin = dataclasses.replace(model.origin, data=described["data"])
     return model.eval()
 
 

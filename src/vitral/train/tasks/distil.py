@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitral.base.errors import ConfigError
-from vitral.base.progress import say
+from vitral.data.class_names import match_classes
 from vitral.data.datasets import Data
 from vitral.data.preprocess import Preprocess
 from vitral.model.classifier import Classifier
-from vitral.train.evaluate import compare_names
 from vitral.train.tasks.classify import cross_entropy, right_answers
 from vitral.train.tasks.task import Outcome, Task
 from vitral.weights.load import load
@@ -66,7 +66,7 @@ def load_teacher(name: str, data: Data, student: Preprocess, device: torch.devic
             f"teacher {name} has {model.config.classes} classes, the data {len(data.class_names)}",
             "train or fine-tune the teacher on the same data first",
         )
-    note = compare_names("the teacher", model.origin.classes.value, data.name, data.class_names)
-    if note and not quiet:
-        say(f"note: {note}")
+    numbers = match_classes("the teacher", model.origin.classes.value, model.config.classes, data.name, data.class_names, quiet)
+    if (numbers != np.arange(len(numbers))).any():
+        raise ConfigError(f"the teacher has the classes of {data.name} in another order", "name the folders so that they sort alike")
     return Teacher(model, student).to(device)

@@ -1,0 +1,75 @@
+"""Which of a model's classes a data set's classes are: names decide, not numbers."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from vitral.base.errors import UsageError
+from vitral.base.progress import say
+from vitral.base.text import few
+
+IMAGENET = 1000
+
+
+def match_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs: Sequence[str], quiet: bool = False) -> np.ndarray:
+    """The number that `who` gives each of `theirs`; refused by name where one of them is not its own.
+
+    A model without names, and folders that are numbered or have WordNet's names (ImageNet), are compared by number, as they must be.
+    """
+    if not ours:
+        if len(theirs) != classes:
+            raise UsageError(f"{who} has {classes} classes, {data} has {len(theirs)}", "use the data it was trained on, or fine-tune it")
+        if not quiet:
+            say(f"note: {who}'s classes have no names: those of {data} are taken in their order")
+        return np.arange(classes)
+    known = _spoken(ours)
+    found = [known.get(_plain(name)) for name in theirs]
+    if None in found and not any(map(str.isdecimal, ours)) and all(name.isdecimal() and int(name) < classes for name in theirs):
+        found = [int(name) for name in theirs]
+    if None in found and classes == IMAGENET and all(re.fullmatch(r"n\d{8}", name) for name in theirs):
+        found = _word_net(theirs)
+    strange = [name for name, number in zip(theirs, found, strict=True) if number is None]
+    if strange:
+        near = difflib.get_close_matches(strange[0], ours, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(
+            f"{data} has classes that {who} does not know: {few(strange)}",
+            f"{hint}name its folders as the model does ({few(ours)}), or fine-tune the model",
+        )
+    if len(set(found)) < len(found):
+        raise UsageError(f"two classes of {data} have the name of one of {who}'s", "put their pictures into one folder")
+    return np.array(found, np.int64)
+
+
+def _plain(name: str) -> str:
+    """Maine_Coon and maine-coon are one name."""
+    return re.sub(r"[\s_-]+", " ", name).strip().casefold()
+
+
+def _spoken(names: Sequence[str]) -> dict[str, int | None]:
+    """Every way to say a name → its number: whole, or one of the synonyms of ImageNet's `tench, Tinca tinca`. None: said of two."""
+    out: dict[str, int | None] = {}
+    for forms in ([[_plain(name)] for name in names], [list(map(_plain, name.split(","))) for name in names]):
+        found: dict[str, int | None] = {}
+        for number, ways in enumerate(forms):
+            for way in ways:
+                found[way] = number if found.get(way, number) == number else None
+        out = found | out
+    return out
+
+
+def _word_net(names: Sequence[str]) -> list[int | None]:
+    """ImageNet's classes are in the order of WordNet's numbers; which are missing among fewer than all only timm knows."""
+    if len(names) == IMAGENET:
+        return [sorted(names).index(name) for name in names]
+    if importlib.util.find_spec("timm") is None:
+        raise UsageError(f"{len(names)} of ImageNet's classes by their WordNet numbers", "install timm, which knows them: vitral[hub]")
+    from timm.data import ImageNetInfo
+
+    order = {name: number for number, name in enumerate(ImageNetInfo("imagenet-1k").label_names())}
+    return [order.get(name) for name in names]
