@@ -97,3 +97,19 @@ def test_grid_prefix_and_tokens():
     assert (config.grid, config.prefix, config.tokens) == ((4, 6), 6, 30)
     assert ModelConfig(image_size=(32, 32), patch_size=(4, 4), stride=(2, 2)).grid == (16, 16)
     assert ModelConfig(family="hybrid", image_size=(32, 48), patch_size=(1, 1)).grid == (8, 12)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "sincos"])
+def test_tables_of_positions_are_bounded_before_they_are_made(positions: str) -> None:
+    with pytest.raises(ConfigError, match=r"table of positions|numbers"):
+        ModelConfig(image_size=(160_000, 160_000), positions=positions)
+    with pytest.raises(ConfigError, match="table of positions"):
+        ModelConfig(image_size=(8192, 8192), patch_size=(8, 8), positions=positions)
+    with pytest.raises(ConfigError, match="table of positions"):
+        ModelConfig(image_size=(32, 32), registers=10**9, positions=positions)
+    assert ModelConfig(image_size=(1024, 1024), positions=positions).tokens == 4097
+
+
+def test_images_are_bounded_for_every_family() -> None:
+    with pytest.raises(ConfigError, match="at most"):
+        ModelConfig(family="resnet18", image_size=(10**6, 10**6))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from vitral.base.errors import ConfigError
-from vitral.base.settings import at_least, check_share, check_values, fit_value, say_kind
+from vitral.base.settings import LARGEST_INPUT, LARGEST_TABLE, at_least, at_most, check_share, check_values, fit_value, say_kind
 
 Family = Literal["vit", "hybrid", "cnn", "resnet18", "resnet50", "resnet152", "own"]
 OPEN = ("image_size", "channels", "classes")
@@ -117,6 +117,8 @@ class ModelConfig:
         for name in ("image_size", "patch_size"):
             if name not in self.left_open and min(getattr(self, name)) < 1:
                 raise ConfigError(f"{name} {_by(getattr(self, name))}", "it must be at least 1 pixel")
+        if "image_size" not in self.left_open:
+            at_most(f"an image of {_by(self.image_size)}", self.image_size[0] * self.image_size[1] * (self.channels or 1), LARGEST_INPUT)
         if self.norm_epsilon <= 0:
             raise ConfigError(f"norm_epsilon {self.norm_epsilon} is not positive", "use 1e-6")
         if self.is_transformer:
@@ -159,6 +161,8 @@ class ModelConfig:
             options = [_size(tuple(v * down for v in option)) for option in (low, high) if min(option) > 0]
             name = "patch" if step == self.patch_size else "stride"
             raise ConfigError(f"{what} {_by(source)} is not divisible by {name} {_size(step)}", f"use image size {' or '.join(options)}")
+        if self.positions in ("sincos", "rotary"):
+            at_most(f"a table of positions for {self.tokens:,} tokens", self.tokens * self.width, LARGEST_TABLE)
 
     @property
     def left_open(self) -> tuple[str, ...]:

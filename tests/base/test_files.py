@@ -202,3 +202,15 @@ def test_a_folder_is_made_once_and_never_over_a_file(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(DataError, match="is there a folder where a file is meant"):
             files.make_folder(path)
+
+
+def test_settings_have_a_smaller_bound(tmp_path: Path) -> None:
+    """Empty lists take sixty times their bytes: 60 MB of them would be 3.4 GB."""
+    path = tmp_path / "config.json"
+    path.write_text("[" + "[]," * 2_000_000 + "[]]")
+    with pytest.raises(DataError, match="the limit is 4,194,304"):
+        files.read_json(path, files.SETTINGS_LIMIT)
+    assert len(files.read_json(path)) == 2_000_001
+    path.write_text("1" * 5000)
+    with pytest.raises(DataError, match="not JSON"):
+        files.read_json(path)

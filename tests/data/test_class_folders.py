@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,21 @@ def test_scoring_needs_no_training_folder_and_passes_over_empty_classes(tmp_path
     raw = open_folder(tmp_path, "skip", training=False)
     assert raw.test is not None and len(raw.test().labels) == 5 and not len(raw.train.labels)
     assert "without pictures were passed over: empty" in capsys.readouterr().err
+
+
+def test_a_pipe_among_the_pictures_does_not_hang(tmp_path: Path) -> None:
+    fill(tmp_path, {"cat": 2, "dog": 2})
+    os.mkfifo(tmp_path / "cat" / "z.png")
+    with pytest.raises(DataError, match=r"z\.png is not a picture"):
+        open_folder(tmp_path, "fail")
+    assert len(open_folder(tmp_path, "skip").train.labels) == 4
+
+
+def test_a_class_folder_that_leads_out_of_the_root_is_not_followed(tmp_path: Path) -> None:
+    fill(tmp_path / "private", {"letters": 2})
+    fill(tmp_path / "photos", {"cat": 2, "dog": 2})
+    os.symlink(tmp_path / "photos" / "cat", tmp_path / "photos" / "tabby")  # stays inside
+    assert open_folder(tmp_path / "photos", "fail").class_names == ("cat", "dog", "tabby")
+    os.symlink(tmp_path / "private" / "letters", tmp_path / "photos" / "letters")
+    with pytest.raises(DataError, match="leads out"):
+        open_folder(tmp_path / "photos", "fail")

@@ -93,3 +93,29 @@ def test_bad_shards(tmp_path: Path) -> None:
     (tmp_path / "train-a.tar").write_bytes(b"no archive at all" * 100)
     with pytest.raises(DataError, match="not a readable tar"):
         open_shards(str(tmp_path))
+
+
+def test_labels_ask_for_no_memory_of_their_own(tmp_path: Path) -> None:
+    for label, words in ((b"100000000", "label 100,000,000"), (b"-1", "no label"), (b"1e400", "no label"), (b"9" * 5000, "no label")):
+        write(tmp_path / "train-a.tar", [("x.png", png(1)), ("x.cls", label)])
+        with pytest.raises(DataError, match=words):
+            open_shards(str(tmp_path))
+    with pytest.raises(DataError, match="1,000,000,000 shards"):
+        expand("train-{0..999999999}.tar")
+
+
+def test_an_index_that_does_not_fit_its_shard_is_made_anew(tmp_path: Path) -> None:
+    write(tmp_path / "train-a.tar", [("x.png", png(1)), ("x.cls", b"0")])
+    good = open_shards(str(tmp_path)).train.labels
+    (kept,) = tmp_path.glob(".*.index.npy")
+    for wrong in (np.full((1, 3), 10**12), np.zeros(5, np.int64), np.array([[0, -1, 0]]), np.zeros((1, 3))):
+        np.save(kept, wrong)
+        assert np.array_equal(open_shards(str(tmp_path)).train.labels, good)
+
+
+def test_a_shard_that_claims_more_than_it_has(tmp_path: Path) -> None:
+    write(tmp_path / "train-a.tar", [("x.cls", b"0"), ("x.png", png(1))])
+    content = (tmp_path / "train-a.tar").read_bytes()
+    (tmp_path / "train-a.tar").write_bytes(content[: content.index(b"\x89PNG") + 10])
+    with pytest.raises(DataError, match=r"ends before its last picture|not a readable tar"):
+        open_shards(str(tmp_path))

@@ -17,11 +17,14 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from vitral.base.errors import DataError, FileError, MissingError, VitralError
 
-JSON_LIMIT = 256 * 2**20
+JSON_LIMIT = 24 * 2**20
+"""Bytes; empty lists and short names take some sixty times as much memory once they are read."""
+SETTINGS_LIMIT = 4 * 2**20
+"""Of files that say what something is: configs, preprocessors. The names of 21,843 classes take a quarter of it."""
 
 
 def write_atomic(path: str | Path, content: bytes | str) -> Path:
@@ -71,32 +74,39 @@ def plain(value: Any) -> Any:
     return value
 
 
-def read_json(path: str | Path) -> Any:
+def read_json(path: str | Path, limit: int = JSON_LIMIT) -> Any:
     """The content of a JSON file; one clear line when it is missing, damaged or too large."""
-    content = read_bounded(path, JSON_LIMIT)
+    content = read_bounded(path, limit)
     try:
         return json.loads(content)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # text that is not UTF-8 or not JSON, integers of thousands of digits
         raise DataError(f"{path} is not JSON ({error})", "it may be damaged: write it again") from error
 
 
 def read_bounded(path: str | Path, limit: int) -> bytes:
     """The bytes of a regular file of at most `limit` bytes."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise DataError(f"{path} has {size:,} bytes, the limit is {limit:,}", "use a smaller file")
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise DataError(f"{path} has more than {limit:,} bytes", "use a smaller file")
+    return content
+
+
+@contextlib.contextmanager
+def open_regular(path: str | Path) -> Iterator[IO[bytes]]:
+    """A file to read; a folder, a pipe or a device in its place is refused, and cannot hang the reader."""
     path = Path(path)
     with _clear("read", path):
         # Opened without blocking and then asked what it is: a pipe put in a file's place cannot hang the reader.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
             raise DataError(f"{path} is not a regular file", "name a file")
-        with open(handle, "rb") as file:
-            if status.st_size > limit:
-                raise DataError(f"{path} has {status.st_size:,} bytes, the limit is {limit:,}", "use a smaller file")
-            content = file.read(limit + 1)
-    if len(content) > limit:
-        raise DataError(f"{path} has more than {limit:,} bytes", "use a smaller file")
-    return content
+    with open(handle, "rb") as file:
+        yield file
 
 
 def sha256_bytes(content: bytes) -> str:

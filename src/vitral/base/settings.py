@@ -9,6 +9,9 @@ from typing import Any, Literal
 
 from vitral.base.errors import ConfigError
 
+LARGEST_INPUT, LARGEST_TABLE = 2**28, 2**26
+"""Numbers in one image, and in a table of fixed positions: a config from a file must not take the memory by naming a size."""
+
 
 def fit_value(hint: Any, value: Any) -> tuple[Any] | None:
     """(value as the hint wants it,) or None when it does not fit."""
@@ -57,6 +60,11 @@ def at_least(config: Any, name: str, least: int) -> None:
     value = getattr(config, name)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigError(f"{name} = {value!r}", f"it must be a whole number of at least {least}")
+
+
+def at_most(what: str, numbers: int, most: int) -> None:
+    if numbers > most:
+        raise ConfigError(f"{what} has {numbers:,} numbers", f"it must have at most {most:,}")
 
 
 def check_share(config: Any, name: str, closed: bool = False) -> None:

@@ -75,6 +75,8 @@ def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str | None, 
     if extra := sorted(set(_folders(folder)) - set(class_names)):
         raise DataError(f"{folder} has class folders that training does not: {', '.join(extra[:5])}", "rename or remove them")
     for label, name in enumerate(class_names):
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise DataError(f"{folder / name} is a link that leads out of {folder}", "copy the pictures there, or name where it leads to")
         for parent, folders, files in os.walk(folder / name):
             folders.sort()
             for file in sorted(files):

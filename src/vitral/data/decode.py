@@ -7,21 +7,26 @@
 | palette, 1 bit, CMYK, YCbCr, LAB, HSV | RGB (1 bit: grey) |
 | alpha or a transparent colour | laid over white |
 | several frames | the first |
-| more than 178 million pixels, truncated, not a picture | DataError with the path |
+| truncated, not a picture, more than `data/bounds.py` allows | DataError with the path |
 | .npy of (H, W) or (H, W, C), uint8 | the array itself: any number of channels |
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
+import math
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from vitral.base.errors import DataError, MissingError
+from vitral.base.files import open_regular
+from vitral.data.bounds import LARGEST, check_size, check_structure
 
 Decoded: TypeAlias = "Image.Image | np.ndarray"
 """A decoded picture: PIL in mode L or RGB, or a uint8 array (H, W, C) for other numbers of channels."""
@@ -35,9 +40,10 @@ FORMATS = tuple(
 )
 """What a file may be, whatever its name says: others (EPS, which runs Ghostscript, for one) stay closed."""
 ARRAY_START = b"\x93NUMPY"
+WRITE = "write it with numpy.save and dtype uint8"
 SKIP = "remove it or convert it; a data set passes over it with --on-bad-image skip"
-LARGEST = 178_956_970
-"""Pixels; where Pillow itself refuses by default."""
+ROWS = 1 << 24
+"""Numbers that are scaled to eight bits at a time."""
 
 # Pillow warns at half of LARGEST; here the limit is checked and refused by name, so the warning would only say it twice.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
@@ -48,23 +54,24 @@ def decode(source: str | Path | bytes | Image.Image | np.ndarray, name: str = ""
     name = name or (str(source) if isinstance(source, str | Path) else "picture")
     if isinstance(source, np.ndarray):
         return _array(source, name)
-    if isinstance(source, str | Path):
-        path = Path(source)
-        if not path.exists():
-            raise MissingError(f"{name}: no such file", "check the path")
-        if not path.is_file():
-            raise DataError(f"{name} is not a file", "check the path")
-        if path.suffix.lower() == ".npy":
-            return _array(_load_array(path, name), name)
-    elif not isinstance(source, bytes | Image.Image) and not hasattr(source, "read"):
+    if isinstance(source, str | Path) and not Path(source).is_file():
+        kind, problem = (DataError, " is not a file") if Path(source).exists() else (MissingError, ": no such file")
+        raise kind(f"{name}{problem}", "check the path")
+    if not isinstance(source, str | Path | bytes | Image.Image) and not hasattr(source, "read"):
         raise DataError(f"{name} is no picture but of type {type(source).__name__}", "give a path, bytes, a PIL image or an array")
-    if isinstance(source, bytes) and source.startswith(ARRAY_START):
-        return _array(_load_array(io.BytesIO(source), name), name)
     try:
         if isinstance(source, Image.Image):
-            return _upright(source, name)
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
-            return _upright(image, name)
+            check_size(source, name)
+            return _eight_bits(ImageOps.exif_transpose(source), name)
+        with _opened(source) as file:
+            if file.read(len(ARRAY_START)) == ARRAY_START or (isinstance(source, str | Path) and Path(source).suffix.lower() == ".npy"):
+                return _array(load_array(file, name), name)
+            scans = check_structure(file, name)
+            with Image.open(file, formats=FORMATS) as image:
+                check_size(image, name, scans)
+                upright = ImageOps.exif_transpose(image)  # a copy, the first frame
+                image.close()
+                return _eight_bits(upright, name)
     except DataError:
         raise
     except UnidentifiedImageError as error:
@@ -79,23 +86,43 @@ def decode(source: str | Path | bytes | Image.Image | np.ndarray, name: str = ""
 def header_ok(path: Path) -> str | None:
     """None when the file's header is that of a picture, else the reason it is not; nothing is decoded."""
     try:
-        if path.suffix.lower() == ".npy":
-            np.load(path, mmap_mode="r", allow_pickle=False)
-        else:
-            with Image.open(path, formats=FORMATS):
-                pass
+        with open_regular(path) as file:
+            if path.suffix.lower() == ".npy":
+                load_array(file, str(path))
+            else:
+                scans = check_structure(file, str(path))
+                with Image.open(file, formats=FORMATS) as image:
+                    check_size(image, str(path), scans)
     except Exception as error:
         # Whatever a decoder raises here, the file cannot be used; decode() names the reason in full.
         return type(error).__name__
     return None
 
 
-def _upright(image: Image.Image, name: str) -> Image.Image:
-    if image.width * image.height > LARGEST:
-        raise DataError(f"{name} is enormous ({image.width} × {image.height} pixels)", f"shrink it below {LARGEST:,} pixels")
-    if getattr(image, "n_frames", 1) > 1:
-        image.seek(0)
-    return _eight_bits(ImageOps.exif_transpose(image), name)
+def load_array(file: IO[bytes], name: str) -> np.ndarray:
+    """The array of an .npy file, which is as long as it says."""
+    try:
+        file.seek(0)
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(file)
+        content = file.read()
+        if dtype.hasobject or math.prod(shape) * dtype.itemsize > len(content):
+            raise DataError(f"{name} declares {dtype} of {shape} in {len(content):,} bytes", WRITE)
+        return np.frombuffer(content, dtype, math.prod(shape)).reshape(shape, order="F" if fortran else "C")
+    except DataError:
+        raise
+    except Exception as error:  # NumPy reads the header as Python's own literals, with any error that may have
+        raise DataError(f"{name} is not a readable .npy file ({error})", WRITE) from error
+
+
+@contextlib.contextmanager
+def _opened(source: str | Path | bytes | IO[bytes]) -> Iterator[IO[bytes]]:
+    if isinstance(source, str | Path):
+        with open_regular(source) as file:
+            yield file
+    else:
+        yield io.BytesIO(source if isinstance(source, bytes) else source.read())
 
 
 def _eight_bits(image: Image.Image, name: str) -> Image.Image:
@@ -105,34 +132,33 @@ def _eight_bits(image: Image.Image, name: str) -> Image.Image:
     if mode == "1":
         return image.convert("L")
     if mode.startswith("I") or mode == "F":
-        return _deep(np.asarray(image), name)
+        return _deep(image, name)
     if mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-        colours = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        flat = Image.alpha_composite(white, colours)
+        colours = image if mode == "RGBA" else image.convert("RGBA")
+        flat = Image.alpha_composite(Image.new("RGBA", image.size, "white"), colours)
         return flat.convert("L" if mode in ("LA", "La", "L") else "RGB")
     return image.convert("RGB")
 
 
-def _deep(values: np.ndarray, name: str) -> Image.Image:
+def _deep(image: Image.Image, name: str) -> Image.Image:
     """16-bit integers or floats to eight bits, by the range of their kind, never by the picture's own extremes."""
-    if values.dtype.kind == "f":
-        low, high = float(values.min()), float(values.max())
+    step = max(1, ROWS // image.width)
+
+    def strips() -> Iterator[np.ndarray]:
+        for top in range(0, image.height, step):
+            yield np.asarray(image.crop((0, top, image.width, min(image.height, top + step))))
+
+    extremes = [(strip.min(), strip.max()) for strip in strips()]
+    low, high = np.min(extremes), np.max(extremes)
+    if image.mode == "F":
         if not (low >= 0 and high <= 255):
             raise DataError(f"{name} holds floating-point pixels from {low:g} to {high:g}", "scale them to 0…1 or 0…255")
-        scaled = values * 255 if high <= 1 else values
+        factor = 255.0 if high <= 1 else 1.0
     else:
-        if values.min() < 0 or values.max() > 65535:
-            raise DataError(f"{name} holds 32-bit pixels from {values.min()} to {values.max()}", "save it with 8 or 16 bits")
-        scaled = values / 257
-    return Image.fromarray((scaled + 0.5).astype(np.uint8))
-
-
-def _load_array(source: Path | io.BytesIO, name: str) -> np.ndarray:
-    try:
-        return np.load(source, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{name} is not a readable .npy file ({error})", "write it with numpy.save and dtype uint8") from error
+        if low < 0 or high > 65535:
+            raise DataError(f"{name} holds 32-bit pixels from {low} to {high}", "save it with 8 or 16 bits")
+        factor = 1 / 257
+    return Image.fromarray(np.concatenate([(strip * factor + 0.5).astype(np.uint8) for strip in strips()]))
 
 
 def _array(values: np.ndarray, name: str) -> Decoded:

@@ -206,7 +206,8 @@ def size_of(image: Decoded) -> tuple[int, int]:
 def _with_channels(image: Decoded, channels: int) -> Decoded:
     if isinstance(image, Image.Image):
         if channels in (1, 3):
-            return image.convert("L" if channels == 1 else "RGB")
+            mode = "L" if channels == 1 else "RGB"
+            return image if image.mode == mode else image.convert(mode)
         have = len(image.getbands())
     else:
         have = image.shape[2]

@@ -19,14 +19,17 @@ from typing import Any
 import numpy as np
 
 from vitral.base.errors import DataError, MissingError, VitralError
-from vitral.base.files import write_atomic
+from vitral.base.files import JSON_LIMIT, open_regular, read_bounded, write_atomic
 from vitral.base.progress import track
-from vitral.data.decode import EXTENSIONS
+from vitral.data.decode import EXTENSIONS, load_array
 from vitral.data.source import Part, ShardReader, Source, measure
 
 SPLITS = {"validation": ("val",), "test": ("test",)}
 LABELS = ("cls", "json")
 LABEL_LIMIT = 1 << 20
+CLASSES = 100_000
+"""Classes of shards whose names are not listed: a label must not make us ask for the memory of as many names."""
+SHARDS = 1_000_000
 
 
 def open_shards(pattern: str) -> Source:
@@ -82,7 +85,10 @@ def expand(pattern: str) -> list[str]:
     counted = re.fullmatch(r"(\d+)\.\.(\d+)", braces[1])
     if counted:
         width = len(counted[1])
-        choices = [str(number).zfill(width) for number in range(int(counted[1]), int(counted[2]) + 1)]
+        first, last = int(counted[1]), int(counted[2])
+        if last - first >= SHARDS:
+            raise DataError(f"{pattern} means {last - first + 1:,} shards", f"name at most {SHARDS:,}")
+        choices = [str(number).zfill(width) for number in range(first, last + 1)]
     else:
         choices = braces[1].split(",")
     return [out for choice in choices for out in expand(pattern[: braces.start()] + choice + pattern[braces.end() :])]
@@ -91,9 +97,12 @@ def expand(pattern: str) -> list[str]:
 def _class_names(folder: Path, count: int) -> tuple[str, ...]:
     """`classes.txt` beside the shards, one name a line; otherwise the numbers."""
     listed = folder / "classes.txt"
-    if not listed.is_file():
-        return tuple(str(number) for number in range(count))
-    return tuple(line.strip() for line in listed.read_text(encoding="utf-8").splitlines() if line.strip())
+    if listed.is_file():
+        text = read_bounded(listed, JSON_LIMIT).decode(errors="replace")
+        return tuple(line.strip() for line in text.splitlines() if line.strip())
+    if count > CLASSES:
+        raise DataError(f"{folder} has a label {count - 1:,}", f"number the classes from 0, or list their names in {listed}")
+    return tuple(str(number) for number in range(count))
 
 
 def _index(shards: list[Path]) -> tuple[ShardReader, np.ndarray]:
@@ -113,14 +122,21 @@ def _index_one(path: Path) -> np.ndarray:
     mark = hashlib.sha256(f"{status.st_size} {status.st_mtime_ns}".encode()).hexdigest()[:16]
     kept = path.with_name(f".{path.name}.{mark}.index.npy")
     if kept.is_file():
-        with contextlib.suppress(OSError, ValueError, EOFError):  # damaged: made anew
-            return np.load(kept, allow_pickle=False)
+        with contextlib.suppress(VitralError), open_regular(kept) as file:  # damaged: made anew
+            table = load_array(file, str(kept))
+            if table.dtype == np.int64 and table.shape[1:] == (3,) and _fits(table, status.st_size):
+                return table
     table = _scan(path)
     buffer = io.BytesIO()
     np.save(buffer, table)
     with contextlib.suppress(VitralError):  # shards on a read-only disk are indexed each time
         write_atomic(kept, buffer.getvalue())
     return table
+
+
+def _fits(table: np.ndarray, size: int) -> bool:
+    """Every picture lies inside its shard."""
+    return bool((table >= 0).all() and (table[:, 0] <= size - table[:, 1]).all())
 
 
 def _scan(path: Path) -> np.ndarray:
@@ -143,7 +159,10 @@ def _scan(path: Path) -> np.ndarray:
     without = [key for key in images if key not in labels]
     if without:
         raise DataError(f"{path}: {without[0].lstrip('/')} has a picture but no label", "add a .cls file with its number")
-    return np.asarray([(*place, labels[key]) for key, place in images.items()], np.int64).reshape(-1, 3)
+    table = np.asarray([(*place, labels[key]) for key, place in images.items()], np.int64).reshape(-1, 3)
+    if not _fits(table, path.stat().st_size):
+        raise DataError(f"{path} ends before its last picture", "fetch the shard again")
+    return table
 
 
 def _label(content: bytes, name: str) -> int:
@@ -151,6 +170,9 @@ def _label(content: bytes, name: str) -> int:
         value: Any = json.loads(content)
         if isinstance(value, dict):
             value = next(value[key] for key in ("label", "cls", "class") if key in value)
-        return int(value)
-    except (ValueError, StopIteration, TypeError, RecursionError) as error:
+        label = int(value)
+        if not 0 <= label < 2**31:
+            raise ValueError(label)
+        return label
+    except (ValueError, StopIteration, TypeError, RecursionError, OverflowError) as error:
         raise DataError(f"{name} holds no label", "write the number of the class, from 0") from error

@@ -17,7 +17,7 @@ from typing import Any
 
 from vitral.base import layout, manifest
 from vitral.base.errors import DataError, UsageError
-from vitral.base.files import make_folder, read_json, write_json
+from vitral.base.files import SETTINGS_LIMIT, make_folder, read_json, write_json
 from vitral.base.lock import FolderLock
 from vitral.base.manifest import vouching
 from vitral.base.origin import Origin
@@ -125,7 +125,7 @@ class RunFolder:
         path = self.path / layout.ASKED
         if not path.is_file():
             return None
-        stored = read_json(path)
+        stored = read_json(path, SETTINGS_LIMIT)
         if not isinstance(stored, dict) or not isinstance(stored.get("run"), str) or "config" not in stored:
             raise DataError(f"{path} does not say what was asked for", "it may be damaged: start the run again")
         return Asked(from_dict(RunConfig, stored["config"], str(path)), stored["run"], stored.get("command"))
@@ -133,7 +133,7 @@ class RunFolder:
     @functools.cached_property
     def _config(self) -> tuple[RunConfig, Origin]:
         path = self.path / layout.CONFIG
-        stored = read_json(path)
+        stored = read_json(path, SETTINGS_LIMIT)
         if not isinstance(stored, dict) or "train" not in stored:
             raise DataError(f"{path} describes no run", "name a folder that `vitral train` wrote")
         origin = Origin.from_dict(stored.pop("origin", {}))

@@ -10,7 +10,7 @@ from safetensors.torch import save as to_bytes
 
 from vitral.base import manifest
 from vitral.base.errors import WeightsError
-from vitral.base.files import make_folder, read_json, write_atomic, write_json
+from vitral.base.files import SETTINGS_LIMIT, make_folder, read_json, write_atomic, write_json
 from vitral.base.layout import CONFIG, WEIGHTS
 from vitral.base.origin import Origin
 from vitral.build import shadow
@@ -48,7 +48,7 @@ def load_checkpoint(folder: str | Path) -> Classifier:
         )
         raise WeightsError(f"{folder} holds no {WEIGHTS}", hint)
     manifest.check(folder, (CONFIG, WEIGHTS))
-    described = read_json(folder / CONFIG)
+    described = read_json(folder / CONFIG, SETTINGS_LIMIT)
     if not isinstance(described, dict) or "model" not in described:
         raise WeightsError(f"{folder / CONFIG} describes no model", "name a folder that vitral.save or vitral train wrote")
     config = from_dict(ModelConfig, described["model"], f"{folder / CONFIG}: model")

@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from vitral.base.errors import MissingError, UsageError, VitralError, WeightsError
-from vitral.base.files import read_json
+from vitral.base.files import SETTINGS_LIMIT, read_json
 from vitral.base.layout import CONFIG, WEIGHTS
 from vitral.base.origin import known, per_channel
 from vitral.base.progress import say
@@ -91,7 +91,7 @@ def read_place(path: Path) -> tuple[Contents, Known]:
 
 
 def _described(folder: Path) -> dict[str, Any]:
-    described = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    described = read_json(folder / CONFIG, SETTINGS_LIMIT) if (folder / CONFIG).is_file() else {}
     if not isinstance(described, dict):
         raise WeightsError(f"{folder / CONFIG} is not an object", "name a folder of Vitral, transformers or timm")
     return described
@@ -117,7 +117,8 @@ def _folder_says(folder: Path, described: dict[str, Any]) -> Known:
         if "pretrained_cfg" in described or "architecture" in described:
             return of_timm_folder(described)
         spoken = of_transformers(described)
-        return spoken.over(of_preprocessor(read_json(folder / PREPROCESSOR))) if (folder / PREPROCESSOR).is_file() else spoken
+        beside = folder / PREPROCESSOR
+        return spoken.over(of_preprocessor(read_json(beside, SETTINGS_LIMIT))) if beside.is_file() else spoken
     except VitralError:
         raise
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:

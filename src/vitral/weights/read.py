@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import pickle
-import pickletools
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,9 +22,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from vitral.base.errors import MissingError, WeightsError
+from vitral.weights.rehearse import CODE, MALICIOUS, rehearse
 
 DAMAGED = "the file is damaged or not what its name says: fetch it again"
-MALICIOUS = "it was not read; use a .safetensors file from a source you trust"
 HEADER_LIMIT = 100 * 2**20
 ARCHIVE_LIMIT = 20
 """A compressed archive may unpack to at most this many times its size (weights hardly compress)."""
@@ -109,19 +108,14 @@ def _read_pickle(path: Path) -> Contents:
     zipped = zipfile.is_zipfile(path)
     if zipped:
         _check_archive(path)
-    else:
-        _check_legacy_pickle(path, size)
     try:
+        rehearse(path, zipped)
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
-    except (pickle.UnpicklingError, AttributeError) as error:
-        unsafe = "weights only" in str(error).lower() or "unsupported" in str(error).lower()
-        problem = "contains code or objects other than tensors" if unsafe else f"is not a sound PyTorch file ({reason(error)})"
-        raise WeightsError(f"{path} {problem}", MALICIOUS if unsafe else DAMAGED) from None
+    except WeightsError:
+        raise
     except Exception as error:  # the unpickler of a hostile file can raise anything at all
-        if "torchscript" in str(error).lower():
-            raise WeightsError(
-                f"{path} is a TorchScript program, not a file of weights", "save its state_dict() as .safetensors and load that"
-            ) from None
+        if isinstance(error, pickle.UnpicklingError) and ("weights only" in str(error).lower() or "unsupported" in str(error).lower()):
+            raise WeightsError(f"{path} {CODE}", MALICIOUS) from None
         raise WeightsError(f"{path} is not a sound PyTorch file ({reason(error)})", DAMAGED) from None
     contents = _unwrap(path, loaded)
     _check_tensors(path, contents.tensors, size)
@@ -132,29 +126,15 @@ def _check_archive(path: Path) -> None:
     """The unpacked size that a zip archive declares stays near its real size."""
     try:
         with zipfile.ZipFile(path) as archive:
-            declared = sum(entry.file_size for entry in archive.infolist())
+            entries = archive.infolist()
+            declared = sum(entry.file_size for entry in entries)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, OverflowError) as error:
         raise WeightsError(f"{path} is not a sound archive ({reason(error)})", DAMAGED) from None
+    if any(entry.filename.rpartition("/")[2] == "constants.pkl" for entry in entries):
+        raise WeightsError(f"{path} is a TorchScript program, not a file of weights", "save its state_dict() as .safetensors and load that")
     size = path.stat().st_size
     if declared > max(SMALL, ARCHIVE_LIMIT * size):
         raise WeightsError(f"{path} has {size:,} bytes and would unpack to {declared:,}", MALICIOUS)
-
-
-def _check_legacy_pickle(path: Path, size: int) -> None:
-    """Old PyTorch files allocate what they declare before reading it: compare each declared length with the file's."""
-    try:
-        with open(path, "rb") as file:
-            for _ in range(5):  # magic number, protocol, system, the object, the storages' keys
-                last = 0
-                for opcode, argument, _ in pickletools.genops(file):
-                    if opcode.name in ("BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1", "LONG4") and isinstance(argument, int):
-                        last = argument
-                    elif opcode.name in ("BINPERSID", "PERSID") and not 0 <= last <= size:
-                        raise WeightsError(f"{path} has {size:,} bytes and declares {last:,} numbers", MALICIOUS)
-    except WeightsError:
-        raise
-    except Exception as error:  # pickletools raises ValueError, IndexError, struct.error, … on damaged streams
-        raise WeightsError(f"{path} is not a sound PyTorch file ({reason(error)})", DAMAGED) from None
 
 
 def _unwrap(path: Path, loaded: Any) -> Contents:
