@@ -17,6 +17,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from vitral.base.errors import FailedError
 from vitral.base.progress import say
@@ -62,8 +63,6 @@ class World:
             # The root too is put away after each forward: an evaluation must not leave it whole.
             fully_shard(learner, mesh=mesh, reshard_after_forward=True)
             return learner
-        from torch.nn.parallel import DistributedDataParallel
-
         return DistributedDataParallel(learner, device_ids=[device.index] if device.type == "cuda" else None)
 
     def agree(self, *wishes: bool) -> list[bool]:
