@@ -7,7 +7,9 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,16 +47,23 @@ def session() -> Session:
     return session
 
 
-@pytest.fixture(scope="session")
-def address(session: Session) -> Iterator[str]:
+@contextmanager
+def served(session: Session, **options: Any) -> Iterator[tuple[str, uvicorn.Server]]:
+    """A real server; its address, and the server itself for those who want to stop it."""
     listening = bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(make_app(session), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(make_app(session, **options), log_level="warning", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/", server
     server.should_exit = True
     thread.join(timeout=10)
     listening.close()
+
+
+@pytest.fixture(scope="session")
+def address(session: Session) -> Iterator[str]:
+    with served(session) as (address, _):
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from vitral.build import create
 from vitral.look import distance, entropy, watch
 from vitral.web.limits import Limits
 from vitral.web.pack import LIVE_LEVELS, decode_rows, unpack
-from vitral.web.payload import clean_name, compare, describe, methods_of, model_figures, pack_trace, prefix_names, rounded
+from vitral.web.payload import clean_name, compare, describe, methods_of, model_figures, model_names, pack_trace, prefix_names, rounded
 from vitral.web.session import Session
 
 
@@ -130,3 +130,25 @@ def test_names_are_safe_to_show() -> None:
     assert clean_name("a\x00b\nc") == "abc"
     assert clean_name("\x1b") == "picture"
     assert len(clean_name("x" * 500)) == 80
+
+
+def test_models_are_called_by_name_not_by_path() -> None:
+    given = ["/home/ada/secret/runs/flowers/", "../weights/vit_tiny.safetensors", "timm:vit_base", "hf:google/vit", "/other/flowers"]
+    assert model_names(given) == ["flowers", "vit_tiny", "timm:vit_base", "hf:google/vit", "flowers (again)"]
+
+
+def test_the_maxima_are_those_of_the_model_whatever_the_levels(session: Session, key: str) -> None:
+    """Few levels make ties; which token gets most is decided before."""
+    tape = watch(session.models[0], session.picture(0, key))
+    packed = [np.asarray(unpack(session.trace(0, key, levels))[1]["most"]) for levels in (255, 3)]
+    np.testing.assert_array_equal(*packed)
+    for block in range(2):
+        truth = tape.attention(block)[0].numpy()
+        truth = np.concatenate([truth, truth.mean(axis=0, keepdims=True)])
+        most = packed[0][block][:, :-1]
+        np.testing.assert_allclose(most[..., 1] / 65535, truth.max(axis=-1), atol=2e-5)
+        np.testing.assert_allclose(most[..., 3] / 65535, truth[..., 2:].max(axis=-1), atol=2e-5)
+        np.testing.assert_allclose(np.take_along_axis(truth, most[..., :1].astype(int), -1)[..., 0], truth.max(axis=-1), atol=1e-6)
+        np.testing.assert_allclose(
+            np.take_along_axis(truth, most[..., 2:3].astype(int), -1)[..., 0], truth[..., 2:].max(axis=-1), atol=1e-6
+        )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
+import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,6 +80,7 @@ def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int,
     whole = attention and config.depth * config.heads * tokens * tokens <= limits.attention
     rows = [*range(tokens if whole else config.prefix if attention else 0), -1]
     coded: list[np.ndarray] = []
+    most: list[np.ndarray] = []
     measured: dict[str, list[Any]] = {name: [] for name in MEASURES}
     error = CodingError()
 
@@ -86,6 +90,7 @@ def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int,
         weights = value[0].float().cpu().numpy()  # (heads, T, T)
         mean = weights[:, config.prefix :].mean(axis=1, keepdims=True)
         kept = np.concatenate([weights[:, : len(rows) - 1], mean], axis=1)
+        most.append(maxima(kept, config.prefix))
         codes = encode_rows(kept, levels)
         error.add(kept, codes, levels)
         coded.append(codes)
@@ -110,7 +115,21 @@ def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int,
     sections: dict[str, np.ndarray | bytes] = {"logits": logits, "picture": shown}
     if attention:
         sections["attention"] = np.stack(coded)  # (L, heads, rows, T)
+        sections["most"] = np.stack(most)  # (L, heads + 1, rows, 4)
     return pack(header, sections, level)
+
+
+def maxima(weights: np.ndarray, prefix: int) -> np.ndarray:
+    """(heads, rows, T) → (heads + 1, rows, 4): the token and the patch that get most, each with its share × 65535; last the heads' mean.
+
+    Decided here, because codes have ties, and the live and the exported page must say the same.
+    """
+    weights = np.concatenate([weights, weights.mean(axis=0, keepdims=True)])
+    token = weights.argmax(axis=-1)
+    patch = prefix + weights[..., prefix:].argmax(axis=-1)
+    shares = [np.take_along_axis(weights, best[..., None], axis=-1)[..., 0] for best in (token, patch)]
+    codes = [np.rint(share.clip(0, 1) * 65535) for share in shares]
+    return np.stack([token, codes[0], patch, codes[1]], axis=-1).astype(np.uint16)
 
 
 def shown_picture(picture: Picture) -> tuple[bytes, str]:
@@ -199,3 +218,12 @@ def rounded(grid: np.ndarray, digits: int = 5) -> list[list[float]]:
 def clean_name(name: str) -> str:
     """A name that is safe to show: printable, short."""
     return "".join(character for character in name if character.isprintable())[:80] or "picture"
+
+
+def model_names(given: Iterable[str]) -> list[str]:
+    """What the models are called on the page: `timm:NAME` as it is, of a path only its last part; never the same twice."""
+    names: list[str] = []
+    for where in given:
+        short = where if re.match(r"[a-z]{2,}:", where) else re.sub(r"\.(safetensors|pth|pt|npz|bin)$", "", Path(where).resolve().name)
+        names.append(short if short not in names else f"{short} (again)")
+    return names

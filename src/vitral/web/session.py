@@ -23,7 +23,7 @@ from vitral.web.decoder import SAVE_AGAIN
 from vitral.web.jobs import Memory
 from vitral.web.limits import Limits, Refusal, check_image
 from vitral.web.pack import LIVE_LEVELS
-from vitral.web.payload import clean_name, compare, describe, describe_heat, methods_of, model_figures, pack_trace
+from vitral.web.payload import clean_name, compare, describe, describe_heat, methods_of, model_figures, model_names, pack_trace
 from vitral.web.surgery import Cut, check_cut, operate
 
 
@@ -34,7 +34,7 @@ class Session:
         if not models:
             raise UsageError("no model to explore", "name a run folder or a weights file")
         self.limits = limits or Limits()
-        self.names = list(models)
+        self.names = model_names(models)
         self.models = [model.eval() for model in models.values()]
         self.given: list[dict[str, Any]] = []
         self._given_bytes: dict[str, bytes] = {}

@@ -10,6 +10,9 @@ export const METHODS = {
   occlusion: ["Occlusion", "Each place covered in turn: red where the chosen class then loses probability, blue where it gains."],
 };
 
+/** Methods that explain a class, the quickest first. */
+export const EXPLAINING = ["relevance", "gradcam", "occlusion"];
+
 /** The method that is shown for a model: the chosen one, or the nearest it allows. */
 export function methodFor(model) {
   if (model.methods.includes(state.method)) return state.method;

@@ -133,7 +133,7 @@ class App {
       const assumed = model.assumptions.length ? `Assumed, because the file does not say: ${model.assumptions.join("; ")}` : "";
       const choose = () => update({ model: index, block: null, head: -1, token: null, off: new Set() });
       box.append(
-        element("button", { type: "button", class: "model", title: assumed, onclick: choose }, element("b", {}, shortName(model.name)), element("span", { class: "quiet" }, size + shape)),
+        element("button", { type: "button", class: "model", title: assumed, onclick: choose }, element("b", {}, model.name), element("span", { class: "quiet" }, size + shape)),
       );
     });
   }
@@ -221,10 +221,6 @@ class App {
 
 function withoutPatches() {
   return new Set([...state.off].filter((part) => part[0] !== "p"));
-}
-
-function shortName(name) {
-  return name.replace(/\/+$/, "").split("/").pop().replace(/\.(safetensors|pth|pt|npz|bin)$/, "");
 }
 
 applyTheme();

@@ -135,10 +135,10 @@ export class PictureView {
     this.high.textContent = scene.values ? number(limits[1]) : "";
     let text = "";
     if (scene.method === "attention") {
-      let best = 0;
-      scene.values.forEach((value, index) => (value > scene.values[best] ? (best = index) : 0));
-      const where = `row ${Math.floor(best / trace.grid[1])}, column ${best % trace.grid[1]}`;
-      text = `${sentenceCase(tokenName(model, scene.token))} · ${headName(blockFor(model), headFor(model), model.heads)} · looks most at ${where} (${percent(scene.values[best])})`;
+      const { token, share, patch, patchShare } = trace.most(blockFor(model), headFor(model), scene.token);
+      const place = (index) => tokenName(model, index).replace("patch in ", "");
+      const most = token < trace.prefix ? `the ${place(token)} (${percent(share)}), of the patches at ${place(patch)} (${percent(patchShare)})` : `${place(patch)} (${percent(patchShare)})`;
+      text = `${sentenceCase(tokenName(model, scene.token))} · ${headName(blockFor(model), headFor(model), model.heads)} · looks most at ${most}`;
       [...this.chips.children].forEach((chip) => {
         const token = Number(chip.dataset.token);
         if (token >= 0) chip.lastChild.textContent = ` gets ${percent(scene.row[token])}`;

@@ -1,8 +1,8 @@
 // What the model says: the most probable classes, and the one to explain.
 
-import { element, percent } from "./dom.js";
-import { className, targetFor } from "./explain.js";
-import { update } from "./state.js";
+import { element, percent, toast } from "./dom.js";
+import { EXPLAINING, METHODS, className, methodFor, targetFor } from "./explain.js";
+import { state, update } from "./state.js";
 
 const SHOWN = 5;
 let lists = 0;
@@ -48,7 +48,7 @@ export class PredictionsView {
               class: "bar",
               "aria-pressed": String(index === target),
               title: `explain “${className(model, index)}”`,
-              onclick: () => update({ target: index === trace.order[0] ? null : index }),
+              onclick: () => this.explain(model, index, trace.order[0]),
             },
             element("span", { class: "name" }, className(model, index)),
             element("span", { class: "number" }, single ? share.toFixed(3) : percent(share)),
@@ -63,6 +63,13 @@ export class PredictionsView {
     }
   }
 
+  /** Explain a class; where the method knows none, with one that does. */
+  explain(model, index, first) {
+    const method = EXPLAINING.includes(methodFor(model)) ? methodFor(model) : EXPLAINING.find((each) => model.methods.includes(each));
+    if (method && method !== methodFor(model)) toast(`${METHODS[methodFor(model)][0]} knows no class: this is ${METHODS[method][0]} for “${className(model, index)}”`);
+    update({ target: index === first ? null : index, method: method ?? state.method });
+  }
+
   /** A class by its name, or by the number in brackets or alone. */
   find() {
     const model = this.app.session.models[this.which()];
@@ -70,7 +77,7 @@ export class PredictionsView {
     const number = text.match(/\((\d+)\)$|^(\d+)$/);
     const index = number ? Number(number[1] ?? number[2]) : model.names.indexOf(text);
     if (text && index >= 0 && index < model.classes) {
-      update({ target: index });
+      this.explain(model, index, null);
       this.search.value = "";
     } else if (text) {
       this.app.complain(Object.assign(new Error(`there is no class “${text}”`), { hint: "choose one from the list" }));

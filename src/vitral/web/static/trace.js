@@ -13,7 +13,8 @@ export async function unpack(bytes) {
   const sections = {};
   for (const { name, type, offset, bytes: size } of header.sections) {
     const start = 4 + length + offset;
-    sections[name] = type === "float32" ? new Float32Array(raw.buffer, start, size / 4) : raw.subarray(start, start + size);
+    const Numbers = { float32: Float32Array, uint16: Uint16Array }[type];
+    sections[name] = Numbers ? new Numbers(raw.buffer, start, size / Numbers.BYTES_PER_ELEMENT) : raw.subarray(start, start + size);
   }
   return { header, sections };
 }
@@ -22,6 +23,7 @@ export class Trace {
   constructor(header, sections, image, model) {
     Object.assign(this, { header, image, model });
     this.codes = sections.attention ?? null;
+    this.maxima = sections.most ?? null;
     this.logits = sections.logits;
     this.probabilities = softmax(this.logits);
     this.grid = header.grid;
@@ -59,6 +61,14 @@ export class Trace {
     if (head >= 0) this.addRow(block, head, token, out, 1);
     else for (let each = 0; each < this.model.heads; each++) this.addRow(block, each, token, out, 1 / this.model.heads);
     return out;
+  }
+
+  /** The token and the patch that get most of a token's attention, each with its share; as the model had them, before packing. */
+  most(block, head, token) {
+    const { heads } = this.model;
+    const start = ((block * (heads + 1) + (head < 0 ? heads : head)) * this.rows.size + this.rows.get(token)) * 4;
+    const [first, share, patch, patchShare] = this.maxima.subarray(start, start + 4);
+    return { token: first, share: share / 65535, patch, patchShare: patchShare / 65535 };
   }
 
   patches(row) {
