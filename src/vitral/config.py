@@ -312,9 +312,10 @@ class TrainConfig:
     """Stop after this many evaluations without a better validation accuracy."""
     tune: Literal["all", "attention", "head"] = "all"
     """Which parameters learn: all, attention layers + head, head alone."""
-    head_start: Literal["as-is", "probe", "probe+mean"] = "as-is"
-    """How the head of a fine-tuned model starts: from the weights where the classes are as many, else new; or as a linear probe of
-    the frozen features, which keeps them from being spoilt when there are few pictures; +mean: it also reads the mean of the patches."""
+    head_start: Literal["as-is", "probe", "probe+mean"] | None = None
+    """How the head of a fine-tuned model starts: as-is: from the weights where the classes are as many, else new; or as a linear probe
+    of the frozen features, which keeps them from being spoilt when there are few pictures; +mean: it also reads the mean of the patches.
+    None: as a probe where the pictures are few and the head would be new, else as-is."""
     teacher: str | None = None
     """A model to distil from: anything `vitral.load` takes."""
     teacher_weight: float = 0.5
@@ -403,7 +404,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name or self.name.startswith("."):
             raise ConfigError(f"run name {self.name!r} cannot be a folder name", "use letters, digits and dashes")
-        if self.train.head_start != "as-is" and self.weights is None:
+        if self.train.head_start not in (None, "as-is") and self.weights is None:
             raise ConfigError(f"head_start = {self.train.head_start} needs weights", "name them with --from, or set head_start = as-is")
 
 

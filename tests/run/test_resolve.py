@@ -12,12 +12,13 @@ from vitral.config import ModelConfig, RunConfig, from_dict, to_dict
 from vitral.presets.runs import RUNS, change, run
 from vitral.run.resolve import DataFacts, fit_to_size, resolve
 
-DIGITS = DataFacts(classes=10, channels=1, image_size=(8, 8))
-PHOTOGRAPHS = DataFacts(classes=3, channels=3, image_size=(224, 224))
+DIGITS = DataFacts(classes=10, channels=1, image_size=(8, 8), images=1_300)
+PHOTOGRAPHS = DataFacts(classes=3, channels=3, image_size=(224, 224), images=120)
 SMALL = ModelConfig(image_size=(8, 8), patch_size=(2, 2), channels=1, classes=10, width=16, depth=1, heads=2, mlp_width=16)
 
 
 def settled(asked: RunConfig, facts: DataFacts, weights: ModelConfig | None = None) -> ModelConfig:
+    asked = dataclasses.replace(asked, weights="weights.safetensors") if weights is not None else asked
     return resolve(asked, facts, weights).config.model
 
 
@@ -31,7 +32,7 @@ def test_what_is_open_follows_the_data_and_nothing_is_left_open():
         assert {"channels", "classes"} <= set(preset.model.left_open), name
     model = settled(run("digits"), DIGITS)
     assert (model.image_size, model.channels, model.classes, model.left_open) == ((8, 8), 1, 10, ())
-    assert settled(run("report-mnist"), DataFacts(10, 1, (28, 28))).image_size == (32, 32)
+    assert settled(run("report-mnist"), DataFacts(10, 1, (28, 28), 54_000)).image_size == (32, 32)
 
 
 def test_what_is_asked_for_stays_and_only_the_classes_are_always_the_datas():
@@ -41,7 +42,7 @@ def test_what_is_asked_for_stays_and_only_the_classes_are_always_the_datas():
 
 
 def test_settling_what_is_settled_changes_nothing_and_other_settings_are_left_alone():
-    asked = change(run("digits"), lr=0.5, name="mine", seed=9)
+    asked = change(run("digits"), lr=0.5, name="mine", seed=9, head_start="as-is")
     once = resolve(asked, PHOTOGRAPHS).config
     assert resolve(once, PHOTOGRAPHS).config == once
     assert dataclasses.replace(once, model=asked.model) == asked
@@ -77,3 +78,24 @@ def test_a_head_that_reads_both_needs_a_class_token():
     assert settled(base, DIGITS, SMALL).pool == "class+mean"
     with pytest.raises(ConfigError, match="needs a model whose head reads a class token"):
         settled(base, DIGITS, dataclasses.replace(SMALL, pool="mean"))
+
+
+def test_a_new_head_starts_as_a_probe_where_images_are_few_and_the_choice_is_said():
+    asked = run("finetune")
+    assert asked.train.head_start is None and run("flowers102").train.head_start is None
+    few = resolve(asked, PHOTOGRAPHS, SMALL)
+    assert few.config.train.head_start == "probe"
+    assert len(few.notes) == 1 and "starts as a linear probe" in few.notes[0] and "120 pictures are few" in few.notes[0]
+    many = resolve(asked, dataclasses.replace(PHOTOGRAPHS, images=45_000), SMALL)
+    assert many.config.train.head_start == "as-is" and "45,000 pictures are enough" in many.notes[0]
+    assert dataclasses.replace(many.config, model=asked.model, train=asked.train) == asked  # nothing else is touched
+    known = resolve(asked, PHOTOGRAPHS, SMALL, same_classes=True)
+    assert known.config.train.head_start == "as-is" and "their head is kept" in known.notes[0]
+    for head in ({"head_hidden": 8}, {"head_bias": False}, {"distillation_token": True}):
+        assert resolve(asked, PHOTOGRAPHS, dataclasses.replace(SMALL, **head)).config.train.head_start == "as-is"
+    for start in ("as-is", "probe", "probe+mean"):  # what is asked for stays, without a word
+        said = resolve(change(asked, head_start=start), PHOTOGRAPHS, SMALL)
+        assert (said.config.train.head_start, said.notes) == (start, ())
+    assert resolve(run("digits"), DIGITS).config.train.head_start == "as-is"
+    with pytest.raises(ConfigError, match="needs weights"):
+        change(run("digits"), head_start="probe")

@@ -40,7 +40,7 @@ def test_says_what_was_left_out_and_what_is_unbalanced(folder: Path):
 
 
 def settled() -> RunConfig:
-    return resolve(run("digits"), DataFacts(classes=10, channels=1, image_size=(8, 8))).config
+    return resolve(run("digits"), DataFacts(classes=10, channels=1, image_size=(8, 8), images=1_300)).config
 
 
 def test_settings_that_often_fail_are_named():

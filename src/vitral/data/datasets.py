@@ -141,6 +141,13 @@ def open_data(
     return Data(source, config, training, split("validation", validation), lambda: split("test", test()))
 
 
+def training_images(source: Source, config: DataConfig) -> int:
+    """How many are left to learn from, about: nothing is carved yet."""
+    count = len(source.train.labels) * (1 - TEST_SHARE * (source.test is None)) * (1 - config.validation * (source.validation is None))
+    wanted = count if config.subset is None else config.subset if config.subset >= 1 else config.subset * count
+    return round(min(count, wanted))
+
+
 def open_split(config: DataConfig, preprocess: Preprocess, split: str | None = None) -> Split:
     """Images to score a model on: all of them, or one split. Nothing is set aside that the source does not set aside itself,
     unless such a split is asked for: then as a training would.

@@ -165,12 +165,12 @@ FINETUNE = RunConfig(
     ),
     weights="timm:vit_tiny_patch16_224",
 )
-# Ten pictures a class: the head starts as a probe (docs/LOG.md). Squashed, not cropped, pictures keep their borders.
+# Squashed, not cropped, pictures keep their borders.
 FLOWERS = dataclasses.replace(
     FINETUNE,
     name="flowers102",
     data=DataConfig(name="flowers102", augment="resized-crop", resize="squash"),
-    train=dataclasses.replace(FINETUNE.train, epochs=12, head_start="probe"),
+    train=dataclasses.replace(FINETUNE.train, epochs=12),
 )
 CIFAR10_FINETUNE = dataclasses.replace(
     FINETUNE,

@@ -240,6 +240,7 @@ def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], lr
         max_seconds=budget.amount if budget.kind == "seconds" else None,
         lr=lr,
         tune=contender.tune,  # type: ignore[arg-type]
+        head_start=study.train.head_start or "as-is",  # a probe would be solved outside the budget
         seed=seed,
         keep="last",
         test=role == "final",

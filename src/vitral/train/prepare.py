@@ -14,7 +14,7 @@ from vitral.base.origin import Origin, known
 from vitral.base.text import few
 from vitral.build import build
 from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
-from vitral.data.datasets import PHOTOGRAPH_SIZE, Data, open_data, open_source
+from vitral.data.datasets import PHOTOGRAPH_SIZE, Data, open_data, open_source, training_images
 from vitral.data.loader import Loader
 from vitral.data.own_dataset import own_name
 from vitral.data.preprocess import Preprocess
@@ -98,12 +98,14 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None) 
     torch.manual_seed(asked.train.seed)
     given = given or Given()
     source = given.source or open_source(asked.data)
-    facts = DataFacts(len(source.class_names), source.channels, source.native_size or PHOTOGRAPH_SIZE)
+    size = source.native_size or PHOTOGRAPH_SIZE
+    facts = DataFacts(len(source.class_names), source.channels, size, training_images(source, asked.data))
     if isinstance(given.model, Classifier):
         weights = copy.deepcopy(given.model)  # the caller keeps it as it is
     else:
         weights = load(asked.weights) if asked.weights is not None else None
-    resolved = resolve(asked, facts, weights.config if weights is not None else None)
+    known_names = weights is not None and tuple(weights.origin.classes.value) == source.class_names
+    resolved = resolve(asked, facts, weights.config if weights is not None else None, known_names)
     config = resolved.config
     if weights is not None:
         changes = {name: value for name in ("mean", "std", "resize") if (value := getattr(config.data, name)) is not None}
