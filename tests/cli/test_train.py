@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from vitral.cli.parsing import parse as parse_flags
 from vitral.cli.train import apply, documents, flags_of, parse, run
 from vitral.config import TrainConfig
 from vitral.presets.runs import RUNS
+from vitral.run.folder import RunFolder
 
 FLAGS = (
     "run",
@@ -202,3 +204,43 @@ def test_a_named_model_goes_on_with_the_same_command(tmp_path: Path):
     arguments += ["--device", "cpu", "--threads", "1", "--quiet"]
     assert run(arguments) == 0
     assert run([*arguments, "--resume"]) == 0
+
+
+SMALL = ["--device", "cpu", "--threads", "1", "--quiet", "--set", "width=16", "depth=1", "mlp_width=16"]
+
+
+def test_resume_auto_begins_or_goes_on_and_is_content_with_a_finished_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from vitral.base.errors import Stopped
+    from vitral.train.engine import Engine
+
+    folder = tmp_path / "run"
+    line = ["digits", "--epochs", "0.2", "--out", str(folder), "--resume", "auto", *SMALL]
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "_finish", lambda _: (_ for _ in ()).throw(Stopped("here")))
+        with pytest.raises(Stopped):
+            run(line)  # begins
+    assert RunFolder.open(folder).asked.command == shlex.join(["vitral", "train", *line])  # type: ignore[union-attr]
+    assert run(line) == 0 and RunFolder.open(folder).finished  # goes on
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    assert run(line) == 0 and run(["digits", "--out", str(folder), "--resume=auto", "--quiet"]) == 0  # there is nothing to do
+    assert (folder / "model.safetensors").stat().st_mtime_ns == before
+    with pytest.raises(UsageError, match="holds no training to go on with"):
+        run(["digits", "--out", str(tmp_path / "none"), "--resume", *SMALL])
+    with pytest.raises(UsageError, match="cannot be 'always'"):
+        run(["digits", "--resume=always"])
+
+
+def test_a_finished_run_is_extended_from_its_weights_by_the_line_that_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = tmp_path / "run"
+    assert run(["digits", "--epochs", "1", "--out", str(folder), *SMALL]) == 0
+    with pytest.raises(UsageError, match="to train on from its weights, with a schedule of its own: vitral train") as caught:
+        run([str(folder), "--resume", "--epochs", "2"])  # the folder names the run, too
+    said = shlex.split(str(caught.value).partition("of its own: vitral train ")[2].replace("MORE", "0.5"))
+    capsys.readouterr()
+    assert run([*said]) == 0
+    shown = capsys.readouterr().err
+    assert f"trains on from the final weights of {folder} (1 epochs) with a fresh linear schedule over 0.5 epochs" in shown
+    assert "their head is kept" in shown
+    first, more = RunFolder.open(folder), RunFolder.open(f"{folder}-more")
+    assert more.settled.weights == str(folder) and more.settled.train.epochs == 0.5 and more.settled.model == first.settled.model
+    assert first.settled.data == more.settled.data and first.finished and more.finished

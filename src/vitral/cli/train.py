@@ -13,7 +13,7 @@ import os
 import shlex
 import textwrap
 import typing
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vitral.base.errors import UsageError, one_of
 from vitral.config import TUNED, DataConfig, ModelConfig, RunConfig, TrainConfig
@@ -29,7 +29,9 @@ Examples:
   vitral train finetune --data folder:photos --from timm:vit_tiny_patch16_224 --tune attention
   vitral train digits --set width=96 betas=0.9,0.95
   vitral train digits --out runs/digits --resume
+  vitral train digits --out runs/digits --resume auto    begins or goes on: the same line for every start of a job
   vitral train runs/digits --seed 1                      the same settings again, another seed
+  vitral train runs/digits --from runs/digits --epochs 10 --out runs/digits-more     ten epochs more
   torchrun --nproc-per-node 4 -m vitral train cifar10 --strategy fsdp
 
 Named runs: {runs}
@@ -45,6 +47,7 @@ Examples:
 Named runs: {runs}
 """
 
+RESUME = ("no", "yes", "auto")
 DATA_FLAGS = ("validation", "subset", "augment", "workers", "on_bad_image", "class_weights")
 TRAIN_FLAGS = (
     *("tune", "epochs", "max_seconds", "batch_size", "accumulate", "optimizer", "lr", "weight_decay", "schedule", "warmup", "layer_decay"),
@@ -59,10 +62,12 @@ def run(arguments: list[str]) -> int:
     config = flags.config()
     from vitral.train.fit import fit
 
-    if flags.resume:
-        result = fit(config, out=_folder(flags.run, flags.name, flags.out).path, resume=True, quiet=flags.quiet)
+    folder = _folder(flags.run, flags.name, flags.out)
+    if flags.resume == "yes" or (flags.resume == "auto" and folder.exists):
+        result = fit(config, out=folder.path, resume=True, quiet=flags.quiet)
     else:
-        result = fit(config, out=flags.out, quiet=flags.quiet, run=_base(flags.run)[1], command=shlex.join(["vitral", "train", *arguments]))
+        command = shlex.join(["vitral", "train", *arguments])
+        result = fit(config, flags.out, flags.resume == "auto" and "auto", flags.quiet, run=_base(flags.run)[1], command=command)
     if os.environ.get("RANK", "0") != "0":
         return 0  # under torchrun one process speaks for all
     if flags.json:
@@ -74,8 +79,11 @@ def run(arguments: list[str]) -> int:
 
 def _folder(run: str, name: str | None, out: str | None) -> RunFolder:
     """The folder that --resume goes on with."""
+    from vitral.presets.runs import RUNS
     from vitral.run.folder import RunFolder
 
+    if out is None and run not in RUNS and RunFolder(run).exists:
+        out = run
     return RunFolder(out) if out is not None else RunFolder.newest(name or run)
 
 
@@ -86,7 +94,7 @@ def _stored(run: str, folder: RunFolder) -> RunConfig | None:
     if not folder.exists or folder.asked is None:
         return None
     asked = folder.asked
-    if run not in (asked.config.name, asked.run):
+    if run not in (asked.config.name, asked.run, str(folder.path)):
         raise UsageError(f"{folder.path} holds a training of {asked.run}, not of {run}", go_on(folder))
     return asked.config
 
@@ -115,7 +123,8 @@ def parse(arguments: list[str], verb: str = "train") -> Any:
     if not name and not asked_help:
         raise UsageError(f"{verb} needs the name of a run first", f"use one of {', '.join(RUNS)}")
     base = None
-    if verb == "train" and name and "--resume" in arguments:
+    arguments = _spoken_resume(arguments) if verb == "train" else arguments
+    if name and _value_of(arguments, "--resume") in ("yes", "auto"):
         base = _stored(name, _folder(name, _value_of(arguments, "--name"), _value_of(arguments, "--out")))
     if base is None:
         base = RUNS["digits"] if asked_help and name not in RUNS else _base(name)[0]
@@ -140,6 +149,14 @@ def gather_settings(arguments: list[str]) -> list[str]:
             inside = False
             kept.append(argument)
     return [*kept, "--set", *settings] if settings else arguments
+
+
+def _spoken_resume(arguments: list[str]) -> list[str]:
+    """`--resume` alone is `--resume yes`."""
+    following = [*arguments[1:], ""]
+    return [
+        "--resume=yes" if word == "--resume" and after not in RESUME else word for word, after in zip(arguments, following, strict=True)
+    ]
 
 
 def _value_of(arguments: list[str], flag: str) -> str | None:
@@ -183,7 +200,8 @@ def flags_of(base: RunConfig, verb: str = "train") -> type[Any]:
     if verb == "train":
         add("name", str | None, None, "Name of the run; its folder is runs/NAME. None: as the preset.")
         add("out", str | None, None, "Folder of the run; None: runs/NAME.")
-        add("resume", bool, False, "Go on with the training in the folder, exactly where it stopped.")
+        text = "Go on with the training in the folder, exactly where it stopped; auto: begin it where there is none (job queues)."
+        add("resume", Literal["no", "yes", "auto"], "no", text)
         add("quiet", bool, False, "No progress.")
     else:
         add("gpu", str | None, None, "Plan for this GPU instead of this machine: h200, h100, a100, l40s, 4090, 3090, v100, t4 …")

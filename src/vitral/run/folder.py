@@ -233,9 +233,9 @@ class RunFolder:
         if difference and _difference(settled, wanted, free):  # neither what was asked for nor what it became
             name, old, new = difference
             old = getattr(settled.model, name) if name in OPEN and old is None else old
-            raise UsageError(
-                f"{self.path} was begun with {name} = {old}, not {new}", "go on with the same settings, or start a new run with --out"
-            )
+            extended = name == "epochs" and self.finished
+            hint = train_on(self.path, "MORE") if extended else "go on with the same settings, or start a new run with --out"
+            raise UsageError(f"{self.path} was begun with {name} = {old}, not {new}", hint)
         for part, names in free.items():
             changes = {name: getattr(getattr(wanted, part), name) for name in names}
             settled = dataclasses.replace(settled, **{part: dataclasses.replace(getattr(settled, part), **changes)})
@@ -257,3 +257,9 @@ def _difference(began: RunConfig, wanted: RunConfig, free: dict[str, tuple[str, 
 
 def taken(path: Path) -> UsageError:
     return UsageError(f"{path} already holds a training", f"add --resume to go on with it, or choose another folder than {path}")
+
+
+def train_on(path: Path, epochs: str) -> str:
+    """How a finished run is extended: a run of its own, so that what the first one was stays true."""
+    command = ["vitral", "train", str(path), "--from", str(path), "--epochs", epochs, "--out", f"{path}-more"]
+    return f"to train on from its weights, with a schedule of its own: {shlex.join(command)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vitral.config import RunConfig
+from vitral.run.folder import RunFolder
 
 if TYPE_CHECKING:
     from vitral.train.prepare import Setup
@@ -29,6 +30,7 @@ def before(setup: Setup) -> list[str]:
             f"{name} = {getattr(config.data, name)} was set by hand: it replaces what the weights were trained with" for name in given
         ]
         notes += [line for line in origin.assumptions() if line.startswith(("mean", "std"))]
+        notes += _trained_on(config)
     per_class = len(setup.data.train) / max(1, len(setup.data.class_names))
     if config.weights is None and per_class < 50 and config.model.family == "vit":
         notes.append(
@@ -36,6 +38,20 @@ def before(setup: Setup) -> list[str]:
         )
     if setup.data.train.imbalance() > 5 and not config.data.class_weights:
         notes.append(f"the largest class has {setup.data.train.imbalance():.0f} times the pictures of the smallest: try --class-weights")
+    return notes
+
+
+def _trained_on(config: RunConfig) -> list[str]:
+    """The weights are those of a run on the same data: what is carried over from it, and what is not."""
+    earlier = RunFolder(str(config.weights))
+    if not (earlier.exists and earlier.has_model) or earlier.settled.data.name != config.data.name:
+        return []
+    train = config.train
+    schedule = f"a fresh {train.schedule} schedule over {train.epochs:g} epochs, peak learning rate {train.lr:g}"
+    notes = [f"trains on from the final weights of {earlier.path} ({earlier.settled.train.epochs:g} epochs) with {schedule}"]
+    carved = ("validation", "split_seed")
+    if any(getattr(earlier.settled.data, name) != getattr(config.data, name) for name in carved):
+        notes.append(f"its pictures are divided in another way than in {earlier.path}: what is tested may have been learnt there")
     return notes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -16,7 +16,7 @@ from vitral.base.layout import STATE
 from vitral.base.progress import say
 from vitral.config import RunConfig
 from vitral.data.own_dataset import open_own
-from vitral.run.folder import Asked, RunFolder, taken
+from vitral.run.folder import Asked, RunFolder, taken, train_on
 from vitral.run.journal import check_installed
 from vitral.train import advice
 from vitral.train.engine import Engine, Run
@@ -29,7 +29,7 @@ from vitral.train.state import Slots
 def fit(
     config: RunConfig,
     out: str | Path | None = None,
-    resume: bool = False,
+    resume: bool | Literal["auto"] = False,
     quiet: bool = False,
     *,
     model: nn.Module | None = None,
@@ -37,7 +37,7 @@ def fit(
     run: str | None = None,
     command: str | None = None,
 ) -> Run:
-    """Train what `config` asks for into the folder `out` (runs/NAME), or go on with it.
+    """Train what `config` asks for into the folder `out` (runs/NAME), or go on with it; `resume="auto"`: whichever is to be done.
 
     `model`: start from a copy of this one (its head is replaced where the data has other classes), or train a module of your own that
     makes logits of images. `data`: learn from this torch Dataset of (image, label), or from a dict of them: train and, where you have them,
@@ -56,6 +56,8 @@ def fit(
         if device.type == "cuda" and world.many:
             device = torch.device("cuda", torch.cuda.current_device())
         going_on = False
+        if resume == "auto":
+            resume = _place(config, out).exists
         if resume:
             folder = _reopen(config, out, world)
             if folder.finished:
@@ -85,9 +87,13 @@ def fit(
         world.close()
 
 
+def _place(config: RunConfig, out: str | Path | None) -> RunFolder:
+    return RunFolder(out) if out is not None else RunFolder.newest(config.name)
+
+
 def _reopen(config: RunConfig, out: str | Path | None, world: World) -> RunFolder:
     """The run to go on with; it belongs to process 0 from here on."""
-    folder = RunFolder(out) if out is not None else RunFolder.newest(config.name)
+    folder = _place(config, out)
     if not folder.exists:
         raise UsageError(f"{folder.path} holds no training to go on with", "check --out, or leave --resume out to start one")
     folder.going_on(config)  # refused before anything is claimed or loaded
@@ -99,7 +105,7 @@ def _reopen(config: RunConfig, out: str | Path | None, world: World) -> RunFolde
 
 def _finished(folder: RunFolder, quiet: bool) -> Run:
     if not quiet:
-        say(f"{folder.path} is finished: nothing to do")
+        say(f"{folder.path} is finished: nothing to do; {train_on(folder.path, '10')}")
     return Run(folder.path, folder.metrics, folder.model())
 
 
