@@ -65,6 +65,7 @@ LAZY = {
     "onnxscript": "onnx",
     "onnxruntime": "onnx",
     "ray": "ray",
+    "pyarrow": "a table for other programs alone",
     "torch.utils.tensorboard": "tensorboard",
     "wandb": "not ours to install",
     # not on every system

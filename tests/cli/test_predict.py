@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import importlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,3 +72,57 @@ def test_no_pictures_and_help(place, capsys) -> None:
     assert "vitral: " in capsys.readouterr().err
     assert main(["predict", "--help"]) == 0
     assert "vitral predict runs/digits" in capsys.readouterr().out
+
+
+def test_one_bad_file_among_many_is_named_and_passed_over(place, tmp_path, capsys) -> None:
+    shutil.copytree(place / "photos", tmp_path / "photos")
+    (tmp_path / "photos" / "a broken.jpg").write_bytes(b"this is no picture")
+    (tmp_path / "photos" / "._b.png").write_bytes(b"a Mac's shadow file")
+    model, photos = str(place / "model"), str(tmp_path / "photos")
+    for verb, more in (("predict", []), ("look", ["--method", "norms"]), ("figures", ["--format", "png"]), ("embed", [])):
+        out = [] if verb == "predict" else ["--out", str(tmp_path / verb)]
+        assert main([verb, model, photos, *out, *more, "--device", "cpu"]) == 0
+        said = capsys.readouterr()
+        assert "a broken.jpg is not a picture" in said.err and "1 of 3 pictures could not be read" in said.err, verb
+        assert "._b.png, notes.txt" in said.err and "on-bad-image" not in said.err
+    for path in (tmp_path / "photos").iterdir():
+        path.write_bytes(b"this is no picture")
+    assert main(["predict", model, photos]) == 1
+    assert "vitral: none of 3 pictures can be read, such as" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_answers_as_a_table(place, tmp_path, kind) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    out = tmp_path / f"answers.{kind}"
+    assert main(["predict", str(place / "model"), str(place / "photos"), "--top", "2", "--batch", "1", "--table", str(out)]) == 0
+    if kind == "csv":
+        rows = list(csv.DictReader(out.read_text(encoding="utf-8").splitlines()))
+    elif kind == "json":
+        rows = json.loads(out.read_text())
+    else:
+        rows = importlib.import_module("pyarrow.parquet").read_table(out).to_pylist()
+    assert [Path(row["path"]).name for row in rows] == ["a.jpg", "b.png"]
+    assert list(rows[0]) == ["path", "answer", "confidence", "class_1", "probability_1", "class_2", "probability_2"]
+    assert rows[0]["answer"] == rows[0]["class_1"] and float(rows[0]["probability_1"]) >= float(rows[0]["probability_2"])
+
+
+def test_a_table_of_an_unknown_kind_is_refused_before_anything_is_done(place, capsys) -> None:
+    assert main(["predict", str(place / "nothing"), str(place / "photos"), "--table", "a.xlsx"]) == 2
+    assert "end its name in .csv, .json, .parquet" in capsys.readouterr().err
+
+
+def test_flags_that_every_verb_has(place, capsys) -> None:
+    model, photo = str(place / "model"), str(place / "photo.png")
+    assert main(["predict", model, photo, "--device", "cpu", "--threads", "1", "--preprocess", "imagenet"]) == 0
+    assert "mean" not in capsys.readouterr().err
+    assert main(["predict", model, photo]) == 0
+    short = capsys.readouterr().err
+    assert short.startswith("assumed: mean, std") and "0.5" not in short and len(short.splitlines()) == 1
+    assert main(["predict", model, photo, "--verbose"]) == 0 and "mean = (0.5, 0.5, 0.5) (assumed" in capsys.readouterr().err
+    for verb in ("eval", "predict", "look", "figures", "explore", "embed", "probe"):
+        assert main([verb, "--help"]) == 0
+        told = capsys.readouterr().out
+        assert all(flag in told for flag in ("--device", "--threads", "--preprocess", "--verbose")), verb
+        assert ("--batch" in told) is (verb in ("eval", "predict", "embed", "probe")), verb

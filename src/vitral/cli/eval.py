@@ -8,17 +8,19 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from vitral.cli.opening import BatchFlags, open_model
+
 EXAMPLES = """Loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
 
 Examples:
   vitral eval runs/digits digits
   vitral eval runs/flowers folder:photos --split validation --json
-  vitral eval timm:vit_tiny_patch16_224 folder:imagenet/val
+  vitral eval timm:vit_tiny_patch16_224 folder:imagenet/val --table answers.csv
 """
 
 
 @dataclass(frozen=True)
-class Flags:
+class Flags(BatchFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
@@ -27,14 +29,12 @@ class Flags:
     """Which pictures; None: the test split of data that has one or that the model learnt from, else all."""
     root: str | None = None
     """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
-    batch_size: int = 128
-    """Pictures at a time."""
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     workers: int = 0
     """Processes that decode pictures."""
     on_bad_image: Literal["fail", "skip"] = "skip"
     """Pass over a file that cannot be read and count it, or stop there."""
+    table: str | None = None
+    """Also write a row for each picture to this file: .csv, .json or .parquet."""
     json: bool = False
     """Print everything as JSON, the confusion matrix too."""
 
@@ -43,19 +43,22 @@ def run(arguments: list[str]) -> int:
     from vitral.cli.parsing import parse
 
     flags = parse(Flags, arguments, "vitral eval", EXAMPLES)
+    from vitral.base.records import check_kind, write_records
     from vitral.train.evaluate import evaluate
-    from vitral.weights.load import load
 
+    if flags.table:
+        check_kind(flags.table)
     result = evaluate(
-        load(flags.model),
+        open_model(flags.model, flags),
         flags.data,
         flags.split,
-        batch_size=flags.batch_size,
-        device=flags.device,
+        batch_size=flags.batch,
         workers=flags.workers,
         root=flags.root,
         on_bad_image=flags.on_bad_image,
     )
+    if flags.table:
+        write_records(flags.table, result.records())
     split = result.split.name if result.split else "all"
     values = {"model": flags.model, "data": flags.data, "split": split, **result.to_dict()}
     print(json.dumps(values) if flags.json else text(values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import tyro
 
 from vitral.base.errors import UsageError
 from vitral.base.layout import RUNS, WEIGHTS
+from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
 
 DEMO = RUNS / "demo"
@@ -28,38 +30,33 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags:
+class Flags(ModelFlags):
     targets: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL] [IMAGE…]")] = ()
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME; then pictures."""
     compare: str | None = None
     """A second model, shown beside the first on the same picture."""
     export: str | None = None
     """Write one offline page to this file and stop, instead of starting a server."""
-    preprocess: str | None = None
-    """How the first model's pictures were prepared, where its file cannot say: half, imagenet, clip, …"""
     host: str = "127.0.0.1"
     """Where to listen. Any other than this machine's own address asks visitors for a token."""
     port: int | None = None
     """Default: 8642, or the next that is free."""
     no_open: bool = False
     """Only print the address."""
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
 
 
 def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral explore", EXAMPLES)
-    from vitral.base.device import pick_device
     from vitral.base.text import byte_size
     from vitral.web.first_images import fitting_images, named_images
     from vitral.web.session import Session
-    from vitral.weights.load import load
 
     where, paths = split_arguments(flags.targets)
-    device = pick_device(flags.device)
-    models = {where: load(where, preprocess=flags.preprocess).to(device)}
+    models = {where: open_model(where, flags)}
     if flags.compare is not None:
-        models[flags.compare if flags.compare != where else f"{where} (again)"] = load(flags.compare).to(device)
+        models[flags.compare if flags.compare != where else f"{where} (again)"] = open_model(
+            flags.compare, dataclasses.replace(flags, preprocess=None)
+        )
     session = Session(models)
     for content, name in named_images(paths, session.limits) or fitting_images(where):
         session.give(content, name)

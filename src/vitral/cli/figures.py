@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from vitral.cli.look import read_target, show
-from vitral.cli.opening import open_model, picture_paths
+from vitral.cli.opening import ModelFlags, open_model, picture_paths
 from vitral.cli.parsing import parse
 
 EXAMPLES = """Every figure of the ViT literature, from any model: patches, positions, filters, attention, rollout, distance, prediction.
@@ -23,7 +23,7 @@ Examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Figures:
+class Figures(ModelFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")] = ()
@@ -42,15 +42,16 @@ class Figures:
 
 def run(arguments: list[str]) -> int:
     asked = parse(Figures, arguments, "vitral figures", EXAMPLES)
+    from vitral.data.pictures import readable
     from vitral.draw.provenance import command_line
     from vitral.look.figures import figure_set, photographs
 
     paths = picture_paths(asked.images) if asked.images else None
-    model = open_model(asked.model)
-    rival = open_model(asked.rival) if asked.rival else None
+    model = open_model(asked.model, asked)
+    rival = open_model(asked.rival, dataclasses.replace(asked, preprocess=None)) if asked.rival else None
     written = figure_set(
         model,
-        paths or photographs(),
+        readable(paths, model) if paths else photographs(),
         asked.out,
         rival=rival,
         target=read_target(asked.target),

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from vitral.base.errors import UsageError
-from vitral.cli.opening import open_model, picture_paths
+from vitral.cli.opening import ModelFlags, open_model, picture_paths
 from vitral.cli.parsing import parse
 
 EXAMPLES = """Heat maps of what a model attends to, one sheet per picture, with the classes it sees.
@@ -22,7 +22,7 @@ Examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
+class Look(ModelFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
@@ -52,14 +52,15 @@ class Look:
 
 def run(arguments: list[str]) -> int:
     asked = parse(Look, arguments, "vitral look", EXAMPLES)
+    from vitral.data.pictures import readable
     from vitral.draw.provenance import command_line
     from vitral.look.sheet import look_at
 
     paths = picture_paths(asked.images)
-    model = open_model(asked.model)
+    model = open_model(asked.model, asked)
     written = look_at(
         model,
-        paths,
+        readable(paths, model),
         asked.out,
         methods=asked.method.split(","),
         target=read_target(asked.target),

@@ -1,45 +1,71 @@
-"""What the verbs that look at pictures share: opening the model, finding the pictures."""
+"""What the verbs that run a model share: its flags, opening it, finding the pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from vitral.base.errors import DataError, MissingError, UsageError
+import tyro
+
+from vitral.base.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from vitral.model.classifier import Classifier
 
 
-def open_model(name: str) -> Classifier:
-    """Anything `vitral.load` takes. What had to be assumed about it is said on stderr."""
-    from vitral.base.files import read_json
-    from vitral.base.layout import CONFIG
-    from vitral.weights.load import announced, load
+@dataclass(frozen=True, kw_only=True)
+class ModelFlags:
+    """Of every verb that runs a model."""
 
-    model = load(name)
-    described = Path(name) / CONFIG
-    # Weights from elsewhere were announced when they were loaded; a folder of ours keeps what was assumed back then.
-    return announced(model) if described.is_file() and "model" in read_json(described) else model
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
+    threads: int | None = None
+    """CPU threads that one operation may use; None: PyTorch's choice."""
+    preprocess: str | None = None
+    """How the model's pictures were prepared, where its file cannot say: half, imagenet, clip, …"""
+    verbose: bool = False
+    """Say everything that is assumed about the model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchFlags(ModelFlags):
+    """Of those that take many pictures at a time."""
+
+    batch: Annotated[int, tyro.conf.arg(aliases=("--batch-size",))] = 64
+    """Pictures at a time."""
+
+
+def open_model(name: str, flags: ModelFlags) -> Classifier:
+    """Anything `vitral.load` takes, where it shall run. What had to be assumed about it is said on stderr."""
+    from vitral.base.device import pick_device, set_threads
+    from vitral.base.progress import say
+    from vitral.weights.load import load
+
+    if flags.threads is not None:
+        set_threads(flags.threads)
+    device = pick_device(flags.device)
+    model = load(name, preprocess=flags.preprocess, quiet=True)
+    assumptions = model.origin.assumptions()
+    if assumptions and flags.verbose:
+        say("\n  ".join([f"{model.origin.source.value}; assumed:", *assumptions, "to set: --preprocess, or vitral weights convert"]))
+    elif assumptions:
+        names = ", ".join(line.partition(" = ")[0] for line in assumptions)
+        say(f"assumed: {names} (--verbose says more, --preprocess sets them)")
+    return model.to(device)
 
 
 def picture_paths(given: Sequence[str]) -> list[Path]:
     """Files as they are, folders by the pictures in them and in their folders, sorted."""
     if not given:
         raise UsageError("no pictures given", "name at least one picture or a folder of pictures")
+    from vitral.data.pictures import find_pictures
+
     paths: list[Path] = []
     for name in given:
         path = Path(name)
-        if path.is_dir():
-            from vitral.data.decode import EXTENSIONS
-
-            found = sorted(inner for inner in path.rglob("*") if inner.suffix.lower() in EXTENSIONS and inner.is_file())
-            if not found:
-                raise DataError(f"the folder {path} holds no pictures", f"files ending in {', '.join(sorted(EXTENSIONS))} are looked for")
-            paths += found
-        elif not path.exists():
+        if not path.exists():
             raise MissingError(f"{path} does not exist", "name a picture or a folder of pictures")
-        else:
-            paths.append(path)
+        paths += find_pictures(path) if path.is_dir() else [path]
     return paths

@@ -10,25 +10,27 @@ from typing import Annotated
 import tyro
 
 from vitral.base.text import table
-from vitral.cli.opening import open_model, picture_paths
+from vitral.cli.opening import BatchFlags, open_model, picture_paths
 from vitral.cli.parsing import parse
 
 EXAMPLES = """The most probable classes of pictures.
 
 Examples:
   vitral predict runs/digits photo.png --top 3
-  vitral predict vit_tiny.safetensors photos/ --json
+  vitral predict vit_tiny.safetensors photos/ --table answers.csv
 """
 
 
 @dataclasses.dataclass(frozen=True)
-class Predict:
+class Predict(BatchFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
     """Pictures, or folders of any depth with pictures."""
     top: int = 5
     """How many classes to show."""
+    table: str | None = None
+    """Also write the answers to this file: .csv, .json or .parquet."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -36,10 +38,17 @@ class Predict:
 def run(arguments: list[str]) -> int:
     asked = parse(Predict, arguments, "vitral predict", EXAMPLES)
     paths = picture_paths(asked.images)
-    model = open_model(asked.model)
+    from vitral.base.records import check_kind, write_records
+
+    if asked.table:
+        check_kind(asked.table)
+    model = open_model(asked.model, asked)
+    from vitral.data.pictures import readable
     from vitral.look.predict import predict
 
-    rankings = predict(model, paths, top=asked.top)
+    rankings = predict(model, readable(paths, model), top=asked.top, batch_size=asked.batch)
+    if asked.table:
+        write_records(asked.table, [ranking.record() for ranking in rankings])
     if asked.json:
         about = {"source": model.origin.source.value, "assumed": model.origin.assumptions()}
         print(json.dumps({"model": about, "pictures": [ranking.to_dict() for ranking in rankings]}, indent=2, ensure_ascii=False))

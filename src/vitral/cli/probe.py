@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from vitral.base.errors import UsageError
+from vitral.cli.opening import BatchFlags, open_model
 
 EXAMPLES = """Linear probe and nearest neighbours on frozen features, k pictures a class, with intervals.
 
@@ -19,7 +19,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags:
+class Flags(BatchFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
@@ -34,10 +34,6 @@ class Flags:
     """Share of the training pictures to choose settings on."""
     split_seed: int = 0
     """Seed of the carved splits."""
-    batch_size: int = 128
-    """Pictures at a time."""
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     json: bool = False
     """Print the result as JSON."""
     quiet: bool = False
@@ -52,9 +48,9 @@ def run(arguments: list[str]) -> int:
     shots = [_shots(part.strip()) for part in flags.shots.split(",") if part.strip()]
     from vitral.study.probe import probe
 
-    settings: dict[str, Any] = {**dataclasses.asdict(flags), "shots": shots}
-    as_json = settings.pop("json")
-    return show(probe(**settings), as_json)
+    settings = {name: getattr(flags, name) for name in ("draws", "root", "validation", "split_seed", "device", "quiet")}
+    model = open_model(flags.model, flags)
+    return show(probe(model, flags.data, shots=shots, batch_size=flags.batch, name=flags.model, **settings), flags.json)
 
 
 def _shots(text: str) -> int | None:

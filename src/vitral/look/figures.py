@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def photographs() -> list[Path]:
 
 def figure_set(
     model: Classifier,
-    pictures: Sequence[Any],
+    pictures: Iterable[Any],
     out: str | Path,
     *,
     rival: Classifier | None = None,

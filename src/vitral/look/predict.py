@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from vitral.base.errors import UsageError
+from vitral.base.records import ranked
 from vitral.draw.charts import prediction_chart
 from vitral.look.watch import as_images, each
 from vitral.model.classifier import Classifier, evaluating
@@ -34,21 +37,27 @@ class Ranking(list[tuple[str, float]]):
         classes = [{"class": name, "index": index, "probability": share, "logit": logit} for (name, share), logit, index in rows]
         return {"picture": self.source, "classes": classes}
 
+    def record(self) -> dict[str, Any]:
+        """As a row of a table."""
+        return {"path": self.source, **ranked(self)}
+
     def draw(self, title: str = "", image: Image.Image | None = None) -> Figure:
         return prediction_chart([name for name, _ in self], self.logits, [share for _, share in self], image=image, title=title)
 
 
-def predict(model: Classifier, pictures: Any, top: int = 5) -> list[Ranking]:
-    """Ranked (class, probability) for each picture; pictures as `vitral.watch` takes them."""
+def predict(model: Classifier, pictures: Any, top: int = 5, *, batch_size: int = BATCH) -> list[Ranking]:
+    """Ranked (class, probability) for each picture; pictures as `vitral.watch` takes them, or one after the other."""
     check_classes(model)
-    items = each(pictures)
+    if batch_size < 1:
+        raise UsageError(f"a batch of {batch_size} pictures", "use a batch size of at least 1")
+    items = iter(pictures if isinstance(pictures, Iterator) else each(pictures))
     place = next(model.parameters())
     rankings: list[Ranking] = []
     with evaluating(model), torch.inference_mode():
-        for begin in range(0, len(items), BATCH):
-            images, known = as_images(model, items[begin : begin + BATCH])
+        while some := list(itertools.islice(items, batch_size)):
+            images, known = as_images(model, some)
             logits = model(images.to(place.device, place.dtype)).double().cpu()
-            sources = [picture.source for picture in known] if known else [f"picture {begin + k}" for k in range(len(logits))]
+            sources = [picture.source for picture in known] if known else [f"picture {len(rankings) + k}" for k in range(len(logits))]
             rankings += [rank(model, row, source, top) for row, source in zip(logits, sources, strict=True)]
     return rankings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ COARSE = 8
 
 def look_at(
     model: Classifier,
-    pictures: Sequence[Any],
+    pictures: Iterable[Any],
     out: str | Path,
     *,
     methods: Sequence[str] = (),

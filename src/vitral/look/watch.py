@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -62,7 +62,7 @@ def as_images(model: Classifier, x: Any) -> tuple[torch.Tensor, list[Picture] | 
 
 def each(x: Any) -> torch.Tensor | list[Any] | tuple[Any, ...]:
     """Whatever shows one picture or several, as several."""
-    items = x if isinstance(x, list | tuple | torch.Tensor) else [x]
+    items = x if isinstance(x, list | tuple | torch.Tensor) else list(x) if isinstance(x, Iterator) else [x]
     if isinstance(items, torch.Tensor) and items.ndim == 3:
         items = items[None]
     if not len(items):

@@ -60,6 +60,7 @@ def probe(
     batch_size: int = 128,
     device: str = "auto",
     quiet: bool = False,
+    name: str = "",
 ) -> Result:
     """Linear probe and nearest neighbours on a model's frozen features: `vitral probe` as a call. It leaves no folder.
 
@@ -73,7 +74,7 @@ def probe(
     network = model if isinstance(model, Classifier) else load(model)
     config = DataConfig(name=data, root=root, validation=validation, split_seed=split_seed)
     opened = open_data(config, preprocess=Preprocess.of(network))
-    name = f"{network.config.family} model" if isinstance(model, Classifier) else str(model)
+    name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
     return run_probe(network, opened, name, shots=shots, draws=draws, device=pick_device(device), batch_size=batch_size, quiet=quiet)
 
 

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from vitral.base.device import pick_device
 from vitral.base.errors import DataError, FailedError, UsageError
 from vitral.base.progress import say
+from vitral.base.records import ranked
 from vitral.config import DataConfig, from_dict
 from vitral.cost.precision import autocast, dtype_of
 from vitral.data.class_names import match_classes
@@ -74,6 +75,16 @@ class Evaluation:
         paths = tuple(split.where(int(position)) for position in self.positions)
         found = Answers(self.predictions, self.labels, paths, self.top, self.probabilities)
         return found.with_pictures(lambda number: split.picture(int(self.positions[number])))
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each image: where it is, what it is, the answer, and the most probable classes."""
+        names = self.class_names or [str(index) for index in range(len(self.per_class))]
+        where = self.split.where if self.split else lambda position: f"item {position}"
+        rows = []
+        for position, label, top, shares in zip(self.positions, self.labels, self.top[:, :5], self.probabilities[:, :5], strict=True):
+            pairs = [(names[number], float(share)) for number, share in zip(top, shares, strict=True)]
+            rows.append({"path": where(int(position)), "truth": names[label], "right": bool(label == top[0]), **ranked(pairs)})
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; accuracies are fractions."""

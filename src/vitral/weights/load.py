@@ -45,25 +45,27 @@ def load(
     heads: int | None = None,
     activation: str | None = None,
     patch_size: int | tuple[int, int] | None = None,
+    quiet: bool = False,
 ) -> Classifier:
     """The model of a run folder, of a weights file of any known family, or of timm:NAME, torchvision:NAME, hf:NAME; in eval mode.
 
     preprocess          how its pictures were prepared: "half", "imagenet", "clip", …, or a dict of mean, std, resize, crop, interpolation
     heads, activation   what a weights file cannot say
     classes, image_size, channels, patch_size   another number or size than the weights have: adapted, and stated in `origin.changes`
+    quiet               say nothing of what is assumed about weights from elsewhere
     """
     if isinstance(x, nn.Module):
         raise UsageError(f"load takes a place or a name, not a live {type(x).__name__}", "use vitral.adopt(module)")
     fields = preprocess_fields(preprocess)
     said = says(CALLER, {"heads": heads, "activation": activation}, fields)
-    model = _open(x, said, says(CALLER, {"image_size": image_size}))
+    model = _open(x, said, says(CALLER, {"image_size": image_size}), quiet)
     _check_finite(model, str(x))
     model.origin = dataclasses.replace(model.origin, **_fitting(fields, model.config))
     _check_said(model, heads, activation)
     return adapt(model, image_size=image_size, patch_size=patch_size, channels=channels, classes=classes)
 
 
-def _open(x: str | Path, said: Known, hint: Known) -> Classifier:
+def _open(x: str | Path, said: Known, hint: Known, quiet: bool) -> Classifier:
     """`hint` is the picture size the caller wants: it counts for the file only where nothing else says it."""
     library, _, name = str(x).partition(":")
     if library in ("timm", "torchvision", "hf") and name and not Path(x).exists():
@@ -79,7 +81,8 @@ def _open(x: str | Path, said: Known, hint: Known) -> Classifier:
     if path.is_dir() and _ours(_described(path)):
         return load_checkpoint(path)
     contents, spoken = read_place(path)
-    return announced(assemble(contents.tensors, path.name, said.over(spoken).over(hint), contents.notes))
+    model = assemble(contents.tensors, path.name, said.over(spoken).over(hint), contents.notes)
+    return model if quiet else announced(model)
 
 
 def read_place(path: Path) -> tuple[Contents, Known]:

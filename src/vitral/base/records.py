@@ -1,0 +1,60 @@
+"""Rows of values as a file that other programs read: CSV, JSON or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vitral.base.errors import UsageError
+from vitral.base.files import write_atomic
+
+KINDS = (".csv", ".json", ".parquet")
+
+
+def check_kind(path: str | Path) -> Path:
+    """Refuse a kind of file that cannot be written, before anything is spent."""
+    path = Path(path)
+    if path.suffix.lower() not in KINDS:
+        raise UsageError(f"{path} is not a table that can be written", f"end its name in {', '.join(KINDS)}")
+    if path.suffix.lower() == ".parquet":
+        _parquet()
+    return path
+
+
+def write_records(path: str | Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """One row each, the columns those of the first."""
+    path = check_kind(path)
+    kind = path.suffix.lower()
+    if kind == ".json":
+        return write_atomic(path, json.dumps(list(rows), indent=1, ensure_ascii=False) + "\n")
+    content = io.BytesIO()
+    if kind == ".parquet":
+        arrow, parquet = _parquet()
+        parquet.write_table(arrow.Table.from_pylist(list(rows)), content)
+    else:
+        text = io.TextIOWrapper(content, encoding="utf-8", newline="", write_through=True)
+        writer = csv.DictWriter(text, list(rows[0]) if rows else [])
+        writer.writeheader()
+        writer.writerows(rows)
+    return write_atomic(path, content.getvalue())
+
+
+def ranked(pairs: Sequence[tuple[str, float]]) -> dict[str, Any]:
+    """(class, probability), most probable first, as columns."""
+    columns = {"answer": pairs[0][0], "confidence": pairs[0][1]}
+    for place, (name, share) in enumerate(pairs, 1):
+        columns |= {f"class_{place}": name, f"probability_{place}": share}
+    return columns
+
+
+def _parquet() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise UsageError("Parquet needs pyarrow", "pip install pyarrow, or write .csv or .json") from None
+    return pyarrow, pyarrow.parquet

@@ -1,0 +1,34 @@
+"""Rows as files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from vitral.base.errors import UsageError
+from vitral.base.records import ranked, write_records
+
+ROWS = [
+    {"path": "a, b.jpg", **ranked([("Kätzchen", 0.75), ("owl", 0.25)])},
+    {"path": '"q".jpg', **ranked([("owl", 1.0), ("Kätzchen", 0.0)])},
+]
+
+
+def test_csv_and_json_hold_the_same(tmp_path: Path) -> None:
+    assert json.loads(write_records(tmp_path / "t.json", ROWS).read_text(encoding="utf-8")) == ROWS
+    with write_records(tmp_path / "t.csv", ROWS).open(encoding="utf-8", newline="") as file:
+        assert list(csv.DictReader(file)) == [{name: str(value) for name, value in row.items()} for row in ROWS]
+    assert write_records(tmp_path / "none.csv", []).read_bytes() == b"\r\n"
+
+
+def test_parquet(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert parquet.read_table(write_records(tmp_path / "t.parquet", ROWS)).to_pylist() == ROWS
+
+
+def test_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"end its name in \.csv"):
+        write_records(tmp_path / "t.xlsx", ROWS)
