@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.browser.conftest import painted, served
 from tests.browser.test_explorer import CANVAS, pixels, reading
 
 from vitral import look
+from vitral.base.progress import track
 from vitral.web.session import Session
 from vitral.web.single_file import export_page
 
@@ -82,3 +84,147 @@ def test_no_path_of_the_machine_is_on_the_page(context: BrowserContext, session:
         text = page.locator("body").inner_text()
         assert "flowers" in text and "vit_tiny" in text
         assert not re.search("/home/ada|private|secret", text + page.content())
+
+
+@pytest.fixture
+def own(session: Session) -> Session:
+    """The same models under a server of the test's own, that may be stopped."""
+    own = Session(dict(zip(session.names, session.models, strict=True)))
+    for seed in (1, 2):
+        own.give(painted(seed), f"{seed}.png")
+    return own
+
+
+def opened(context: BrowserContext, address: str) -> Page:
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("body.ready", timeout=30_000)
+    return page
+
+
+def test_a_failed_request_leaves_nothing_of_another_picture(context: BrowserContext, own: Session) -> None:
+    with served(own) as (address, _):
+        page = opened(context, address)
+        second = own.given[1]["picture"]
+        page.route(f"**/{second}/trace", lambda route: route.fulfill(status=503, json={"error": "the line is full", "hint": "try again"}))
+        page.locator("#pictures .chip").nth(1).click()
+        expect(page.locator("#failed")).to_contain_text("“2.png” could not be shown")
+        expect(page.locator("#failed")).to_contain_text("the line is full")
+        expect(page.locator("#work")).to_be_hidden()
+        page.unroute(f"**/{second}/trace")
+        page.locator("#retry").click()
+        expect(page.locator("#work")).to_be_visible()
+        expect(page.locator("#failed")).to_be_hidden()
+
+
+def test_a_stopped_server_leaves_a_lasting_sign(context: BrowserContext, own: Session) -> None:
+    with served(own) as (address, _):
+        page = opened(context, address)
+        expect(page.locator("#lost")).to_be_hidden()
+        page.route("**/api/**", lambda route: route.abort("connectionrefused"))
+        page.locator("#pictures .chip").nth(1).click()
+        expect(page.locator("#lost")).to_be_visible()
+        page.wait_for_timeout(8000)  # longer than a passing message stays
+        expect(page.locator("#lost")).to_be_visible()
+        page.unroute("**/api/**")
+        expect(page.locator("#lost")).to_be_hidden(timeout=5000)
+        expect(page.locator("#work")).to_be_visible()
+        expect(page.locator("#picture .reading")).to_have_text(re.compile("^Class token"))
+
+
+def slowly(session: Session, steps: int = 60) -> list[int]:
+    """Occlusion takes `steps` tenths of a second; the list grows with every step."""
+    done: list[int] = []
+    quick = session.map
+
+    def slow(model: int, key: str, method: str, target: int | None = None) -> dict:
+        for step in track(range(steps if method == "occlusion" else 0), "Covering"):
+            done.append(step)
+            time.sleep(0.1)
+        return quick(model, key, method, target)
+
+    session.map = slow  # type: ignore[method-assign]
+    return done
+
+
+def test_occlusion_shows_its_progress_and_can_be_stopped(context: BrowserContext, own: Session) -> None:
+    done = slowly(own)
+    with served(own) as (address, _):
+        page = opened(context, address)
+        page.locator("#methods label", has_text="Occlusion").click()
+        expect(page.locator("#picture .wait")).to_contain_text(re.compile(r"computing … \d+\s%, about \d+\ss left"))
+        page.get_by_role("button", name="Stop").first.click()
+        expect(page.locator("#picture .wait")).to_be_hidden()
+        expect(page.locator("#picture .reading")).to_have_text(re.compile("^Class token"))
+        time.sleep(0.5)
+        reached = len(done)
+        time.sleep(0.5)
+        assert len(done) == reached < 60, "the server has stopped too"
+
+
+def test_a_new_picture_does_not_wait_behind_occlusion(context: BrowserContext, own: Session) -> None:
+    done = slowly(own)
+    with served(own) as (address, _):
+        first, second = opened(context, address), opened(context, address)
+        first.locator("#methods label", has_text="Occlusion").click()
+        expect(first.locator("#picture .wait")).to_contain_text("left")
+        began = time.monotonic()
+        second.locator("#file").set_input_files({"name": "new.png", "mimeType": "image/png", "buffer": painted(7)})
+        expect(second.locator("#pictures .chip[aria-pressed=true]")).to_have_text("new.png")
+        expect(second.locator("body.loading")).to_have_count(0)
+        assert time.monotonic() - began < 4 and len(done) < 60
+        assert not second.locator("#toast").is_visible()
+        expect(first.locator("#picture .reading")).to_have_text(re.compile("^Occlusion"), timeout=15_000)
+
+
+def test_ctrl_c_does_not_wait_for_occlusion(context: BrowserContext, own: Session) -> None:
+    done = slowly(own, 300)
+    with served(own) as (address, server):
+        page = opened(context, address)
+        page.locator("#methods label", has_text="Occlusion").click()
+        expect(page.locator("#picture .wait")).to_contain_text("left")
+        server.should_exit = True
+        began = time.monotonic()
+    assert time.monotonic() - began < 5
+    assert len(done) < 100
+
+
+def test_a_reload_keeps_the_uploads_and_back_goes_back(context: BrowserContext, own: Session) -> None:
+    with served(own) as (address, _):
+        page = opened(context, address)
+        page.locator("#file").set_input_files({"name": "mine.png", "mimeType": "image/png", "buffer": painted(8)})
+        chosen = page.locator("#pictures .chip[aria-pressed=true]")
+        expect(chosen).to_have_text("mine.png")
+        page.reload()
+        page.wait_for_selector("body.ready")
+        expect(chosen).to_have_text("mine.png")
+        expect(page.locator("#pictures .chip")).to_have_count(3)
+        page.locator("#pictures .chip").nth(1).click()
+        expect(chosen).to_have_text("2.png")
+        page.locator("#tab-surgery").click()
+        page.go_back()
+        expect(page.locator("#panel-wall")).to_be_visible()
+        expect(chosen).to_have_text("2.png")
+        page.go_back()
+        expect(chosen).to_have_text("mine.png")
+        assert page.url.startswith(address)
+
+
+def test_copy_link_says_for_whom_it_works(context: BrowserContext, own: Session, tmp_path: Path) -> None:
+    file = export_page(own, tmp_path / "page.html").as_uri()
+    with served(own) as (address, _):
+        for at, words in ((address, "on this computer only"), (file, "send them the file")):
+            context.grant_permissions(["clipboard-read", "clipboard-write"])
+            page = opened(context, at)
+            page.locator("#link").click()
+            expect(page.locator("#toast")).to_contain_text(words)
+
+
+def test_a_visitor_without_the_token_sees_a_page(context: BrowserContext, own: Session) -> None:
+    with served(own, host="0.0.0.0", token="secret") as (address, _):
+        page = context.new_page()
+        answer = page.goto(address)
+        assert answer and answer.status == 401
+        expect(page.locator("h1")).to_have_text("This explorer asks for its token")
+        page.goto(address + "?token=secret")
+        page.wait_for_selector("body.ready")

@@ -62,6 +62,14 @@ def test_a_token_is_asked_for_on_other_addresses(session: Session) -> None:
         assert client.get("/api/session").status_code == 200, "the cookie now holds it"
 
 
+def test_a_visitor_without_the_token_gets_a_page(session: Session) -> None:
+    with TestClient(make_app(session, host="0.0.0.0", token="secret"), base_url="http://192.168.1.7:8642") as client:
+        page = client.get("/", headers={"accept": "text/html,*/*;q=0.8"})
+        assert page.status_code == 401 and page.headers["content-type"].startswith("text/html")
+        assert "asks for its token" in page.text and "secret" not in page.text
+        assert client.get("/api/session").json()["hint"], "programs get JSON"
+
+
 def test_a_failure_inside_shows_nothing_of_it(session: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("/secret/path leaked")

@@ -78,6 +78,18 @@ def test_the_session_and_the_page(client: TestClient) -> None:
     assert client.get("/openapi.json").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/", "/static/main.js", "/static/style.css"])
+def test_the_page_is_packed_and_sent_once(client: TestClient, path: str) -> None:
+    packed = client.get(path, headers={"accept-encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip" and packed.headers["vary"] == "accept-encoding"
+    assert int(packed.headers["content-length"]) < 0.6 * len(packed.content)
+    plain = client.get(path, headers={"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers and plain.content == packed.content
+    again = client.get(path, headers={"if-none-match": f'"other", W/{packed.headers["etag"]}'})
+    assert again.status_code == 304 and again.content == b""
+    assert client.get(path, headers={"if-none-match": '"other"'}).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("content", "kind", "status"),
     [

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -35,6 +36,16 @@ def test_addresses() -> None:
     assert serving.address_of("127.0.0.1", 8642, None) == "http://127.0.0.1:8642/"
     assert serving.address_of("::1", 1, None) == "http://[::1]:1/"
     assert re.fullmatch(r"http://[^/]+:8642/\?token=abc", serving.address_of("0.0.0.0", 8642, "abc"))
+
+
+def test_the_printed_address_of_all_addresses_is_one_that_answers(session: Session, live: Callable, capsys: pytest.CaptureFixture) -> None:
+    """This machine's name need not resolve anywhere."""
+    live(lambda: serving.serve(session, "0.0.0.0", 0, open_page=False))
+    (address,) = re.findall(r"http://\S+", capsys.readouterr().err)
+    if serving.outward_address(socket.AF_INET) is None:
+        pytest.skip("this machine has no address but its own")
+    assert re.fullmatch(r"[\d.]+", urlsplit(address).hostname or "")
+    assert httpx.get(address, follow_redirects=True).status_code == 200
 
 
 @pytest.mark.parametrize(("host", "asks"), [("127.0.0.1", False), ("0.0.0.0", True)])

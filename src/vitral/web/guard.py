@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "vitral_token"
@@ -26,6 +26,16 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+STRANGER = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Vitral explorer</title></head>
+<body>
+<h1>This explorer asks for its token</h1>
+<p>Whoever started it sees an address that ends in <code>?token=…</code> in the terminal. Ask for that address and open it:
+afterwards this one works too.</p>
+</body>
+</html>
+"""
 log = logging.getLogger("vitral.web")
 
 
@@ -79,6 +89,8 @@ class Guard:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token_matches(bearer, self.token) or token_matches(request.cookies.get(COOKIE), self.token):
             return None
+        if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+            return HTMLResponse(STRANGER, 401)
         return answer(401, "this server asks for its token", "open the address with ?token=… that vitral explore printed")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from vitral.base.errors import VitralError
+from vitral.base.files import sha256_bytes
 from vitral.base.version import __version__
 from vitral.web.assets import assets
 from vitral.web.decoder import Decoders
@@ -172,24 +174,39 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         return {"done": progress.done, "total": progress.total, "seconds": round(left, 1)}
 
     # The page itself: read once at start, found by name in a dict.
-    files = assets()
+    files = {name: Asset(*entry) for name, entry in assets().items()}
 
     @app.get("/", include_in_schema=False)
-    async def index() -> Response:
-        return _asset(files["index.html"])
+    async def index(request: Request) -> Response:
+        return files["index.html"].answer(request)
 
     @app.get("/static/{name}", include_in_schema=False)
-    async def static(name: str) -> Response:
+    async def static(request: Request, name: str) -> Response:
         if name not in files or name == "index.html":
             raise Refusal(404, "no such file", "open /")
-        return _asset(files[name])
+        return files[name].answer(request)
 
     return app
 
 
-def _asset(entry: tuple[bytes, str]) -> Response:
-    content, kind = entry
-    return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
+class Asset:
+    """A file of the page, ready to be sent: packed, and not at all to a browser that has it."""
+
+    def __init__(self, content: bytes, kind: str) -> None:
+        self.content, self.packed = content, gzip.compress(content, mtime=0)
+        self.headers = {
+            "content-type": kind,
+            "cache-control": "no-cache",
+            "vary": "accept-encoding",
+            "etag": f'"{sha256_bytes(content)[:32]}"',
+        }
+
+    def answer(self, request: Request) -> Response:
+        if self.headers["etag"] in request.headers.get("if-none-match", "").replace("W/", "").split(", "):
+            return Response(None, 304, self.headers)
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            return Response(self.packed, headers=self.headers | {"content-encoding": "gzip"})
+        return Response(self.content, headers=self.headers)
 
 
 def _some(*statuses: int) -> dict[int | str, dict[str, Any]]:

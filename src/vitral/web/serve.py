@@ -62,5 +62,18 @@ def bind(host: str, port: int | None) -> socket.socket:
 
 
 def address_of(host: str, port: int, token: str | None) -> str:
-    shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, f"[{host}]" if ":" in host else host)
+    if host in ("0.0.0.0", "::"):  # every address of this machine: the one by which others reach it
+        host = outward_address(socket.AF_INET6 if host == "::" else socket.AF_INET) or socket.gethostname()
+    shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
+
+
+def outward_address(family: socket.AddressFamily) -> str | None:
+    """The number by which other machines reach this one. Nothing is sent: connecting a datagram socket only chooses a route."""
+    elsewhere = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}[family]  # reserved for documentation: nobody's address
+    with socket.socket(family, socket.SOCK_DGRAM) as route:
+        try:
+            route.connect((elsewhere, 9))
+            return str(route.getsockname()[0])
+        except OSError:
+            return None

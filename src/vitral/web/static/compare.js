@@ -32,8 +32,9 @@ export class CompareView {
     this.predictions = new PredictionsView(right, app, this.other, { choose: false });
     this.verdict = element("p", { class: "verdict" });
     this.swap = element("button", { type: "button", class: "plain", onclick: () => update({ model: this.other(), block: null, head: -1, token: null, off: new Set() }) }, "Swap the two models");
-    right.append(this.verdict, this.how, this.swap);
-    root.append(this.title, element("div", { class: "operation compare" }, left, right));
+    right.append(this.how, this.swap);
+    this.body = element("div", { class: "operation compare" }, left, right);
+    root.append(this.title, this.verdict, this.body);
   }
 
   async refresh() {
@@ -48,9 +49,13 @@ export class CompareView {
       if (state.picture !== picture || this.other() !== other) return;
       app.traces[other] = trace;
     } catch (error) {
+      delete app.traces[other];
+      this.verdict.textContent = `${model.name}: ${error.message}.`;
+      this.body.hidden = true;
       app.complain(error);
       return;
     }
+    this.body.hidden = false;
     const method = methodFor(model);
     const mine = app.current();
     this.how.textContent =

@@ -15,12 +15,14 @@ import { WallView } from "./wall.js";
 
 const VIEWS = { wall: "Wall", surgery: "Surgery", model: "The model", compare: "Compare" };
 
+const UPLOADED = "vitral-uploaded";
+
 class App {
   constructor(source) {
     this.source = source;
     this.session = source.session;
     this.traces = [];
-    this.pictures = [...this.session.pictures];
+    this.pictures = [...this.session.pictures, ...uploaded(this.session.pictures)];
     const which = () => state.model;
     this.picture = new PictureView(byId("picture"), this, which, "The picture as the model sees it. Arrow keys choose a patch, Escape what the head reads.");
     this.predictions = new PredictionsView(byId("predictions"), this, which);
@@ -76,17 +78,41 @@ class App {
       this.traces = [];
       this.traces[model] = trace;
     } catch (error) {
-      this.complain(error);
+      if (state.picture === picture && state.model === model) this.fail(error);
       return;
     } finally {
       document.body.classList.remove("loading");
     }
-    byId("empty").hidden = true;
+    byId("empty").hidden = byId("failed").hidden = true;
     byId("work").hidden = false;
     this.refresh();
     performance.measure("vitral-first-maps", { start: began, end: performance.now() });
     const shown = this.current();
     announce(`${this.pictureName()}: ${predictionText(shown.trace, shown.model)}`);
+  }
+
+  /** Nothing of another picture stays under the name of one that did not come. */
+  fail(error) {
+    this.complain(error);
+    byId("failed-title").textContent = `“${this.pictureName() || "This picture"}” could not be shown`;
+    byId("failed-text").textContent = `${error.message}${error.hint ? `: ${error.hint}` : ""}.`;
+    this.traces = [];
+    this.picture.refresh();
+    byId("work").hidden = byId("empty").hidden = true;
+    byId("failed").hidden = false;
+    if (error.status !== 404) return;
+    this.pictures = this.pictures.filter((entry) => entry.picture !== state.picture || this.session.pictures.includes(entry));
+    this.remember();
+    this.markPictures();
+  }
+
+  /** Uploads outlive a reload of the page. */
+  remember() {
+    try {
+      sessionStorage.setItem(UPLOADED, JSON.stringify(this.pictures.filter((entry) => !this.session.pictures.includes(entry))));
+    } catch {
+      // a browser that keeps nothing loses the chips, no more
+    }
   }
 
   refresh() {
@@ -162,6 +188,8 @@ class App {
     byId("save").addEventListener("click", () => savePicture(this.picture, this));
     byId("link").addEventListener("click", () => this.copyLink());
     byId("theme").addEventListener("click", nextTheme);
+    byId("retry").addEventListener("click", () => this.load());
+    document.addEventListener("vitral-found", () => byId("failed").hidden || this.load());
     window.addEventListener("hashchange", () => update(this.sane(fromHash(location.hash)), true));
     window.addEventListener("resize", () => this.redraw());
     for (const name of ["dragenter", "dragover"]) {
@@ -185,6 +213,7 @@ class App {
       try {
         const entry = await this.source.upload(file);
         if (!this.pictures.some((known) => known.picture === entry.picture)) this.pictures.push(entry);
+        this.remember();
         if (state.picture === entry.picture) await this.load();
         else update({ picture: entry.picture, target: null, token: null, off: withoutPatches() });
       } catch (error) {
@@ -196,7 +225,7 @@ class App {
   async copyLink() {
     try {
       await navigator.clipboard.writeText(location.href);
-      toast("link copied: it opens this very view");
+      toast(`link copied: ${linkReaches()}`);
     } catch {
       toast("the address bar holds the link to this view");
     }
@@ -216,6 +245,23 @@ class App {
     byId("offline").hidden = this.source.live;
     this.markTabs();
     return this.load();
+  }
+}
+
+/** For whom a copied link works. */
+function linkReaches() {
+  if (location.protocol === "file:") return "it opens this view of the file on this computer; to show it to others, send them the file";
+  if (/^(localhost|127\.[\d.]+|\[::1\])$/.test(location.hostname)) return "it works on this computer only, while vitral explore runs; for others make a page with vitral explore MODEL IMAGE --export page.html";
+  return "it works while vitral explore runs, for those who have opened its address with the token";
+}
+
+/** What was uploaded before the page was loaded again. */
+function uploaded(given) {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(UPLOADED) ?? "[]");
+    return kept.filter((entry) => /^[0-9a-f]{16}$/.test(entry.picture) && !given.some((known) => known.picture === entry.picture));
+  } catch {
+    return [];
   }
 }
 

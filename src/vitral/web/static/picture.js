@@ -20,7 +20,10 @@ export class PictureView {
     this.low = element("span");
     this.high = element("span");
     this.bar = element("div", { class: "ramp", "aria-hidden": "true" });
-    this.wait = element("div", { class: "wait", hidden: true }, "computing …");
+    this.progress = element("span", { role: "status" });
+    this.stop = element("button", { type: "button", onclick: () => this.cancel() }, "Stop");
+    this.wait = element("div", { class: "wait", hidden: true }, this.progress, this.stop);
+    this.asking = null; // what is being computed can be called off
     root.append(
       element("div", { class: "stage" }, this.canvas, this.wait),
       element("div", { class: "legend" }, this.low, this.bar, this.high),
@@ -47,10 +50,11 @@ export class PictureView {
   /** Fetch what the current choice needs, then draw. */
   async refresh() {
     const { trace, model } = this;
-    if (!trace) return;
+    if (!trace) return this.asking?.abort();
     this.fillChips();
     const method = methodFor(model);
     if (method === "attention" || method === null) {
+      this.asking?.abort();
       this.mapKey = "";
       this.map = null;
       this.wait.hidden = true;
@@ -61,23 +65,44 @@ export class PictureView {
     const key = `${this.which()} ${state.picture} ${method} ${target}`;
     if (key === this.mapKey) return this.drawNow();
     this.mapKey = key;
+    this.asking?.abort(); // nobody waits for the old one any more
+    const asking = (this.asking = new AbortController());
     this.map = null; // the old map belongs to another picture, class or method
     this.drawNow();
-    const late = setTimeout(() => (this.wait.hidden = false), 150);
+    const late = setTimeout(() => this.showProgress(asking, method), 150);
     try {
-      const map = await this.app.source.map(this.which(), state.picture, method, target);
+      const map = await this.app.source.map(this.which(), state.picture, method, target, asking.signal);
       if (this.mapKey === key) this.map = map;
     } catch (error) {
       if (this.mapKey === key) {
         this.map = null;
         this.mapKey = "";
-        this.app.complain(error);
+        if (error.name !== "AbortError") this.app.complain(error);
       }
     } finally {
       clearTimeout(late);
+      if (this.asking === asking) this.asking = null;
       if (this.mapKey === key || this.mapKey === "") this.wait.hidden = true;
     }
     this.drawNow();
+  }
+
+  /** Say how far the work is and how long it will take, until it is done. */
+  async showProgress(asking, method) {
+    this.progress.textContent = "computing …";
+    this.stop.hidden = method !== "occlusion";
+    this.wait.hidden = false;
+    while (method === "occlusion" && this.asking === asking && this.app.source.work) {
+      const { done, total, seconds } = await this.app.source.work().catch(() => ({}));
+      if (this.asking === asking && total) this.progress.textContent = `computing … ${Math.round((100 * done) / total)}\u00a0%, about ${Math.max(1, Math.round(seconds))}\u00a0s left`;
+      await new Promise((resolve) => setTimeout(resolve, 400));
+    }
+  }
+
+  /** Stop computing and go back to what needs none. */
+  cancel() {
+    this.asking?.abort();
+    update({ method: this.model.attention ? "attention" : "gradcam" });
   }
 
   /** The patch under the pointer, if any. */

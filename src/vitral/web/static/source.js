@@ -1,11 +1,12 @@
 // Where numbers come from: the local server, or the page itself when it was exported. Both answer the same questions.
 
+import { byId } from "./dom.js";
 import { Trace, unpack } from "./trace.js";
 
 class Refused extends Error {
-  constructor(text, hint = "") {
+  constructor(text, hint = "", status = 0) {
     super(text);
-    this.hint = hint;
+    Object.assign(this, { hint, status });
   }
 }
 
@@ -50,9 +51,14 @@ class ServerSource extends Source {
     return new Uint8Array(await answer.arrayBuffer());
   }
 
-  map(model, picture, method, target) {
+  map(model, picture, method, target, signal) {
     const query = new URLSearchParams({ method, ...(target === null ? {} : { target }) });
-    return this.once(`map ${model} ${picture} ${query}`, async () => (await ask(`/api/models/${model}/pictures/${picture}/map?${query}`)).json());
+    return this.once(`map ${model} ${picture} ${query}`, async () => (await ask(`/api/models/${model}/pictures/${picture}/map?${query}`, { signal })).json());
+  }
+
+  /** How far the server is with what takes long. */
+  async work() {
+    return (await ask("/api/work")).json();
   }
 
   surgery(model, picture, off, target) {
@@ -117,12 +123,31 @@ async function ask(address, options) {
   let answer;
   try {
     answer = await fetch(address, { credentials: "same-origin", ...options });
-  } catch {
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    lost();
     throw new Refused("the server does not answer", "is vitral explore still running?");
   }
   if (answer.ok) return answer;
   const reason = await answer.json().catch(() => ({}));
-  throw new Refused(reason.error ?? `the server answered ${answer.status}`, reason.hint ?? "");
+  throw new Refused(reason.error ?? `the server answered ${answer.status}`, reason.hint ?? "", answer.status);
+}
+
+/** Show that the server is gone, for as long as it is. */
+function lost() {
+  const sign = byId("lost");
+  if (!sign.hidden) return;
+  sign.hidden = false;
+  const again = setInterval(async () => {
+    try {
+      await fetch("/api/work", { credentials: "same-origin" });
+    } catch {
+      return;
+    }
+    clearInterval(again);
+    sign.hidden = true;
+    document.dispatchEvent(new Event("vitral-found"));
+  }, 1500);
 }
 
 /** The bytes of a data block of the page, in base 85 with , and . in place of < and &. */

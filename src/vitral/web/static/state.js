@@ -15,6 +15,7 @@ export const state = {
   off: new Set(), // "h3.1" a head, "b5" a block, "p17" a patch
 };
 
+const PLACES = ["picture", "model", "view", "method"];
 const NUMBERS = ["model", "block", "head", "token", "target"];
 const WORDS = ["picture", "view", "method", "sort"];
 const CHOICES = {
@@ -33,7 +34,8 @@ export function update(changes, fromAddress = false) {
   const changed = new Set(Object.keys(changes).filter((name) => changes[name] !== state[name]));
   if (!changed.size) return;
   Object.assign(state, changes);
-  if (!fromAddress) history.replaceState(null, "", toHash());
+  // Another picture, model or view is a place to come back to; how one looks at it is not.
+  if (!fromAddress) history[PLACES.some((name) => changed.has(name)) ? "pushState" : "replaceState"](null, "", toHash());
   for (const listener of listeners) listener(changed);
 }
 
