@@ -28,7 +28,7 @@ def parameter_count(config: ModelConfig) -> int:
 
 
 def models() -> dict[str, dict[str, Any]]:
-    """Every named model with its size: parameters, picture and patch size, width, depth, heads."""
+    """Every named model with its size: parameters, image and patch size, width, depth, heads."""
     return {
         name: {
             "family": config.family,
@@ -37,7 +37,7 @@ def models() -> dict[str, dict[str, Any]]:
             **{part: getattr(config, part) if config.is_transformer else None for part in ("patch_size", "width", "depth", "heads")},
         }
         for name, config in MODELS.items()
-        if not config.is_transformer or config.image_size[0] % config.step[0] == 0
+        if not config.is_transformer or config.image_size[0] % config.patch_stride[0] == 0
     }
 
 

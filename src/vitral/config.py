@@ -33,7 +33,7 @@ class ModelConfig:
     patch_size: tuple[int, int] = (16, 16)
     """Height and width of a patch (for a hybrid: in cells of the stem's feature map)."""
     stride: tuple[int, int] | None = None
-    """Step between patches; None: the patch size. Smaller: overlapping patches (the picture is padded to keep the grid size / stride)."""
+    """From one patch to the next; None: the patch size. Smaller: patches overlap (the image is padded to keep the grid size / stride)."""
     channels: int = 3
     """Colour channels of the image; None: as the data or the weights say."""
     classes: int = 1000
@@ -153,14 +153,14 @@ class ModelConfig:
 
     def _check_grid(self) -> None:
         source, what = self.source_size, "image" if self.family == "vit" else "feature map"
-        step = self.step
-        if any(size % s for size, s in zip(source, step, strict=True)):
-            low = tuple(size // s * s for size, s in zip(source, step, strict=True))
-            high = tuple(-(-size // s) * s for size, s in zip(source, step, strict=True))
+        stride = self.patch_stride
+        if any(size % s for size, s in zip(source, stride, strict=True)):
+            low = tuple(size // s * s for size, s in zip(source, stride, strict=True))
+            high = tuple(-(-size // s) * s for size, s in zip(source, stride, strict=True))
             down = 1 if self.family == "vit" else STEM_REDUCTION
             options = [_size(tuple(v * down for v in option)) for option in (low, high) if min(option) > 0]
-            name = "patch" if step == self.patch_size else "stride"
-            raise ConfigError(f"{what} {_by(source)} is not divisible by {name} {_size(step)}", f"use image size {' or '.join(options)}")
+            name = "patch" if stride == self.patch_size else "stride"
+            raise ConfigError(f"{what} {_by(source)} is not divisible by {name} {_size(stride)}", f"use image size {' or '.join(options)}")
         if self.positions in ("sincos", "rotary"):
             at_most(f"a table of positions for {self.tokens:,} tokens", self.tokens * self.width, LARGEST_TABLE)
 
@@ -179,8 +179,8 @@ class ModelConfig:
         return self.family in ("vit", "hybrid")
 
     @property
-    def step(self) -> tuple[int, int]:
-        """Step between patches."""
+    def patch_stride(self) -> tuple[int, int]:
+        """Rows and columns from one patch to the next."""
         return self.stride or self.patch_size
 
     @property
@@ -195,7 +195,7 @@ class ModelConfig:
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of patches."""
-        return self.source_size[0] // self.step[0], self.source_size[1] // self.step[1]
+        return self.source_size[0] // self.patch_stride[0], self.source_size[1] // self.patch_stride[1]
 
     @property
     def prefix(self) -> int:

@@ -44,7 +44,7 @@ def slow_forward(model: Any, image: torch.Tensor) -> tuple[list[torch.Tensor], t
     """One picture (C, H, W) → attention (heads, T, T) of every block, in the graph, and logits (K,)."""
     config = model.config
     get = {name: value.detach() for name, value in model.state_dict().items()}
-    (ph, pw), (sh, sw), (rows, columns) = config.patch_size, config.step, config.grid
+    (ph, pw), (sh, sw), (rows, columns) = config.patch_size, config.patch_stride, config.grid
     top, left = (ph - sh) // 2, (pw - sw) // 2
     padded = torch.zeros(image.shape[0], image.shape[1] + ph - sh, image.shape[2] + pw - sw, dtype=torch.float64)
     padded[:, top : top + image.shape[1], left : left + image.shape[2]] = image

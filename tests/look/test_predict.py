@@ -53,7 +53,7 @@ def test_bad_input_is_one_line(make) -> None:
     for pictures, options, words in (
         ([], {}, "no pictures"),
         (torch.zeros(1, 3, 16, 16), {"top": 0}, "top = 0"),
-        (torch.zeros(1, 1, 16, 16), {}, "takes pictures of"),
+        (torch.zeros(1, 1, 16, 16), {}, "takes images of"),
     ):
         with pytest.raises(vitral.VitralError) as caught:
             vitral.predict(model, pictures, **options)

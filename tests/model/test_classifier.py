@@ -18,7 +18,7 @@ def small(name: str, **changes):
 
 def test_wrong_pictures_are_refused_with_what_is_wanted():
     model = create("tiny")
-    with pytest.raises(UsageError, match=r"takes pictures of \(batch, 3, 32, 32\), got \(1, 3, 33, 32\)"):
+    with pytest.raises(UsageError, match=r"takes images of \(batch, 3, 32, 32\), got \(1, 3, 33, 32\)"):
         model(torch.zeros(1, 3, 33, 32))
 
 

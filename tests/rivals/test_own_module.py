@@ -25,7 +25,7 @@ def test_it_passes_images_through():
     tape = Tape(model.eval(), keep=["logits"])
     assert torch.equal(model(images, tape=tape), own(images)) and torch.equal(tape.logits, own(images))
     assert repr(model).startswith("own(8×8×1 → 10 classes, 778 parameters)")
-    with pytest.raises(UsageError, match="takes pictures of"):
+    with pytest.raises(UsageError, match="takes images of"):
         model(torch.zeros(1, 3, 8, 8))
 
 

@@ -1,6 +1,6 @@
 """Where a model comes from, and how sure we are of each thing we say about it.
 
-A weights file does not say how its pictures were normalised, nor which GELU it was trained with.
+A weights file does not say how its images were normalised, nor which GELU it was trained with.
 Each such field is `known` (the source said so, or the user did) or assumed (a convention of its family).
 """
 
@@ -62,7 +62,7 @@ class Origin:
     resize: Fact[str] = field(default_factory=lambda: assumed("short"))
     """`short`: the short side to image size / crop, then a centre crop; `squash`: straight to the image size."""
     crop: Fact[float] = field(default_factory=lambda: assumed(1.0))
-    """Share of the resized picture that the centre crop keeps, per side."""
+    """Share of the resized image that the centre crop keeps, per side."""
     interpolation: Fact[str] = field(default_factory=lambda: assumed("bicubic"))
     classes: Fact[tuple[str, ...]] = field(default_factory=lambda: assumed(()))
     """Class names in the order of the logits; empty: unnamed."""

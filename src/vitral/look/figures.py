@@ -112,8 +112,8 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
     transformer = tape.model.config.is_transformer
     if transformer:
         title = f"{name} in patches of {_size(tape.config.patch_size)}"
-        if tape.config.step != tape.config.patch_size:
-            title += f", overlapping: one every {_size(tape.config.step)}"
+        if tape.config.patch_stride != tape.config.patch_size:
+            title += f", overlapping: one every {_size(tape.config.patch_stride)}"
         yield Drawn("patches", patch_figure(picture.original, tape.grid, picture.box, title), {"grid": np.array(tape.grid)}, title)
     if tape.config.classes:
         ranking = rank(tape, tape.logits[0], picture.source, TOP)

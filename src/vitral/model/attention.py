@@ -1,6 +1,6 @@
 """Multi-head self-attention: every token asks (query), offers (key) and gives (value).
 
-B pictures, T tokens, D numbers per token, h heads of d = D/h numbers.
+B images, T tokens, D numbers per token, h heads of d = D/h numbers.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from vitral.model.tape import Tape
 
 
 class Classifier(nn.Module):
-    """Pictures in, logits out; `forward(images, tape=None)` in every subclass."""
+    """Images in, logits out; `forward(images, tape=None)` in every subclass."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Classifier(nn.Module):
         raise NotImplementedError
 
     def map_names(self) -> list[str]:
-        """The names whose values are maps over the picture, one per block or stage."""
+        """The names whose values are maps over the image, one per block or stage."""
         raise NotImplementedError
 
     def as_map(self, value: torch.Tensor) -> torch.Tensor:
@@ -91,7 +91,7 @@ class Classifier(nn.Module):
         wanted = (self.config.channels, *self.config.image_size)
         if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
             raise UsageError(
-                f"this model takes pictures of (batch, {', '.join(map(str, wanted))}), got {tuple(images.shape)}",
+                f"this model takes images of (batch, {', '.join(map(str, wanted))}), got {tuple(images.shape)}",
                 "let vitral.open_picture prepare them, or load the model with image_size= and channels=",
             )
 

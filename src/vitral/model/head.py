@@ -10,7 +10,7 @@ from vitral.config import ModelConfig
 
 
 class AttentionPool(nn.Module):
-    """A learned query looks at all tokens once; its answer is the picture's vector."""
+    """A learned query looks at all tokens once; its answer is the image's vector."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

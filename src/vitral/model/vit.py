@@ -1,6 +1,6 @@
 """The Vision Transformer: patches → tokens → positions → blocks → norm → pool → head.
 
-B pictures, C channels, H×W pixels, N patches on an h×w grid, T = prefix + N tokens, D numbers per token, K classes.
+B images, C channels, H×W pixels, N patches on an h×w grid, T = prefix + N tokens, D numbers per token, K classes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class ViT(Classifier):
     def __init__(self, config: ModelConfig, stem: nn.Module | None = None, stem_channels: int = 0) -> None:
         super().__init__(config)
         self.stem = stem
-        self.patches = PatchEmbedding(stem_channels or config.channels, config.width, config.patch_size, config.step, config.patch_bias)
+        self.patches = PatchEmbedding(
+            stem_channels or config.channels, config.width, config.patch_size, config.patch_stride, config.patch_bias
+        )
         self.tokens = PrependClassToken(config.width, config.class_token, config.distillation_token, config.registers)
         self.positions = AddPositionalEmbeddings(config) if config.positions in ("learned", "sincos") else nn.Identity()
         self.rotary = RotaryPositions(config) if config.positions == "rotary" else None
@@ -60,7 +62,7 @@ class ViT(Classifier):
         return self.head(pooled), self.distillation_head(tokens[:, 1]) if self.distillation_head is not None else None
 
     def encode(self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None) -> torch.Tensor:
-        """Pictures (B, C, H, W) → tokens (B, T, D) after the last norm."""
+        """Images (B, C, H, W) → tokens (B, T, D) after the last norm."""
         tokens, rotation = self.embed(images, tape, keep_patches)
         for block in self.blocks:
             if self.config.gradient_checkpointing and self.training and tape is None:
@@ -73,7 +75,7 @@ class ViT(Classifier):
     def embed(
         self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None
     ) -> tuple[torch.Tensor, Rotation | None]:
-        """Pictures → tokens that know their position, and the angles for rotary attention."""
+        """Images → tokens that know their position, and the angles for rotary attention."""
         self.check_images(images)
         source = images if self.stem is None else self.stem(images)
         patches = self.patches(source)  # (B, N, D)
@@ -86,7 +88,7 @@ class ViT(Classifier):
         return tokens if tape is None else tape.record("embedding", tokens), rotation
 
     def read(self, tokens: torch.Tensor) -> torch.Tensor:
-        """The one vector (B, D) that stands for the picture."""
+        """The one vector (B, D) that stands for the image."""
         if self.pool is not None:
             return self.pool(tokens)
         if self.config.pool == "mean":
@@ -122,7 +124,7 @@ class ViT(Classifier):
 
 
 def drop_patches(tokens: torch.Tensor, rotation: Rotation | None, prefix: int, keep: float) -> tuple[torch.Tensor, Rotation | None]:
-    """Keep a random share of each picture's patches (and all prefix tokens): cheaper steps early in training."""
+    """Keep a random share of each image's patches (and all prefix tokens): cheaper steps early in training."""
     batch, count = tokens.shape[0], tokens.shape[1] - prefix
     kept = max(1, round(keep * count))
     if keep <= 0:

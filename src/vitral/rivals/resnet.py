@@ -1,4 +1,4 @@
-"""torchvision's ResNets behind our interface; for small pictures without the first down-sampling."""
+"""torchvision's ResNets behind our interface; for small images without the first down-sampling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
 SMALL = 64
-"""Up to this side a picture would be a handful of cells after the usual stem: 3×3 convolution, no pooling instead."""
+"""Up to this side an image would be a handful of pixels after the usual stem: 3×3 convolution, no pooling instead."""
 
 
 class ResNet(Classifier):

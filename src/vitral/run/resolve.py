@@ -95,7 +95,7 @@ def fit_to_size(model: ModelConfig, size: tuple[int, int]) -> ModelConfig:
     if not model.is_transformer:
         return dataclasses.replace(model, image_size=size)
     patch, stride = model.patch_size, model.stride
-    if model.family == "vit" and _patches(size, model.step) > MOST_PATCHES:
+    if model.family == "vit" and _patches(size, model.patch_stride) > MOST_PATCHES:
         side = next((p for p in PATCHES if p >= max(patch) and _patches(size, (p, p)) <= MOST_PATCHES), PATCHES[-1])
         patch, stride = (side, side), None
     unit = [step * (STEM_REDUCTION if model.family == "hybrid" else 1) for step in stride or patch]
@@ -107,7 +107,7 @@ def _grown_patches(asked: ModelConfig, fitted: ModelConfig) -> tuple[str, ...]:
     if not asked.is_transformer or asked.patch_size == fitted.patch_size:
         return ()
     patch, size = asked.patch_size, fitted.image_size
-    many = f"patches of {patch[0]}×{patch[1]} would be {_patches(size, asked.step):,} in an image of {size[0]}×{size[1]}"
+    many = f"patches of {patch[0]}×{patch[1]} would be {_patches(size, asked.patch_stride):,} in an image of {size[0]}×{size[1]}"
     return (f"{many}: they grow to {fitted.patch_size[0]}×{fitted.patch_size[1]}; --image-size sets the size and leaves the patches",)
 
 

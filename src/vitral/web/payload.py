@@ -46,7 +46,7 @@ def describe(name: str, model: Classifier) -> dict[str, Any]:
         "reads": reads(model),
         "depth": config.depth if attention else 0,
         "heads": config.heads if attention else 0,
-        "overlap": attention and config.step != config.patch_size,
+        "overlap": attention and config.patch_stride != config.patch_size,
         "image": list(config.image_size),
         "channels": config.channels,
         "classes": config.classes,
