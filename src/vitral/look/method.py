@@ -69,12 +69,7 @@ class Method:
 
 MAPS = (
     Method(attention, "where a token looks in one block, by one head or the mean of all", ("start", "block", "head"), attention=True),
-    Method(
-        rollout,
-        "attention of all blocks multiplied, with the residual path",
-        ("start", "heads", "discard"),
-        attention=True,
-    ),
+    Method(rollout, "attention of all blocks multiplied, with the residual path", ("start", "heads", "discard"), attention=True),
     Method(
         gradient_rollout,
         "rollout in which each weight counts by how much it moves one class",
@@ -82,13 +77,7 @@ MAPS = (
         attention=True,
         gradients=True,
     ),
-    Method(
-        relevance,
-        "attention × gradient, collected through the blocks",
-        ("target", "start", "lower"),
-        attention=True,
-        gradients=True,
-    ),
+    Method(relevance, "attention × gradient, collected through the blocks", ("target", "start", "lower"), attention=True, gradients=True),
     Method(
         gradcam,
         "features after a block, weighted by how much each channel moves the class",
