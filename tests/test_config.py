@@ -44,7 +44,7 @@ def test_impossible_models_are_refused_by_name(changes, words):
         (TrainConfig, {"epochs": 0}, "epochs 0 is not positive"),
         (TrainConfig, {"epochs": float("nan")}, "epochs = nan: use a finite number"),
         (TrainConfig, {"lr": float("inf")}, "lr = inf: use a finite number"),
-        (TrainConfig, {"batch_size": 10, "accumulate": 3}, "cannot be split into 3 equal pieces"),
+        (TrainConfig, {"batch_size": 10, "accumulate": 3}, "cannot be split into 3 equal micro-batches"),
         (TrainConfig, {"weight_decay": -0.1}, "weight_decay -0.1 is negative"),
         (TrainConfig, {"clip": -1.0}, "clip -1.0 is not positive"),
         (TrainConfig, {"max_seconds": 0.0}, "max_seconds 0.0 is not positive"),

@@ -30,9 +30,8 @@ class ViT(Classifier):
     def __init__(self, config: ModelConfig, stem: nn.Module | None = None, stem_channels: int = 0) -> None:
         super().__init__(config)
         self.stem = stem
-        self.patches = PatchEmbedding(
-            stem_channels or config.channels, config.width, config.patch_size, config.patch_stride, config.patch_bias
-        )
+        channels = stem_channels or config.channels
+        self.patches = PatchEmbedding(channels, config.width, config.patch_size, config.patch_stride, config.patch_bias)
         self.tokens = PrependClassToken(config.width, config.class_token, config.distillation_token, config.registers)
         self.positions = AddPositionalEmbeddings(config) if config.positions in ("learned", "sincos") else nn.Identity()
         self.rotary = RotaryPositions(config) if config.positions == "rotary" else None
