@@ -13,6 +13,7 @@ from typing import Any
 import tyro
 
 import vitral
+from vitral.base import errors
 from vitral.cli import VERBS
 from vitral.cli.train import EXAMPLES as TRAIN
 from vitral.cli.train import PLAN, documents, flags_of
@@ -45,6 +46,7 @@ CLASSES = {
     "vitral.draw.heatmap.Heatmap": ("overlay", "image", "figure", "save", "peak"),
     "vitral.base.origin.Origin": ("assumptions", "class_name"),
     "vitral.base.picture.Picture": (),
+    "vitral.train.evaluate.Evaluation": ("to_dict",),
     "vitral.train.engine.Run": ("test",),
     "vitral.study.result.Result": ("rows", "conclusion", "failed"),
 }
@@ -213,10 +215,16 @@ def class_entry(path: str, methods: tuple[str, ...]) -> str:
 
 
 def error_table() -> str:
-    from vitral.base import errors
-
     kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.VitralError)]
-    return table(("error", "exit code", "when"), [(f"`{kind.__name__}`", str(kind.exit_code), first_line(kind)) for kind in kinds])
+    rows = [(f"`{kind.__name__}`", also(kind), str(kind.exit_code), first_line(kind)) for kind in kinds]
+    return table(("error", "is also", "exit code", "when"), rows)
+
+
+def also(kind: type) -> str:
+    """The built-ins that catch it, most special first."""
+    found = [base for base in kind.__mro__ if base.__module__ == "builtins" and base not in (object, BaseException)]
+    special = [base for base in found if not any(other is not base and issubclass(other, base) for other in found)]
+    return ", ".join(f"`{base.__name__}`" for base in special)
 
 
 def signature(name: str, function: Callable[..., Any], skip: int = 0, wrap: bool = True) -> str:
