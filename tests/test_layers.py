@@ -98,6 +98,7 @@ ONE_IDEA_IN_TWO_ROLES = {
     "scale": VERB,
     "sheet": NUMBERS,
     "switch_off": NUMBERS,
+    "verify": VERB,
 }
 
 HEAVY = (

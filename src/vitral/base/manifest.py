@@ -6,6 +6,7 @@ A folder with a manifest is whole, or says what is not: a file that is missing, 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,9 @@ from typing import Any
 from vitral.base.errors import DataError
 from vitral.base.files import read_json, sha256_file, write_json
 from vitral.base.layout import MANIFEST
+
+CHECKSUM = "checksum"
+"""Of everything else in a manifest: it vouches for itself, too."""
 
 
 def describe(path: Path, length: int | None = None) -> dict[str, Any]:
@@ -26,7 +30,7 @@ def describe(path: Path, length: int | None = None) -> dict[str, Any]:
 
 def write_manifest(folder: Path, names: Iterable[str], **facts: Any) -> None:
     """Vouch for these files as they are now; `facts` are kept beside them."""
-    write_json(folder / MANIFEST, {**facts, "files": {name: describe(folder / name) for name in sorted(names)}})
+    _write(folder, {**facts, "files": {name: describe(folder / name) for name in sorted(names)}})
 
 
 @contextmanager
@@ -35,9 +39,18 @@ def vouching(folder: Path, *names: str) -> Iterator[None]:
     stored = read_manifest(folder) or {"files": {}}
     files = {name: entry for name, entry in stored["files"].items() if name not in names}
     if files != stored["files"]:
-        write_json(folder / MANIFEST, {**stored, "files": files})
+        _write(folder, {**stored, "files": files})
     yield
-    write_json(folder / MANIFEST, {**stored, "files": files | {name: describe(folder / name) for name in names}})
+    _write(folder, {**stored, "files": files | {name: describe(folder / name) for name in names}})
+
+
+def _write(folder: Path, content: dict[str, Any]) -> None:
+    content = {name: value for name, value in content.items() if name != CHECKSUM}
+    write_json(folder / MANIFEST, {**content, CHECKSUM: _checksum(content)})
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -49,6 +62,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     files = stored.get("files") if isinstance(stored, dict) else None
     if not isinstance(files, dict) or not all(is_entry(name, entry) for name, entry in files.items()):
         raise DataError(f"{path} is no manifest", "it may be damaged")
+    if CHECKSUM in stored and stored[CHECKSUM] != _checksum({name: value for name, value in stored.items() if name != CHECKSUM}):
+        raise DataError(f"{path} is not what was written", "it is damaged, or was changed by hand")
     return stored
 
 

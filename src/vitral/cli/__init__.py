@@ -27,6 +27,7 @@ VERBS: dict[str, str] = {
     "weights": "inspect, convert and list weights of any origin",
     "data": "list, fetch and show data sets",
     "plan": "what a training will cost, before it is spent",
+    "verify": "is every byte of a run or a study still what was written?",
 }
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitral.base import layout, manifest
+from vitral.base import layout
 from vitral.base.errors import DataError, UsageError
 from vitral.base.files import SETTINGS_LIMIT, make_folder, read_json, write_json
 from vitral.base.lock import FolderLock
@@ -25,6 +25,7 @@ from vitral.config import OPEN, RunConfig, from_dict, to_dict
 from vitral.model.classifier import Classifier
 from vitral.run.answers import Answers
 from vitral.run.journal import read_metrics
+from vitral.run.verify import verify
 from vitral.weights.checkpoint import load_checkpoint, save, write_weights
 
 FREE = {
@@ -216,9 +217,7 @@ class RunFolder:
 
     def faults(self) -> list[str]:
         """What is not as it was written: the run's own files, its snapshots, and its states."""
-        folders = [self.path, *(folder for _, folder in self.snapshots()), *sorted((self.path / layout.STATE).glob("[ab]"))]
-        found = [(folder, fault) for folder in folders for fault in manifest.faults(folder)]
-        return [fault if folder == self.path else f"{folder.relative_to(self.path)}/{fault}" for folder, fault in found]
+        return verify(self.path).faults
 
     # ---- going on --------------------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from vitral.base.errors import UsageError
-from vitral.base.files import read_json, write_json
+from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.layout import STUDY
+from vitral.base.manifest import vouching
 from vitral.base.text import table
 from vitral.study.protocol import Budget, Study
 from vitral.study.result import Result, finish, folder_name
@@ -24,7 +25,8 @@ def across_data(studies: Sequence[Study], folder: Path, run: Callable[[Study, Pa
     if (folder / STUDY).exists() and not _holds_several(folder):
         raise UsageError(f"{folder} holds a study of one data set", "choose another --out")
     studied = {study.data.name: name for study, name in zip(studies, names, strict=True)}
-    write_json(folder / STUDY, {"kind": KIND, "studies": studied})  # so that an unfinished comparison is known for what it is
+    with vouching(make_folder(folder), STUDY):  # at once, so that an unfinished comparison is known for what it is
+        write_json(folder / STUDY, {"kind": KIND, "studies": studied})
     done = [run(study, folder / name).values for study, name in zip(studies, names, strict=True)]
     said = [f"{values['data']}: {values['conclusion']}" for values in done]
     values = {

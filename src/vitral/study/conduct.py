@@ -14,8 +14,9 @@ import numpy as np
 
 from vitral.base.device import describe_machine
 from vitral.base.errors import FailedError, UsageError
-from vitral.base.files import read_json, write_json
+from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.layout import CELLS, STUDY
+from vitral.base.manifest import vouching
 from vitral.run.folder import RunFolder
 from vitral.study.contenders import has_batch_norm
 from vitral.study.pool import Pool, Work, run_cells
@@ -76,7 +77,8 @@ def conduct(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     elif folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty and holds no study", "choose another --out")
     else:
-        write_json(folder / STUDY, study.to_dict())
+        with vouching(make_folder(folder), STUDY):
+            write_json(folder / STUDY, study.to_dict())
     tuning = tune(study, folder, pool, work)
     cells = final_cells(study, tuning.lrs)
     finals = run_cells(cells, folder / CELLS, work, pool, threads=study.train.threads, description="Final runs")

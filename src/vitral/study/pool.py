@@ -26,6 +26,7 @@ from vitral.base.errors import DataError, FailedError, Stopped, UsageError, Vitr
 from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.layout import CELL
 from vitral.base.lock import FolderLock
+from vitral.base.manifest import vouching
 from vitral.base.progress import progress, say
 from vitral.study.protocol import Cell
 
@@ -96,7 +97,8 @@ def run_cells(
         with progress(description, total=len(todo), quiet=quiet) as bar:
             for cell, result, error in _events(todo, folder, work, pool, threads):
                 if error is None:
-                    write_json(folder / cell.name / CELL, {"cell": cell.to_dict(), "result": result})
+                    with vouching(make_folder(folder / cell.name), CELL):
+                        write_json(folder / cell.name / CELL, {"cell": cell.to_dict(), "result": result})
                     finished.results[cell.name] = result or {}
                     bar.advance(1, last=cell.name)
                 elif cell.name in finished.retried:

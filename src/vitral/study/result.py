@@ -10,6 +10,7 @@ from typing import Any
 
 from vitral.base.files import write_atomic, write_json
 from vitral.base.layout import RESULT, RUNS, TABLE
+from vitral.base.manifest import vouching
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,8 +45,9 @@ class Result:
 
 def finish(path: Path, table: Callable[[bool], str], values: dict[str, Any]) -> Result:
     """Leave table.md and, last of all, result.json in the study's folder; `table` takes whether it shall be Markdown."""
-    write_atomic(path / TABLE, f"{table(True).rstrip()}\n\n{values['conclusion']}\n")
-    write_json(path / RESULT, values)
+    with vouching(path, TABLE, RESULT):
+        write_atomic(path / TABLE, f"{table(True).rstrip()}\n\n{values['conclusion']}\n")
+        write_json(path / RESULT, values)
     return Result(table(False), values, path)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from vitral.base.errors import UsageError
 from vitral.base.files import write_json
 from vitral.base.layout import CELLS, TUNING
+from vitral.base.manifest import vouching
 from vitral.base.progress import say
 from vitral.study.pool import Pool, Work, run_cells
 from vitral.study.protocol import Study, tuning_cells
@@ -50,7 +51,8 @@ def tune(study: Study, folder: Path, pool: Pool, work: Work) -> Tuning:
     if any(len(contender.lrs) > 1 and contender.name not in tried for contender in study.contenders):
         done.raise_failures()  # a learning rate that is too high may fail, but one must be left
     tuning = Tuning(choose_lrs(study, trials, done.failed), tuple(trials), done.retried)
-    write_json(folder / TUNING, tuning.entries)
+    with vouching(folder, TUNING):
+        write_json(folder / TUNING, tuning.entries)
     if trials and not pool.quiet:
         say("learning rates chosen on validation: " + ", ".join(f"{name} {lr:g}" for name, lr in tuning.lrs.items()))
     return tuning

@@ -1,0 +1,43 @@
+"""vitral verify RUN: is every byte still what was written?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from vitral.base.text import few
+from vitral.cli.parsing import parse
+
+EXAMPLES = """Is every byte of a run, a study or a saved model still what was written? Names each file that is not; exit 1 then.
+
+Examples:
+  vitral verify runs/digits
+  vitral verify runs/compare-digits --json
+"""
+
+
+@dataclass(frozen=True)
+class Flags:
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_STUDY")]
+    """A folder that Vitral wrote: all that lies in it is looked at, each cell of a study too."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(arguments: list[str]) -> int:
+    flags = parse(Flags, arguments, "vitral verify", EXAMPLES)
+    from vitral.run.verify import verify
+
+    verdict = verify(flags.folder)
+    if flags.json:
+        print(json.dumps(verdict.to_dict(), indent=2))
+    else:
+        for fault in verdict.faults:
+            print(fault)
+        beside = f"; nothing vouches for {len(verdict.unvouched)} others ({few(verdict.unvouched)})" if verdict.unvouched else ""
+        end = f"{len(verdict.faults)} faults" if verdict.faults else "each is what was written"
+        print(f"{verdict.path}: {verdict.files} files, {end}{beside}")
+    return 1 if verdict.faults else 0
