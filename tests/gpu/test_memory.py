@@ -50,10 +50,10 @@ def test_what_is_said_to_fit_does_fit(cuda: torch.device) -> None:
     whole, space = torch.cuda.get_device_properties(cuda).total_memory, 4 * GIB
     fits = fitting_batch(lambda images: run_memory(config_of(64, "bf16"), images, torch.bfloat16, compiled=False).total, space, below=4096)
     assert fits >= 16
-    torch.cuda.set_per_process_memory_fraction(space / whole, cuda)
+    torch.cuda.set_per_process_memory_fraction(space / whole, torch.cuda.current_device())
     try:
         peak_of(dataclasses.replace(config_of(fits, "bf16")), cuda)
         with pytest.raises(torch.cuda.OutOfMemoryError):
             peak_of(config_of(3 * fits, "bf16"), cuda)
     finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, cuda)
+        torch.cuda.set_per_process_memory_fraction(1.0, torch.cuda.current_device())

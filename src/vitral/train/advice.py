@@ -58,7 +58,7 @@ def _trained_on(config: RunConfig) -> list[str]:
 def of_config(config: RunConfig) -> list[str]:
     """What the settings alone show."""
     notes, model, train = [], config.model, config.train
-    transformer = model.family in ("vit", "hybrid")
+    transformer = model.is_transformer
     if transformer and train.warmup == 0 and train.optimizer != "sgd" and train.lr >= 1e-3 and train.tune != "head":
         notes.append(f"no warm-up at a learning rate of {train.lr:g}: transformers often diverge or stall so; try --warmup 0.05")
     if transformer and model.grid[0] * model.grid[1] < 16:

@@ -70,7 +70,7 @@ def not_finite(config: RunConfig, step: int, epoch: float, loss: float, indices:
         advice.append("clip gradients (--clip 1)")
     if train.precision in ("fp16", "bf16"):
         advice.append("use --precision fp32")
-    if not config.model.qk_norm and config.model.family in ("vit", "hybrid"):
+    if not config.model.qk_norm and config.model.is_transformer:
         advice.append("or normalise queries and keys (qk_norm)")
     shown = ", ".join(map(str, indices[:8])) + (", …" if len(indices) > 8 else "")
     return FailedError(
