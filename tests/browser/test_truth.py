@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from playwright.sync_api import BrowserContext, Page, expect
 from tests.browser.conftest import painted, served
 from tests.browser.test_explorer import CANVAS, pixels, reading
 
 from vitral import look
 from vitral.base.progress import track
+from vitral.build import create
 from vitral.web.session import Session
 from vitral.web.single_file import export_page
 
@@ -228,3 +230,39 @@ def test_a_visitor_without_the_token_sees_a_page(context: BrowserContext, own: S
         expect(page.locator("h1")).to_have_text("This explorer asks for its token")
         page.goto(address + "?token=secret")
         page.wait_for_selector("body.ready")
+
+
+def brightness(page: Page, selector: str) -> list[float]:
+    """The brightest pixel of each canvas."""
+    script = """(selector) => [...document.querySelectorAll(selector)].map((canvas) => {
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let most = 0;
+        for (let at = 0; at < data.length; at += 4) most = Math.max(most, data[at] + data[at + 1] + data[at + 2]);
+        return most / 765;
+    })"""
+    return page.evaluate(script, selector)
+
+
+def test_a_model_that_attends_evenly_does_not_glow(context: BrowserContext, session: Session) -> None:
+    """Each map was stretched to its own range: fresh weights looked like trained ones."""
+    torch.manual_seed(1)
+    pair = Session({"chooses": session.models[0], "fresh": create("tiny", depth=4, registers=1)})
+    pair.give(painted(1), "1.png")
+    with served(pair) as (address, _):
+        page = opened(context, address + "#model=0")
+        chooses = brightness(page, ".thumb canvas")
+        assert float(np.median(chooses)) > 0.6
+        expect(page.locator("#picture .scale")).to_contain_text("Colours span at least 3 even shares")
+        expect(page.locator("#panel-wall")).to_contain_text("a map that is nearly even stays dark")
+        page.locator("#models button").nth(1).click()
+        expect(page.locator("#models button").nth(1)).to_have_attribute("aria-pressed", "true")
+        page.wait_for_function("() => !document.body.classList.contains('loading')")
+        fresh = brightness(page, ".thumb canvas")
+        assert max(fresh) < 0.45 < float(np.median(chooses)), (fresh, chooses)
+        high = page.locator("#picture .legend span").nth(1).inner_text()
+        assert percent(high) > 100 * 3 / 66, "the legend says how far the colours reach"
+        page.locator("#methods label", has_text="Occlusion").click()
+        expect(page.locator("#picture .reading")).to_have_text(re.compile("^Occlusion"))
+        assert percent(page.locator("#picture .legend span").nth(1).inner_text()) >= 0.02
+        page.locator("#methods label", has_text="Grad-CAM").click()
+        expect(page.locator("#picture .scale")).to_contain_text("own range")

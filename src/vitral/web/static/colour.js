@@ -22,16 +22,19 @@ function ramp(text) {
 const MORE = ramp(INFERNO);
 const SIGNED = ramp(BLUE_RED);
 
-/** Smallest and largest value of a map; symmetric around zero where the sign matters. */
-export function limitsOf(values, signed) {
+/**
+ * Smallest and largest value of a map; symmetric around zero where the sign matters.
+ * They lie at least `least` apart, so that a map with hardly any differences stays dark instead of being stretched until it glows.
+ */
+export function limitsOf(values, signed, least = 0) {
   let low = Infinity;
   let high = -Infinity;
   for (const value of values) {
     if (value < low) low = value;
     if (value > high) high = value;
   }
-  if (!signed) return [low, high > low ? high : low + 1e-12];
-  const reach = Math.max(Math.abs(low), Math.abs(high), 1e-12);
+  if (!signed) return [low, Math.max(high, low + Math.max(least, 1e-12))];
+  const reach = Math.max(Math.abs(low), Math.abs(high), least, 1e-12);
   return [-reach, reach];
 }
 

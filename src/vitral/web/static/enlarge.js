@@ -1,7 +1,8 @@
 // One head, large: its map on the picture, and its whole matrix of who looks at whom.
 
+import { limitsOf } from "./colour.js";
 import { announce, byId } from "./dom.js";
-import { blockFor, headFor, headName, tokenFor, tokenName } from "./explain.js";
+import { blockFor, headFor, headName, leastSpan, tokenFor, tokenName } from "./explain.js";
 import { drawScene, fit, tile } from "./heat.js";
 import { look } from "./picture.js";
 
@@ -43,12 +44,13 @@ export function refreshEnlarged(app) {
     `Left: where the ${tokenName(model, token)} looks. Right: all tokens at once, row = who looks, column = at whom; every row is scaled to its own peak, by square root so that faint weights show.${numbers}`;
   const canvas = byId("enlarge-map");
   fit(canvas, trace.image.height / trace.image.width);
+  const values = trace.patches(trace.row(block, head, token));
   drawScene(canvas, {
     image: trace.image,
     grid: trace.grid,
-    values: trace.patches(trace.row(block, head, token)),
+    values,
     signed: false,
-    limits: null,
+    limits: limitsOf(values, false, leastSpan("attention", trace.tokens)),
     opacity: look.opacity,
     smooth: look.smooth,
     lift: look.lift,

@@ -10,6 +10,22 @@ export const METHODS = {
   occlusion: ["Occlusion", "Each place covered in turn: red where the chosen class then loses probability, blue where it gains."],
 };
 
+/** Colours span at least so much: times an even share, or as it is. Grad-CAM's numbers mean nothing beyond one model and picture. */
+const LEAST = { attention: 3, rollout: 0.5, relevance: 2, gradcam: 0, occlusion: 0.02 };
+
+/** The least span of a map's colours; `count`: the tokens or patches that share what it shows. */
+export function leastSpan(method, count) {
+  return method === "occlusion" ? LEAST.occlusion : LEAST[method] / count;
+}
+
+/** What a reader must know of a map's colours. */
+export function scaleText(method) {
+  if (method === "gradcam") return "Colours are stretched to this map's own range: compare places, not models.";
+  if (method === "occlusion") return "Colours reach at least 2 points of probability either way: smaller effects stay pale.";
+  const shares = { attention: "3 even shares", rollout: "half an even share", relevance: "2 even shares" }[method];
+  return shares ? `Colours span at least ${shares}: a map that is nearly even stays dark.` : "";
+}
+
 /** Methods that explain a class, the quickest first. */
 export const EXPLAINING = ["relevance", "gradcam", "occlusion"];
 

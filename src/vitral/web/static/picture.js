@@ -2,7 +2,7 @@
 
 import { gradient, limitsOf } from "./colour.js";
 import { announce, element, framed, percent, rovingStep } from "./dom.js";
-import { METHODS, blockFor, className, headFor, headName, methodFor, targetFor, tokenFor, tokenName } from "./explain.js";
+import { METHODS, blockFor, className, headFor, headName, leastSpan, methodFor, scaleText, targetFor, tokenFor, tokenName } from "./explain.js";
 import { drawScene, fit } from "./heat.js";
 import { cellAt, followPointer, movePointer, pointer } from "./pointer.js";
 import { state, update } from "./state.js";
@@ -19,6 +19,7 @@ export class PictureView {
     this.reading = element("p", { class: "reading" });
     this.low = element("span");
     this.high = element("span");
+    this.scale = element("p", { class: "quiet small scale" });
     this.bar = element("div", { class: "ramp", "aria-hidden": "true" });
     this.progress = element("span", { role: "status" });
     this.stop = element("button", { type: "button", onclick: () => this.cancel() }, "Stop");
@@ -27,6 +28,7 @@ export class PictureView {
     root.append(
       element("div", { class: "stage" }, this.canvas, this.wait),
       element("div", { class: "legend" }, this.low, this.bar, this.high),
+      this.scale,
       this.reading,
       this.chips,
     );
@@ -132,7 +134,7 @@ export class PictureView {
     const began = performance.now();
     fit(canvas, trace.image.height / trace.image.width);
     const scene = this.scene();
-    const limits = scene.values ? limitsOf(scene.values, scene.signed) : [0, 1];
+    const limits = scene.values ? limitsOf(scene.values, scene.signed, leastSpan(scene.method, scene.method === "attention" ? trace.tokens : scene.values.length)) : [0, 1];
     const query = scene.token !== null && scene.token >= trace.prefix ? scene.token - trace.prefix : null;
     drawScene(canvas, {
       image: trace.image,
@@ -175,6 +177,7 @@ export class PictureView {
       if (this.map.note) text += ` · ${this.map.note}`;
     }
     this.reading.textContent = text;
+    this.scale.textContent = scene.values ? scaleText(scene.method) : "";
   }
 
   fillChips() {

@@ -1,8 +1,9 @@
 // The wall: every head of every block as a thumbnail.
 
+import { limitsOf } from "./colour.js";
 import { announce, element, rovingStep } from "./dom.js";
 import { enlarge, enlarged, refreshEnlarged } from "./enlarge.js";
-import { blockFor, headFor, tokenFor, tokenName } from "./explain.js";
+import { blockFor, headFor, leastSpan, scaleText, tokenFor, tokenName } from "./explain.js";
 import { tile } from "./heat.js";
 import { look } from "./picture.js";
 import { state, update } from "./state.js";
@@ -77,7 +78,8 @@ export class WallView {
     heads.forEach(({ block, head, distance, entropy }, index) => {
       const button = this.wall.children[index];
       const [canvas, caption] = button.children;
-      tile(trace.patches(trace.row(block, head, token)), trace.grid, { canvas, lift: look.lift });
+      const values = trace.patches(trace.row(block, head, token));
+      tile(values, trace.grid, { canvas, lift: look.lift, limits: limitsOf(values, false, leastSpan("attention", trace.tokens)) });
       canvas.style.aspectRatio = ratio;
       button.setAttribute("aria-label", `block ${block}, head ${head}, distance ${distance.toFixed(0)} pixels, entropy ${entropy.toFixed(1)} bits`);
       const value = state.sort === "depth" ? `${block}.${head}` : `${heads[index][state.sort].toFixed(state.sort === "distance" ? 0 : 1)}`;
@@ -90,7 +92,7 @@ export class WallView {
     this.layOut();
     const { worst, moved } = trace.header.error;
     this.note.textContent =
-      `${heads.length} heads, ${trace.tokens} × ${trace.tokens} weights each, for the ${tokenName(model, token)}. ` +
+      `${heads.length} heads, ${trace.tokens} × ${trace.tokens} weights each, for the ${tokenName(model, token)}. ${scaleText("attention")} ` +
       `Weights are stored in ${trace.header.levels + 1} steps: at most ${(worst * 100).toFixed(1)} % of a row's peak off, ${(moved * 100).toFixed(1)} % of a row's attention misplaced on average.` +
       (trace.header.whole ? "" : " This model has too many tokens to send every row: patches cannot be asked here.");
     performance.measure("vitral-wall", { start: began, end: performance.now() });
