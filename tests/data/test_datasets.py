@@ -116,3 +116,10 @@ def test_one_picture_a_class_leaves_none_for_testing(tmp_path: Path) -> None:
         Image.new("RGB", (8, 8)).save(tmp_path / name / "one.png")
     with pytest.raises(DataError, match="none can be set aside for testing"):
         open_data(DataConfig(name=f"folder:{tmp_path}"))
+
+
+def test_a_folder_without_its_prefix_is_told_how_to_be_named(tmp_path, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KeyError, match="photos is a folder, not the name of a data set: write folder:photos"):
+        open_data(DataConfig(name="photos"))

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import unquote
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from vitral.base.errors import DataError
 from vitral.base.origin import Origin, assumed, known
@@ -12,6 +16,7 @@ from vitral.config import to_dict
 from vitral.data.augment import POLICIES, policy
 from vitral.presets.runs import run
 from vitral.report.run import headline, write_run_report
+from vitral.run.answers import Answers
 
 FIRST_VERSION = Path(__file__).parents[1] / "run" / "first-version"
 
@@ -193,3 +198,49 @@ def test_headlines() -> None:
     rows = metrics_lines(2)
     assert headline(rows[:-1]).startswith("70.00 % right on validation; the test split has not been opened")
     assert headline([]) == "not trained to the end"
+
+
+def answered(folder: Path, paths: tuple[str, ...]) -> None:
+    top, shares = np.array([[0, 1], [1, 0], [0, 1], [1, 0]]), np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.7, 0.3]])
+    found = Answers(top[:, 0], np.array([0, 0, 0, 1]), paths, top, shares)
+    found.with_pictures(lambda number: Image.new("RGB", (30, 20), ["red", "green", "blue", "gold"][number])).write(folder)
+
+
+def test_pictures_lead_to_their_files(folder: Path, read: Callable) -> None:
+    photos = folder.parent / "my photos"
+    photos.mkdir()
+    paths = tuple(str(photos / name) for name in ("0.png", "1:.png", "2.png", "gone.png"))
+    for path in paths[:3]:
+        Image.new("RGB", (4, 4)).save(path)
+    answered(folder, paths)
+    page = read(write_run_report(folder))
+    for text in ("most confident errors", "a, taken for b, 80 %", "least confident right answers", "a, 60 %", "of class a"):
+        assert text in page.text
+    links = {attributes["href"] for tag, attributes in page.tags if tag == "a"}
+    assert links == {"../my%20photos/0.png", "../my%20photos/1%3A.png", "../my%20photos/2.png"}
+    assert {(folder / unquote(link)).resolve() for link in links} == {Path(path) for path in paths[:3]}
+
+
+def test_answers_of_a_stranger_are_only_text(folder: Path, read: Callable, nasty: str) -> None:
+    answered(folder, ("javascript:alert(1)", nasty, "/etc/passwd", "http://x/a.png"))
+    page = read(write_run_report(folder))
+    assert not [tag for tag, _ in page.tags if tag == "a"] and "most confident errors" in page.text
+    np.savez(folder / "test.npz", predictions=np.zeros(3), labels=np.zeros((2, 2)), pictures=np.array([0]))
+    assert "could not be shown" in read(write_run_report(folder)).text
+
+
+def test_a_run_on_other_data_is_not_called_after_its_preset(folder: Path, read: Callable) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["data"]["name"] = "folder:somewhere/pets"
+    (folder / "config.json").write_text(json.dumps(config))
+    page = write_run_report(folder)
+    assert "<h1>pets</h1>" in page.read_text(encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps({**config, "name": "mine"}))
+    assert "<h1>mine</h1>" in write_run_report(folder).read_text(encoding="utf-8")
+
+
+def test_how_to_make_figures_can_be_typed(folder: Path, read: Callable) -> None:
+    spaced = folder.rename(folder.parent / "my run")
+    shutil.rmtree(spaced / "figures")
+    text = read(write_run_report(spaced)).text
+    assert f"vitral figures '{spaced}' --out '{spaced / 'figures'}'" in text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from sklearn.metrics import confusion_matrix, top_k_accuracy_score
+from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score, top_k_accuracy_score
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
@@ -46,6 +46,15 @@ def test_figures_are_those_of_scikit_learn():
     assert result.top5 == pytest.approx(top_k_accuracy_score(labels, logits, k=5, labels=range(7)))
     assert result.loss == pytest.approx(nn.functional.cross_entropy(logits, labels).item(), abs=1e-6)
     assert (result.confusion == confusion_matrix(labels, logits.argmax(1), labels=range(7))).all()
+    given, answer = labels.numpy(), logits.argmax(1).numpy()
+    present = sorted(set(given))
+    assert result.balanced_accuracy == pytest.approx(np.mean(recall_score(given, answer, labels=present, average=None)))
+    assert result.f1 == pytest.approx(f1_score(given, answer, labels=present, average="macro"))
+    assert result.precision == pytest.approx(
+        precision_score(given, answer, labels=range(7), average=None, zero_division=np.nan), nan_ok=True
+    )
+    assert result.f1_per_class[present] == pytest.approx(f1_score(given, answer, labels=present, average=None))
+    assert {"balanced_accuracy", "f1", "precision", "f1_per_class"} <= set(result.to_dict())
     assert repr(result) == f"Evaluation(top1 {result.top1:.2%}, top5 {result.top5:.2%}, loss {result.loss:.4f}, 97 images)"
     assert np.isnan(result.per_class[3]) and result.to_dict()["per_class"]["3"] is None
     assert (result.labels == labels.numpy()).all() and len(result.predictions) == 97

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,8 @@ EXAMPLES = """Loss, top-1 and top-5, per-class accuracy, confusion and calibrati
 
 Examples:
   vitral eval runs/digits digits
-  vitral eval runs/flowers folder:photos --split validation --json
+  vitral eval runs/flowers folder:photos --out scored
+  vitral eval runs/flowers flowers102 --split validation --json
   vitral eval timm:vit_tiny_patch16_224 folder:imagenet/val --table answers.csv
 """
 
@@ -35,6 +37,8 @@ class Flags(BatchFlags):
     """Pass over a file that cannot be read and count it, or stop there."""
     table: str | None = None
     """Also write a row for each picture to this file: .csv, .json or .parquet."""
+    out: str | None = None
+    """Also write scores, answers and a page with the pictures (report.html) into this folder."""
     json: bool = False
     """Print everything as JSON, the confusion matrix too."""
 
@@ -59,6 +63,12 @@ def run(arguments: list[str]) -> int:
     )
     if flags.table:
         write_records(flags.table, result.records())
+    if flags.out:
+        from vitral.draw.provenance import command_line
+        from vitral.report.evaluation import write_evaluation
+
+        page = write_evaluation(result, flags.out, flags.model, flags.data, command_line(["vitral", "eval", *arguments]))
+        print(page, file=sys.stderr)
     split = result.split.name if result.split else "all"
     values = {"model": flags.model, "data": flags.data, "split": split, **result.to_dict()}
     print(json.dumps(values) if flags.json else text(values))
@@ -70,9 +80,13 @@ def text(values: dict[str, Any]) -> str:
     lines = [f"{values['model']} on {values['data']} ({values['split']}, {values['pictures']:,} pictures{skipped})"]
     scores = f"top-1 {values['top1']:.2%}   top-5 {values['top5']:.2%}   loss {values['loss']:.4f}"
     lines.append(f"  {scores}   calibration error {values['calibration']['error']:.3f}")
+    lines.append(f"  balanced accuracy {values['balanced_accuracy']:.2%}   F1 (mean of classes) {values['f1']:.2%}")
     ranked = sorted(((share, name) for name, share in values["per_class"].items() if share is not None))
     width = max(len(name) for _, name in ranked)
-    lines += [f"  {name:<{width}}  {share:.1%}" for share, name in ranked[:20]]
+    lines.append(f"  {'':<{width}}  recall  precision")
+    precision = values["precision"]
+    told = {name: "–" if share is None else f"{share:.1%}" for name, share in precision.items()}
+    lines += [f"  {name:<{width}}  {share:>6.1%}  {told[name]:>9}" for share, name in ranked[:20]]
     if len(ranked) > 20:
         lines.append(f"  … and {len(ranked) - 20} better classes (--json has all)")
     names, confusion = list(values["per_class"]), values["confusion"]

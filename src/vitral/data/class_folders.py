@@ -102,7 +102,7 @@ def _readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[in
         if reason is None:
             good.append(number)
         elif on_bad_image == "fail":
-            raise DataError(f"{path} is not a picture that can be read ({reason})", SKIP)
+            raise DataError(f"{path} is not a picture that can be read ({reason})", f"{SKIP}; --on-bad-image skip passes over it")
         else:
             _note(notes, f"skipped: {path} is not a picture that can be read ({reason})")
     return good

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vitral.base.errors import DataError, one_of
+from vitral.base.errors import DataError, UnknownNameError, one_of
 from vitral.config import DataConfig
 from vitral.data.augment import Policy, policy
 from vitral.data.catalogue import CATALOGUE
@@ -194,6 +194,8 @@ def open_source(config: DataConfig, training: bool = True) -> Source:
         return open_shards(rest)
     if kind == OWN and rest:
         raise DataError(f"{config.name} was given by a program, and only that program has it", "give it again: vitral.fit(…, data=…)")
+    if config.name not in CATALOGUE and Path(config.name).is_dir():
+        raise UnknownNameError(f"{config.name} is a folder, not the name of a data set", f"write folder:{config.name}")
     if config.name not in CATALOGUE:
         raise one_of("data set", config.name, [*CATALOGUE, "folder:PATH", "hf:NAME", "webdataset:PATTERN"])
     return open_named(CATALOGUE[config.name], data_root(config.root), config.on_bad_image)

@@ -41,7 +41,7 @@ FORMATS = tuple(
 """What a file may be, whatever its name says: others (EPS, which runs Ghostscript, for one) stay closed."""
 ARRAY_START = b"\x93NUMPY"
 WRITE = "write it with numpy.save and dtype uint8"
-SKIP = "remove it or convert it; a data set passes over it with --on-bad-image skip"
+SKIP = "remove it or convert it"
 ROWS = 1 << 24
 """Numbers that are scaled to eight bits at a time."""
 

@@ -123,7 +123,7 @@ class Split:
     def note_bad(self, position: int, error: DataError) -> None:
         """Fail, or say once which picture is skipped."""
         if self.on_bad_image == "fail":
-            raise error
+            raise DataError(error.message, f"{error.hint}; --on-bad-image skip passes over it") from error
         if position not in self.bad:
             self.bad[position] = error.message
             say(f"skipped: {error.message}")

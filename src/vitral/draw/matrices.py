@@ -114,14 +114,23 @@ def grid_of_grids(
 
 
 def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: str = "") -> Figure:
-    """`counts` (K, K), rows = true class: coloured by the share of each true class, numbers written where there is room."""
+    """`counts` (K, K), rows = true class: coloured by the share of each true class, numbers written where there is room.
+
+    Of more classes than can be labelled, those that are taken for each other most, alike ones side by side.
+    """
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.size:
         raise UsageError(f"a confusion matrix of shape {counts.shape}", "give (classes, classes)")
-    classes = len(counts)
+    labels = [shorten(name, 18) for name in names] or [str(index) for index in range(len(counts))]
+    right = np.trace(counts) / counts.sum() if counts.sum() else 0.0
+    title = title or f"{100 * right:.2f} % of {int(counts.sum()):,} right"
     totals = counts.sum(axis=1, keepdims=True)
+    if len(counts) > MOST_LABELS:
+        chosen = most_confused(counts)
+        title += f"; the {len(chosen)} of {len(counts):,} classes confused most"
+        counts, totals, labels = counts[np.ix_(chosen, chosen)], totals[chosen], [labels[number] for number in chosen]
+    classes = len(counts)
     shares = counts / np.where(totals > 0, totals, 1)
     side = min(max(0.42 * classes, 2.6), 7.5)
-    labels = [shorten(name, 18) for name in names] or [str(index) for index in range(classes)]
     longest = max(map(len, labels)) * 0.065
     figure, axes = new_figure(side + 1.2 + longest, side + 0.6 + longest)
     one = axes[0, 0]
@@ -135,16 +144,30 @@ def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: st
                         column, row, f"{int(counts[row, column])}", ha="center", va="center", fontsize=palette.TICK_SIZE - 1, color=ink
                     )
     dress_picture(one)
-    places = range(0, classes, max(1, -(-classes // MOST_LABELS)))
-    named = [labels[place] for place in places]
-    one.set_xticks(places, named, rotation=90 if max(map(len, named)) > 2 else 0)
-    one.set_yticks(places, named)
+    one.set_xticks(range(classes), labels, rotation=90 if max(map(len, labels)) > 2 else 0)
+    one.set_yticks(range(classes), labels)
     one.tick_params(length=0, labelsize=palette.TICK_SIZE, colors=palette.SOFT)
     name_axes(one, "predicted class", "true class")
-    right = np.trace(counts) / counts.sum() if counts.sum() else 0.0
-    head_line(figure, title or f"{100 * right:.2f} % of {int(counts.sum()):,} right")
+    head_line(figure, title)
     colour_bar(figure, image, one, "share of the true class")
     return figure
+
+
+def most_confused(counts: np.ndarray, most: int = 20) -> list[int]:
+    """The classes that are taken for each other most often, in an order that puts alike ones side by side."""
+    both = np.asarray(counts, float) + np.asarray(counts, float).T
+    np.fill_diagonal(both, 0)
+    found: dict[int, None] = {}
+    for place in np.argsort(-both, axis=None, kind="stable"):
+        pair = divmod(int(place), len(both))
+        if len(found.keys() | set(pair)) > most or not both[pair]:
+            break
+        found |= dict.fromkeys(pair)
+    found = dict.fromkeys(list(found | dict.fromkeys(range(len(both))))[:most])
+    chain, left = [next(iter(found))], list(found)[1:]
+    while left:  # each time the one most confused with the last
+        chain.append(left.pop(int(np.argmax(both[chain[-1], left]))))
+    return chain
 
 
 def _middles(count: int, length: int, gap: int, step: int) -> tuple[list[float], list[str]]:

@@ -6,6 +6,7 @@ An <img> never runs what an SVG may carry.
 from __future__ import annotations
 
 import base64
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from vitral.draw.palette import png_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from PIL import Image
 
 LIMIT = 12 * 2**20
 """Bytes of one picture."""
@@ -32,10 +34,18 @@ class Illustration:
     caption: str
     command: str = ""
     """What drew it."""
+    link: str = ""
+    """Where a click leads: a file, relative to the page."""
 
 
 def of_figure(figure: Figure, caption: str) -> Illustration:
     return Illustration(_address(png_bytes(figure, dpi=160), "image/png"), caption)
+
+
+def of_image(image: Image.Image, caption: str, link: str = "") -> Illustration:
+    content = io.BytesIO()
+    image.save(content, "WEBP", quality=80)
+    return Illustration(_address(content.getvalue(), "image/webp"), caption, link=link)
 
 
 def of_folder(folder: Path, hint: str) -> list[Illustration | str]:

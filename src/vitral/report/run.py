@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vitral.base import layout
-from vitral.base.errors import ConfigError, UsageError, VitralError
+from vitral.base.errors import ConfigError, UsageError
 from vitral.base.origin import Fact
 from vitral.base.text import NOTHING, duration
 from vitral.config import RunConfig, to_dict
 from vitral.data.augment import policy
-from vitral.draw.charts import reliability_figure
 from vitral.draw.curves import read_curve, training_curves
-from vitral.draw.matrices import confusion_figure
 from vitral.report import inline
+from vitral.report.outcome import how_it_did
 from vitral.report.render import percent, show, write_page
 from vitral.report.stored import mapping, number, optional_object
 from vitral.run.folder import RunFolder
@@ -35,23 +33,24 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> P
         config = origin = command = None
         reasons = []
         notes.append(f"the settings do not fit this version ({error})")
-    name = config.name if config else run.path.name
+    name = title_of(run, config) if config else run.path.name
     metrics = read_journal(run.path / layout.METRICS, notes)
     environment = optional_object(run.path / layout.ENVIRONMENT, notes, "the machine and the versions are not known")
     test = optional_object(run.path / layout.TEST, notes)
     figures = run.path / layout.FIGURES
+    typed = shlex.join(["vitral", "figures", str(run.path), "--out", str(figures)])
+    page = Path(out or run.path / layout.REPORT)
     return write_page(
         "run.html",
-        out or run.path / layout.REPORT,
+        page,
         title=name,
         lead=headline(metrics),
         notes=notes,
         results=results(metrics),
         harder=reasons,
         curves=curves(name, metrics),
-        test=test,
-        test_figures=test_figures(test) if test else [],
-        figures=inline.of_folder(figures, f"make some with `vitral figures {run.path} --out {figures}`"),
+        test=how_it_did(test, run.path, page, notes) if test else {},
+        figures=inline.of_folder(figures, f"make some with `{typed}`, then write this page again"),
         origin=origin,
         origin_facts=[(key, fact) for key, fact in vars(origin).items() if isinstance(fact, Fact)] if origin else [],
         settings={part: to_dict(getattr(config, part)) for part in ("model", "data", "train")} if config else {},
@@ -59,6 +58,14 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> P
         data=mapping(environment.get("data")),
         command=command,
     )
+
+
+def title_of(run: RunFolder, config: RunConfig) -> str:
+    """The run's name; where it only has the one of the preset it began as, and learnt from other data, that data's."""
+    kind, _, rest = config.data.name.partition(":")
+    if run.asked is None or run.asked.run != config.name or not rest:
+        return config.name
+    return Path(rest).name if kind == "folder" else rest
 
 
 def read_journal(path: Path, notes: list[str]) -> Metrics:
@@ -142,20 +149,3 @@ def curves(name: str, metrics: Metrics) -> list[inline.Illustration | str]:
         return [inline.of_figure(training_curves({name: metrics}), "Accuracy and loss over the epochs")]
     except UsageError as error:
         return [str(error)]
-
-
-def test_figures(test: dict[str, Any]) -> list[inline.Illustration | str]:
-    """What is confused with what, and whether the model knows how sure it may be."""
-    class_names = list(map(str, mapping(test.get("per_class"))))
-    try:
-        counts, bins = np.asarray(test["confusion"]), test["calibration"]
-        confusion = confusion_figure(counts, class_names if len(class_names) == len(counts) else ())
-        confidence, accuracy, count = (np.asarray(bins[key]) for key in ("confidence", "accuracy", "count"))
-        return [
-            inline.of_figure(confusion, "Confusion matrix: true classes down, predicted ones across"),
-            inline.of_figure(
-                reliability_figure(confidence, accuracy, count, error=bins["error"]), "Calibration: is it right as often as it is sure?"
-            ),
-        ]
-    except (KeyError, TypeError, ValueError, VitralError) as error:
-        return [f"test.json could not be drawn ({type(error).__name__}: {error})"]

@@ -64,6 +64,29 @@ class Evaluation:
     skipped: int = 0
     """Images that could not be read."""
 
+    @property
+    def precision(self) -> np.ndarray:
+        """(K,) share of right ones among the answers of each class; NaN where it is never the answer."""
+        answers = self.confusion.sum(axis=0)
+        return np.divide(np.diag(self.confusion), answers, out=np.full(len(answers), np.nan), where=answers > 0)
+
+    @property
+    def f1_per_class(self) -> np.ndarray:
+        """(K,) harmonic mean of precision and recall (`per_class`); NaN where a class has no image."""
+        both = self.confusion.sum(axis=0) + self.confusion.sum(axis=1)
+        f1 = np.divide(2 * np.diag(self.confusion), both, out=np.zeros(len(both)), where=both > 0)
+        return np.where(self.confusion.sum(axis=1) > 0, f1, np.nan)
+
+    @property
+    def f1(self) -> float:
+        """Mean over the classes that have images."""
+        return float(np.nanmean(self.f1_per_class))
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean of the classes' accuracies: each counts alike, however many images it has."""
+        return float(np.nanmean(self.per_class))
+
     def __repr__(self) -> str:
         return f"Evaluation(top1 {self.top1:.2%}, top5 {self.top5:.2%}, loss {self.loss:.4f}, {len(self.labels):,} images)"
 
@@ -89,13 +112,21 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; accuracies are fractions."""
         names = self.class_names or [str(index) for index in range(len(self.per_class))]
+
+        def named(values: np.ndarray) -> dict[str, float | None]:
+            return {name: None if np.isnan(value) else float(value) for name, value in zip(names, values, strict=False)}
+
         return {
             "pictures": len(self.labels),
             "skipped": self.skipped,
             "loss": self.loss,
             "top1": self.top1,
             "top5": self.top5,
-            "per_class": {name: None if np.isnan(value) else float(value) for name, value in zip(names, self.per_class, strict=False)},
+            "balanced_accuracy": self.balanced_accuracy,
+            "f1": self.f1,
+            "per_class": named(self.per_class),
+            "precision": named(self.precision),
+            "f1_per_class": named(self.f1_per_class),
             "confusion": self.confusion.tolist(),
             "calibration": {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in self.calibration.items()},
         }

@@ -117,7 +117,9 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None) 
         data = open_data(config.data, image_size=config.model.image_size, channels=config.model.channels, source=source)
         model = build(config.model) if given.model is None else OwnModule(config.model, given.model)
         origin = dataclasses.replace(model.origin, source=known(f"trained as {config.name}"))
-    model.origin = dataclasses.replace(data.preprocess.write_to(origin, data.class_names), data=to_dict(config.data))
+    changes = tuple(change.replace(", untrained (", ", new when this training began (") for change in origin.changes)
+    origin = dataclasses.replace(origin, changes=changes, data=to_dict(config.data))
+    model.origin = data.preprocess.write_to(origin, data.class_names)
     return Setup(config, data, model.to(device), data.preprocess, device, resolved.notes)
 
 

@@ -1,0 +1,30 @@
+"""What `vitral eval --out` leaves: scores, answers, small pictures, and one page that shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vitral.base.files import make_folder, write_json
+from vitral.base.layout import REPORT, TEST
+from vitral.report.outcome import how_it_did
+from vitral.report.render import percent, write_page
+from vitral.train.evaluate import Evaluation
+
+
+def write_evaluation(result: Evaluation, folder: str | Path, model: str, data: str, command: str = "") -> Path:
+    """test.json, test.npz, test.webp and report.html in `folder`; the page's path."""
+    folder = make_folder(Path(folder))
+    scores = {"model": model, "data": data, "split": result.split.name if result.split else "all", **result.to_dict()}
+    result.answers().write(folder)
+    write_json(folder / TEST, scores)
+    notes: list[str] = []
+    page = folder / REPORT
+    return write_page(
+        "evaluation.html",
+        page,
+        title=f"{model} on {data}",
+        lead=f"{percent(result.top1)} of {len(result.labels):,} pictures right ({scores['split']})",
+        test=how_it_did(scores, folder, page, notes),
+        notes=notes,
+        command=command,
+    )

@@ -1,0 +1,94 @@
+"""What a model got right and wrong on a split, as the part of a page: scores, figures, and the pictures themselves."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from vitral.base.errors import VitralError
+from vitral.base.layout import ANSWERS
+from vitral.data.decode import EXTENSIONS
+from vitral.draw.charts import reliability_figure
+from vitral.draw.matrices import confusion_figure
+from vitral.report import inline
+from vitral.report.render import percent
+from vitral.report.stored import mapping
+from vitral.run.answers import Answers
+
+Gallery = list[tuple[str, list[inline.Illustration]]]
+"""Headings with the pictures under them."""
+
+
+def how_it_did(test: dict[str, Any], folder: Path, page: Path, notes: list[str]) -> dict[str, Any]:
+    """What `parts.html` shows of a test: `test` is what test.json holds, `folder` has the answers, `page` is where links start."""
+    gallery: Gallery = []
+    if (folder / ANSWERS).is_file():
+        try:
+            gallery = pictures(Answers.read(folder), list(map(str, mapping(test.get("per_class")))), page)
+        except (VitralError, IndexError, TypeError, ValueError) as error:
+            notes.append(f"the pictures of the test could not be shown ({error})")
+    return {"scores": scores(test), "classes": by_class(test), "figures": figures(test), "gallery": gallery}
+
+
+def scores(test: dict[str, Any]) -> dict[str, Any]:
+    shares = {
+        "right at first guess": "top1",
+        "right within five guesses": "top5",
+        "balanced accuracy (mean of the classes)": "balanced_accuracy",
+        "F1 (mean of the classes)": "f1",
+    }
+    told = {name: percent(test[key]) for name, key in shares.items() if key in test}
+    return {"pictures": test.get("pictures"), **told, **({"unreadable": test["skipped"]} if test.get("skipped") else {})}
+
+
+def by_class(test: dict[str, Any]) -> list[list[str]]:
+    """Name, recall, precision and F1 of each class, the worst first."""
+    recall, precision, f1 = (mapping(test.get(key)) for key in ("per_class", "precision", "f1_per_class"))
+    present = sorted((value, name) for name, value in recall.items() if isinstance(value, int | float))
+    return [[name, percent(value, 1), percent(precision.get(name), 1), percent(f1.get(name), 1)] for value, name in present]
+
+
+def pictures(answers: Answers, names: list[str], page: Path) -> Gallery:
+    """The pictures that were kept beside the answers: by what they teach, then by class."""
+    kept = answers.pictures or {}
+
+    def name(number: int) -> str:
+        return names[number] if 0 <= number < len(names) else f"class {number}"
+
+    def tile(position: int) -> inline.Illustration:
+        truth, answer = name(int(answers.labels[position])), name(int(answers.predictions[position]))
+        told = truth if truth == answer else f"{truth}, taken for {answer}"
+        path = answers.paths[position] if answers.paths else ""
+        return inline.of_image(kept[position], f"{told}, {percent(float(answers.confidence[position]), 0)}", _link(path, page))
+
+    groups = {**answers.notable(), **{f"of class {name(label)}": places for label, places in answers.by_class().items()}}
+    shown = {title: [tile(int(place)) for place in places if int(place) in kept] for title, places in groups.items()}
+    return [(title, tiles) for title, tiles in shown.items() if tiles]
+
+
+def _link(path: str, page: Path) -> str:
+    """To the picture's file from the page, where there is one; nothing but pictures is linked to."""
+    if Path(path).suffix.lower() not in EXTENSIONS or not Path(path).is_file():
+        return ""
+    return quote(Path(os.path.relpath(path, page.parent)).as_posix())
+
+
+def figures(test: dict[str, Any]) -> list[inline.Illustration | str]:
+    """What is confused with what, and whether the model knows how sure it may be."""
+    class_names = list(map(str, mapping(test.get("per_class"))))
+    try:
+        counts, bins = np.asarray(test["confusion"]), test["calibration"]
+        confusion = confusion_figure(counts, class_names if len(class_names) == len(counts) else ())
+        confidence, accuracy, count = (np.asarray(bins[key]) for key in ("confidence", "accuracy", "count"))
+        return [
+            inline.of_figure(confusion, "Confusion matrix: true classes down, predicted ones across"),
+            inline.of_figure(
+                reliability_figure(confidence, accuracy, count, error=bins["error"]), "Calibration: is it right as often as it is sure?"
+            ),
+        ]
+    except (KeyError, TypeError, ValueError, VitralError) as error:
+        return [f"test.json could not be drawn ({type(error).__name__}: {error})"]
