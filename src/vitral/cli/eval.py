@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Annotated, Any, Literal
 
 import tyro
 
+from vitral.base.text import table
 from vitral.cli.opening import BatchFlags, open_model
 
 EXAMPLES = """Loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
@@ -82,11 +84,9 @@ def text(values: dict[str, Any]) -> str:
     lines.append(f"  {scores}   calibration error {values['calibration']['error']:.3f}")
     lines.append(f"  balanced accuracy {values['balanced_accuracy']:.2%}   F1 (mean of classes) {values['f1']:.2%}")
     ranked = sorted(((share, name) for name, share in values["per_class"].items() if share is not None))
-    width = max(len(name) for _, name in ranked)
-    lines.append(f"  {'':<{width}}  recall  precision")
-    precision = values["precision"]
-    told = {name: "–" if share is None else f"{share:.1%}" for name, share in precision.items()}
-    lines += [f"  {name:<{width}}  {share:>6.1%}  {told[name]:>9}" for share, name in ranked[:20]]
+    told = {name: "–" if share is None else f"{share:.1%}" for name, share in values["precision"].items()}
+    rows = [[name, f"{share:.1%}", told[name]] for share, name in ranked[:20]]
+    lines.append(indent(table(rows, ["", "recall", "precision"], align="lr"), "  "))
     if len(ranked) > 20:
         lines.append(f"  … and {len(ranked) - 20} better classes (--json has all)")
     names, confusion = list(values["per_class"]), values["confusion"]

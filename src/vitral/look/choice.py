@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vitral.base.errors import UsageError, one_of
+from vitral.base.errors import UsageError, one_of, out_of_range
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
@@ -37,14 +37,14 @@ def unused(method: str, **options: Any) -> str:
 def check_item(tape: Tape, item: int) -> int:
     count = tape.logits.shape[0]
     if not -count <= item < count:
-        raise UsageError(f"picture {item} does not exist", f"this tape has pictures 0 to {count - 1}")
+        raise out_of_range("picture", item, count, "this tape")
     return item % count
 
 
 def check_index(what: str, index: int, count: int) -> int:
     """A block or head by number, counted from the end when negative."""
     if not isinstance(index, int | np.integer) or isinstance(index, bool) or not -count <= index < count:
-        raise UsageError(f"{what} {index} does not exist", f"this model has {what}s 0 to {count - 1}")
+        raise out_of_range(what, index, count)
     return int(index) % count
 
 
@@ -65,7 +65,7 @@ def find_target(tape: Tape, item: int, target: int | str | None) -> int:
             else UsageError(f"unknown class {target!r}: this model's classes have no names", "use a number")
         )
     if not 0 <= target < count:
-        raise UsageError(f"class {target} does not exist", f"this model has classes 0 to {count - 1}")
+        raise out_of_range("class", target, count)
     return int(target)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.base import layout
-from vitral.base.errors import DataError, UsageError
+from vitral.base.errors import DataError, MissingError, UsageError
 from vitral.base.files import SETTINGS_LIMIT, make_folder, read_json, write_json
 from vitral.base.lock import FolderLock
 from vitral.base.manifest import vouching
@@ -77,7 +77,8 @@ class RunFolder:
         """The run in `path`; one line when there is none."""
         run = cls(path)
         if not run.exists:
-            raise DataError(f"{run.path} holds no run", "name a folder that `vitral train` wrote")
+            kind = DataError if run.path.exists() else MissingError
+            raise kind(f"{run.path} holds no run", "name a folder that `vitral train` wrote")
         return run
 
     @classmethod

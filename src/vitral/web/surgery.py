@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import UsageError, out_of_range
 from vitral.look.choice import start_row
 from vitral.look.gradcam import gradcam
 from vitral.look.occlusion import edges, grid_of
@@ -80,11 +80,11 @@ def check_cut(model: Classifier, cut: Cut) -> None:
             )
     for block in cut.blocks:
         if not 0 <= block < config.depth:
-            raise UsageError(f"block {block} does not exist", f"this model has blocks 0 to {config.depth - 1}")
+            raise out_of_range("block", block, config.depth)
     rows, columns = grid_of(model)
     for patch in cut.patches:
         if not 0 <= patch < rows * columns:
-            raise UsageError(f"patch {patch} does not exist", f"this model has patches 0 to {rows * columns - 1}")
+            raise out_of_range("patch", patch, rows * columns)
 
 
 def _numbers(value: torch.Tensor) -> np.ndarray:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from vitral.base.errors import ParityError, WeightsError
+from vitral.base.text import table
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Tape
 
@@ -70,11 +71,8 @@ class Proof:
         return {row.layer: row.value for row in self.rows}
 
     def table(self) -> str:
-        width = max(len(row.layer) for row in self.rows)
-        return "\n".join(
-            f"{row.layer:<{width}}  {row.value:.1e}{'' if row.value <= self.tolerance else '  over ' + f'{self.tolerance:.0e}'}"
-            for row in self.rows
-        )
+        over = f"over {self.tolerance:.0e}"
+        return table([[row.layer, f"{row.value:.1e}", "" if row.value <= self.tolerance else over] for row in self.rows])
 
     def check(self) -> Proof:
         """Raises ParityError when any layer is over the tolerance."""
