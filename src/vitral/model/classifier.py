@@ -25,7 +25,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.config = config
         heads = config.heads if config.is_transformer else 0
-        self.origin = Origin(activation=known(config.activation), norm_epsilon=known(config.norm_epsilon), heads=known(heads))
+        self.origin: Origin = Origin(activation=known(config.activation), norm_epsilon=known(config.norm_epsilon), heads=known(heads))
 
     def tape_names(self) -> list[str]:
         """Every name that a tape of this model can keep, read or edit."""
