@@ -35,6 +35,8 @@ COMMANDS: dict[str, list[tuple[str, str]]] = {
     "compare": [("", "Flags EXAMPLES")],
     "scale": [("", "Flags EXAMPLES")],
     "report": [("", "Flags EXAMPLES")],
+    "runs": [("", "Flags EXAMPLES")],
+    "diff": [("", "Flags EXAMPLES")],
     "verify": [("", "Flags EXAMPLES")],
     "weights": [("inspect", "Inspect INSPECT"), ("convert", "Convert CONVERT"), ("list", "Names LIST")],
     "data": [("list", "List LIST"), ("get", "Get GET"), ("show", "Show SHOW")],

@@ -95,6 +95,7 @@ ONE_IDEA_IN_TWO_ROLES = {
     "plan": VERB,
     "predict": VERB,
     "probe": "the verb asks, study compares, train solves",
+    "runs": "the verb lists what was trained, presets what can be",
     "scale": VERB,
     "sheet": NUMBERS,
     "switch_off": NUMBERS,

@@ -81,7 +81,9 @@ def test_a_study_is_looked_at_cell_by_cell(trained: Path, tmp_path: Path, capsys
     assert main(["verify", str(study)]) == 1 and "2 faults; nothing vouches for 1 others (table.txt)" in capsys.readouterr().out
 
 
-def test_what_cannot_be_verified_is_not_called_whole(trained: Path, tmp_path: Path):
+def test_what_cannot_be_verified_is_not_called_whole(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(trained.parent)
+    assert verify(trained.name).faults == []  # by a name without a folder before it, too
     run = tmp_path / "copy"
     shutil.copytree(trained, run)
     (run / MANIFEST).unlink()

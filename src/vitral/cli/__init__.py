@@ -27,6 +27,8 @@ VERBS: dict[str, str] = {
     "weights": "inspect, convert and list weights of any origin",
     "data": "list, fetch and show data sets",
     "plan": "what a training will cost, before it is spent",
+    "runs": "what has been trained: listed, compared, cleaned up",
+    "diff": "which settings, data, versions, curves and answers of runs differ",
     "verify": "is every byte of a run or a study still what was written?",
 }
 

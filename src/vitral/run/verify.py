@@ -60,7 +60,7 @@ def _faults(folder: Path) -> Iterator[str]:
     if CHECKSUM not in stored:
         yield f"{layout.MANIFEST} does not vouch for itself: it was written by an earlier version, or is damaged"
     yield from faults(folder)
-    entry, journal = stored.get("journal"), folder.parents[1] / layout.METRICS
+    entry, journal = stored.get("journal"), folder.parent.parent / layout.METRICS
     if not isinstance(entry, dict) or not is_entry(layout.METRICS, entry):
         return
     if layout.METRICS in (read_manifest(journal.parent) or {"files": ()})["files"]:

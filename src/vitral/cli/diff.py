@@ -1,0 +1,35 @@
+"""vitral diff RUN RUN: what differs between runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from vitral.cli.parsing import parse
+
+EXAMPLES = """What differs between runs: settings, data, versions, curves, answers on the test images, weights.
+
+Examples:
+  vitral diff runs/digits runs/digits-2
+  vitral diff runs/digits runs/digits-2 --json
+"""
+
+
+@dataclass(frozen=True)
+class Flags:
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Two folders of runs, or more: each is compared with the first."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(arguments: list[str]) -> int:
+    flags = parse(Flags, arguments, "vitral diff", EXAMPLES)
+    from vitral.run.differences import differences
+
+    found = differences(flags.runs)
+    print(json.dumps(found.to_dict(), indent=2) if flags.json else found.text())
+    return 0

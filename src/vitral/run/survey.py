@@ -1,0 +1,124 @@
+"""What lies in a folder of runs: each as one row, and what can be cleared away."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from vitral.base import layout
+from vitral.base.errors import MissingError, VitralError
+from vitral.base.text import NOTHING, byte_size, duration, table
+from vitral.config import RunConfig
+from vitral.run.folder import RunFolder
+
+Order = Literal["accuracy", "name", "time", "date"]
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    path: str
+    data: str = NOTHING
+    model: str = NOTHING
+    accuracy: float | None = None
+    """On the test split; of a run that has not got there: None."""
+    validation: float | None = None
+    """The last one."""
+    epochs: float = 0.0
+    """Done."""
+    epochs_asked: float = 0.0
+    seconds: float | None = None
+    """Of training."""
+    finished: bool = False
+    state_bytes: int = 0
+    """What a stopped run goes on from; a finished one does not need it."""
+    changed: float = 0.0
+    """When its journal was last written to, in seconds since 1970."""
+    problem: str = ""
+    """Why it cannot be read."""
+
+
+def survey(folder: str | Path = layout.RUNS, order: Order = "accuracy") -> list[Row]:
+    """The runs in a folder, or the one that it is; best first, or by name, by training time, by date."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise MissingError(f"{folder} is no folder", "name a folder of runs; `vitral train digits` makes runs/")
+    found = [folder] if RunFolder(folder).exists else sorted(path for path in folder.iterdir() if RunFolder(path).exists)
+    keys: dict[str, Any] = {
+        "accuracy": lambda row: (row.accuracy is None, -(row.accuracy or 0.0), -(row.validation or 0.0)),
+        "name": lambda row: row.name,
+        "time": lambda row: (row.seconds is None, row.seconds or 0.0),
+        "date": lambda row: -row.changed,
+    }
+    return sorted(map(row_of, found), key=keys[order])
+
+
+def row_of(path: Path) -> Row:
+    """One run; a damaged one says what is wrong instead of keeping the others from being listed."""
+    run = RunFolder(path)
+    row = Row(path.name, str(path), state_bytes=_size(path / layout.STATE))
+    try:
+        settled, metrics = run.settled, run.metrics
+        last = {line["split"]: line for line in metrics}
+        journal = path / layout.METRICS
+        return dataclasses.replace(
+            row,
+            data=settled.data.name,
+            model=model_name(settled),
+            accuracy=last["test"]["accuracy"] if run.finished and "test" in last else None,
+            validation=last["validation"]["accuracy"] if "validation" in last else None,
+            epochs=metrics[-1]["epoch"] if metrics else 0.0,
+            epochs_asked=settled.train.epochs,
+            seconds=metrics[-1]["seconds"] if metrics else None,
+            finished=run.finished,
+            changed=journal.stat().st_mtime if journal.is_file() else 0.0,
+        )
+    except (VitralError, KeyError, TypeError) as error:
+        return dataclasses.replace(row, problem=str(error))
+
+
+def model_name(settled: RunConfig) -> str:
+    """`vit 192×12/16`: width × depth / patch; and where its weights are from."""
+    model = settled.model
+    name = f"{model.family} {model.width}×{model.depth}/{model.patch_size[0]}" if model.is_transformer else model.family
+    return f"{name} from {Path(settled.weights).name}" if settled.weights else name
+
+
+def as_table(rows: Sequence[Row]) -> str:
+    header = ("run", "data", "model", "test", "validation", "epochs", "time", "", "state/")
+    return table([_cells(row) for row in rows], header, "lllrrrrlr")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    if row.problem:
+        return (row.name, row.problem, *[""] * 6, byte_size(row.state_bytes))
+    shares = [NOTHING if value is None else f"{value:.2%}" for value in (row.accuracy, row.validation)]
+    epochs = f"{row.epochs:g}" if row.epochs >= row.epochs_asked else f"{row.epochs:g} of {row.epochs_asked:g}"
+    said = "finished" if row.finished else "not finished"
+    return (row.name, row.data, row.model, *shares, epochs, duration(row.seconds), said, byte_size(row.state_bytes))
+
+
+def cleanable(rows: Sequence[Row]) -> list[Row]:
+    """Finished runs that still hold what only a stopped one needs."""
+    return [row for row in rows if row.finished and row.state_bytes]
+
+
+def clean(rows: Sequence[Row]) -> int:
+    """Remove `state/` of finished runs; returns the bytes that are free now. A run that is being written to is refused."""
+    freed = 0
+    for row in cleanable(rows):
+        run = RunFolder(row.path).claim()
+        try:
+            shutil.rmtree(run.path / layout.STATE)
+            freed += row.state_bytes
+        finally:
+            run.close()
+    return freed
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -1,0 +1,68 @@
+"""`vitral diff`: what differs is named, what is the same is not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from vitral.base.errors import DataError, UsageError
+from vitral.cli import main
+from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from vitral.run.answers import Answers
+from vitral.run.differences import differences
+from vitral.run.folder import RunFolder
+from vitral.train.fit import fit
+
+TINY = ModelConfig(patch_size=(4, 4), width=8, depth=1, heads=1, mlp_width=8).opened()
+BASE = RunConfig("run", TINY, DataConfig("digits"), TrainConfig(epochs=0.5, lr=1e-2, threads=1, device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    variants = {
+        "one": BASE,
+        "again": BASE,
+        "seed": dataclasses.replace(BASE, train=dataclasses.replace(BASE.train, seed=1)),
+        "split": dataclasses.replace(BASE, data=dataclasses.replace(BASE.data, split_seed=5)),
+    }
+    for name, config in variants.items():
+        fit(config, folder / name, quiet=True)
+    return folder
+
+
+def test_a_repeated_run_differs_in_nothing(runs: Path, capsys: pytest.CaptureFixture[str]):
+    found = differences([runs / "one", runs / "again"])
+    assert not found.differ and found.settings == found.data == found.versions == {} and found.weights == [True]
+    assert found.curves[0]["same"] and found.answers[0]["same"] == found.answers[0]["images"] > 100
+    assert main(["diff", str(runs / "one"), str(runs / "again")]) == 0
+    assert "setting" not in (shown := capsys.readouterr().out) and "the same" in shown
+
+
+def test_another_seed_differs_in_the_seed_the_curves_and_the_answers(runs: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["diff", str(runs / "one"), str(runs / "seed"), str(runs / "again"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["settings"] == {"train.seed": [0, 1, 0]} and found["data"] == {} and found["differ"] is True
+    assert found["weights"] == [False, True] and [each["same"] for each in found["curves"]] == [False, True]
+    assert found["curves"][0]["first_step"] is not None and found["answers"][0]["same"] < found["answers"][0]["images"]
+    one, other = found["results"]["accuracy"][:2]
+    counted = found["answers"][0]
+    assert (counted["only_second"] - counted["only_first"]) / counted["images"] == pytest.approx(other - one)
+
+
+def test_answers_to_other_images_are_not_compared(runs: Path, tmp_path: Path):
+    assert differences([runs / "one", runs / "split"]).settings == {"data.split_seed": [0, 5]}
+    other = Path(shutil.copytree(runs / "one", tmp_path / "other"))
+    kept = RunFolder.open(other).answers()
+    Answers(kept.predictions[::-1].copy(), kept.labels[::-1].copy(), kept.paths[::-1]).write(other)
+    found = differences([runs / "one", other])
+    assert found.answers == [{"problem": "tested on other images"}]
+    assert "tested on other images" in found.text()
+    with pytest.raises(UsageError, match="name two or more"):
+        differences([runs / "one"])
+    with pytest.raises(DataError, match="holds no run"):
+        differences([runs / "one", tmp_path])

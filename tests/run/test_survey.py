@@ -1,0 +1,76 @@
+"""`vitral runs`: every run is one row, a damaged one too; cleaning takes what a finished run no longer needs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from vitral.base.errors import MissingError, UsageError
+from vitral.base.layout import METRICS, STATE
+from vitral.cli import main
+from vitral.cli.runs import run as list_runs
+from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from vitral.run.folder import RunFolder
+from vitral.run.survey import clean, survey
+from vitral.train.fit import fit
+
+TINY = ModelConfig(patch_size=(4, 4), width=8, depth=1, heads=1, mlp_width=8).opened()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("trained") / "good"
+    settings = TrainConfig(epochs=1, lr=1e-2, threads=1, device="cpu")
+    fit(RunConfig("good", TINY, DataConfig("digits"), settings), out, quiet=True)
+    return out
+
+
+@pytest.fixture
+def runs(trained: Path, tmp_path: Path) -> Path:
+    """One that is finished, one that was stopped, one that is damaged, and what is no run."""
+    folder = tmp_path / "runs"
+    for name in ("good", "stopped", "broken"):
+        shutil.copytree(trained, folder / name)
+    (folder / "stopped" / "model.safetensors").unlink()
+    lines = (folder / "stopped" / METRICS).read_text().splitlines(keepends=True)
+    (folder / "stopped" / METRICS).write_text("".join(line for line in lines[:-1] if json.loads(line)["epoch"] < 0.9))
+    (folder / "broken" / "config.json").write_text("{")
+    (folder / "notes").mkdir()
+    return folder
+
+
+def test_each_run_is_a_row_and_the_best_comes_first(runs: Path, capsys: pytest.CaptureFixture[str]):
+    rows = survey(runs)
+    assert [row.name for row in rows] == ["good", "stopped", "broken"] or [row.name for row in rows] == ["good", "broken", "stopped"]
+    good, stopped = rows[0], next(row for row in rows if row.name == "stopped")
+    assert good.finished and good.accuracy == RunFolder.open(runs / "good").metrics[-1]["accuracy"] and good.model == "vit 8×1/4"
+    assert not stopped.finished and stopped.accuracy is None and 0 < stopped.epochs < stopped.epochs_asked == 1
+    assert [row.name for row in survey(runs, "name")] == ["broken", "good", "stopped"]
+    assert main(["runs", str(runs)]) == 0
+    shown = capsys.readouterr().out
+    assert "not finished" in shown and f"{good.accuracy:.2%}" in shown and "config.json" in shown and "notes" not in shown
+    assert main(["runs", str(runs), "--json"]) == 0 and len(json.loads(capsys.readouterr().out)) == 3
+    with pytest.raises(MissingError, match="is no folder"):
+        survey(runs / "none")
+
+
+def test_cleaning_takes_the_state_of_finished_runs_alone(runs: Path, capsys: pytest.CaptureFixture[str]):
+    size = sum(file.stat().st_size for file in (runs / "good" / STATE).rglob("*") if file.is_file())
+    with pytest.raises(UsageError, match=r"1 finished runs \(good\) would be removed: add --yes"):
+        list_runs([str(runs), "--clean"])
+    assert (runs / "good" / STATE).exists()
+    assert list_runs([str(runs), "--clean", "--yes", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"freed": size, "runs": [str(runs / "good")]}
+    assert not (runs / "good" / STATE).exists() and (runs / "stopped" / STATE).exists() and (runs / "broken" / STATE).exists()
+    assert RunFolder.open(runs / "good").finished and RunFolder.open(runs / "good").faults() == [] and clean(survey(runs)) == 0
+    assert list_runs([str(runs), "--clean"]) == 0  # nothing to ask about
+
+
+def test_two_runs_stand_side_by_side_and_their_curves_in_one_figure(runs: Path, capsys: pytest.CaptureFixture[str]):
+    both = [str(runs / "good"), str(runs / "stopped")]
+    assert list_runs([*both, "--out", str(runs / "curves.png")]) == 0
+    assert "result accuracy" in capsys.readouterr().out
+    assert all((runs / f"curves.{ending}").stat().st_size for ending in ("png", "svg", "npz", "json"))
