@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -58,3 +61,13 @@ def test_a_thousand_outputs_get_imagenets_names(tmp_path) -> None:
     path = export(create("tiny", classes=1000, depth=1), tmp_path, "npz")
     origin = load(path).origin
     assert origin.class_name(538) == "dome" and not origin.classes.known and len(imagenet_names()) == 1000
+
+
+def test_names_of_imagenet_come_without_torchvision() -> None:
+    """Its import is half of the start of `vitral predict` with ImageNet weights."""
+    code = "import sys; from vitral.weights.assemble import imagenet_names as n; print(len(n()), n()[1], 'torchvision' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1000", "goldfish", "False"]
+    from torchvision.models._meta import _IMAGENET_CATEGORIES
+
+    assert imagenet_names() == tuple(_IMAGENET_CATEGORIES)

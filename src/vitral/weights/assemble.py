@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -90,7 +92,13 @@ def _named(names: tuple[str, ...], classes: int) -> tuple[str, ...]:
 
 
 def imagenet_names() -> tuple[str, ...]:
-    """ImageNet-1k's class names, from torchvision."""
-    from torchvision.models._meta import _IMAGENET_CATEGORIES
-
-    return tuple(_IMAGENET_CATEGORIES)
+    """ImageNet-1k's class names, from torchvision's file of nothing else: importing the library itself takes seconds."""
+    library = importlib.util.find_spec("torchvision")
+    file = Path(library.origin).parent / "models" / "_meta.py" if library and library.origin else None
+    names = importlib.util.spec_from_file_location("imagenet_names", file) if file and file.is_file() else None
+    if names is None or names.loader is None:
+        from torchvision.models import _meta as module
+    else:
+        module = importlib.util.module_from_spec(names)
+        names.loader.exec_module(module)
+    return tuple(module._IMAGENET_CATEGORIES)
