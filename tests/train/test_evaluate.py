@@ -17,7 +17,7 @@ from vitral.config import DataConfig, to_dict
 from vitral.data.datasets import open_data
 from vitral.data.preprocess import transform
 from vitral.look.predict import predict
-from vitral.train.evaluate import calibrate, evaluate, evaluate_loader
+from vitral.train.evaluate import calibrate, evaluate, evaluate_loader, fit_temperature, mirrored
 
 
 class Fixed(nn.Module):
@@ -229,3 +229,35 @@ def test_bad_files_are_named_and_counted(photos, tmp_path, capsys):
         path.write_bytes(b"no picture")
     with pytest.raises(DataError, match="can be read"):
         evaluate(model, data)
+
+
+def test_a_temperature_undoes_what_made_the_model_too_sure():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(4000, 5, generator=generator) * 2
+    labels = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
+    assert fit_temperature(logits, labels) == pytest.approx(1, abs=0.06)
+    assert fit_temperature(logits * 3, labels) == pytest.approx(3 * fit_temperature(logits, labels), rel=1e-2)
+    sure, cooled = (evaluate_loader(Fixed(), loader(logits * 3, labels, 500), temperature=value) for value in (1.0, 3.0))
+    assert cooled.calibration["error"] < 0.03 < 0.1 < sure.calibration["error"]
+    assert cooled.loss < sure.loss and cooled.top1 == sure.top1 and cooled.to_dict()["temperature"] == 3.0
+
+
+def test_a_temperature_is_fitted_on_validation_alone(photos):
+    model = create("digits", width=16, depth=1, heads=2, mlp_width=16)
+    plain, calibrated = evaluate(model, "digits"), evaluate(model, "digits", calibrate=True)
+    assert plain.temperature == 1 != calibrated.temperature and plain.top1 == calibrated.top1
+    for split in ("all", "validation"):
+        with pytest.raises(UsageError, match="cannot be fitted on pictures that are then scored"):
+            evaluate(model, "digits", split, calibrate=True)
+    with pytest.raises(UsageError, match="has no validation split"):
+        evaluate(model, TensorDataset(torch.randn(4, 1, 8, 8), torch.arange(4)), calibrate=True)
+
+
+def test_mirrored_answers_are_the_mean_of_two():
+    model = create("tiny", classes=3).eval()
+    images = torch.randn(4, 3, 32, 32)
+    mean = (model(images).softmax(1) + model(images.flip(-1)).softmax(1)) / 2
+    assert torch.allclose(mirrored(model)(images).softmax(1), mean, atol=1e-6)
+    turned = torch.cat([images, images.flip(-1)])
+    result = evaluate(model, TensorDataset(turned, torch.tensor([0, 1, 2, 0] * 2)), tta="flip")
+    assert (result.predictions[:4] == result.predictions[4:]).all()

@@ -37,6 +37,10 @@ class Flags(BatchFlags):
     """Processes that decode pictures."""
     on_bad_image: Literal["fail", "skip"] = "skip"
     """Pass over a file that cannot be read and count it, or stop there."""
+    calibrate: bool = False
+    """Probabilities at the temperature that suits the validation pictures best."""
+    tta: Literal["flip"] | None = None
+    """Test-time augmentation. flip: the mean over each picture and its mirror image."""
     table: str | None = None
     """Also write a row for each picture to this file: .csv, .json or .parquet."""
     out: str | None = None
@@ -62,6 +66,8 @@ def run(arguments: list[str]) -> int:
         workers=flags.workers,
         root=flags.root,
         on_bad_image=flags.on_bad_image,
+        calibrate=flags.calibrate,
+        tta=flags.tta,
     )
     if flags.table:
         write_records(flags.table, result.records())
@@ -81,7 +87,8 @@ def text(values: dict[str, Any]) -> str:
     skipped = f", {values['skipped']:,} unreadable" if values["skipped"] else ""
     lines = [f"{values['model']} on {values['data']} ({values['split']}, {values['pictures']:,} pictures{skipped})"]
     scores = f"top-1 {values['top1']:.2%}   top-5 {values['top5']:.2%}   loss {values['loss']:.4f}"
-    lines.append(f"  {scores}   calibration error {values['calibration']['error']:.3f}")
+    at = f" at temperature {values['temperature']:.2f}" if values["temperature"] != 1 else ""
+    lines.append(f"  {scores}   calibration error {values['calibration']['error']:.3f}{at}")
     lines.append(f"  balanced accuracy {values['balanced_accuracy']:.2%}   F1 (mean of classes) {values['f1']:.2%}")
     ranked = sorted(((share, name) for name, share in values["per_class"].items() if share is not None))
     told = {name: "–" if share is None else f"{share:.1%}" for name, share in values["precision"].items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -59,6 +60,8 @@ class Evaluation:
     """(N, k) classes, most probable first: all of them, or the five best of many."""
     probabilities: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     """(N, k) of these."""
+    temperature: float = 1.0
+    """What the logits were divided by."""
     split: Split | None = field(default=None, repr=False)
     """What was scored, where it was opened here."""
     skipped: int = 0
@@ -127,6 +130,7 @@ class Evaluation:
             "per_class": named(self.per_class),
             "precision": named(self.precision),
             "f1_per_class": named(self.f1_per_class),
+            "temperature": self.temperature,
             "confusion": self.confusion.tolist(),
             "calibration": {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in self.calibration.items()},
         }
@@ -142,6 +146,8 @@ def evaluate(
     workers: int = 0,
     root: str | None = None,
     on_bad_image: Literal["fail", "skip"] = "skip",
+    calibrate: bool = False,
+    tta: Literal["flip"] | None = None,
 ) -> Evaluation:
     """How good a model is on a data set: a name, `folder:PATH`, a DataConfig, or a torch Dataset of (image, label).
 
@@ -149,20 +155,34 @@ def evaluate(
     else everything: a folder is divided for a training alone. Classes are matched by name; some of the model's are enough.
     Of a Dataset, PIL images, arrays and uint8 tensors are prepared as the model wants them; float tensors are taken as they are.
     `device` None: where the model is. `on_bad_image`: unreadable files are named and counted in `skipped`, or end it.
+    `calibrate`: probabilities at the temperature that suits the validation split best. `tta` flip: the mean of each image's
+    probabilities and its mirror image's.
     """
     if device is not None:
         model = model.to(pick_device(device))
     place = next(model.parameters()).device
-    images = None
+    images, temperature = None, 1.0
+    forward = mirrored(model) if tta == "flip" else None
+    precision = autocast(dtype_of("auto", place), place)
     if isinstance(data, str | DataConfig):
         known = _known(model)
         config, split = _settings(known, data, split, root, on_bad_image)
         images = _matched(known, open_split(config, Preprocess.of(known), split), config.name)
         loader = evaluation_loader(images, images.preprocess, place, batch_size, workers)
+        if calibrate:
+            if images.name in ("all", "validation"):
+                raise UsageError(
+                    f"a temperature cannot be fitted on pictures that are then scored ({images.name})", "score another split: --split test"
+                )
+            held = _matched(known, open_split(config, Preprocess.of(known), "validation"), config.name)
+            logits = read_logits(model, evaluation_loader(held, held.preprocess, place, batch_size, workers), forward, precision)
+            temperature = fit_temperature(*logits)
+    elif calibrate:
+        raise UsageError("a Dataset has no validation split to fit a temperature on", "name the data, or give folder:PATH")
     else:
         loader = _own_loader(model, data, place, batch_size, workers)
         images = getattr(loader, "split", None)
-    result = evaluate_loader(model, loader, precision=autocast(dtype_of("auto", place), place))
+    result = evaluate_loader(model, loader, forward=forward, precision=precision, temperature=temperature)
     return result if images is None else dataclasses.replace(result, split=images, skipped=len(images.bad))
 
 
@@ -269,15 +289,16 @@ def evaluate_loader(
     forward: Callable[[Tensor], Tensor] | None = None,
     precision: AbstractContextManager[Any] | None = None,
     gather: Callable[[list[np.ndarray]], list[np.ndarray]] | None = None,
+    temperature: float = 1.0,
 ) -> Evaluation:
     """Every image of the loader once. The device is read once, at the end. `forward`: a compiled stand-in for `model`;
-    `gather` joins the arrays of several processes."""
+    `gather` joins the arrays of several processes; logits are divided by `temperature`."""
     forward = forward or model
     losses, ranks, tops, shares, labels, indices = [], [], [], [], [], []
     classes = 0
     with evaluating(model), precision or nullcontext():
         for batch in loader.epoch(0):
-            logits = forward(batch.images).float()  # (B, K)
+            logits = forward(batch.images).float() / temperature  # (B, K)
             classes = logits.shape[1]
             own = logits.gather(1, batch.labels[:, None])
             share, top = logits.softmax(dim=1).topk(kept(classes), dim=1)
@@ -318,7 +339,39 @@ def evaluate_loader(
         positions=positions,
         top=top,
         probabilities=share,
+        temperature=temperature,
     )
+
+
+def mirrored(model: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The logarithm of the mean of two probabilities: of an image and of its mirror image."""
+
+    def forward(images: Tensor) -> Tensor:
+        both = torch.stack([model(images).float(), model(images.flip(-1)).float()]).log_softmax(dim=-1)
+        return both.logsumexp(dim=0) - math.log(2)
+
+    return forward
+
+
+@torch.no_grad()
+def read_logits(
+    model: nn.Module, loader: Any, forward: Callable[[Tensor], Tensor] | None = None, precision: AbstractContextManager[Any] | None = None
+) -> tuple[Tensor, Tensor]:
+    """(N, K) and the labels (N,)."""
+    with evaluating(model), precision or nullcontext():
+        pairs = [((forward or model)(batch.images).float(), batch.labels) for batch in loader.epoch(0)]
+    return torch.cat([logits for logits, _ in pairs]), torch.cat([labels for _, labels in pairs])
+
+
+def fit_temperature(logits: Tensor, labels: Tensor) -> float:
+    """The number that logits are divided by to make the loss on these images smallest (Guo et al. 2017)."""
+    logits, labels = logits.double().cpu(), labels.cpu()
+    logarithms = torch.linspace(math.log(0.05), math.log(20), 121, dtype=torch.float64)
+    for _ in range(3):  # a grid, then ever finer ones around its best: the loss has one valley
+        losses = torch.stack([F.cross_entropy(logits / value.exp(), labels) for value in logarithms])
+        step, best = logarithms[1] - logarithms[0], logarithms[losses.argmin()]
+        logarithms = torch.linspace(float(best - step), float(best + step), 41, dtype=torch.float64)
+    return float(best.exp())
 
 
 def calibrate(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
