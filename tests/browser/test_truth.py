@@ -6,11 +6,12 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.browser.conftest import painted, served
 from tests.browser.test_explorer import CANVAS, pixels, reading
 
@@ -19,6 +20,7 @@ from vitral.base.progress import track
 from vitral.build import create
 from vitral.web.session import Session
 from vitral.web.single_file import export_page
+from vitral.web.surgery import Cut
 
 pytestmark = pytest.mark.browser
 
@@ -139,11 +141,11 @@ def slowly(session: Session, steps: int = 60) -> list[int]:
     done: list[int] = []
     quick = session.map
 
-    def slow(model: int, key: str, method: str, target: int | None = None) -> dict:
+    def slow(model: int, key: str, method: str, *more: Any) -> dict:
         for step in track(range(steps if method == "occlusion" else 0), "Covering"):
             done.append(step)
             time.sleep(0.1)
-        return quick(model, key, method, target)
+        return quick(model, key, method, *more)
 
     session.map = slow  # type: ignore[method-assign]
     return done
@@ -266,3 +268,83 @@ def test_a_model_that_attends_evenly_does_not_glow(context: BrowserContext, sess
         assert percent(page.locator("#picture .legend span").nth(1).inner_text()) >= 0.02
         page.locator("#methods label", has_text="Grad-CAM").click()
         expect(page.locator("#picture .scale")).to_contain_text("own range")
+
+
+def shares(page: Page) -> dict[str, tuple[float, float]]:
+    """Class → probability as the page has it now, and that of the whole model beside it, in percent."""
+    found = {}
+    for bar in page.locator("#predictions .bar").all():
+        now, whole = bar.locator(".number").inner_text().split("whole")
+        found[bar.locator(".name").inner_text()] = (percent(now), percent(whole))
+    return found
+
+
+def test_with_parts_off_the_whole_page_shows_the_cut_model(visit: Visit, session: Session) -> None:
+    """Prediction, picture and wall showed the uncut model while surgery showed another."""
+    key, cut = session.given[0]["picture"], Cut(((3, 1),), (1,), (10,))
+    page = visit("#view=surgery")
+    expect(page.locator("#cut")).to_be_hidden()
+    page.get_by_role("switch", name="block 3, head 1", exact=True).click()
+    page.get_by_role("switch", name="block 1", exact=True).click()
+    box = page.locator(CANVAS).bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] * 2.5 / 8, box["y"] + box["height"] * 1.5 / 8)
+    expect(page.locator("#cut")).to_contain_text("3 parts are off")
+    page.mouse.move(5, 5)
+    truth = {row[0]: row for row in session.surgery(0, key, cut.heads, cut.blocks, cut.patches)["rows"]}
+    shown = shares(page)
+    assert len(shown) >= 5
+    for name, (now, whole) in shown.items():
+        _, before, after = truth[int(name.removeprefix("class "))]
+        assert now == pytest.approx(100 * after, abs=0.51) and whole == pytest.approx(100 * before, abs=0.51)
+    page.locator("#tab-wall").click()
+    tiles = brightness(page, ".thumb canvas")
+    assert max(tiles[3 * 3 + 1], tiles[1 * 3]) < 0.01 and max(tiles) > 0.3, "heads that are off look nowhere"
+    expect(page.locator("#panel-wall")).to_contain_text("The model without b1,h3.1,p10")
+    page.locator(".thumb").nth(3 * 3 + 1).focus()
+    page.evaluate("location.hash = location.hash + '&block=3&head=1'")
+    expect(page.locator("#picture .reading")).to_have_text("Class token · block 3, head 1 · switched off")
+    page.locator("#methods label", has_text="Rollout").click()
+    expect(page.locator("#picture .reading")).to_have_text(re.compile("^Rollout"))
+    grid = np.array(session.map(0, key, "rollout", cut=cut)["grid"])
+    assert percent(page.locator("#picture .legend span").nth(0).inner_text()) == pytest.approx(100 * grid.min(), abs=0.06)
+    page.get_by_role("button", name="Show the whole model").click()
+    expect(page.locator("#cut")).to_be_hidden()
+    expect(page.locator(CANVAS)).to_be_focused()
+    expect(page.locator("#predictions .bar .number").first).not_to_contain_text("whole")
+
+
+def test_the_difference_map_is_scaled_by_what_is_still_there(visit: Visit, session: Session) -> None:
+    page = visit("#view=surgery&off=p27,p28")
+    expect(page.locator(".verdict").first).to_contain_text("2 parts off")
+    change = np.array(session.surgery(0, session.given[0]["picture"], patches=[27, 28])["difference"]).ravel()
+    rest = np.abs(np.delete(change, [27, 28])).max()
+    assert float(page.locator("#panel-surgery .legend span").nth(1).inner_text()) == pytest.approx(max(rest, 0.05 / 64), rel=0.06)
+
+
+def test_everything_on_leaves_the_focus_in_the_theatre(visit: Visit) -> None:
+    page = visit("#view=surgery&off=b1")
+    page.get_by_role("button", name="Switch everything on").click()
+    expect(page.get_by_role("switch", name="block 0", exact=True)).to_be_focused()
+
+
+def test_the_exported_page_says_which_model_is_shown(visit: Visit, session: Session, tmp_path: Path) -> None:
+    page = visit("#view=surgery&off=b2", at=export_page(session, tmp_path / "page.html").as_uri())
+    rows = {row[0]: row for row in session.surgery(0, session.given[0]["picture"], blocks=[2])["rows"]}
+    for name, (now, whole) in shares(page).items():
+        _, before, after = rows[int(name.removeprefix("class "))]
+        assert now == pytest.approx(100 * after, abs=0.51) and whole == pytest.approx(100 * before, abs=0.51)
+    expect(page.locator("#cut")).to_contain_text("picture, maps and wall show it whole")
+
+
+def test_on_a_phone_a_tap_shows_its_effect_where_the_finger_is(browser: Browser, address: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = opened(context, address + "#view=surgery")
+    canvas = page.locator(CANVAS)
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box
+    page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.8)
+    expect(page.locator("#cut")).to_be_in_viewport()
+    expect(page.locator("#cut")).to_contain_text("1 part is off")
+    context.close()

@@ -11,7 +11,9 @@ from vitral import look
 from vitral.base.errors import UsageError
 from vitral.build import create
 from vitral.web.limits import Limits, Refusal
+from vitral.web.pack import unpack
 from vitral.web.session import Session
+from vitral.web.surgery import Cut
 
 
 def picture(colour: str, size: tuple[int, int] = (40, 32)) -> bytes:
@@ -103,3 +105,32 @@ def test_what_does_not_exist(session: Session, key: str) -> None:
 def test_a_bad_file_of_the_command_line_is_named(session: Session, content: bytes, words: str) -> None:
     with pytest.raises(Refusal, match=rf"^cat\.bmp: .*({words})"):
         session.give(content, "cat.bmp")
+
+
+CUTS = [Cut(heads=((0, 1),)), Cut(blocks=(1,)), Cut(patches=(3, 9)), Cut(((1, 0),), (0,), (5,))]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_every_view_of_a_cut_model_shows_the_same_model(session: Session, key: str, cut: Cut) -> None:
+    """Trace, maps and surgery answer for one model, the one without these parts."""
+    header, sections = unpack(session.trace(0, key, cut=cut))
+    powers = np.exp(sections["logits"] - np.max(sections["logits"]))
+    rows = session.surgery(0, key, cut.heads, cut.blocks, cut.patches)["rows"]
+    assert {index: after for index, _, after in rows} == pytest.approx(
+        {index: powers[index] / powers.sum() for index, *_ in rows}, abs=1e-5
+    )
+    codes = np.asarray(sections["attention"])
+    for block, head in cut.heads:
+        assert not codes[block, head].any(), "a head that is off looks nowhere"
+    rollout = np.array(session.map(0, key, "rollout", cut=cut)["grid"])
+    change = np.array(session.surgery(0, key, cut.heads, cut.blocks, cut.patches)["difference"])
+    np.testing.assert_allclose(rollout - np.array(session.map(0, key, "rollout")["grid"]), change, atol=1e-4)
+    for method in ("relevance", "gradcam", "occlusion"):
+        assert session.map(0, key, method, 3, cut)["grid"] != session.map(0, key, method, 3)["grid"]
+    assert header["whole"]
+
+
+def test_a_cut_that_cannot_be_is_refused(session: Session, key: str) -> None:
+    for cut in (Cut(heads=((9, 0),)), Cut(blocks=(7,)), Cut(patches=(64,))):
+        with pytest.raises(UsageError, match="does not exist"):
+            session.trace(0, key, cut=cut)

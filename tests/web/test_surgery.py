@@ -96,3 +96,11 @@ def test_rivals_lose_patches_only(image) -> None:
 def test_parts_that_do_not_exist(model, image, cut: Cut) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         operate(model, image, [cut])
+
+
+def test_a_cut_is_read_from_an_address() -> None:
+    assert Cut.parse("") == Cut()
+    assert Cut.parse("p17,h3.1,b5,h0.2,p2,b5") == Cut(((0, 2), (3, 1)), (5,), (2, 17))
+    for wrong in ("x1", "h3", "b", "p-1", "h1.2.3", "b1.2", "p99999999", "b²"):
+        with pytest.raises(UsageError, match="no part"):
+            Cut.parse(wrong)

@@ -73,14 +73,14 @@ def ablate(tape: Tape, item: int = 0, target: int | str | None = None, start: St
     return Ablation(heads, parts, whole, target, tape.origin.class_name(target), score_unit(tape), unused("ablate", start=start))
 
 
-def edits_for(copies: Sequence[Off]) -> dict[str, Edit]:
-    """Edits for a batch of copies of one picture, of which copy i lacks what copies[i] says.
+def edits_for(copies: Sequence[Off] | Off) -> dict[str, Edit]:
+    """Edits for a batch of copies of one picture, of which copy i lacks what copies[i] says; one Off: for a batch of any size, all alike.
 
     A head is off when its attention weights are zero: then it gives nothing, just as if its output were cleared, and every map that is
     made of weights knows it too. With the output cleared alone, rollout would go on counting a head that no longer does anything.
     """
-    places: dict[str, list[tuple[int, int | slice]]] = defaultdict(list)
-    for copy, off in enumerate(copies):
+    places: dict[str, list[tuple[int | slice, int | slice]]] = defaultdict(list)
+    for copy, off in [(slice(None), copies)] if isinstance(copies, Off) else enumerate(copies):
         for block, head in [*off.heads, *((block, slice(None)) for block in off.attention)]:
             places[f"blocks.{block}.attention.weights"].append((copy, head))
         for part in ("attention", "mlp"):  # the output too: it has a bias
@@ -89,7 +89,7 @@ def edits_for(copies: Sequence[Off]) -> dict[str, Edit]:
     return {name: _zero(where) for name, where in places.items()}
 
 
-def _zero(places: list[tuple[int, int | slice]]) -> Edit:
+def _zero(places: list[tuple[int | slice, int | slice]]) -> Edit:
     def edit(value: torch.Tensor, _: str) -> torch.Tensor:
         value = value.clone()
         for place in places:

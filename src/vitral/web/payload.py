@@ -22,7 +22,7 @@ from vitral.look.method import RECORDS
 from vitral.look.occlusion import grid_of
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
-from vitral.model.tape import ATTENTION
+from vitral.model.tape import ATTENTION, Edit
 from vitral.web.limits import Limits, Refusal
 from vitral.web.pack import CodingError, encode_rows, pack
 
@@ -73,8 +73,8 @@ def methods_of(model: Classifier) -> list[str]:
     return [name for name in MAP_METHODS if RECORDS[name].suits(model)]
 
 
-def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int, level: int) -> bytes:
-    """One forward pass; each block's attention is measured, coded and let go as it passes."""
+def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int, level: int, edits: dict[str, Edit] | None = None) -> bytes:
+    """One forward pass, with `edits` if any; each block's attention is measured, coded and let go as it passes."""
     config, attention = model.config, model.config.is_transformer
     tokens = config.tokens if attention else 0
     whole = attention and config.depth * config.heads * tokens * tokens <= limits.attention
@@ -95,7 +95,7 @@ def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int,
         error.add(kept, codes, levels)
         coded.append(codes)
 
-    tape = watch(model, picture, keep=["logits"], readers={ATTENTION: read} if attention else None)
+    tape = watch(model, picture, keep=["logits"], edits=edits, readers={ATTENTION: read} if attention else None)
     logits = tape.logits[0].float().cpu().numpy() if config.classes else np.zeros(0, np.float32)
     if not np.isfinite(logits).all():
         raise Refusal(422, "the model's output for this picture is not finite", "are its weights damaged?")

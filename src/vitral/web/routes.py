@@ -23,10 +23,12 @@ from vitral.web.guard import Guard, answer
 from vitral.web.jobs import Worker
 from vitral.web.limits import Limits, Refusal, check_content_type, check_image, check_length
 from vitral.web.session import Session
+from vitral.web.surgery import Cut
 from vitral.web.uploads import Uploads, read
 
 ModelNumber = Annotated[int, Path(ge=0, le=9, description="the model's number in /api/session")]
 PictureKey = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="the picture's name, from its upload")]
+Parts = Annotated[str, Query(max_length=50_000, description="what is switched off: h3.1,b5,p17")]
 Index = Annotated[int, Field(ge=0, le=2**20)]
 
 
@@ -132,9 +134,10 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         response_class=Response,
         responses={200: {"content": {"application/octet-stream": {}}}, **_some(400, 401, 404, 422, 503)},
     )
-    async def trace(request: Request, model: ModelNumber, picture: PictureKey) -> Response:
+    async def trace(request: Request, model: ModelNumber, picture: PictureKey, off: Parts = "") -> Response:
         """The picture as the model sees it, its logits and all attention, packed (see vitral.web.pack)."""
-        content = await on_model(request, lambda: session.trace(model, picture))
+        cut = Cut.parse(off)
+        content = await on_model(request, lambda: session.trace(model, picture, cut=cut))
         return Response(content, media_type="application/octet-stream")
 
     @app.get("/api/models/{model}/pictures/{picture}/map", responses=_some(400, 401, 404, 422, 503))
@@ -144,9 +147,11 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         picture: PictureKey,
         method: Annotated[str, Query(max_length=40, description="rollout, relevance, gradcam or occlusion")],
         target: Annotated[int | None, Query(ge=0, le=2**20, description="the class to explain; none: the predicted one")] = None,
+        off: Parts = "",
     ) -> dict[str, Any]:
         """One method's map of one picture for one class."""
-        return await on_model(request, lambda: session.map(model, picture, method, target), long=method == "occlusion")
+        cut = Cut.parse(off)
+        return await on_model(request, lambda: session.map(model, picture, method, target, cut), long=method == "occlusion")
 
     @app.post(
         "/api/models/{model}/pictures/{picture}/surgery",

@@ -5,6 +5,7 @@ Every method runs on the model's thread, but for uploads. Results are remembered
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +25,9 @@ from vitral.web.jobs import Memory
 from vitral.web.limits import Limits, Refusal, check_image
 from vitral.web.pack import LIVE_LEVELS
 from vitral.web.payload import clean_name, compare, describe, describe_heat, methods_of, model_figures, model_names, pack_trace
-from vitral.web.surgery import Cut, check_cut, operate
+from vitral.web.surgery import Cut, check_cut, edits_of, operate, without_patches
+
+WHOLE = Cut()
 
 
 class Session:
@@ -114,15 +117,15 @@ class Session:
 
     # One picture
 
-    def trace(self, model: int, key: str, levels: int = LIVE_LEVELS, level: int = 1) -> bytes:
-        """Picture, logits and attention of one forward pass, packed for the browser."""
+    def trace(self, model: int, key: str, levels: int = LIVE_LEVELS, level: int = 1, cut: Cut = WHOLE) -> bytes:
+        """Picture, logits and attention of one forward pass, with parts switched off if any, packed for the browser."""
 
         def make() -> bytes:
-            return pack_trace(self._model(model), self.picture(model, key), self.limits, levels, level)
+            return pack_trace(self._model(model), self._cut_picture(model, key, cut), self.limits, levels, level, edits_of(cut))
 
-        return self._remember(("trace", model, key, levels), make)
+        return self._remember(("trace", model, key, levels, cut), make)
 
-    def map(self, model: int, key: str, method: str, target: int | None = None) -> dict[str, Any]:
+    def map(self, model: int, key: str, method: str, target: int | None = None, cut: Cut = WHOLE) -> dict[str, Any]:
         """One method's heat map."""
         classifier = self._model(model)
         if method not in methods_of(classifier):
@@ -133,10 +136,10 @@ class Session:
             target = None  # it knows no class, so for every class it is the same map
 
         def make() -> dict[str, Any]:
-            tape = watch(classifier, self.picture(model, key), keep=["logits"])
+            tape = watch(classifier, self._cut_picture(model, key, cut), keep=["logits"], edits=edits_of(cut))
             return describe_heat(RECORDS[method].function(tape, target=target))
 
-        return self._remember(("map", model, key, method, target), make)
+        return self._remember(("map", model, key, method, target, cut), make)
 
     def surgery(
         self,
@@ -161,6 +164,13 @@ class Session:
         return self._remember(("surgery", model, key, cut, target), make)
 
     # Inside
+
+    def _cut_picture(self, model: int, key: str, cut: Cut) -> Picture:
+        check_cut(self._model(model), cut)
+        picture = self.picture(model, key)
+        if not cut.patches:
+            return picture
+        return dataclasses.replace(picture, tensor=without_patches(self._model(model), picture.tensor, cut.patches))
 
     def _model(self, index: int) -> Classifier:
         if not 0 <= index < len(self.models):

@@ -6,6 +6,7 @@ where patches overlap, its neighbours lose these pixels too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from vitral.look.rollout import RunningRollout
 from vitral.look.switch_off import Off, edits_for
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
-from vitral.model.tape import ATTENTION
+from vitral.model.tape import ATTENTION, Edit
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,17 @@ class Cut:
     heads: tuple[tuple[int, int], ...] = ()
     blocks: tuple[int, ...] = ()
     patches: tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Cut:
+        """As the page's address has it: h3.1,b5,p17."""
+        found: dict[str, set[tuple[int, ...]]] = {"h": set(), "b": set(), "p": set()}
+        for part in filter(None, text.split(",")):
+            if not re.fullmatch(r"h\d{1,4}\.\d{1,4}|[bp]\d{1,6}", part, re.ASCII):
+                raise UsageError(f"{part[:20]!r} is no part that can be switched off", "name parts as in h3.1,b5,p17")
+            found[part[0]].add(tuple(int(number) for number in part[1:].split(".")))
+        heads = tuple((block, head) for block, head in sorted(found["h"]))
+        return cls(heads, tuple(block for (block,) in sorted(found["b"])), tuple(patch for (patch,) in sorted(found["p"])))
 
 
 @dataclass(frozen=True)
@@ -45,13 +57,7 @@ def operate(model: Classifier, image: torch.Tensor, cuts: Sequence[Cut], target:
     """One picture (C, H, W) under each of the cuts."""
     for cut in cuts:
         check_cut(model, cut)
-    images = image.repeat(len(cuts), 1, 1, 1)  # (copies, C, H, W)
-    rows, columns = grid_of(model)
-    down, across = edges(images.shape[2], rows), edges(images.shape[3], columns)
-    for copy, cut in enumerate(cuts):
-        for patch in cut.patches:
-            row, column = divmod(patch, columns)
-            images[copy, :, down[row] : down[row + 1], across[column] : across[column + 1]] = 0
+    images = torch.stack([without_patches(model, image, cut.patches) for cut in cuts])  # (copies, C, H, W)
     if not model.config.is_transformer:
         tape = watch(model, images, keep=model.map_names(), gradients=True)
         maps = np.stack([gradcam(tape, item=copy, target=target).grid for copy in range(len(cuts))])
@@ -67,6 +73,22 @@ def operate(model: Classifier, image: torch.Tensor, cuts: Sequence[Cut], target:
     assert running.product is not None
     row, _ = start_row(tape, running.product, "class")  # (copies, T)
     return Outcome(_numbers(tape.logits), _numbers(row[:, tape.prefix :]).reshape(-1, *tape.grid), "rollout")
+
+
+def without_patches(model: Classifier, image: torch.Tensor, patches: Sequence[int]) -> torch.Tensor:
+    """A copy of the image (C, H, W) in which these patches have the mean colour."""
+    rows, columns = grid_of(model)
+    down, across = edges(image.shape[1], rows), edges(image.shape[2], columns)
+    image = image.clone()
+    for patch in patches:
+        row, column = divmod(patch, columns)
+        image[:, down[row] : down[row + 1], across[column] : across[column + 1]] = 0
+    return image
+
+
+def edits_of(cut: Cut) -> dict[str, Edit] | None:
+    """What makes a model the one without these heads and blocks, for any watching of it."""
+    return edits_for(Off(cut.heads, cut.blocks, cut.blocks)) or None
 
 
 def check_cut(model: Classifier, cut: Cut) -> None:

@@ -22,6 +22,7 @@ class App {
     this.source = source;
     this.session = source.session;
     this.traces = [];
+    this.whole = null; // the chosen model with everything on
     this.pictures = [...this.session.pictures, ...uploaded(this.session.pictures)];
     const which = () => state.model;
     this.picture = new PictureView(byId("picture"), this, which, "The picture as the model sees it. Arrow keys choose a patch, Escape what the head reads.");
@@ -59,7 +60,7 @@ class App {
   }
 
   async changed(fields) {
-    if (fields.has("picture") || fields.has("model")) await this.load();
+    if (["picture", "model", "off"].some((name) => fields.has(name))) await this.load();
     else this.refresh();
   }
 
@@ -67,18 +68,22 @@ class App {
   async load() {
     this.markPictures();
     this.markModels();
-    const { picture, model } = state;
+    const { picture, model, off } = state;
+    const current = () => state.picture === picture && state.model === model && state.off === off;
     this.controls.refresh();
     if (!picture) return;
     const began = performance.now();
     document.body.classList.add("loading");
     try {
-      const trace = await this.source.trace(model, picture);
-      if (state.picture !== picture || state.model !== model) return;
+      const whole = await this.source.trace(model, picture);
+      const trace = off.size ? await this.without(model, picture, off) : whole;
+      if (!current()) return;
+      if (trace === null) return update({ off: new Set() });
       this.traces = [];
       this.traces[model] = trace;
+      this.whole = whole;
     } catch (error) {
-      if (state.picture === picture && state.model === model) this.fail(error);
+      if (current()) this.fail(error);
       return;
     } finally {
       document.body.classList.remove("loading");
@@ -89,6 +94,28 @@ class App {
     performance.measure("vitral-first-maps", { start: began, end: performance.now() });
     const shown = this.current();
     announce(`${this.pictureName()}: ${predictionText(shown.trace, shown.model)}`);
+  }
+
+  /** The trace of the model without some parts; null where there is none to be had, such as of parts that do not exist. */
+  async without(model, picture, off) {
+    try {
+      return await this.source.trace(model, picture, off);
+    } catch (error) {
+      if (this.source.live && error.status !== 422) throw error;
+      this.complain(error);
+      return null;
+    }
+  }
+
+  /** What is switched off is said where it is seen, with what it does. */
+  markCut() {
+    const { model, trace } = this.current();
+    const mark = byId("cut");
+    mark.hidden = !state.off.size || !trace;
+    if (mark.hidden) return;
+    const [before, after] = [this.whole, trace].map((each) => predictionText(each, model));
+    const rest = this.source.live ? "Everything here shows the model without." : "Prediction and surgery show the model without; picture, maps and wall show it whole, because no more was computed.";
+    byId("cut-text").textContent = `${state.off.size === 1 ? "1 part is" : `${state.off.size} parts are`} off: ${after || "no classes"}${before ? ` (whole model: ${before})` : ""}. ${rest}`;
   }
 
   /** Nothing of another picture stays under the name of one that did not come. */
@@ -117,6 +144,7 @@ class App {
 
   refresh() {
     this.markTabs();
+    this.markCut();
     this.controls.refresh();
     this.picture.refresh();
     this.predictions.refresh();
@@ -188,6 +216,10 @@ class App {
     byId("save").addEventListener("click", () => savePicture(this.picture, this));
     byId("link").addEventListener("click", () => this.copyLink());
     byId("theme").addEventListener("click", nextTheme);
+    byId("cut-reset").addEventListener("click", () => {
+      update({ off: new Set() });
+      byId("picture").querySelector("canvas").focus();
+    });
     byId("retry").addEventListener("click", () => this.load());
     document.addEventListener("vitral-found", () => byId("failed").hidden || this.load());
     window.addEventListener("hashchange", () => update(this.sane(fromHash(location.hash)), true));

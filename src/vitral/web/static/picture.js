@@ -5,7 +5,7 @@ import { announce, element, framed, percent, rovingStep } from "./dom.js";
 import { METHODS, blockFor, className, headFor, headName, leastSpan, methodFor, scaleText, targetFor, tokenFor, tokenName } from "./explain.js";
 import { drawScene, fit } from "./heat.js";
 import { cellAt, followPointer, movePointer, pointer } from "./pointer.js";
-import { state, update } from "./state.js";
+import { partsOf, state, update } from "./state.js";
 
 export const look = { opacity: 0.72, smooth: false, lift: true };
 
@@ -64,7 +64,8 @@ export class PictureView {
       return;
     }
     const target = state.target === null ? null : targetFor(trace);
-    const key = `${this.which()} ${state.picture} ${method} ${target}`;
+    const off = this.which() === state.model ? state.off : new Set();
+    const key = `${this.which()} ${state.picture} ${method} ${target} ${partsOf(off)}`;
     if (key === this.mapKey) return this.drawNow();
     this.mapKey = key;
     this.asking?.abort(); // nobody waits for the old one any more
@@ -73,7 +74,7 @@ export class PictureView {
     this.drawNow();
     const late = setTimeout(() => this.showProgress(asking, method), 150);
     try {
-      const map = await this.app.source.map(this.which(), state.picture, method, target, asking.signal);
+      const map = await this.app.source.map(this.which(), state.picture, method, target, off, asking.signal);
       if (this.mapKey === key) this.map = map;
     } catch (error) {
       if (this.mapKey === key) {
@@ -148,7 +149,7 @@ export class PictureView {
       lift: look.lift,
       lines: true,
       query: query ?? (scene.method !== "attention" ? scene.hovered : null),
-      off: state.view === "surgery" ? [...state.off].filter((part) => part[0] === "p").map((part) => Number(part.slice(1))) : [],
+      off: this.which() === state.model ? [...state.off].filter((part) => part[0] === "p").map((part) => Number(part.slice(1))) : [],
     });
     this.describe(scene, limits);
     if (pointer.at) performance.measure("vitral-hover", { start: began, end: performance.now() });
@@ -165,7 +166,7 @@ export class PictureView {
       const { token, share, patch, patchShare } = trace.most(blockFor(model), headFor(model), scene.token);
       const place = (index) => tokenName(model, index).replace("patch in ", "");
       const most = token < trace.prefix ? `the ${place(token)} (${percent(share)}), of the patches at ${place(patch)} (${percent(patchShare)})` : `${place(patch)} (${percent(patchShare)})`;
-      text = `${sentenceCase(tokenName(model, scene.token))} · ${headName(blockFor(model), headFor(model), model.heads)} · looks most at ${most}`;
+      text = `${sentenceCase(tokenName(model, scene.token))} · ${headName(blockFor(model), headFor(model), model.heads)} · ${share > 0 ? `looks most at ${most}` : "switched off"}`;
       [...this.chips.children].forEach((chip) => {
         const token = Number(chip.dataset.token);
         if (token >= 0) chip.lastChild.textContent = ` gets ${percent(scene.row[token])}`;

@@ -33,6 +33,8 @@ export class PredictionsView {
     const shown = trace.order.slice(0, SHOWN);
     if (!shown.includes(target)) shown.push(target);
     const single = trace.logits.length === 1;
+    const whole = state.off.size && this.which() === state.model ? this.app.whole : null;
+    const number = (value) => (single ? value.toFixed(3) : percent(value));
     this.bars.replaceChildren(
       ...shown.map((index) => {
         const share = trace.probabilities[index];
@@ -51,7 +53,7 @@ export class PredictionsView {
               onclick: () => this.explain(model, index, trace.order[0]),
             },
             element("span", { class: "name" }, className(model, index)),
-            element("span", { class: "number" }, single ? share.toFixed(3) : percent(share)),
+            element("span", { class: "number" }, number(share), whole && element("span", { class: "quiet small" }, ` whole ${number(whole.probabilities[index])}`)),
             element("span", { class: "track", "aria-hidden": "true" }, bar),
           ),
         );

@@ -1,6 +1,7 @@
 // Where numbers come from: the local server, or the page itself when it was exported. Both answer the same questions.
 
 import { byId } from "./dom.js";
+import { partsOf } from "./state.js";
 import { Trace, unpack } from "./trace.js";
 
 class Refused extends Error {
@@ -35,24 +36,24 @@ class Source {
     return this.answers.get(key);
   }
 
-  /** Traces are large: the last few are kept. */
-  trace(model, picture) {
+  /** Traces are large: the last few are kept. `off`: of the model without these parts. */
+  trace(model, picture, off = new Set()) {
     const traces = [...this.answers.keys()].filter((key) => key.startsWith("trace "));
     if (traces.length > 8) this.answers.delete(traces[0]);
-    return this.once(`trace ${model} ${picture}`, async () => Trace.open(await this.traceBytes(model, picture), this.session.models[model]));
+    return this.once(`trace ${model} ${picture} ${partsOf(off)}`, () => this.makeTrace(model, picture, off));
   }
 }
 
 class ServerSource extends Source {
   live = true;
 
-  async traceBytes(model, picture) {
-    const answer = await ask(`/api/models/${model}/pictures/${picture}/trace`);
-    return new Uint8Array(await answer.arrayBuffer());
+  async makeTrace(model, picture, off) {
+    const answer = await ask(`/api/models/${model}/pictures/${picture}/trace${off.size ? `?off=${partsOf(off)}` : ""}`);
+    return Trace.open(new Uint8Array(await answer.arrayBuffer()), this.session.models[model]);
   }
 
-  map(model, picture, method, target, signal) {
-    const query = new URLSearchParams({ method, ...(target === null ? {} : { target }) });
+  map(model, picture, method, target, off, signal) {
+    const query = new URLSearchParams({ method, ...(target === null ? {} : { target }), ...(off.size ? { off: partsOf(off) } : {}) });
     return this.once(`map ${model} ${picture} ${query}`, async () => (await ask(`/api/models/${model}/pictures/${picture}/map?${query}`, { signal })).json());
   }
 
@@ -87,8 +88,11 @@ class ServerSource extends Source {
 class PageSource extends Source {
   live = false;
 
-  async traceBytes(model, picture) {
-    return inlined(`trace-${model}-${picture}`);
+  /** Of a model without a part the page knows the answer; its attention was not computed. */
+  async makeTrace(model, picture, off) {
+    if (!off.size) return Trace.open(inlined(`trace-${model}-${picture}`), this.session.models[model]);
+    const { rows } = await this.surgery(model, picture, off);
+    return (await this.trace(model, picture)).answering(rows);
   }
 
   extras(model, picture) {

@@ -31,7 +31,8 @@ export function subscribe(listener) {
 
 /** Change the view; listeners hear which fields changed. */
 export function update(changes, fromAddress = false) {
-  const changed = new Set(Object.keys(changes).filter((name) => changes[name] !== state[name]));
+  const same = (name) => (name === "off" ? partsOf(changes.off) === partsOf(state.off) : changes[name] === state[name]);
+  const changed = new Set(Object.keys(changes).filter((name) => !same(name)));
   if (!changed.size) return;
   Object.assign(state, changes);
   // Another picture, model or view is a place to come back to; how one looks at it is not.
@@ -39,12 +40,17 @@ export function update(changes, fromAddress = false) {
   for (const listener of listeners) listener(changed);
 }
 
+/** What is switched off, in one word that is the same for the same parts. */
+export function partsOf(off) {
+  return [...off].sort().join(",");
+}
+
 function toHash() {
   const parts = [];
   for (const name of [...WORDS, ...NUMBERS]) {
     if (state[name] !== null && (name === "picture" || state[name] !== DEFAULTS[name])) parts.push(`${name}=${encodeURIComponent(state[name])}`);
   }
-  if (state.off.size) parts.push(`off=${[...state.off].sort().join(",")}`);
+  if (state.off.size) parts.push(`off=${partsOf(state.off)}`);
   return `#${parts.join("&")}`;
 }
 

@@ -5,6 +5,7 @@ import { announce, element, percent, rovingStep } from "./dom.js";
 import { className } from "./explain.js";
 import { drawScene, fit } from "./heat.js";
 import { look } from "./picture.js";
+import { cellAt } from "./pointer.js";
 import { state, update } from "./state.js";
 
 export class SurgeryView {
@@ -21,7 +22,7 @@ export class SurgeryView {
     this.bar.style.background = gradient(true);
     this.scale = [element("span"), element("span")];
     this.caption = element("p", { class: "quiet small" });
-    this.reset = element("button", { type: "button", class: "plain", onclick: () => update({ off: new Set() }) }, "Switch everything on");
+    this.reset = element("button", { type: "button", class: "plain", onclick: () => this.allOn() }, "Switch everything on");
     root.append(
       element(
         "p",
@@ -97,6 +98,12 @@ export class SurgeryView {
     );
   }
 
+  /** The button goes, so the focus goes to the first switch. */
+  allOn() {
+    update({ off: new Set() });
+    this.theatre.querySelector("button")?.focus();
+  }
+
   flip(part) {
     const off = this.app.source.live ? new Set(state.off) : new Set(state.off.has(part) ? [part] : []);
     if (!off.delete(part)) off.add(part);
@@ -163,18 +170,22 @@ export class SurgeryView {
   drawDifference(result, trace) {
     fit(this.canvas, trace.image.height / trace.image.width);
     const values = result ? result.difference.flat() : null;
-    const limits = values ? limitsOf(values, true) : [0, 1];
+    const shape = result ? [result.difference.length, result.difference[0].length] : trace.grid;
+    const gone = new Set([...state.off].filter((part) => part[0] === "p").map((part) => Number(part.slice(1))));
+    // A covered patch loses all it had: the colours are for the others.
+    const others = values?.filter((_, cell) => !gone.has(cellAt([((cell % shape[1]) + 0.5) / shape[1], (Math.floor(cell / shape[1]) + 0.5) / shape[0]], trace.grid)));
+    const limits = values ? limitsOf(others, true, 0.05 / values.length) : [0, 1];
     drawScene(this.canvas, {
       image: trace.image,
       grid: trace.grid,
-      mapGrid: result ? [result.difference.length, result.difference[0].length] : trace.grid,
+      mapGrid: shape,
       values,
       signed: true,
       limits,
       opacity: Math.min(1, look.opacity + 0.15),
       smooth: look.smooth,
       lines: true,
-      off: [...state.off].filter((part) => part[0] === "p").map((part) => Number(part.slice(1))),
+      off: gone,
     });
     this.scale[0].textContent = values ? limits[0].toPrecision(2) : "";
     this.scale[1].textContent = values ? `+${limits[1].toPrecision(2)}` : "";

@@ -41,6 +41,14 @@ export class Trace {
     return new Trace(header, sections, image, model);
   }
 
+  /** The same pass with another answer: rows of (class, before, after), the most probable among them. */
+  answering(rows) {
+    const probabilities = new Float32Array(this.probabilities.length);
+    for (const [index, , after] of rows) probabilities[index] = after;
+    const order = [...probabilities.keys()].sort((a, b) => probabilities[b] - probabilities[a]);
+    return Object.assign(Object.create(this), { probabilities, order });
+  }
+
   has(token) {
     return this.codes !== null && this.rows.has(token);
   }

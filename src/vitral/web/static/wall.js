@@ -6,7 +6,7 @@ import { enlarge, enlarged, refreshEnlarged } from "./enlarge.js";
 import { blockFor, headFor, leastSpan, scaleText, tokenFor, tokenName } from "./explain.js";
 import { tile } from "./heat.js";
 import { look } from "./picture.js";
-import { state, update } from "./state.js";
+import { partsOf, state, update } from "./state.js";
 
 const SORTS = { depth: "depth", distance: "distance", entropy: "entropy" };
 const UNITS = { distance: "px", entropy: "bits" };
@@ -49,7 +49,7 @@ export class WallView {
     }
     this.sorts.hidden = false;
     const token = tokenFor(model, trace);
-    const key = [state.model, state.picture, state.sort, token, look.lift].join(" ");
+    const key = [state.model, state.picture, state.sort, token, look.lift, partsOf(state.off)].join(" ");
     if (key !== this.key) {
       this.key = key;
       this.build(trace, model, token);
@@ -91,7 +91,9 @@ export class WallView {
     this.wall.classList.toggle("dense", dense);
     this.layOut();
     const { worst, moved } = trace.header.error;
+    const cut = state.off.size ? `${this.app.source.live ? "The model without" : "The whole model; its attention was not computed without"} ${partsOf(state.off)}. ` : "";
     this.note.textContent =
+      cut +
       `${heads.length} heads, ${trace.tokens} × ${trace.tokens} weights each, for the ${tokenName(model, token)}. ${scaleText("attention")} ` +
       `Weights are stored in ${trace.header.levels + 1} steps: at most ${(worst * 100).toFixed(1)} % of a row's peak off, ${(moved * 100).toFixed(1)} % of a row's attention misplaced on average.` +
       (trace.header.whole ? "" : " This model has too many tokens to send every row: patches cannot be asked here.");
