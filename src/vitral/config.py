@@ -218,7 +218,7 @@ class DataConfig:
     """Which pictures, how they are split, and what is done to them before the model sees them."""
 
     name: str = "digits"
-    """A name from `vitral data list`, `folder:PATH`, `hf:NAME` or `webdataset:PATTERN`."""
+    """A name from `vitral data list`, `folder:PATH`, `csv:FILE`, `parquet:FILE`, `hf:NAME` or `webdataset:PATTERN`."""
     root: str | None = None
     """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
     validation: float = 0.1

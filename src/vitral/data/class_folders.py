@@ -45,7 +45,7 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
     look = on_bad_image if training else None
     parts = {split: _part(where, class_names, look, notes) for split, where in places.items() if where is not None}
     if not training and (empty := sorted(set(class_names) - {class_names[label] for part in parts.values() for label in part.labels})):
-        _note(notes, f"class folders without pictures were passed over: {few(empty, 5)}")
+        note(notes, f"class folders without pictures were passed over: {few(empty, 5)}")
     parts.setdefault("train", Part.all_of(FileReader([]), np.arange(0)))
     if not any(len(part.labels) for part in parts.values()) or (training and not len(parts["train"].labels)):
         raise DataError(f"{train} has no pictures", f"pictures end in {' '.join(sorted(EXTENSIONS))}")
@@ -87,14 +87,14 @@ def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str | None, 
                 else:
                     ignored.append(file)
     if ignored:
-        _note(notes, f"{len(ignored)} files under {folder} are not pictures by their names and were left out ({few(ignored)})")
+        note(notes, f"{len(ignored)} files under {folder} are not pictures by their names and were left out ({few(ignored)})")
     if on_bad_image and len(paths) <= HEADERS:
-        good = _readable(paths, on_bad_image, notes)
+        good = readable(paths, on_bad_image, notes)
         paths, labels = [paths[i] for i in good], [labels[i] for i in good]
     return Part.all_of(FileReader(paths), np.asarray(labels, np.int64))
 
 
-def _readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[int]:
+def readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[int]:
     """Numbers of the files whose headers are those of pictures: a wrong file is named before training, not hours into it."""
     good: list[int] = []
     for number, path in enumerate(track(paths, "Checking pictures")):
@@ -104,7 +104,7 @@ def _readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[in
         elif on_bad_image == "fail":
             raise DataError(f"{path} is not a picture that can be read ({reason})", f"{SKIP}; --on-bad-image skip passes over it")
         else:
-            _note(notes, f"skipped: {path} is not a picture that can be read ({reason})")
+            note(notes, f"skipped: {path} is not a picture that can be read ({reason})")
     return good
 
 
@@ -112,7 +112,7 @@ def _folders(path: Path) -> list[str]:
     return [entry.name for entry in os.scandir(path) if entry.is_dir() and not entry.name.startswith(".")]
 
 
-def _note(notes: list[str], text: str) -> None:
+def note(notes: list[str], text: str) -> None:
     """Kept with the data, and said at once."""
     notes.append(text)
     say(text)

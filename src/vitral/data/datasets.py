@@ -18,6 +18,7 @@ from vitral.data.class_folders import open_folder
 from vitral.data.fetch import data_root, open_named
 from vitral.data.huggingface import open_hub
 from vitral.data.keys import generator
+from vitral.data.label_file import KINDS, open_labels
 from vitral.data.own_dataset import OWN
 from vitral.data.preprocess import Preprocess
 from vitral.data.shards import open_shards
@@ -188,6 +189,8 @@ def open_source(config: DataConfig, training: bool = True) -> Source:
     kind, _, rest = config.name.partition(":")
     if kind == "folder" and rest:
         return open_folder(Path(rest).expanduser(), config.on_bad_image, training=training)
+    if kind in KINDS and rest:
+        return open_labels(kind, Path(rest).expanduser(), config.on_bad_image, training=training)
     if kind == "hf" and rest:
         return open_hub(rest)
     if kind == "webdataset" and rest:
@@ -197,7 +200,7 @@ def open_source(config: DataConfig, training: bool = True) -> Source:
     if config.name not in CATALOGUE and Path(config.name).is_dir():
         raise UnknownNameError(f"{config.name} is a folder, not the name of a data set", f"write folder:{config.name}")
     if config.name not in CATALOGUE:
-        raise one_of("data set", config.name, [*CATALOGUE, "folder:PATH", "hf:NAME", "webdataset:PATTERN"])
+        raise one_of("data set", config.name, [*CATALOGUE, "folder:PATH", "csv:FILE", "parquet:FILE", "hf:NAME", "webdataset:PATTERN"])
     return open_named(CATALOGUE[config.name], data_root(config.root), config.on_bad_image)
 
 

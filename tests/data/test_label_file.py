@@ -1,0 +1,117 @@
+"""Labels in a table: the same pictures as in folders give the same data."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vitral.base.errors import DataError, MissingError
+from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from vitral.data.datasets import open_data, open_source, open_split
+from vitral.data.label_file import open_labels
+from vitral.data.preprocess import Preprocess
+from vitral.train.fit import fit
+
+CLASSES = ("cat", "dog", "owl")
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Twelve small pictures a class, each class of one colour, in folders."""
+    for number, name in enumerate(CLASSES):
+        for index in range(12):
+            path = tmp_path / "photos" / name / f"{index:02d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pixels = np.full((16, 16, 3), 10 * index, np.uint8)
+            pixels[..., number] = 250
+            Image.fromarray(pixels).save(path)
+    return tmp_path / "photos"
+
+
+def write(photos: Path, name: str = "labels.csv", split: bool = False, header: str = "path,label") -> Path:
+    lines = [header + (",split" if split else "")]
+    for path in sorted(photos.rglob("*.png")):
+        part = "test" if int(path.stem) > 9 else "val" if int(path.stem) == 9 else "train"
+        lines.append(f"photos/{path.parent.name}/{path.name},{path.parent.name}" + (f",{part}" if split else ""))
+    file = photos.parent / name
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
+    return file
+
+
+def test_a_table_gives_what_the_folders_give(photos: Path):
+    table, folders = open_data(DataConfig(f"csv:{write(photos)}")), open_data(DataConfig(f"folder:{photos}"))
+    assert table.class_names == folders.class_names == CLASSES and table.name.startswith("csv:")
+    for one, two in ((table.train, folders.train), (table.validation, folders.validation), (table.test(), folders.test())):
+        assert [Path(one.where(i)).name for i in range(len(one))] == [Path(two.where(i)).name for i in range(len(two))]
+        assert np.array_equal(one.labels, two.labels) and np.array_equal(one.pixels(), two.pixels())
+
+
+def test_splits_columns_and_numbers_are_read_as_they_are_meant(photos: Path, tmp_path: Path):
+    source = open_source(DataConfig(f"csv:{write(photos, split=True, header='Filename,Class')}"))
+    assert source.validation is not None and source.test is not None
+    assert (len(source.train.labels), len(source.validation.labels), len(source.test().labels)) == (27, 3, 6)
+    numbered = tmp_path / "numbers.csv"
+    numbered.write_text("path,label\n" + "".join(f"photos/cat/{i % 12:02d}.png,{i}\n" for i in range(12)))
+    assert open_source(DataConfig(f"csv:{numbered}")).class_names == tuple(map(str, range(12)))  # not 0, 1, 10, 11, 2
+    tested = tmp_path / "tested.csv"
+    tested.write_text("path,label,split\nphotos/cat/00.png,cat,test\nphotos/dog/00.png,dog,test\n")
+    assert len(open_split(DataConfig(f"csv:{tested}"), Preprocess((16, 16), 3))) == 2  # to be scored on, not to learn from
+    with pytest.raises(DataError, match="names no pictures to train on"):
+        open_source(DataConfig(f"csv:{tested}"))
+
+
+def test_parquet_is_the_same_table_and_says_what_it_needs(photos: Path, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "pyarrow", None)
+        file = write(photos)
+        with pytest.raises(DataError, match=r"pyarrow is not installed.*use csv:FILE"):
+            open_labels("parquet", file, "fail")
+    arrow = pytest.importorskip("pyarrow.csv")
+    from pyarrow import parquet
+
+    parquet.write_table(arrow.read_csv(str(write(photos, split=True))), photos.parent / "labels.parquet")
+    one, two = (open_source(DataConfig(f"{kind}:{photos.parent}/labels.{kind}")) for kind in ("csv", "parquet"))
+    assert one.class_names == two.class_names and np.array_equal(one.train.labels, two.train.labels)
+    with pytest.raises(DataError, match="not a readable Parquet file"):
+        open_labels("parquet", write(photos), "fail")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("picture,label\na.png,cat\n", "has no column path .it has picture, label.: call it path or file"),
+        ("path,label\n", "names no pictures"),
+        ("path,label\nphotos/cat/00.png,cat;dog\n", "line 2 has several labels .cat;dog.: a picture has one class here"),
+        ("path,label\nphotos/cat/00.png,0.25\nphotos/cat/01.png,3\n", "0.25 is a measurement, and regression is not"),
+        ("path,label\nphotos/cat/00.png,\n", "line 2 has no label"),
+        ("path,label\nphotos/cat/00.png\n", "line 2 has 1 values, its first line 2"),
+        ("path,label,split\nphotos/cat/00.png,cat,later\n", "line 2 has the split 'later': use train, val or test"),
+        ("path,label\nphotos/none.png,cat\nphotos/cat/00.png,dog\n", "none.png is not a picture that can be read"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_line(content: str, words: str, photos: Path):
+    file = photos.parent / "labels.csv"
+    file.write_text(content)
+    with pytest.raises(DataError, match=words):
+        open_source(DataConfig(f"csv:{file}"))
+
+
+def test_a_bad_file_is_passed_over_when_asked_and_a_missing_table_is_named(photos: Path, tmp_path: Path):
+    (photos / "cat" / "03.png").write_bytes(b"no picture")
+    file = write(photos)
+    assert len(open_source(DataConfig(f"csv:{file}", on_bad_image="skip")).train.labels) == 35
+    with pytest.raises(MissingError, match="is not a file"):
+        open_source(DataConfig(f"csv:{tmp_path / 'none.csv'}"))
+
+
+def test_a_run_learns_from_a_table(photos: Path, tmp_path: Path):
+    model = ModelConfig(patch_size=(4, 4), width=16, depth=1, heads=2, mlp_width=16).opened()
+    settings = TrainConfig(epochs=20, batch_size=8, lr=3e-3, threads=1, device="cpu", evaluate_every=20)
+    run = fit(
+        RunConfig("table", model, DataConfig(f"csv:{write(photos, split=True)}", augment="none"), settings), tmp_path / "run", quiet=True
+    )
+    assert run.test["accuracy"] == 1 and run.model.origin.classes.value == CLASSES
