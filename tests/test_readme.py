@@ -6,6 +6,7 @@ import importlib
 import re
 import runpy
 import shlex
+import shutil
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -67,6 +68,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         patch.setattr("vitral.draw.provenance.DPI", 40)
         assert main(["demo", "--epochs", "1"]) == 0
+    shutil.copytree(folder / "runs/demo", folder / "runs/long")  # what the guide goes on with
     vitral.export(vitral.create("ti/16"), folder / "timm", format="timm").rename(folder / "vit_tiny.safetensors")
     for name in ("cats", "dogs"):
         (folder / "photos" / name).mkdir(parents=True)
@@ -175,7 +177,7 @@ def test_every_command_parses(
 def test_the_lists_of_commands_are_not_empty() -> None:
     assert len([line for page, line, _ in COMMANDS if page == README]) >= 10
     assert all(commands(page) for page in GUIDES if page.parent.name == "guide")
-    assert all(len(measured(page)) >= 5 for page in RESULTS)
+    assert all(len(measured(page)) >= 5 for page in RESULTS if page.name != "queue.md")  # what is still to be run
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
