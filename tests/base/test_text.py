@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from vitral.base.text import byte_size, duration, few, readable, short, table
+from vitral.base.text import byte_size, duration, few, html, readable, short, table
 
 
 @pytest.mark.parametrize(
@@ -87,3 +87,11 @@ def test_a_table_in_markdown() -> None:
 def test_a_row_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="zip"):
         table([["a", "b"], ["c"]])
+
+
+def test_a_table_becomes_one_in_a_notebook() -> None:
+    text = f"Scores <b>\n{table([['cat & dog', '1'], ['owl', '200']], ['class', 'images'], 'lr')}\n\nThe end"
+    shown = html(text)
+    assert shown.startswith("<p>Scores &lt;b&gt;</p><table><thead><tr><th>class</th><th>images</th></tr></thead>")
+    assert "<tr><td>cat &amp; dog</td><td>1</td></tr><tr><td>owl</td><td>200</td></tr>" in shown and shown.endswith("<p>The end</p>")
+    assert html("no <table>") == "<pre>no &lt;table&gt;</pre>"

@@ -96,3 +96,12 @@ def test_saved_with_numbers_and_facts(tmp_path: Path, name: str, made: str) -> N
     assert record["command"] == "vitral look"
     assert record["target"] == "church"
     assert record["box"] == [0, 1, 8, 7]
+
+
+def test_colours_can_be_chosen(photograph: Image.Image) -> None:
+    heat = Heatmap(np.arange(16.0).reshape(4, 4), method="rollout", original=photograph)
+    ours, other = np.asarray(heat.overlay()), np.asarray(heat.overlay(colours="magma"))
+    assert ours.shape == other.shape and (ours != other).any()
+    assert (np.asarray(heat.overlay(colours="magma", alpha=0)) == np.asarray(heat.overlay(alpha=0))).all()
+    with pytest.raises(KeyError, match="unknown colours 'magna': did you mean magma"):
+        heat.overlay(colours="magna")

@@ -80,3 +80,8 @@ def test_a_block_that_is_off_adds_nothing(make, images) -> None:
     tape = vitral.watch(model, image, keep=["embedding", "blocks.*.output"], edits=edits_for([Off(attention=(0, 1), mlp=(0,))]))
     torch.testing.assert_close(tape["blocks.0.output"], tape["embedding"])
     assert (tape["blocks.1.output"] - tape["blocks.0.output"]).abs().max() > 1e-3, "its MLP is on"
+
+
+def test_an_ablation_shows_itself(make, images) -> None:
+    model = make()
+    assert look.ablate(vitral.watch(model, images(model)))._repr_png_().startswith(b"\x89PNG")

@@ -207,3 +207,8 @@ def test_a_tape_says_what_it_holds():
     assert repr(tape) == "Tape(nothing recorded yet, 5 values wanted)"
     model(torch.zeros(1, 3, 32, 32), tape=tape)
     assert repr(tape) == "Tape(patches (1, 64, 48), 2 × blocks.*.attention.weights (1, 3, 65, 65), tokens (1, 65, 48), logits (1, 10))"
+
+
+def test_a_tape_is_a_table_in_a_notebook(model, images):
+    assert "nothing recorded" in Tape(model)._repr_html_()
+    assert "<td>blocks.*.attention.weights</td>" in watch(model, images)._repr_html_()

@@ -63,3 +63,8 @@ def test_the_calls_stay_calls_when_their_files_are_loaded() -> None:
     assert callable(vitral.study.compare) and callable(vitral.study.scale)
     with pytest.raises(AttributeError, match="no attribute 'comparre'"):
         vitral.study.comparre  # noqa: B018
+
+
+def test_a_result_is_a_table_in_a_notebook() -> None:
+    shown = Result("model  accuracy\n─────  ────────\nvit      97.0 %", {"conclusion": "a <draw>"})._repr_html_()
+    assert "<td>vit</td><td>97.0 %</td>" in shown and shown.endswith("<p>a &lt;draw&gt;</p>")

@@ -261,3 +261,10 @@ def test_mirrored_answers_are_the_mean_of_two():
     turned = torch.cat([images, images.flip(-1)])
     result = evaluate(model, TensorDataset(turned, torch.tensor([0, 1, 2, 0] * 2)), tta="flip")
     assert (result.predictions[:4] == result.predictions[4:]).all()
+
+
+def test_results_show_themselves_in_a_notebook():
+    model = create("tiny", classes=2, depth=1)
+    shown = evaluate(model, Photographs())._repr_html_()
+    assert shown.count("<tr>") == 3 and "<th>precision</th>" in shown and "balanced accuracy" in shown and "class 0" in shown
+    assert "<th>parameters</th>" in model._repr_html_() and model._repr_html_().count("<tr>") > 5

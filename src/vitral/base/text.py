@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from html import escape
 
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 WRITTEN_OUT = 1e9
@@ -68,6 +70,28 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), align: str 
         "  ".join(cell.rjust(w) if number else cell.ljust(w) for cell, w, number in zip(line, widths, right, strict=True)).rstrip()
         for line in lines
     )
+
+
+def html(text: str) -> str:
+    """What `table` wrote, and the lines around it, for a notebook: a real table between paragraphs."""
+    lines, out = text.splitlines(), []
+    ruled = next((number for number, line in enumerate(lines) if (number and set(line) == {" ", "─"}) or set(line) == {"─"}), 0)
+    if not ruled:
+        return f"<pre>{escape(text)}</pre>"
+    columns = [found.span() for found in re.finditer("─+", lines[ruled])]
+    last = next((number for number in range(ruled + 1, len(lines)) if not lines[number].strip()), len(lines))
+
+    def row(line: str, tag: str) -> str:
+        # The last column goes on to the end of the line.
+        ends = [end for _, end in columns[:-1]] + [len(line)]
+        cells = [line[start:end].strip() for (start, _), end in zip(columns, ends, strict=True)]
+        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    out += [f"<p>{escape(line)}</p>" for line in lines[: ruled - 1] if line.strip()]
+    out.append(f"<table><thead>{row(lines[ruled - 1], 'th')}</thead><tbody>")
+    out += [row(line, "td") for line in lines[ruled + 1 : last]]
+    out.append("</tbody></table>")
+    return "".join([*out, *(f"<p>{escape(line)}</p>" for line in lines[last:] if line.strip())])
 
 
 def _scaled(number: float | None, units: Sequence[str], step: int) -> str:

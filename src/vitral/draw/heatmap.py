@@ -86,23 +86,28 @@ class Heatmap:
         index = int(np.argmax(np.abs(self.grid) if self.signed else self.grid))
         return index // self.grid.shape[1], index % self.grid.shape[1]
 
-    def image(self, size: int = 256, limits: tuple[float, float] | None = None) -> Image.Image:
+    def image(self, size: int = 256, limits: tuple[float, float] | None = None, colours: str | None = None) -> Image.Image:
         """The map alone, each number a flat square; at least `size` pixels on the longer side."""
         factor = max(1, -(-size // max(self.grid.shape)))
-        colours = paint(self.grid, limits or self.limits, self.signed)
-        return Image.fromarray(colours.repeat(factor, axis=0).repeat(factor, axis=1))
+        painted = paint(self.grid, limits or self.limits, self.signed, colours)
+        return Image.fromarray(painted.repeat(factor, axis=0).repeat(factor, axis=1))
 
     def overlay(
-        self, alpha: float = 0.75, size: int | None = None, mode: str = "bicubic", limits: tuple[float, float] | None = None
+        self,
+        alpha: float = 0.75,
+        size: int | None = None,
+        mode: str = "bicubic",
+        limits: tuple[float, float] | None = None,
+        colours: str | None = None,
     ) -> Image.Image:
         """The map over the original picture, crop and resize undone; the map alone where there is no original.
 
         mode: bicubic, bilinear or patches. alpha: how much the strongest colour covers. limits: the values of the darkest and
-        the brightest colour, to compare several maps.
+        the brightest colour, to compare several maps. colours: one of matplotlib's colour maps, such as "magma"; None: ours.
         """
         if self.original is None:
-            return self.image(size or 256, limits)
-        options: dict[str, Any] = {"alpha": alpha, "size": size, "mode": mode, "signed": self.signed}
+            return self.image(size or 256, limits, colours)
+        options: dict[str, Any] = {"alpha": alpha, "size": size, "mode": mode, "signed": self.signed, "colours": colours}
         return lay_over(self.original, self.grid, self.box, limits=limits or self.limits, **options)
 
     def figure(self, alpha: float = 0.75, mode: str = "bicubic") -> Figure:

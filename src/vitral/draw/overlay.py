@@ -34,11 +34,13 @@ def lay_over(
     mode: str = "bicubic",
     limits: tuple[float, float] | None = None,
     signed: bool = False,
+    colours: str | None = None,
 ) -> Image.Image:
     """`grid` (h, w) as colours over `original`; outside of `box` the picture is dimmed and otherwise untouched.
 
     mode: `bicubic` or `bilinear` (smooth), or `patches` (each flat, with its edges). size: pixels of the longer side of
     the result; None: as the original, or at least 256 on the shorter side. alpha: how much the strongest colour covers.
+    colours: one of matplotlib's colour maps; None: ours.
     """
     if mode not in MODES:
         raise one_of("overlay mode", mode, MODES)
@@ -57,11 +59,11 @@ def lay_over(
         inside = np.ix_(down, across)
         heat = _read(grid.astype(np.float64), rows[down], columns[across], mode)  # (h', w')
         low, high = limits or limits_of(grid, signed)
-        colours = paint(heat, (low, high), signed).astype(np.float32)
+        painted = paint(heat, (low, high), signed, colours).astype(np.float32)
         # Where little is to be seen the picture shows through; where much is, the colour covers it by `alpha`.
         strength = np.abs(heat) / (max(abs(low), abs(high)) or 1) if signed else (heat - low) / ((high - low) or 1)
         cover = alpha * (0.35 + 0.65 * np.clip(strength, 0, 1).astype(np.float32))[..., None]
-        out[inside] = (1 - cover) * _quiet(pixels[inside]) + cover * colours
+        out[inside] = (1 - cover) * _quiet(pixels[inside]) + cover * painted
         if mode == "patches":
             _draw_edges(out, rows, columns, down, across)
         _draw_frame(out, down, across)

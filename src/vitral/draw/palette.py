@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vitral.base.errors import one_of
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -54,14 +56,16 @@ def limits_of(values: np.ndarray, signed: bool = False) -> tuple[float, float]:
     return float(values.min()), float(values.max())
 
 
-def paint(values: np.ndarray, limits: tuple[float, float] | None = None, signed: bool = False) -> np.ndarray:
+def paint(values: np.ndarray, limits: tuple[float, float] | None = None, signed: bool = False, colours: str | None = None) -> np.ndarray:
     """Numbers of any shape → colours (…, 3) in uint8. Equal values everywhere get one quiet colour: there is nothing to see."""
     import matplotlib
 
     low, high = limits or limits_of(values, signed)
     span = high - low
     share = np.clip((values - low) / span, 0, 1) if span > 0 else np.full(np.shape(values), 0.5 if signed else 0.0)
-    return np.asarray(matplotlib.colormaps[map_name(signed)](share, bytes=True))[..., :3]
+    if colours is not None and colours not in matplotlib.colormaps:
+        raise one_of("colours", colours, matplotlib.colormaps)
+    return np.asarray(matplotlib.colormaps[colours or map_name(signed)](share, bytes=True))[..., :3]
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, np.ndarray]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from vitral.base.progress import track
+from vitral.draw.palette import png_bytes
 from vitral.draw.switch_off import ablation_figure
 from vitral.look.choice import Start, check_item, find_target, need_transformer, unused
 from vitral.look.rerun import alone, run, score, score_unit
@@ -51,6 +52,9 @@ class Ablation:
 
     def numbers(self) -> dict[str, Any]:
         return {"heads": self.heads, "parts": self.parts, "whole": self.whole}
+
+    def _repr_png_(self) -> bytes:
+        return png_bytes(self.draw())
 
     def draw(self) -> Figure:
         return ablation_figure(self.heads, self.parts, PARTS, f"{self.name}: {self.unit} {self.whole:.3f} with everything on", self.unit)

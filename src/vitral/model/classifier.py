@@ -13,6 +13,7 @@ from torch import nn
 
 from vitral.base.errors import UsageError, out_of_range
 from vitral.base.origin import Origin, known
+from vitral.base.text import html
 from vitral.config import ModelConfig
 from vitral.model.summary import summary
 from vitral.model.tape import Tape
@@ -86,6 +87,9 @@ class Classifier(nn.Module):
         parts.append(f"{sum(parameter.numel() for parameter in self.parameters()):,} parameters")
         told = "; ".join([self.origin.source.value, *self.origin.changes])
         return f"{kind if kind.lower() == config.family else config.family}({', '.join(parts)})\n  {told}"
+
+    def _repr_html_(self) -> str:
+        return html(f"{self!r}\n{self.summary()}")
 
     def check_images(self, images: torch.Tensor) -> None:
         wanted = (self.config.channels, *self.config.image_size)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vitral.base.errors import UsageError, one_of, out_of_range
+from vitral.base.text import html, table
 
 if TYPE_CHECKING:
     from vitral.base.picture import Picture
@@ -127,12 +128,20 @@ class Tape:
         """What it holds: names (alike ones once, with their number) and shapes."""
         if not self._values:
             return f"Tape(nothing recorded yet, {len(self._kept)} values wanted)"
+        held = [f"{f'{count} × ' if count > 1 else ''}{name} {shape}" for (name, shape), count in self._alike().items()]
+        return f"Tape({', '.join(held)})"
+
+    def _repr_html_(self) -> str:
+        lines = [[name, str(count), "×".join(map(str, shape))] for (name, shape), count in self._alike().items()]
+        return html(f"Tape\n{table(lines, ['recorded', 'times', 'shape'], 'lrl')}") if lines else html(repr(self))
+
+    def _alike(self) -> dict[tuple[str, tuple[int, ...]], int]:
+        """(name with * for the block, shape) → how many."""
         alike: dict[tuple[str, tuple[int, ...]], int] = {}
         for name in self.names():
             key = re.sub(r"\.\d+\.", ".*.", name), tuple(self._values[name].shape)
             alike[key] = alike.get(key, 0) + 1
-        held = [f"{f'{count} × ' if count > 1 else ''}{name} {shape}" for (name, shape), count in alike.items()]
-        return f"Tape({', '.join(held)})"
+        return alike
 
     def attention(self, block: int) -> torch.Tensor:
         """Attention weights of a block, (B, heads, T, T); fewer heads or rows when the tape was told so."""

@@ -11,6 +11,7 @@ from typing import Any
 from vitral.base.files import write_atomic, write_json
 from vitral.base.layout import RESULT, RUNS, TABLE
 from vitral.base.manifest import vouching
+from vitral.base.text import html
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,6 +42,9 @@ class Result:
 
     def __repr__(self) -> str:
         return "\n\n".join(part for part in (self.table.rstrip(), self.conclusion, str(self.path or "")) if part)
+
+    def _repr_html_(self) -> str:
+        return html(repr(self))
 
 
 def finish(path: Path, table: Callable[[bool], str], values: dict[str, Any]) -> Result:

@@ -20,6 +20,7 @@ from vitral.base.device import pick_device
 from vitral.base.errors import DataError, FailedError, UsageError
 from vitral.base.progress import say
 from vitral.base.records import ranked
+from vitral.base.text import NOTHING, html, table
 from vitral.config import DataConfig, from_dict
 from vitral.cost.precision import autocast, dtype_of
 from vitral.data.class_names import match_classes
@@ -92,6 +93,18 @@ class Evaluation:
 
     def __repr__(self) -> str:
         return f"Evaluation(top1 {self.top1:.2%}, top5 {self.top5:.2%}, loss {self.loss:.4f}, {len(self.labels):,} images)"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the scores, then the classes, the worst first."""
+        told = self.to_dict()
+        worst = sorted((value, name) for name, value in told["per_class"].items() if value is not None)[:20]
+
+        def percent(value: float | None) -> str:
+            return NOTHING if value is None else f"{value:.1%}"
+
+        lines = [[name, percent(value), percent(told["precision"][name]), percent(told["f1_per_class"][name])] for value, name in worst]
+        scores = f"balanced accuracy {self.balanced_accuracy:.2%}, F1 {self.f1:.2%}, calibration error {self.calibration['error']:.3f}"
+        return html(f"{self!r}\n{scores}\n{table(lines, ['class', 'recall', 'precision', 'F1'], 'lr')}")
 
     def answers(self, split: Split | None = None) -> Answers:
         """Image by image, with small pictures of what a report shows."""
