@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from vitral.base.errors import UsageError
+from vitral.base.text import duration
 from vitral.build import parameter_count
 from vitral.config import ModelConfig
 from vitral.cost.flops import forward_flops
@@ -15,7 +16,7 @@ from vitral.cost.memory import LiveBytes
 from vitral.presets.models import model
 from vitral.presets.runs import run
 from vitral.study.forecast import Timing
-from vitral.study.plan import plan
+from vitral.study.plan import busy, plan
 from vitral.train.fit import fit
 from vitral.train.prepare import prepare
 
@@ -64,6 +65,7 @@ def test_notes_come_before_the_measuring(monkeypatch: pytest.MonkeyPatch, capsys
         return Timing(1.0, 1.0)
 
     monkeypatch.setattr("vitral.study.plan.time_run", measure)
+    monkeypatch.setattr("os.getloadavg", lambda: (0.1, 0.1, 0.1))
     monkeypatch.setattr("vitral.train.advice.MANY", 63)
     config = run("digits", batch_size=64, device="cpu")
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, image_size=(8, 8), patch_size=(1, 1)))
@@ -99,3 +101,17 @@ def test_data_lie_where_the_loader_puts_them(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("vitral.data.loader.DEVICE_LIMIT", {"cuda": 1000, "cpu": 1 << 30})
     assert plan(config, gpu="t4").memory.data == 0
     assert plan(dataclasses.replace(config, data=dataclasses.replace(config.data, placement="device")), gpu="t4").memory.data == held
+
+
+def test_time_is_a_range_and_a_busy_machine_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr("vitral.study.plan.time_run", lambda setup, seconds: Timing(0.5, 0.001, spread=(0.25, 1.0)))
+    monkeypatch.setattr("os.getloadavg", lambda: (1.8, 1.0, 1.0))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    planned = plan(run("digits", device="cpu", epochs=10.0))
+    assert planned.seconds == 0.5 * planned.steps and planned.seconds_range == (0.25 * planned.steps, 1.0 * planned.steps)
+    assert f"{duration(planned.seconds)} ({duration(0.25 * planned.steps)} to {duration(planned.steps)}) training" in planned.text()
+    load, factor = "a load of 1.8 on 2 cores before it was timed", "its timings differ by a factor of 4.0"
+    assert planned.notes[-1] == f"this machine is busy: {load}, {factor}; alone the run takes less"
+    assert planned.notes[-1] in capsys.readouterr().err
+    assert busy(0.3, 2, (1.0, 1.1)) == "" and "cores" not in busy(0.3, 2, (1.0, 2.0))
+    assert plan(run("digits"), gpu="a100").seconds_range[0] == plan(run("digits"), gpu="a100").seconds

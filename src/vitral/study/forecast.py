@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from vitral.base.device import pick_device, set_threads
@@ -54,6 +56,18 @@ class Timing:
     compiling: float = 0.0
     peak: int | None = None
     """Most bytes in use on a GPU."""
+    spread: tuple[float, float] | None = None
+    """Nearly the quickest and nearly the slowest of the timed steps (10 and 90 %); None: none was timed."""
+
+
+class Seconds(NamedTuple):
+    """Of one action that was timed several times."""
+
+    median: float
+    low: float
+    """Tenth of the times below it."""
+    high: float
+    """Tenth of the times above it."""
 
 
 def time_run(setup: Setup, seconds: float = 0.0) -> Timing:
@@ -73,29 +87,25 @@ def time_run(setup: Setup, seconds: float = 0.0) -> Timing:
             lambda: evaluate_loader(setup.model, few, forward=stepper.logits, precision=stepper.precision()), stepper.wait, least=1
         )
         image = once / len(few.split)
-    return Timing(step, image, compiling, most)
+    return Timing(step.median, image, compiling, most, (step.low, step.high))
 
 
-def time_steps(stepper: Stepper, batches: Iterator[Batch], seconds: float = 0.0, least: int = 2) -> float:
-    """Seconds of one training step, by `seconds` of them; where patches are left out for a part of a run, the mean over the run."""
-    shares = token_shares(stepper.config)
-    return sum(
-        share
-        * median_seconds(
-            lambda keep=keep: stepper.step(next(batches), SMALL_LR, keep),
-            stepper.wait,
-            seconds=seconds / len(shares),
-            least=least,
-            group=GROUP.get(stepper.device.type, 1),
-        )
-        for keep, share in shares.items()
-    )
+def time_steps(stepper: Stepper, batches: Iterator[Batch], seconds: float = 0.0, least: int = 2) -> Seconds:
+    """One training step, by `seconds` of them; where patches are left out for a part of a run, the mean over the run."""
+    shares, group = token_shares(stepper.config), GROUP.get(stepper.device.type, 1)
+    found = []
+    for keep, share in shares.items():
+        step = lambda keep=keep: stepper.step(next(batches), SMALL_LR, keep)  # noqa: E731
+        found.append((share, time_action(step, stepper.wait, seconds / len(shares), least, group)))
+    return Seconds(*(sum(share * each[place] for share, each in found) for place in range(3)))
 
 
-def median_seconds(
-    action: Callable[[], object], wait: Callable[[], None], *, seconds: float = 0.0, least: int = 2, group: int = 1
-) -> float:
-    """Of `action`, timed in groups; the first group also loads kernels and fills caches, and is left out."""
+def median_seconds(action: Callable[[], object], wait: Callable[[], None], *, least: int = 2, group: int = 1) -> float:
+    return time_action(action, wait, 0.0, least, group).median
+
+
+def time_action(action: Callable[[], object], wait: Callable[[], None], seconds: float, least: int, group: int) -> Seconds:
+    """`action`, timed in groups; the first group also loads kernels and fills caches, and is left out."""
     times: list[float] = []
     began = time.perf_counter()
     while len(times) <= least or time.perf_counter() - began < seconds:
@@ -104,7 +114,8 @@ def median_seconds(
             action()
         wait()
         times.append((time.perf_counter() - start) / group)
-    return statistics.median(times[1:])
+    low, high = np.quantile(times[1:], (0.1, 0.9))
+    return Seconds(statistics.median(times[1:]), float(low), float(high))
 
 
 # ---- a study -------------------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,10 @@ from vitral.train.steps import run_memory
 
 SECONDS = 4.0
 """Of real steps."""
+BUSY = 0.5
+"""Share of the cores that others may keep busy before it is said."""
+UNSTEADY = 1.5
+"""Slow steps per quick step from which the timings are called unsteady."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ class Plan:
     """At the worst moment of a step."""
     seconds: float
     """Training steps."""
+    seconds_range: tuple[float, float]
+    """The same by the quick and by the slow ones of the timed steps; an estimate: twice the same."""
     evaluation_seconds: float
     """All validations, and the test."""
     images_per_second: float
@@ -74,11 +81,23 @@ class Plan:
             ("FLOPs", f"{short(self.forward_flops)} per picture forward, {short(self.training_flops)} for the run"),
             ("memory", f"{byte_size(self.memory.total)} ({', '.join(f'{name} {byte_size(size)}' for name, size in parts.items())})"),
             ("steps", f"{self.steps:,} of {self.pictures:,} pictures, {self.epochs:g} epochs"),
-            ("time", f"{duration(self.seconds)} training + {duration(self.evaluation_seconds)} evaluating ({how})"),
+            ("time", f"{self._training()} training + {duration(self.evaluation_seconds)} evaluating ({how})"),
             ("speed", f"{self.images_per_second:,.0f} pictures/s"),
             ("on", f"{self.device}: {self.source}"),
         ]
         return "\n".join([f"plan of {self.run}", *(f"  {name:<11}{value}" for name, value in rows)])
+
+    def _training(self) -> str:
+        low, high = map(duration, self.seconds_range)
+        return duration(self.seconds) if low == high else f"{duration(self.seconds)} ({low} to {high})"
+
+
+def busy(load: float, cores: int, spread: tuple[float, float]) -> str:
+    """A note when others use this machine: `load` before anything was timed, `spread` of the timed steps."""
+    low, high = spread
+    said = [f"a load of {load:.1f} on {cores} cores before it was timed"] if load > BUSY * cores else []
+    said += [f"its timings differ by a factor of {high / low:.1f}"] if low and high / low > UNSTEADY else []
+    return f"this machine is busy: {', '.join(said)}; alone the run takes less" if said else ""
 
 
 def plan(config: RunConfig, gpu: str | None = None) -> Plan:
@@ -114,7 +133,11 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         source = f"{named.peak / 1e12:.0f} TFLOP/s × {efficiency(model.width):.0%}, the share that ViTs of this width reach"
     else:
         say(f"measuring steps of {batch:,} pictures on this machine")
+        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
         timing = time_run(setup, SECONDS)
+        if note := busy(load, os.cpu_count() or 1, timing.spread or (0.0, 0.0)):
+            notes.append(note)
+            say(f"note: {note}")
         source = f"{timing.step * 1e3:.3g} ms per step"
     if timing.peak is not None:
         memory = dataclasses.replace(memory, step=max(0, timing.peak - memory.total + memory.step))
@@ -138,6 +161,7 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         epochs=round(steps / per_epoch, 4),
         memory=memory,
         seconds=timing.step * steps,
+        seconds_range=tuple(each * steps for each in timing.spread or (timing.step, timing.step)),  # type: ignore[arg-type]
         evaluation_seconds=evaluations * max(timing.image * len(data.validation), LAUNCH if named else 0),
         images_per_second=batch / max(1e-9, timing.step),
         measured=named is None,

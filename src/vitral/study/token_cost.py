@@ -122,7 +122,7 @@ def measure(config: ModelConfig, batch_size: int, device: torch.device) -> dict[
     with torch.no_grad(), stepper.precision():
         forward = median_seconds(lambda: stepper.logits(images), stepper.wait, least=3, group=GROUP.get(device.type, 1))
     peak = PeakMemory(device)
-    training = time_steps(stepper, itertools.repeat(batch), least=3)
+    training = time_steps(stepper, itertools.repeat(batch), least=3).median
     return {"forward_ms": forward / batch_size * 1000, "training_ms": training / batch_size * 1000, "memory": peak.bytes()}
 
 
