@@ -34,7 +34,7 @@ export class Controls {
   pictureText(model, method) {
     if (state.view === "surgery" && this.app.source.live) {
       const overlap = model.overlap ? " Patches overlap here: the neighbours lose its pixels too." : "";
-      return `Click a patch to switch it off or on; point at one to see what it attends to.${overlap}`;
+      return `Click a patch (or arrow keys and Enter) to switch it off or on; point at one to see what it attends to.${overlap}`;
     }
     if (method === "attention") return "Point at a patch to see what it attends to; click to keep it.";
     return "The brighter a place, the more it counts. Point at it to read its value.";

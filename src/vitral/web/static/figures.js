@@ -1,7 +1,7 @@
 // The model's own figures: what its first layer looks for, how its positions resemble each other, how far its heads look.
 
 import { gradient } from "./colour.js";
-import { element } from "./dom.js";
+import { element, rovingStep } from "./dom.js";
 import { blockFor, headFor } from "./explain.js";
 import { tile } from "./heat.js";
 import { state, update } from "./state.js";
@@ -93,6 +93,8 @@ export class FiguresView {
         const dot = shape("circle", { cx: x(block), cy: y(value), r: 4.5, class: block === chosen[0] && head === chosen[1] ? "dot chosen" : "dot" });
         dot.append(shape("title", {}, `block ${block}, head ${head}: ${value.toFixed(1)} ${unit}`));
         dot.addEventListener("click", () => update({ block, head, method: "attention" }));
+        const name = `block ${block}, head ${head}: ${value.toFixed(1)} ${unit}`;
+        for (const [key, text] of Object.entries({ role: "button", tabindex: -1, "aria-label": name, "data-head": `${block}.${head}` })) dot.setAttribute(key, text);
         svg.append(dot);
       });
     }
@@ -102,7 +104,30 @@ export class FiguresView {
       const input = element("input", { type: "radio", name: "measure", value: name, checked: name === this.measure, onchange: () => ((this.measure = name), this.drawChart(model, trace)) });
       choice.append(element("label", {}, input, element("span", {}, name === "distance" ? "distance (pixels)" : "entropy (bits)")));
     }
+    const focused = this.chart.contains(document.activeElement) ? document.activeElement.dataset.head : null;
     this.chart.replaceChildren(choice, svg);
+    const dots = [...svg.querySelectorAll(".dot")];
+    (svg.querySelector(".chosen") ?? dots[0])?.setAttribute("tabindex", 0);
+    if (focused) svg.querySelector(`[data-head="${focused}"]`)?.focus(); // the chart is drawn anew when a dot is chosen
+    svg.addEventListener("keydown", (event) => this.walk(event, dots, model.heads));
+  }
+
+  /** Arrow keys walk the dots, block by block and head by head; Enter chooses. */
+  walk(event, dots, heads) {
+    const index = dots.indexOf(document.activeElement);
+    if (index < 0) return;
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      dots[index].dispatchEvent(new Event("click"));
+      return;
+    }
+    const swapped = { ArrowRight: "ArrowDown", ArrowLeft: "ArrowUp", ArrowDown: "ArrowRight", ArrowUp: "ArrowLeft" }[event.key] ?? event.key;
+    const next = rovingStep(swapped, index, dots.length, heads);
+    if (next < 0) return;
+    event.preventDefault();
+    dots[index].setAttribute("tabindex", -1);
+    dots[next].setAttribute("tabindex", 0);
+    dots[next].focus();
   }
 }
 

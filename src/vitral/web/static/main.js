@@ -26,6 +26,7 @@ class App {
     this.pictures = [...this.session.pictures, ...uploaded(this.session.pictures)];
     const which = () => state.model;
     this.picture = new PictureView(byId("picture"), this, which, "The picture as the model sees it. Arrow keys choose a patch, Escape what the head reads.");
+    byId("picture").querySelector(".stage").after(byId("cut")); // where the finger is
     this.predictions = new PredictionsView(byId("predictions"), this, which);
     this.controls = new Controls(this);
     this.panels = {

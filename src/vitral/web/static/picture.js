@@ -222,20 +222,35 @@ export class PictureView {
     update({ token: state.token === token ? null : token, method: "attention" });
   }
 
-  /** Arrow keys walk the patches; Escape returns to the token that the head reads. */
+  /** Arrow keys walk the patches, Enter does what a click does; Escape returns to the token that the head reads. */
   key(event) {
     const { trace, model } = this;
-    if (!trace || !model.attention || !trace.header.whole) return;
-    if (event.key === "Escape") return update({ token: null });
+    if (!trace) return;
+    const asks = model.attention && trace.header.whole;
+    if (event.key === "Escape") {
+      movePointer(null);
+      return update({ token: null });
+    }
     const [rows, columns] = trace.grid;
-    const token = tokenFor(model, trace);
-    const here = token >= trace.prefix ? token - trace.prefix : Math.floor(rows / 2) * columns + Math.floor(columns / 2);
-    const next = rovingStep(event.key, here, rows * columns, columns);
-    if (next < 0) return;
+    const token = asks ? tokenFor(model, trace) : -1;
+    const here = this.hovered ?? (token >= trace.prefix ? token - trace.prefix : Math.floor(rows / 2) * columns + Math.floor(columns / 2));
+    const operates = state.view === "surgery" && this.app.source.live;
+    const enters = event.key === "Enter" || event.key === " ";
+    const next = enters ? here : rovingStep(event.key, here, rows * columns, columns);
+    if (next < 0 || (enters && !operates)) return;
     event.preventDefault();
-    update({ token: trace.prefix + next, method: "attention" });
+    const place = `row ${Math.floor(next / columns)}, column ${next % columns}`;
+    if (enters) {
+      this.choose(next);
+      announce(`patch in ${place} ${state.off.has(`p${next}`) ? "off" : "on"}`);
+      return;
+    }
+    if (asks && !operates) {
+      movePointer(null);
+      update({ token: trace.prefix + next, method: "attention" });
+    } else movePointer([((next % columns) + 0.5) / columns, (Math.floor(next / columns) + 0.5) / rows]);
     this.drawNow();
-    announce(this.reading.textContent);
+    announce(this.reading.textContent || place);
   }
 }
 

@@ -81,7 +81,7 @@ export class WallView {
       const values = trace.patches(trace.row(block, head, token));
       tile(values, trace.grid, { canvas, lift: look.lift, limits: limitsOf(values, false, leastSpan("attention", trace.tokens)) });
       canvas.style.aspectRatio = ratio;
-      button.setAttribute("aria-label", `block ${block}, head ${head}, distance ${distance.toFixed(0)} pixels, entropy ${entropy.toFixed(1)} bits`);
+      button.setAttribute("aria-label", `block ${block}, head ${head}, distance ${distance.toFixed(0)} pixels, entropy ${entropy.toFixed(1)} bits (${block}.${head})`);
       const value = state.sort === "depth" ? `${block}.${head}` : `${heads[index][state.sort].toFixed(state.sort === "distance" ? 0 : 1)}`;
       caption.textContent = dense ? "" : value;
       button.onclick = () => this.choose(index, true);
