@@ -17,7 +17,7 @@ def test_no_other_file_spells_the_name_of_a_file_of_a_run_or_a_study():
         for path in SOURCE.rglob("*.py")
         if path != SOURCE / "base" / "layout.py"
     }
-    assert {path: names for path, names in others.items() if names and path not in FOREIGN and not path.startswith("study/")} == {}
+    assert {path: names for path, names in others.items() if names and path not in FOREIGN} == {}
 
 
 FOREIGN = {"weights/to_huggingface.py", "weights/inspect.py", "weights/declared.py", "weights/export.py", "weights/load.py"}
