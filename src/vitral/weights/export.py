@@ -23,6 +23,7 @@ from vitral.base.progress import say
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights import from_google, from_timm, from_torchvision, to_huggingface
+from vitral.weights.beside import write_beside
 from vitral.weights.keymap import ELSEWHERE, revert
 from vitral.weights.to_huggingface import limits, our_tensors
 from vitral.weights.to_onnx import write_onnx
@@ -45,7 +46,12 @@ def export(model: Classifier, folder: str | Path, format: str = "timm", *, atten
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", "name a folder")
-    return WRITERS[format](model, folder) if format in WRITERS else write_onnx(model, folder / "model.onnx", attention)
+    if format == "onnx":
+        return write_onnx(model, folder / "model.onnx", attention)
+    written = WRITERS[format](model, folder)
+    if format == "torchvision":  # it has no place for class names and preprocessing
+        write_beside(model, folder, runs=False)
+    return written
 
 
 def _timm(model: Classifier, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A model as an ONNX file: dynamic batch, logits, and on request the attention maps of every block."""
+"""A model as an ONNX file: dynamic batch, logits, on request the attention maps of every block; class names and preprocessing inside."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from vitral.base.errors import UsageError, WeightsError
 from vitral.base.files import write_atomic
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Tape
+from vitral.weights.beside import metadata, write_beside
 
 OPSET = 18
 
@@ -55,7 +56,13 @@ def write_onnx(model: Classifier, path: Path, attention: bool = False) -> Path:
                 external_data=False,
                 verbose=False,
             )
-            return write_atomic(path, (Path(folder) / "model.onnx").read_bytes())
+            import onnx
+
+            made = onnx.load(str(Path(folder) / "model.onnx"))
+            onnx.helper.set_model_props(made, metadata(model))
+            written = write_atomic(path, made.SerializeToString())
+        write_beside(model, path.parent, runs=True)
+        return written
     except ImportError as error:
         raise WeightsError(f"ONNX export needs {error.name or 'onnx and onnxscript'}", "install it: pip install 'vitral[onnx]'") from None
 
