@@ -48,6 +48,9 @@ def test_thirty_two_bits_and_floats() -> None:
     assert pixels(Image.fromarray(np.array([[0.0, 128.0, 255.0]], np.float32))).tolist() == [[0, 128, 255]]
     with pytest.raises(DataError, match="32-bit pixels from 0 to 70000"):
         decode(Image.fromarray(np.array([[0, 70000]], np.int32)), "deep.tif")
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(DataError, match=r"deep\.tif holds NaN or infinity among its pixels"):
+            decode(Image.fromarray(np.array([[0.5, wrong, 1.0]], np.float32)), "deep.tif")
     with pytest.raises(DataError, match="floating-point pixels from -1"):
         decode(Image.fromarray(np.array([[-1.0, 1.0]], np.float32)), "deep.tif")
 

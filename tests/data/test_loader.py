@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +13,11 @@ import pytest
 import torch
 from PIL import Image
 
-from vitral.base.errors import DataError, UsageError
+from vitral.base.errors import DataError, FailedError, UsageError
 from vitral.config import DataConfig
 from vitral.data.augment import policy as named_policy
 from vitral.data.datasets import Data, open_data
+from vitral.data.decode import Decoded
 from vitral.data.loader import Batch, Loader
 from vitral.data.preprocess import Preprocess
 from vitral.data.source import ArrayReader
@@ -110,6 +114,25 @@ def test_same_batches_with_0_1_and_4_workers(photographs: Path, policy: str) -> 
         assert loader.road == "stream"
         runs.append([batch for epoch in range(2) for batch in loader.epoch(epoch)])
     assert all(same(a, b) for other in runs[1:] for a, b in zip(runs[0], other, strict=True))
+
+
+class Deadly(ArrayReader):
+    """Whoever reads image 17 is killed, as by the system when memory runs out."""
+
+    def image(self, number: int) -> Decoded:
+        if number == 17:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().image(number)
+
+
+def test_a_worker_that_dies_is_named_within_seconds() -> None:
+    split = small()
+    split = dataclasses.replace(split, reader=Deadly(np.zeros((60, 3, 16, 16), np.uint8), "deadly"))
+    loader = Loader(split, batch_size=10, placement="stream", workers=1)
+    began = time.perf_counter()
+    with pytest.raises(FailedError, match=r"reads pictures of train died \(DataLoader worker \(pid.*fewer --workers; go on with --resume"):
+        list(loader.epoch(0))
+    assert time.perf_counter() - began < 30
 
 
 @pytest.mark.parametrize("policy", ["none", "light", "standard", "strong", "randaugment"])

@@ -151,6 +151,8 @@ def _deep(image: Image.Image, name: str) -> Image.Image:
     extremes = [(strip.min(), strip.max()) for strip in strips()]
     low, high = np.min(extremes), np.max(extremes)
     if image.mode == "F":
+        if not (np.isfinite(low) and np.isfinite(high)):
+            raise DataError(f"{name} holds NaN or infinity among its pixels", SKIP)
         if not (low >= 0 and high <= 255):
             raise DataError(f"{name} holds floating-point pixels from {low:g} to {high:g}", "scale them to 0…1 or 0…255")
         factor = 255.0 if high <= 1 else 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, FailedError
 from vitral.base.picture import Box
 from vitral.data.augment import Policy, image_transform
 from vitral.data.keys import generator, key
@@ -47,7 +48,7 @@ class Stream:
         the batch.
         """
         self.addresses.batches = addresses
-        for reads in self.loader:
+        for reads in self._reads():
             bad = [(position, message, hint) for pixels, position, message, hint in reads if pixels is None]
             good = [number for number, read in enumerate(reads) if read[0] is not None]
             if not good and not keep_size:
@@ -61,6 +62,18 @@ class Stream:
             if self.pin:
                 pixels, positions = pixels.pin_memory(), positions.pin_memory()
             yield pixels, positions, bad
+
+    def _reads(self) -> Iterator[Any]:
+        """What the workers send; one that dies (killed, out of memory) is noticed by the loader within seconds."""
+        try:
+            yield from self.loader
+        except RuntimeError as error:
+            if not (found := re.search(r"DataLoader worker \(pid[^)]*\)[^\n]*", str(error))):
+                raise
+            raise FailedError(
+                f"a process that reads pictures of {self.split.name} died ({found[0].strip(' .')})",
+                "it may have run out of memory: use fewer --workers; go on with --resume",
+            ) from error
 
 
 def _stand_in(number: int, good: list[int]) -> int:
