@@ -52,7 +52,7 @@ def test_hidden_and_other_files_are_left_out(tmp_path: Path) -> None:
     Image.new("RGB", (9, 9)).save(tmp_path / "a" / "deeper" / "x.PNG")
     raw = open_folder(tmp_path, "fail")
     assert raw.class_names == ("a", "b") and len(raw.train.labels) == 5
-    assert "2 files" in raw.notes[0] and "._0.png, notes.txt" in raw.notes[0]
+    assert "no pictures by their names: 2 (._0.png, notes.txt)" in raw.notes[0]
 
 
 def test_not_an_image_is_named_before_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

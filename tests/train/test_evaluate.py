@@ -237,6 +237,7 @@ def test_a_temperature_undoes_what_made_the_model_too_sure():
     labels = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
     assert fit_temperature(logits, labels) == pytest.approx(1, abs=0.06)
     assert fit_temperature(logits * 3, labels) == pytest.approx(3 * fit_temperature(logits, labels), rel=1e-2)
+    assert fit_temperature(torch.eye(5), torch.arange(5)) == 1, "nothing is wrong: there is no best temperature"
     sure, cooled = (evaluate_loader(Fixed(), loader(logits * 3, labels, 500), temperature=value) for value in (1.0, 3.0))
     assert cooled.calibration["error"] < 0.03 < 0.1 < sure.calibration["error"]
     assert cooled.loss < sure.loss and cooled.top1 == sure.top1 and cooled.to_dict()["temperature"] == 3.0

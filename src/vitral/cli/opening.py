@@ -51,8 +51,9 @@ def open_model(name: str, flags: ModelFlags) -> Classifier:
     if assumptions and flags.verbose:
         say("\n  ".join([f"{model.origin.source.value}; assumed:", *assumptions, "to set: --preprocess, or vitral weights convert"]))
     elif assumptions:
-        names = ", ".join(line.partition(" = ")[0] for line in assumptions)
-        say(f"assumed: {names} (--verbose says more, --preprocess sets them)")
+        names = [line.partition(" = ")[0] for line in assumptions]
+        prepared = "; --preprocess sets how pictures are prepared" if "mean" in names else ""
+        say(f"assumed: {', '.join(names)} (--verbose says more{prepared})")
     return model.to(device)
 
 

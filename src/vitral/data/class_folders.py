@@ -87,7 +87,7 @@ def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str | None, 
                 else:
                     ignored.append(file)
     if ignored:
-        note(notes, f"{len(ignored)} files under {folder} are not pictures by their names and were left out ({few(ignored)})")
+        note(notes, f"left out under {folder}, no pictures by their names: {len(ignored)} ({few(ignored)})")
     if on_bad_image and len(paths) <= HEADERS:
         good = readable(paths, on_bad_image, notes)
         paths, labels = [paths[i] for i in good], [labels[i] for i in good]

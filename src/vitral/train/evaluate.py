@@ -379,6 +379,9 @@ def read_logits(
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     """The number that logits are divided by to make the loss on these images smallest (Guo et al. 2017)."""
     logits, labels = logits.double().cpu(), labels.cpu()
+    if (logits.argmax(dim=1) == labels).all():
+        say("note: every validation picture is right, so that the surest model would suit it best: the temperature stays 1")
+        return 1.0
     logarithms = torch.linspace(math.log(0.05), math.log(20), 121, dtype=torch.float64)
     for _ in range(3):  # a grid, then ever finer ones around its best: the loss has one valley
         losses = torch.stack([F.cross_entropy(logits / value.exp(), labels) for value in logarithms])
