@@ -10,7 +10,7 @@ WORKERS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || ec
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 PYTEST := $(ONE_THREAD) $(PYTHON) -m pytest
 
-.PHONY: help venv demo test test-slow test-browser test-gpu check format bench docs
+.PHONY: help venv demo test test-slow test-browser test-gpu fuzz check format bench docs
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -41,6 +41,9 @@ test-browser: $(STAMP) ## the explorer in a real browser (needs chromium)
 test-gpu: $(STAMP) ## CUDA graphs, fp16, compiling, exact resume, memory: on a machine with a CUDA GPU, nowhere else
 	@$(PYTHON) -c 'import sys, torch; sys.exit(None if torch.cuda.is_available() else "make test-gpu needs a CUDA GPU; PyTorch sees none here")'
 	@$(PYTEST) -s -m gpu tests/gpu
+
+fuzz: $(STAMP) ## 20,000 damaged and hostile inputs, each with a deadline and 2 GB (fuzz.json; CASES=, SEED=)
+	@$(ONE_THREAD) PYTHONPATH=src $(PYTHON) tests/fuzz/run.py --cases $(or $(CASES),20000) --seed $(or $(SEED),1)
 
 check: $(STAMP) ## ruff, format check, pyright
 	@.venv/bin/ruff check .

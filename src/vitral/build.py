@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import ConfigError, UsageError, VitralError
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.presets.models import MODELS, model
@@ -43,8 +43,14 @@ def models() -> dict[str, dict[str, Any]]:
 
 def shadow(config: ModelConfig) -> Classifier:
     """The module without numbers: names and shapes alone, on the meta device."""
-    with torch.device("meta"), _Unfilled():
-        return build(config)
+    try:
+        with torch.device("meta"), _Unfilled():
+            return build(config)
+    except (RuntimeError, OverflowError, TypeError) as error:  # sizes beyond what a tensor can have
+        if isinstance(error, VitralError):
+            raise
+        said = str(error).partition("\n")[0][:120]
+        raise ConfigError(f"no model has these sizes ({said})", "check width, classes, channels and patch size") from None
 
 
 class _Unfilled(TorchFunctionMode):

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from vitral.base.text import byte_size, duration, few, html, readable, short, table
+from vitral.base.errors import DataError
+from vitral.base.progress import say, tell
+from vitral.base.text import byte_size, clean, duration, few, html, readable, short, table
 
 
 @pytest.mark.parametrize(
@@ -95,3 +97,14 @@ def test_a_table_becomes_one_in_a_notebook() -> None:
     assert shown.startswith("<p>Scores &lt;b&gt;</p><table><thead><tr><th>class</th><th>images</th></tr></thead>")
     assert "<tr><td>cat &amp; dog</td><td>1</td></tr><tr><td>owl</td><td>200</td></tr>" in shown and shown.endswith("<p>The end</p>")
     assert html("no <table>") == "<pre>no &lt;table&gt;</pre>"
+
+
+def test_nothing_but_text_reaches_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert clean("a\x1b[31mb\x07\x9b\u202e\udc80") == "a\\x1b[31mb\\x07\\x9b\\u202e\\udc80"
+    assert clean("plain · 12 % – été\n\tnext line") == "plain · 12 % – été\n\tnext line"
+    hostile = "\x1b]0;owned\x07cat"
+    assert "\x1b" not in str(DataError(f"{hostile} is not there", f"remove {hostile}"))
+    say(hostile)
+    tell(hostile)
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err and "cat" in shown.out and "cat" in shown.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pickle
 import resource
@@ -12,11 +13,12 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from vitral.base.errors import VitralError
+from vitral.base.text import clean
 
 MEMORY = 2 * 2**30
 """Bytes resident at the peak, the warm process included."""
@@ -57,11 +59,53 @@ def confined(work: Callable[[], Any], memory: int = MEMORY, seconds: float = SEC
     return Ending(kind, message, value, peak, took)
 
 
-def _answer(work: Callable[[], Any], writing: int) -> None:
-    """In the child: do it, send how it ended, leave without any clean-up of the parent's."""
+def confined_each(works: Sequence[Callable[[], Any]], memory: int = MEMORY, seconds: float = SECONDS) -> Iterator[Ending]:
+    """How each ends; many in one child after another, a fresh child after one that took too much."""
+    left = list(works)
+    while left:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            for work in left:
+                _answer(work, writing, last=False)
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb", 0) as pipe:
+            while left:
+                began = time.monotonic()
+                ending = _next(pipe, began + seconds)
+                left.pop(0)
+                yield dataclasses.replace(ending, seconds=time.monotonic() - began)
+                if ending.kind in ("timeout", "died") or ending.memory > memory:
+                    break
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _next(pipe: IO[bytes], deadline: float, memory: int = MEMORY) -> Ending:
+    """The next answer of a child that gives many."""
+    content = b""
+    while len(content) < 8 or len(content) < 8 + int.from_bytes(content[:8], "little"):
+        if not select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            return Ending("timeout")
+        wanted = 8 - len(content) if len(content) < 8 else 8 + int.from_bytes(content[:8], "little") - len(content)
+        piece = pipe.read(wanted)
+        if not piece:
+            return Ending("died")
+        content += piece
+    (kind, message, _), peak = pickle.loads(content[8:])
+    if peak > memory:
+        kind, message = "memory", f"{peak / 2**30:.2f} GiB; {kind}: {message}"
+    return Ending(kind, message, memory=peak)
+
+
+def _answer(work: Callable[[], Any], writing: int, last: bool = True) -> None:
+    """In the child: do it, send how it ended; after the last leave without any clean-up of the parent's."""
     try:
         pages = int(open("/proc/self/statm").read().split()[0]) if os.path.exists("/proc/self/statm") else 0  # noqa: SIM115
-        if pages:
+        if pages and resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
             resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + BEYOND,) * 2)
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
@@ -73,20 +117,25 @@ def _answer(work: Callable[[], Any], writing: int) -> None:
         except VitralError as error:
             ending = ("refused", str(error), None) if _one_line(str(error)) else ("raw", f"not one clean line: {str(error)!r}", None)
         except BaseException as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            ending = ("raw", f"{type(error).__name__}: {str(error)[:200]} ({os.path.basename(last.filename)}:{last.lineno})", None)
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            ending = ("raw", f"{type(error).__name__}: {str(error)[:200]} ({os.path.basename(frame.filename)}:{frame.lineno})", None)
         try:
             content = pickle.dumps(ending)
         except Exception:
             content = pickle.dumps((*ending[:2], None))
+        if not last:
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            content = pickle.dumps(((*ending[:2], None), peak))
+            content = len(content).to_bytes(8, "little") + content
         while content:
             content = content[os.write(writing, content) :]
     finally:
-        os._exit(0)
+        if last:
+            os._exit(0)
 
 
 def _one_line(message: str) -> bool:
-    return message.isprintable() and bool(message)
+    return bool(message) and "\n" not in message and clean(message) == message
 
 
 def _receive(reading: int, deadline: float) -> bytes | None:

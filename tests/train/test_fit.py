@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_model
 from sklearn.datasets import load_digits
 from tests.train.conftest import digest, tiny
@@ -16,6 +17,7 @@ from torch.utils.data import Dataset
 
 from vitral.base.errors import DataError, Stopped, UsageError
 from vitral.build import create
+from vitral.config import DataConfig
 from vitral.run.folder import RunFolder
 from vitral.train.engine import Engine
 from vitral.train.evaluate import evaluate
@@ -100,3 +102,27 @@ def test_a_module_that_does_not_fit_the_data(out: Path) -> None:
     with pytest.raises(UsageError, match=r"Net makes \(2, 3\) of images \(2, 1, 8, 8\)"):
         fit(tiny(), out, quiet=True, model=Net(3), data=Digits())
     assert not out.exists()
+
+
+def test_data_that_changed_under_a_run_is_refused(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts and class names agree, and yet: two classes swapped, or files replaced, would be learnt and validated on as one."""
+    photos = tmp_path / "photos"
+    for label, name in enumerate(("cat", "dog")):
+        (photos / name).mkdir(parents=True)
+        for number in range(12):
+            Image.new("RGB", (16 + label, 16), (number, 0, 0)).save(photos / name / f"{number}.bmp")
+    config = dataclasses.replace(tiny(epochs=2, checkpoint_every=0.0, batch_size=8), data=DataConfig(name=f"folder:{photos}"))
+    monkeypatch.setattr(Engine, "_finish", lambda _: (_ for _ in ()).throw(Stopped("here")))
+    with pytest.raises(Stopped):
+        fit(config, out, quiet=True)
+    assert set(RunFolder.open(out).environment["data"]["fingerprint"]) == {"train", "validation"}
+    monkeypatch.undo()
+    (photos / "cat").rename(photos / "x")
+    (photos / "dog").rename(photos / "cat")
+    (photos / "x").rename(photos / "dog")
+    with pytest.raises(DataError, match="are others than when"):
+        fit(config, out, resume=True, quiet=True)
+    (photos / "cat").rename(photos / "x")
+    (photos / "dog").rename(photos / "cat")
+    (photos / "x").rename(photos / "dog")
+    assert fit(config, out, resume=True, quiet=True).test["split"] == "test"

@@ -4,14 +4,18 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from safetensors.torch import save as to_bytes
 
-from vitral.base.errors import VitralError
+from vitral.base.errors import VitralError, WeightsError
 from vitral.base.origin import Origin, known
 from vitral.build import create
+from vitral.look.predict import predict
 from vitral.weights.checkpoint import load_checkpoint, save
+from vitral.weights.load import load
 
 
 @pytest.mark.parametrize("name", ["tiny", "cnn", "hybrid", "resnet18"])
@@ -72,3 +76,56 @@ def test_damage_is_named_in_one_line(tmp_path):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(VitralError, match=r"config\.json"):
         load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_of_another_precision_answer_in_float32(tmp_path, dtype) -> None:
+    save(create("tiny").to(dtype), tmp_path)
+    model = load(tmp_path)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert model.origin.changes[-1] == f"weights taken from {str(dtype).removeprefix('torch.')} to float32"
+    (ranking,) = predict(model, [np.zeros((32, 32, 3), np.uint8)])
+    assert len(ranking) == 5
+
+
+def test_whole_numbers_are_no_weights(tmp_path) -> None:
+    model = create("tiny")
+    save(model, tmp_path)
+    tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    tensors["head.linear.bias"] = tensors["head.linear.bias"].to(torch.int8)
+    (tmp_path / "model.safetensors").write_bytes(to_bytes(tensors))
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(WeightsError, match=r"head\.linear\.bias holds int8"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("mean", [float("nan")] * 3),
+        ("std", [0.5, 0.0, 0.5]),
+        ("std", ["x"]),
+        ("mean", []),
+        ("crop", 0),
+        ("classes", [None]),
+        ("heads", "3"),
+    ],
+)
+def test_an_origin_that_cannot_be_is_refused_when_it_is_read(tmp_path, name, value) -> None:
+    save(create("tiny"), tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    described = json.loads((tmp_path / "config.json").read_text())
+    described["origin"][name]["value"] = value
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    with pytest.raises(WeightsError, match=f"whose {name} is"):
+        load(tmp_path)
+
+
+def test_sizes_that_no_tensor_has_are_one_line(tmp_path) -> None:
+    save(create("tiny"), tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    described = json.loads((tmp_path / "config.json").read_text())
+    for name, value in (("classes", 2**62), ("mlp_width", 10**30), ("head_hidden", 2**61)):
+        (tmp_path / "config.json").write_text(json.dumps(described | {"model": described["model"] | {name: value}}))
+        with pytest.raises(VitralError):
+            load(tmp_path)

@@ -10,6 +10,8 @@ import difflib
 import errno
 from collections.abc import Iterable
 
+from vitral.base.text import clean
+
 
 class VitralError(Exception):
     """Something failed. `message` says what and where, `hint` what to do next."""
@@ -17,8 +19,8 @@ class VitralError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, hint: str = "") -> None:
-        self.message = " ".join(message.split())
-        self.hint = " ".join(hint.split())
+        self.message = clean(" ".join(message.split()))
+        self.hint = clean(" ".join(hint.split()))
         super().__init__(str(self))
 
     def __str__(self) -> str:

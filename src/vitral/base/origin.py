@@ -6,9 +6,11 @@ Each such field is `known` (the source said so, or the user did) or assumed (a c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
+
+from vitral.base.errors import WeightsError
 
 T = TypeVar("T")
 
@@ -22,6 +24,9 @@ def per_channel(values: Sequence[float], channels: int) -> tuple[float, ...]:
 
     First-layer kernels follow the same rule (`weights.resize.resize_channels`): channels that weigh alike are normalised alike.
     """
+    values = tuple(values)
+    if not _are_numbers(values):
+        raise WeightsError(f"a mean or deviation per channel is {_short(values)}", "it must be numbers, one a channel")
     values = tuple(float(value) for value in values)
     if len(values) == channels:
         return values
@@ -77,6 +82,20 @@ class Origin:
     data: dict[str, Any] = field(default_factory=dict)
     """What it learnt from, where it was trained here: its DataConfig as plain values. Scored on the same data, it knows its test split."""
 
+    def __post_init__(self) -> None:
+        """What a file says of itself is what it must be, or nothing is made of it."""
+        for name, fits in FITTING.items():
+            fact = getattr(self, name)
+            if not isinstance(fact, Fact) or not fits(fact.value):
+                value = fact.value if isinstance(fact, Fact) else fact
+                raise WeightsError(f"a model whose {name} is {_short(value)}", "the file that says so is damaged, or not of a model")
+        if not isinstance(self.changes, tuple) or not all(isinstance(change, str) for change in self.changes):
+            raise WeightsError("a model whose changes are no list of words", "the file that says so is damaged, or not of a model")
+        if not isinstance(self.data, dict):
+            raise WeightsError(f"a model whose data is {_short(self.data)}", "the file that says so is damaged, or not of a model")
+        if not isinstance(self.parity, dict) or not all(_is_number(value) for value in self.parity.values()):
+            raise WeightsError("a model whose parity is no table of numbers", "the file that says so is damaged, or not of a model")
+
     def assumptions(self) -> list[str]:
         """One line for each assumed field that matters when the model is used."""
         return [
@@ -104,8 +123,10 @@ class Origin:
         return out
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Origin:
+    def from_dict(cls, data: Any) -> Origin:
         values: dict[str, Any] = {}
+        if not isinstance(data, dict):
+            raise WeightsError(f"a model whose origin is {_short(data)}", "the file that says so is damaged, or not of a model")
         for f in fields(cls):
             if f.name not in data:
                 continue
@@ -117,6 +138,38 @@ class Origin:
                 value = tuple(value)
             values[f.name] = value
         return cls(**values)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e30
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, tuple) and len(values) > 0 and all(map(_is_number, values))
+
+
+FITTING: dict[str, Callable[[Any], bool]] = {
+    "source": _is_text,
+    "mean": _are_numbers,
+    "std": lambda values: _are_numbers(values) and min(values) > 0,
+    "resize": lambda value: value in ("short", "squash"),
+    "crop": lambda value: _is_number(value) and 0 < value <= 1,
+    "interpolation": _is_text,
+    "classes": lambda names: isinstance(names, tuple) and all(map(_is_text, names)),
+    "activation": _is_text,
+    "norm_epsilon": _is_number,
+    "heads": lambda value: isinstance(value, int) and value >= 0,
+}
+"""What each fact must be."""
+
+
+def _short(value: Any) -> str:
+    words = repr(value)
+    return words if len(words) <= 80 else words[:79] + "…"
 
 
 def _brief(value: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from vitral.base.text import duration
+from vitral.base.text import clean, duration
 
 T = TypeVar("T")
 
@@ -164,10 +164,16 @@ def watched(watcher: Callable[[Progress], None]) -> Iterator[None]:
 
 def say(text: str) -> None:
     """One line on stderr, above any bar."""
+    text = clean(text)
     if _Live.display is not None:
         _Live.display.console.print(text, markup=False, highlight=False, soft_wrap=True)
     else:
         print(text, file=sys.stderr, flush=True)
+
+
+def tell(text: object) -> None:
+    """A result, on stdout."""
+    print(clean(str(text)))
 
 
 def _on_terminal() -> bool:

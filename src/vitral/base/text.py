@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from html import escape
 
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 WRITTEN_OUT = 1e9
 NOTHING = "–"
+
+
+def clean(text: str) -> str:
+    """Nothing but what a terminal shows: escape sequences, control signs and bytes that are no text are spelt out."""
+    return text if text.isprintable() else "".join(sign if _harmless(sign) else ascii(sign)[1:-1] for sign in text)
+
+
+def _harmless(sign: str) -> bool:
+    return sign in "\n\t" or sign.isprintable() or unicodedata.category(sign) == "Zs"
 
 
 def readable(number: float) -> str:

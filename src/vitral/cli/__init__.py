@@ -8,7 +8,7 @@ import sys
 import textwrap
 
 from vitral.base.errors import VitralError, one_of
-from vitral.base.text import table
+from vitral.base.text import clean, table
 from vitral.base.version import __version__
 
 VERBS: dict[str, str] = {
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        first = (str(error).splitlines() or [""])[0]
+        first = clean((str(error).splitlines() or [""])[0])
         print(f"vitral: {type(error).__name__}: {first}: run again with --debug for the traceback", file=sys.stderr)
         return 1
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from vitral.base.progress import tell
 from vitral.base.text import table
 from vitral.cli.parsing import parse, run_command
 
@@ -120,8 +121,8 @@ def _list(arguments: list[str]) -> int:
     lines = table(sizes, ("name", "training + test", "classes", "size", "to fetch"), align="lrrlr").splitlines()
     # Two lines each: what it is, then its licence and place, which may be long.
     details = ["", "", *(f"\n    {row['title']}; licence: {row['licence']}; {row['where'] or 'not here'}" for row in rows)]
-    print("\n".join(line + detail for line, detail in zip(lines, details, strict=True)))
-    print("Also: folder:PATH (one folder of pictures per class), hf:NAME (Hugging Face), webdataset:PATTERN (tar shards).")
+    tell("\n".join(line + detail for line, detail in zip(lines, details, strict=True)))
+    tell("Also: folder:PATH (one folder of pictures per class), hf:NAME (Hugging Face), webdataset:PATTERN (tar shards).")
     return 0
 
 
@@ -132,7 +133,7 @@ def _get(arguments: list[str]) -> int:
 
     data = open_data(DataConfig(name=flags.name, root=flags.root))
     pictures = len(data.train) + len(data.validation)
-    print(f"{flags.name}: {pictures:,} pictures of {len(data.class_names)} classes to train and validate, in {data.where}")
+    tell(f"{flags.name}: {pictures:,} pictures of {len(data.class_names)} classes to train and validate, in {data.where}")
     return 0
 
 
@@ -151,14 +152,14 @@ def _show(arguments: list[str]) -> int:
         print(json.dumps({**described, "files": [str(path) for path in paths]}, indent=2, ensure_ascii=False))
         return 0
     counts = f"{described['train']:,} pictures to train, {described['validation']:,} to validate"
-    print(f"{data.name}: {counts}, {len(data.class_names)} classes, in {data.where}")
+    tell(f"{data.name}: {counts}, {len(data.class_names)} classes, in {data.where}")
     if described["unbalanced"]:
-        print(f"The largest class has {described['imbalance']:.1f} times as many pictures as the smallest: consider --class-weights.")
+        tell(f"The largest class has {described['imbalance']:.1f} times as many pictures as the smallest: consider --class-weights.")
     for note in described["notes"]:
-        print(note)
+        tell(note)
     for path in paths:
         if path.suffix == ".png":
-            print(path)
+            tell(path)
     return 0
 
 

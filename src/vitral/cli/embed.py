@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from vitral.base.progress import tell
 from vitral.cli.opening import BatchFlags, open_model
 
 EXAMPLES = """Feature vectors of all pictures in a folder, as one .npz file: features (N, D), paths (N).
@@ -41,5 +42,5 @@ def run(arguments: list[str]) -> int:
     model = open_model(flags.model, flags)
     device = next(model.parameters()).device
     written = embed_folder(model, flags.folder, flags.out, device=device, batch_size=flags.batch, quiet=flags.quiet)
-    print(json.dumps(written) if flags.json else f"{written['pictures']:,} pictures, {written['width']} numbers each: {written['path']}")
+    tell(json.dumps(written) if flags.json else f"{written['pictures']:,} pictures, {written['width']} numbers each: {written['path']}")
     return 0

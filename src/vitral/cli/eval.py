@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from vitral.base.progress import tell
 from vitral.base.text import table
 from vitral.cli.opening import BatchFlags, open_model
 
@@ -79,7 +80,7 @@ def run(arguments: list[str]) -> int:
         print(page, file=sys.stderr)
     split = result.split.name if result.split else "all"
     values = {"model": flags.model, "data": flags.data, "split": split, **result.to_dict()}
-    print(json.dumps(values) if flags.json else text(values))
+    tell(json.dumps(values) if flags.json else text(values))
     return 0
 
 

@@ -11,6 +11,7 @@ import tyro
 
 from vitral.base.errors import UsageError
 from vitral.base.layout import RUNS, WEIGHTS
+from vitral.base.progress import tell
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
 
@@ -64,7 +65,7 @@ def run(arguments: list[str]) -> int:
         from vitral.web.single_file import export_page
 
         path = export_page(session, flags.export)
-        print(f"{path}  {byte_size(path.stat().st_size)}")
+        tell(f"{path}  {byte_size(path.stat().st_size)}")
         return 0
     try:
         from vitral.web.serve import serve

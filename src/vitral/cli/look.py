@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from vitral.base.errors import UsageError
+from vitral.base.progress import tell
 from vitral.cli.opening import ModelFlags, open_model, picture_paths
 from vitral.cli.parsing import parse
 
@@ -95,4 +96,4 @@ def show(written: list[Path], as_json: bool) -> None:
         print(json.dumps({"files": [path.as_posix() for path in written]}, indent=2))
     else:
         for path in written:
-            print(path)
+            tell(path)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from vitral.base.progress import tell
 from vitral.base.text import table
 from vitral.cli.opening import BatchFlags, open_model, picture_paths
 from vitral.cli.parsing import parse
@@ -54,7 +55,7 @@ def run(arguments: list[str]) -> int:
         print(json.dumps({"model": about, "pictures": [ranking.to_dict() for ranking in rankings]}, indent=2, ensure_ascii=False))
         return 0
     for ranking in rankings:
-        print(ranking.source)
+        tell(ranking.source)
         rows = [(name, f"{share:.2%}", f"logit {logit:.3f}") for (name, share), logit in zip(ranking, ranking.logits, strict=True)]
-        print(indent(table(rows, align="lr"), "  "))
+        tell(indent(table(rows, align="lr"), "  "))
     return 0

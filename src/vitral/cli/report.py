@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from vitral.base.progress import tell
 from vitral.cli.parsing import parse
 
 EXAMPLES = """A run or a study as one HTML page that needs nothing beside it.
@@ -33,5 +34,5 @@ def run(arguments: list[str]) -> int:
     from vitral.report.write import write_report
 
     path = write_report(flags.folder, flags.out)
-    print(json.dumps({"path": str(path)}) if flags.json else path)
+    tell(json.dumps({"path": str(path)}) if flags.json else path)
     return 0

@@ -16,6 +16,7 @@ import typing
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vitral.base.errors import UsageError, one_of
+from vitral.base.progress import tell
 from vitral.config import TUNED, DataConfig, ModelConfig, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -60,9 +61,15 @@ TRAIN_FLAGS = (
 def run(arguments: list[str]) -> int:
     flags = parse(arguments)
     config = flags.config()
+    from vitral.presets.runs import RUNS
+    from vitral.run.folder import RunFolder
+    from vitral.run.made_here import check_named
     from vitral.train.fit import fit
 
     folder = _folder(flags.run, flags.name, flags.out)
+    for source in [RunFolder(flags.run)] * (flags.run not in RUNS) + [folder] * (flags.resume != "no"):
+        if source.exists:
+            check_named(source.path, config, arguments)
     if flags.resume == "yes" or (flags.resume == "auto" and folder.exists):
         result = fit(config, out=folder.path, resume=True, quiet=flags.quiet)
     else:
@@ -73,7 +80,7 @@ def run(arguments: list[str]) -> int:
     if flags.json:
         print(json.dumps({"path": str(result.path), **result.test}))
     else:
-        print(result.path)
+        tell(result.path)
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from vitral.base.progress import tell
 from vitral.cli.parsing import parse, run_command
 
 EXAMPLES = """Look into weights files, carry weights from one library to another, list what can be read and written.
@@ -107,7 +108,7 @@ def _inspect(arguments: list[str]) -> int:
     if flags.json:
         print(json.dumps(found.to_dict() | ({"proof": proof.to_dict()} if proof else {}), indent=2, ensure_ascii=False))
     else:
-        print(found.table(keys=not flags.brief) + (f"\ndifference from {proof.source}:\n{proof.table()}" if proof else ""))
+        tell(found.table(keys=not flags.brief) + (f"\ndifference from {proof.source}:\n{proof.table()}" if proof else ""))
     if proof:
         proof.check()
     return 1 if found.problem else 0
@@ -135,7 +136,7 @@ def _convert(arguments: list[str]) -> int:
         path = export(model, flags.folder, flags.format, attention=flags.attention)
     result = {"path": str(path), "format": flags.format, "source": model.origin.source.value, "changes": list(model.origin.changes)}
     result["assumed"] = model.origin.assumptions()
-    print(
+    tell(
         json.dumps(result, indent=2, ensure_ascii=False)
         if flags.json
         else "\n".join([str(path), *(f"  {change}" for change in model.origin.changes)])
@@ -154,11 +155,11 @@ def _list(arguments: list[str]) -> int:
     if flags.json:
         print(json.dumps({"read": families, "write": ["vitral", *FORMATS], "pretrained": pretrained}, indent=2, ensure_ascii=False))
         return 0
-    print("read:")
-    print("\n".join(f"  {label}" for label in families))
-    print("write:\n  " + ", ".join(["vitral", *FORMATS]))
+    tell("read:")
+    tell("\n".join(f"  {label}" for label in families))
+    tell("write:\n  " + ", ".join(["vitral", *FORMATS]))
     for library, found in pretrained.items():
-        print(
+        tell(
             f"{library} ({len(found)}): "
             + (", ".join(f"{library}:{name}" for name in found[:12]) + (", …" if len(found) > 12 else "") or "not installed")
         )

@@ -16,6 +16,7 @@ from vitral.data.augment import Policy, policy
 from vitral.data.catalogue import CATALOGUE
 from vitral.data.class_folders import open_folder
 from vitral.data.fetch import data_root, open_named
+from vitral.data.fingerprint import fingerprint
 from vitral.data.huggingface import open_hub
 from vitral.data.keys import generator
 from vitral.data.label_file import KINDS, open_labels
@@ -94,6 +95,7 @@ class Data:
             "mean": list(self.mean),
             "std": list(self.std),
             "split_seed": self.config.split_seed,
+            "fingerprint": {split.name: fingerprint(split, self.where) for split in (self.train, self.validation)},
             "subset": self.config.subset,
             "test_opened": self.test_opened,
             "notes": list(self.notes),

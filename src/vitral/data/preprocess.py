@@ -8,6 +8,7 @@ Grey → RGB repeats the channel; RGB → grey is ITU-R 601 luma (0.299 R + 0.58
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,8 @@ class Preprocess:
             if len(values) not in (1, 3, self.channels):
                 raise ConfigError(f"{name} has {len(values)} values for {self.channels} channels", "give one value per channel")
             object.__setattr__(self, name, per_channel(values, self.channels))
+        if not all(map(math.isfinite, (*self.mean, *self.std))):
+            raise ConfigError(f"mean {self.mean}, std {self.std}", "use finite numbers")
         if min(self.std) <= 0:
             raise ConfigError(f"std {self.std} is not positive", "use the standard deviation of pixels in [0, 1], such as 0.5")
 

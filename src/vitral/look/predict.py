@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import FailedError, UsageError
 from vitral.base.records import ranked
 from vitral.draw.charts import prediction_chart
 from vitral.look.watch import as_images, each
@@ -67,6 +67,8 @@ def rank(model_or_tape: Classifier | Tape, logits: torch.Tensor, source: str = "
     if not isinstance(top, int | np.integer) or top < 1:
         raise UsageError(f"top = {top}", "ask for at least one class")
     logits = logits.detach().double().cpu()
+    if not logits.isfinite().all():
+        raise FailedError(f"the answer for {source or 'a picture'} is not a number", "the weights are damaged, or their training diverged")
     order = logits.argsort(descending=True, stable=True)[:top].tolist()
     names = [model_or_tape.origin.class_name(index) for index in order]
     return Ranking(names, logits.softmax(dim=0)[order].numpy(), logits[order].numpy(), order, source)

@@ -25,6 +25,7 @@ from vitral.config import OPEN, RunConfig, from_dict, to_dict
 from vitral.model.classifier import Classifier
 from vitral.run.answers import Answers
 from vitral.run.journal import read_metrics
+from vitral.run.made_here import record
 from vitral.run.verify import verify
 from vitral.weights.checkpoint import load_checkpoint, save, write_weights
 
@@ -70,6 +71,7 @@ class RunFolder:
         with vouching(run.path, layout.ASKED, layout.CONFIG):
             write_json(run.path / layout.ASKED, {"run": asked.run, "command": asked.command, "config": to_dict(asked.config)})
             write_json(run.path / layout.CONFIG, {**to_dict(settled), "origin": origin.to_dict()})
+        record(run.path)
         return run
 
     @classmethod

@@ -9,8 +9,10 @@ from PIL import Image
 
 from vitral.base.errors import VitralError
 from vitral.base.files import read_bounded
+from vitral.base.progress import say
 from vitral.data.datasets import open_data
 from vitral.run.folder import RunFolder
+from vitral.run.made_here import made_here
 from vitral.web.limits import Limits
 
 COUNT = 6
@@ -31,15 +33,23 @@ def fitting_images(where: str) -> list[tuple[bytes, str]]:
 
 
 def _from_run(folder: RunFolder) -> list[tuple[bytes, str]]:
+    """Of data that is part of Vitral or that a run made here has used; else the small pictures that lie in the run folder itself."""
     config = folder.settled.data
-    if config.name != "digits" and not config.name.startswith("folder:"):
-        return []
+    if config.name != "digits" and not (config.name.startswith("folder:") and made_here(folder.path)):
+        return _stored(folder)
     split = open_data(config).validation
     seen: dict[int, int] = {}
     for index, label in enumerate(split.labels.tolist()):
         seen.setdefault(label, index)
     chosen = sorted(seen.items())[:COUNT]
     return [(_png(split.picture(index)), f"validation {index}") for _, index in chosen]
+
+
+def _stored(folder: RunFolder) -> list[tuple[bytes, str]]:
+    pictures = folder.answers().pictures or {}
+    if pictures:
+        say(f"{folder.path} was not made on this machine: its data is not opened, the small pictures in the folder are shown")
+    return [(_png(picture), f"test {position}") for position, picture in list(pictures.items())[:COUNT]]
 
 
 def _photographs() -> list[tuple[bytes, str]]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from vitral.base.errors import UsageError, WeightsError
@@ -16,6 +15,7 @@ from vitral.base.origin import Origin, assumed, known, per_channel
 from vitral.build import shadow
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
+from vitral.weights.checkpoint import as_float32
 from vitral.weights.detect import Detected, detect
 from vitral.weights.family import PREPROCESS
 from vitral.weights.infer import Known, infer_config, says
@@ -34,6 +34,7 @@ def assemble(tensors: Mapping[str, Tensor], source: str, said: Known | None = No
     config, facts = infer_config(mapped.tensors, detected.family, said, source)
     model = fill(config, mapped, source)
     changes = (*notes, *detected.notes, *([detected.family.note] if detected.family.note else []))
+    changes += model.origin.changes
     model.origin = make_origin(f"{detected.family.label}: {source}", detected, config, facts, said, changes)
     return model
 
@@ -54,15 +55,12 @@ def fill(config: ModelConfig, mapped: Mapped, source: str) -> Classifier:
         raise WeightsError(f"{source} cannot hold {config.depth} blocks in {len(mapped.tensors)} tensors", "the file is damaged")
     model = shadow(config)
     check(mapped, model.state_dict(), source)
-    copies = {name: tensor.detach().to("cpu", _dtype(tensor), copy=True).contiguous() for name, tensor in mapped.tensors.items()}
-    model.load_state_dict(copies, assign=True)
+    tensors, changes = as_float32(model, {name: tensor.detach().cpu() for name, tensor in mapped.tensors.items()}, source)
+    model.load_state_dict({name: tensor.clone().contiguous() for name, tensor in tensors.items()}, assign=True)
+    model.origin = dataclasses.replace(model.origin, changes=changes)
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     return model.eval()
-
-
-def _dtype(tensor: Tensor) -> torch.dtype:
-    return torch.float32 if tensor.is_floating_point() else tensor.dtype
 
 
 def make_origin(

@@ -61,11 +61,24 @@ def load_checkpoint(folder: str | Path) -> Classifier:
         )
     model = shadow(config)
     check_fit(model, tensors, str(folder / WEIGHTS))
+    tensors, changes = as_float32(model, tensors, str(folder / WEIGHTS))
     model.load_state_dict(tensors, assign=True)
-    model.origin = Origin.from_dict(described.get("origin", {}))
+    origin = Origin.from_dict(described.get("origin", {}))
+    model.origin = dataclasses.replace(origin, changes=(*origin.changes, *changes))
     if not model.origin.data and isinstance(described.get("data"), dict):  # a run says it beside the origin
         model.origin = dataclasses.replace(model.origin, data=described["data"])
     return model.eval()
+
+
+def as_float32(model: Classifier, tensors: dict[str, torch.Tensor], where: str) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """The tensors in the precision that models compute in, and what was changed for it; what is no number with a point is refused."""
+    wanted = {name for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+    if whole := next((name for name in wanted if name in tensors and not tensors[name].is_floating_point()), None):
+        kind = str(tensors[whole].dtype).removeprefix("torch.")
+        raise WeightsError(f"{where}: {whole} holds {kind}, not floating-point numbers", "save the model with its weights as float32")
+    others = sorted({str(tensors[name].dtype).removeprefix("torch.") for name in wanted & tensors.keys()} - {"float32"})
+    cast = {name: tensor.to(torch.float32) if name in wanted else tensor for name, tensor in tensors.items()}
+    return cast, (f"weights taken from {' and '.join(others)} to float32",) if others else ()
 
 
 def check_fit(model: Classifier, tensors: dict[str, torch.Tensor], where: str) -> None:

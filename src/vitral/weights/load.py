@@ -124,7 +124,7 @@ def _folder_says(folder: Path, described: dict[str, Any]) -> Known:
         return spoken.over(of_preprocessor(read_json(beside, SETTINGS_LIMIT))) if beside.is_file() else spoken
     except VitralError:
         raise
-    except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError) as error:
         raise WeightsError(
             f"the settings in {folder} are not as transformers or timm write them ({error})", "fetch the folder again"
         ) from None

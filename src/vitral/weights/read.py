@@ -105,10 +105,10 @@ def _check_header(path: Path, header: bytes, room: int) -> None:
 
 def _read_pickle(path: Path) -> Contents:
     size = path.stat().st_size
-    zipped = zipfile.is_zipfile(path)
-    if zipped:
-        _check_archive(path)
     try:
+        zipped = zipfile.is_zipfile(path)
+        if zipped:
+            _check_archive(path)
         rehearse(path, zipped)
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except WeightsError:

@@ -1,0 +1,52 @@
+"""A few hundred of the cases of `make fuzz`, and all of them under the marker `fuzz`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from fuzz.confined import confined, confined_each
+from fuzz.run import fuzz
+from vitral.base.errors import DataError
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bounds of a process are set the Linux way")
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _hang() -> None:
+    while True:
+        pass
+
+
+def test_endings_are_told_apart() -> None:
+    """The measure itself: each kind of ending is seen, and what comes after a bad one still runs."""
+    works = [
+        lambda: 1,
+        lambda: _raise(DataError("no", "do")),
+        lambda: _raise(KeyError("x")),
+        _hang,
+        lambda: bytearray(b"x") * (700 * 2**20),
+        lambda: sys.exit(3),
+        lambda: 2,
+    ]
+    kinds = ["fine", "refused", "raw", "timeout", "fine", "raw", "fine"]
+    assert [ending.kind for ending in confined_each(works, seconds=3)] == kinds
+    assert [confined(work, seconds=3).kind for work in works] == kinds
+    assert confined(works[4], memory=2**29).kind == "memory"
+
+
+def test_damaged_inputs_end_in_one_line(tmp_path: Path) -> None:
+    counts, bad = fuzz(tmp_path, cases=300, seed=2024)
+    assert not bad
+    assert sum(sum(count.values()) for count in counts.values()) >= 300
+    assert all(count["refused"] for kind, count in counts.items() if kind != "web requests")
+
+
+@pytest.mark.fuzz
+def test_thousands_of_them(tmp_path: Path) -> None:
+    assert fuzz(tmp_path, cases=20_000, seed=1)[1] == []

@@ -1,0 +1,80 @@
+"""A run folder from elsewhere does not choose what is read here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from vitral.base.errors import UsageError
+from vitral.base.origin import Origin
+from vitral.cli.train import run as train
+from vitral.config import DataConfig
+from vitral.presets.runs import run as named_run
+from vitral.run.folder import Asked, RunFolder
+from vitral.run.made_here import check_named, made_here
+from vitral.web.first_images import fitting_images
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    for name in ("letters", "photos"):
+        (tmp_path / "private" / name).mkdir(parents=True)
+        for number in range(10):
+            Image.new("RGB", (20, 20), (255, number, 7)).save(tmp_path / "private" / name / f"{number}.png")
+    return tmp_path / "private"
+
+
+def begun(folder: Path, data: str) -> Path:
+    config = dataclasses.replace(named_run("digits"), data=DataConfig(name=data))
+    RunFolder.create(folder, Asked(config, "digits"), config, Origin()).close()
+    return folder
+
+
+def test_a_run_is_known_by_its_place_and_its_config(tmp_path: Path, private: Path) -> None:
+    run = begun(tmp_path / "run", f"folder:{private}")
+    assert made_here(run)
+    shutil.copytree(run, tmp_path / "copy")
+    assert not made_here(tmp_path / "copy")
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | {"name": "other"}))
+    assert not made_here(run)
+
+
+def test_the_explorer_opens_the_folder_of_our_own_run_alone(tmp_path: Path, private: Path, cache: Path) -> None:
+    run = begun(tmp_path / "run", f"folder:{private}")
+    assert next(name for _, name in fitting_images(str(run))).startswith("validation")
+    shutil.rmtree(cache)  # a stranger's
+    assert [name for _, name in fitting_images(str(run))] == ["china.jpg", "flower.jpg"]
+
+
+def test_training_after_a_stranger_needs_the_folder_said(tmp_path: Path, private: Path, cache: Path) -> None:
+    run = begun(tmp_path / "run", f"folder:{private}")
+    config = RunFolder.open(run).settled
+    check_named(run, config, [])
+    shutil.rmtree(cache)
+    for words in ([str(run), "--out", str(tmp_path / "new")], [str(run), "--resume"]):
+        with pytest.raises(UsageError, match=r"names folder:.*not made on this machine.*--data folder:"):
+            train(words)
+    check_named(run, config, ["--data", f"folder:{private}"])
+    check_named(run, config, [f"--data=folder:{private}"])
+    for part, changes in (("data", {"root": "/private"}), ("train", {"teacher": "/private/model.pth"})):
+        safe = dataclasses.replace(config, data=DataConfig(name="digits"))
+        check_named(run, safe, [])
+        with pytest.raises(UsageError, match="names /private"):
+            check_named(run, dataclasses.replace(safe, **{part: dataclasses.replace(getattr(safe, part), **changes)}), [])
+
+
+def test_a_cache_that_cannot_be_written_stops_nothing(tmp_path: Path, private: Path, cache: Path) -> None:
+    cache.write_text("a file where a folder is meant")
+    assert not made_here(begun(tmp_path / "run", f"folder:{private}"))
