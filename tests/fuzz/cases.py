@@ -5,6 +5,7 @@ Each kind has sound seeds, made once in a folder; a case damages one of them and
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import io
 import json
@@ -79,14 +80,14 @@ def bent(value: Any, rng: np.random.Generator) -> Any:
                 break
             owner = owner[key]
         if key is None:
-            return STRANGE[rng.integers(len(STRANGE))]
+            return copy.deepcopy(STRANGE[rng.integers(len(STRANGE))])
         how = rng.random()
         if how < 0.15:
             del owner[key]
         elif how < 0.25 and isinstance(owner, dict):
             owner[str(STRANGE[rng.integers(len(STRANGE))])[:40]] = owner[key]
         else:
-            owner[key] = STRANGE[rng.integers(len(STRANGE))]
+            owner[key] = copy.deepcopy(STRANGE[rng.integers(len(STRANGE))])
     return value
 
 

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, VitralError
 from vitral.base.files import read_bounded, write_atomic
 from vitral.base.layout import ANSWERS, PICTURES
 from vitral.data.decode import decode
 from vitral.data.preprocess import viewable
+from vitral.weights.read import check_archive
 
 ALL = 10
 """Up to this many classes every probability is kept, of more the five largest."""
@@ -51,6 +52,13 @@ class Answers:
     """(N, k) of these."""
     pictures: dict[int, Image.Image] | None = None
     """Small ones of the images in `notable` and `by_class`, by position."""
+
+    def _sound(self) -> bool:
+        """Whole numbers, one of each kind for each image."""
+        count = len(self.labels)
+        beside = [value for value in (self.top, self.probabilities) if value is not None]
+        whole = all(value.shape == (count,) and value.dtype.kind in "iu" for value in (self.predictions, self.labels))
+        return whole and all(value.ndim == 2 and len(value) == count for value in beside) and len(self.paths) in (0, count)
 
     @property
     def confidence(self) -> np.ndarray:
@@ -107,6 +115,7 @@ class Answers:
     def read(cls, folder: Path) -> Answers:
         path = folder / ANSWERS
         try:
+            check_archive(path)
             with np.load(path, allow_pickle=False) as stored:
                 held = {name: stored[name] for name in stored.files}
             answers = cls(
@@ -116,7 +125,11 @@ class Answers:
                 held.get("top"),
                 held.get("probabilities"),
             )
-        except (OSError, KeyError, ValueError) as error:
+            if not answers._sound():
+                raise ValueError("its parts do not fit together")
+        except VitralError:
+            raise
+        except Exception as error:  # zipfile, zlib and NumPy each have their own errors for damaged input
             raise DataError(f"{path} cannot be read ({error})", f"remove {folder} and train it again") from error
         if "pictures" not in held or not (folder / PICTURES).is_file():
             return answers

@@ -108,7 +108,7 @@ def _read_pickle(path: Path) -> Contents:
     try:
         zipped = zipfile.is_zipfile(path)
         if zipped:
-            _check_archive(path)
+            check_archive(path)
         rehearse(path, zipped)
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except WeightsError:
@@ -122,7 +122,7 @@ def _read_pickle(path: Path) -> Contents:
     return contents
 
 
-def _check_archive(path: Path) -> None:
+def check_archive(path: Path) -> None:
     """The unpacked size that a zip archive declares stays near its real size."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -165,7 +165,7 @@ def _check_tensors(path: Path, tensors: dict[str, Tensor], size: int) -> None:
 
 
 def _read_npz(path: Path) -> Contents:
-    _check_archive(path)
+    check_archive(path)
     tensors: dict[str, Tensor] = {}
     try:
         with zipfile.ZipFile(path) as archive:
