@@ -134,6 +134,25 @@ def test_a_loss_that_is_no_number_names_step_batch_and_remedy(out: Path, monkeyp
     assert json.loads((out / "state" / "a" / "manifest.json").read_text())["step"] == 0 and not (out / "model.safetensors").exists()
 
 
+@pytest.mark.parametrize("clip", [None, 1.0])  # clipping spreads it over all layers at once
+def test_a_gradient_that_is_no_number_is_found_at_its_step_and_layer(out: Path, monkeypatch: pytest.MonkeyPatch, clip: float | None):
+    step, seen, poisoned = Stepper.step, [], [False]
+
+    def broken(self: Stepper, batch: Any, factor: float, keep: float | None) -> Outcome:
+        if not seen:
+            weight = dict(self.model.named_parameters())["blocks.0.mlp.expand.weight"]
+            weight.register_hook(lambda gradient: gradient * float("nan") if poisoned[0] else gradient)
+        seen.append(batch.indices.tolist())
+        poisoned[0] = len(seen) > 5 and seen[-1] == seen[5]
+        return step(self, batch, factor, keep)
+
+    monkeypatch.setattr(Stepper, "step", broken)
+    with pytest.raises(VitralError, match=r"the first such gradient is that of blocks\.0\.mlp\.expand\.weight at step 5") as caught:
+        fit(tiny(clip=clip), out=out, quiet=True)
+    assert "the loss is nan at step 6 " in caught.value.message
+    assert json.loads((out / "state" / "a" / "manifest.json").read_text())["step"] == 0 and not (out / "model.safetensors").exists()
+
+
 @pytest.mark.parametrize(
     "error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
 )

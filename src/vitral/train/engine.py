@@ -237,7 +237,8 @@ class Engine:
             if not math.isfinite(loss):
                 step = counts.step - len(numbers) + place
                 pictures = window.indices[place].tolist()
-                raise failure.not_finite(self.config, step, step / len(self.loader), loss, pictures, window.lrs[place])
+                broken = self._broken_gradient(step)
+                raise failure.not_finite(self.config, step, step / len(self.loader), loss, pictures, window.lrs[place], broken)
         counts.loss += sum(numbers)
         counts.correct += correct
         counts.images += window.images
@@ -246,6 +247,39 @@ class Engine:
         bar.advance(len(numbers), loss=counts.loss / steps, accuracy=counts.correct / counts.images, images_per_second=round(speed))
         counts.lr = window.lrs[-1]
         self.window = Window()
+
+    def _broken_gradient(self, step: int) -> tuple[int, str] | None:
+        """(step, layer) of the first gradient that is NaN or infinite: go back to the last state and learn again, looking at each.
+
+        On the way back from the loss the layer is the first that has one, so the last one of the model.
+        """
+        if self.world.many or self.stepper.scaler is not None:  # fp16 has such gradients and passes over them
+            return None
+        found: list[tuple[int, str]] = []
+
+        def look() -> None:
+            learnt = [(name, value.grad) for name, value in self.stepper.model.named_parameters() if value.grad is not None]
+            if bad := [name for name, gradient in learnt if not gradient.isfinite().all()]:
+                found.append((self.counts.step, bad[-1]))
+
+        if not self.quiet:
+            say("the loss is no longer a number: looking for the layer where it began")
+        self.stepper.forget_recorded()
+        self.stepper.watch = look
+        self.stepper.optimizer.forget()  # a state from before the first step holds nothing of it
+        self.slots = Slots(self.folder.path / STATE, self.world)
+        try:
+            self._restore()
+        except VitralError:
+            return None  # the loss is what is to be told, not why this could not be looked at
+        while self.counts.step <= step and not found and not self.interrupts.asked:
+            self.loader.mixing = mixing = self._progress() < 1 - self.train.mixing_off
+            epoch, start = divmod(self.counts.step, len(self.loader))
+            for batch in self.loader.epoch(epoch, start):
+                self._learn(batch)
+                if found or self.counts.step > step or mixing != (self._progress() < 1 - self.train.mixing_off):
+                    break
+        return found[0] if found else None
 
     # ---- journal, validation, state --------------------------------------------------------------------------------------------
 

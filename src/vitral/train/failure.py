@@ -60,8 +60,10 @@ def stopped(folder: RunFolder, step: int, total: int, signal_name: str) -> Stopp
     )
 
 
-def not_finite(config: RunConfig, step: int, epoch: float, loss: float, indices: list[int], lr: float) -> FailedError:
-    """The loss is NaN or infinite: where, on which pictures, and what to try."""
+def not_finite(
+    config: RunConfig, step: int, epoch: float, loss: float, indices: list[int], lr: float, gradient: tuple[int, str] | None = None
+) -> FailedError:
+    """The loss is NaN or infinite: where, on which pictures, and what to try; `gradient`: step and layer of the first that was."""
     train = config.train
     advice = [f"lower the learning rate (--lr {train.lr / 3:.2g})"]
     if train.warmup < 0.01:
@@ -73,9 +75,9 @@ def not_finite(config: RunConfig, step: int, epoch: float, loss: float, indices:
     if not config.model.qk_norm and config.model.is_transformer:
         advice.append("or normalise queries and keys (qk_norm)")
     shown = ", ".join(map(str, indices[:8])) + (", …" if len(indices) > 8 else "")
-    return FailedError(
-        f"the loss is {loss} at step {step} (epoch {epoch:.2f}, lr {lr:.2g}), batch of training pictures {shown}", "; ".join(advice)
-    )
+    began = f"; the first such gradient is that of {gradient[1]} at step {gradient[0]}" if gradient else ""
+    where = f"step {step} (epoch {epoch:.2f}, lr {lr:.2g})"
+    return FailedError(f"the loss is {loss} at {where}, batch of training pictures {shown}{began}", "; ".join(advice))
 
 
 def broken_weights(name: str) -> FailedError:

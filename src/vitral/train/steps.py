@@ -80,6 +80,8 @@ class Stepper:
         self.ema = EMA(model, config.ema) if config.ema is not None else None
         self.scaler = torch.amp.GradScaler(device.type) if self.dtype == torch.float16 else None  # type: ignore[attr-defined]
         self.learner: Callable[..., Any] = self._compile(self.wrapped, blocks)
+        self.watch: Callable[[], None] | None = None
+        """Called with the gradients of each step, before they are used; not by what was recorded before."""
         self._mixed = False
         self._recorded: dict[float | None, Recorded] = {}
         if device.type == "cuda":
@@ -97,9 +99,13 @@ class Stepper:
             block.compile(dynamic=False, mode=mode)
         return module
 
+    def forget_recorded(self) -> None:
+        """Every step runs in Python again."""
+        self._recorded.clear()
+
     def close(self) -> None:
         """The model as it was before: not compiled, and without what was recorded."""
-        self._recorded.clear()
+        self.forget_recorded()
         for block in getattr(self.model, "blocks", []):
             block._compiled_call_impl = None
 
@@ -148,6 +154,8 @@ class Stepper:
         return Recorded(graph, inputs, outcome)
 
     def _apply(self) -> None:
+        if self.watch is not None:
+            self.watch()
         if self.scaler is None:
             if self.config.clip is not None:
                 clip(self.learning, self.config.clip)
