@@ -61,12 +61,11 @@ def picture_paths(given: Sequence[str]) -> list[Path]:
     """Files as they are, folders by the pictures in them and in their folders, sorted."""
     if not given:
         raise UsageError("no pictures given", "name at least one picture or a folder of pictures")
-    from vitral.data.pictures import find_pictures
+    given_paths = [Path(name) for name in given]
+    if missing := next((path for path in given_paths if not path.exists()), None):
+        raise MissingError(f"{missing} does not exist", "name a picture or a folder of pictures")
+    if not any(path.is_dir() for path in given_paths):
+        return given_paths
+    from vitral.data.pictures import find_pictures  # a second: it brings PyTorch
 
-    paths: list[Path] = []
-    for name in given:
-        path = Path(name)
-        if not path.exists():
-            raise MissingError(f"{path} does not exist", "name a picture or a folder of pictures")
-        paths += find_pictures(path) if path.is_dir() else [path]
-    return paths
+    return [found for path in given_paths for found in (find_pictures(path) if path.is_dir() else [path])]
