@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from fastapi.testclient import TestClient
 
-from vitral.web.guard import host_allowed, is_loopback, token_matches
+from vitral.web.guard import Guard, host_allowed, is_loopback, token_matches
 from vitral.web.routes import make_app
 from vitral.web.session import Session
 
@@ -80,6 +82,26 @@ def test_a_failure_inside_shows_nothing_of_it(session: Session, monkeypatch: pyt
     assert answer.status_code == 500
     assert "secret" not in answer.text and "Traceback" not in answer.text
     assert "leaked" in caplog.text, "but the terminal knows"
+
+
+def test_what_runs_when_the_server_stops_is_answered_and_not_reported(caplog: pytest.LogCaptureFixture) -> None:
+    sent: list[dict] = []
+
+    async def play() -> None:
+        async def endless(*_: object) -> None:
+            await asyncio.sleep(60)
+
+        async def send(message: dict) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")], "query_string": b""}
+        task = asyncio.create_task(Guard(endless, "127.0.0.1", None)(scope, endless, send))  # type: ignore[arg-type]
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await task
+
+    asyncio.run(play())
+    assert sent[0]["status"] == 503 and caplog.text == ""
 
 
 def test_websockets_are_closed(client: TestClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import logging
@@ -65,6 +66,10 @@ class Guard:
 
         try:
             await (self._turned_away(Request(scope)) or self.app)(scope, receive, dressed)
+        except asyncio.CancelledError:
+            # The server is stopped while this runs; passed on, it would be reported as a failure.
+            if not started:
+                await answer(503, "the server is shutting down", "start it again")(scope, receive, dressed)
         except Exception:
             # The reason goes to the terminal, never into the answer.
             log.exception("the request %s %s failed", scope.get("method"), scope.get("path"))

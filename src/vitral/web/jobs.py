@@ -98,10 +98,9 @@ class Worker:
         long = self.long
         if long is None:
             return
-        long.progress, self.long = progress, None  # who is let through lets nobody through
+        long.progress = progress
         while not self._closed and (job := self._next(long=False)):
-            job.run(self._between)
-        self.long = long
+            job.run(lambda _: None)  # who is let through lets nobody through
         if long.stopped or self._closed:
             raise Refusal(503, "stopped", "ask again")
 
