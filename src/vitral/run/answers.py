@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from vitral.base.errors import DataError, VitralError
+from vitral.base.errors import DataError
 from vitral.base.files import read_bounded, write_atomic
 from vitral.base.layout import ANSWERS, PICTURES
 from vitral.data.decode import decode
@@ -127,8 +127,6 @@ class Answers:
             )
             if not answers._sound():
                 raise ValueError("its parts do not fit together")
-        except VitralError:
-            raise
         except Exception as error:  # zipfile, zlib and NumPy each have their own errors for damaged input
             raise DataError(f"{path} cannot be read ({error})", f"remove {folder} and train it again") from error
         if "pictures" not in held or not (folder / PICTURES).is_file():
