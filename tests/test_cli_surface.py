@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from vitral.base.origin import Origin
 from vitral.base.version import __version__
@@ -221,3 +223,20 @@ def test_the_reference_is_what_the_code_says(capsys: pytest.CaptureFixture[str],
             shown = {word.strip("│, ") for word in capsys.readouterr().out.split() if word.startswith("--")}
             listed = {row.split("`")[1] for row in make_reference.flag_table(kind).splitlines()[2:]}
             assert {flag for flag in listed if flag.startswith("--")} <= shown, verb
+
+
+def test_no_verb_reaches_the_network_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Import, training on built-in data, prediction and a look at a local file, with every socket refused."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a socket was opened")
+
+    for name in ("connect", "connect_ex", "bind", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    run, picture = str(tmp_path / "run"), str(tmp_path / "one.png")
+    Image.new("L", (8, 8)).save(picture)
+    assert main(["train", "digits", "--epochs", "0.02", "--device", "cpu", "--quiet", "--out", run]) == 0
+    assert main(["predict", run, picture]) == 0
+    assert main(["look", run, picture, "--out", str(tmp_path / "look")]) == 0
+    assert main(["report", run]) == 0
