@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 import runpy
 import shlex
@@ -237,3 +238,11 @@ def test_the_tree_in_the_readme_is_the_tree() -> None:
 def test_the_navigation_names_every_page() -> None:
     named = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     assert named == {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+
+
+def test_the_list_of_licences_is_current() -> None:
+    spec = importlib.util.spec_from_file_location("make_licences", ROOT / "docs/make_licences.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs/licences.md").read_text(encoding="utf-8") == module.page(), "run docs/make_licences.py"

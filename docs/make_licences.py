@@ -1,0 +1,36 @@
+"""Writes docs/licences.md: what Vitral needs to run, and under which licence each comes, as their own metadata says."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import PackageNotFoundError, metadata
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def page() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {name: needs for name, needs in project["optional-dependencies"].items() if name not in ("all", "dev", "docs")}
+    rows = [(need, "always") for need in project["dependencies"]]
+    rows += [(need, f"extra `{extra}`") for extra, needs in sorted(extras.items()) for need in needs]
+    lines = [f"| {name} | {when} | {licence(name)} |" for need, when in rows if (name := re.split(r"[\[<>=!~; ]", need)[0])]
+    head = "# Licences\n\nOf the packages that Vitral needs, as their own metadata says. Made by `docs/make_licences.py`.\n\n"
+    return head + "| package | needed | licence |\n|---|---|---|\n" + "\n".join(sorted(lines, key=str.lower)) + "\n"
+
+
+def licence(name: str) -> str:
+    try:
+        about = metadata(name)
+    except PackageNotFoundError:
+        return "not installed here"
+    classified = [line.rpartition(" :: ")[2] for line in about.get_all("Classifier") or () if line.startswith("License ::")]
+    stated = (
+        (about.get("License-Expression") or "").strip() or ", ".join(classified) or (about.get("License") or "").strip().splitlines()[0]
+    )
+    return stated.replace("|", "/")[:80].strip()
+
+
+if __name__ == "__main__":
+    (ROOT / "docs/licences.md").write_text(page(), encoding="utf-8")
