@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import signal
+import time
 
+import pytest
 import torch
 
 from vitral.presets.models import model
 from vitral.presets.runs import run
-from vitral.train.failure import out_of_memory
+from vitral.train.failure import Interrupts, out_of_memory
 from vitral.train.steps import run_memory
 
 CPU = torch.device("cpu")
@@ -26,3 +30,17 @@ def test_the_advice_counts_in_the_run_s_own_dtype_and_compilation():
         return int(found[1])
 
     assert 150 <= fits() <= 200 and fits(precision="bf16") > 1.2 * fits() and fits(compile="yes") > 1.2 * fits()
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGXCPU"])
+def test_signals_ask_the_loop_to_stop_and_are_then_as_before(name: str) -> None:
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+    interrupts = Interrupts()
+    with interrupts:
+        assert not interrupts.asked
+        os.kill(os.getpid(), number)
+        time.sleep(0.01)
+        assert interrupts.asked == name
+        assert signal.getsignal(number) == before, "a second one stops at once"
+    assert signal.getsignal(number) == before

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pickle
@@ -12,11 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from vitral.base import files
-from vitral.base.errors import DataError, Stopped, VitralError
+from vitral.base.errors import DataError, FileError, Stopped, VitralError
 from vitral.run.folder import RunFolder
-from vitral.train import engine
+from vitral.train import engine, state
 from vitral.train.engine import Run
 from vitral.train.fit import fit
 from vitral.train.parallel import World
@@ -206,3 +208,23 @@ def test_any_flipped_byte_of_a_finished_run_is_named(file: str, undisturbed: Run
     if file in ("config.json", "model.safetensors"):
         with pytest.raises(DataError, match=f"{file} is not what was written"):
             RunFolder.open(run).model()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), SafetensorError("I/O error: No space left on device")])
+def test_a_full_disk_is_one_line_and_the_state_before_it_is_whole(
+    error: Exception, copy: Path, undisturbed: Run, monkeypatch: pytest.MonkeyPatch
+):
+    real, count = state.save_file, [0]
+
+    def full(*arguments: Any, **options: Any) -> None:
+        count[0] += 1
+        if count[0] == 3:
+            raise error
+        real(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "save_file", full)
+        with pytest.raises(FileError, match=r"cannot write .*tensors-0\.safetensors .*No space left.*is the disk full") as caught:
+            fit(tiny(checkpoint_every=0.0), out=copy, resume=True, quiet=True)
+    assert "\n" not in str(caught.value)
+    assert digest(fit(tiny(), out=copy, resume=True, quiet=True).model) == digest(undisturbed.model)

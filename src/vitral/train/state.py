@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, FileError
 from vitral.base.files import make_folder, read_json, sync_folder, write_json
 from vitral.base.layout import MANIFEST, METRICS, PROGRESS, tensors_name
 from vitral.base.manifest import describe, faults, is_entry, read_manifest, write_manifest
@@ -178,9 +178,14 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor], main: bool) -> None:
             places[name] = region
         if part.numel():
             own[name] = part.detach().to("cpu", copy=True).contiguous()
-    save_file(own, path, metadata={"places": json.dumps(places)})
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
+    try:
+        save_file(own, path, metadata={"places": json.dumps(places)})
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+    except (SafetensorError, OSError) as error:
+        raise FileError(
+            f"cannot write {path} ({error})", "is the disk full? the state before it is whole: free some space, then --resume"
+        ) from error
 
 
 def _fill(target: Tensor, part: Tensor, place: Region | None) -> int:

@@ -68,6 +68,7 @@ class Decoders:
             if isinstance(error, Refusal):
                 raise
             process.kill()
+            process.wait()  # the next picture must find it gone, not going
             raise Refusal(422, f"the picture could not be decoded within {self.seconds:g} s", SAVE_AGAIN) from None
         finally:
             late.cancel()
