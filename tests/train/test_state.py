@@ -125,6 +125,15 @@ def test_without_a_whole_state_nothing_is_gone_on_with(copy: Path):
         fit(tiny(), out=copy, resume=True, quiet=True)
 
 
+def test_a_run_that_ended_in_its_first_write_begins_again(copy: Path, undisturbed: Run, capsys: pytest.CaptureFixture[str]):
+    shutil.rmtree(newest(copy))
+    (slot,) = (copy / "state").glob("[ab]")
+    (slot / "manifest.json").unlink()
+    (copy / "metrics.jsonl").write_text("")
+    assert digest(fit(tiny(), out=copy, resume=True).model) == digest(undisturbed.model)
+    assert "had not begun to learn: it starts from the beginning" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("missing", ["progress.json", "tensors-0.safetensors", "manifest.json"])
 def test_a_missing_file_leads_to_the_state_before_it(missing: str, copy: Path, undisturbed: Run):
     (newest(copy) / missing).unlink()

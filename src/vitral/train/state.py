@@ -77,7 +77,7 @@ class Slots:
 
     @property
     def current(self) -> Path | None:
-        """The newest state that is whole, checked once; None: there is none, and none was begun."""
+        """The newest state that is whole, checked once; None: none was ever written to its end."""
         if self._chosen is None:
             self._chosen = self._choose()
         return self._chosen
@@ -92,8 +92,8 @@ class Slots:
                     say(f"{problems[0]}: going on from the state before it (step {read_manifest(slot)['step']:,})")  # type: ignore[index]
                 return slot
             problems.append(fault)
-        if not problems:
-            return None
+        if not any((slot / MANIFEST).exists() for slot in slots):
+            return None  # ended while its first state was being written
         raise DataError("; ".join(problems), "no state is whole: start a new run with --out")
 
     def progress(self) -> dict[str, Any]:
