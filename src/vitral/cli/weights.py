@@ -102,7 +102,7 @@ def _inspect(arguments: list[str]) -> int:
     found = inspect(flags.file, heads=flags.heads)
     proof = None
     if flags.against:
-        from vitral.weights.library import prove_file
+        from vitral.weights.named import prove_file
 
         proof = prove_file(flags.file, flags.against, heads=flags.heads)
     if flags.json:
@@ -148,7 +148,7 @@ def _list(arguments: list[str]) -> int:
     flags = parse(Names, arguments, "vitral weights list", LIST)
     from vitral.weights.detect import FAMILIES
     from vitral.weights.export import FORMATS
-    from vitral.weights.library import names
+    from vitral.weights.named import names
 
     families = list(dict.fromkeys(family.label for family in FAMILIES))
     pretrained = names()

@@ -26,7 +26,7 @@ from vitral.weights.declared import of_preprocessor, of_timm_folder, of_transfor
 from vitral.weights.family import preprocess_fields
 from vitral.weights.infer import Known, says
 from vitral.weights.keymap import listed
-from vitral.weights.library import fetch
+from vitral.weights.named import fetch
 from vitral.weights.read import READERS, Contents, read_weights
 from vitral.weights.resize import adapt
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from vitral.base.errors import ParityError, UsageError, WeightsError
-from vitral.weights import library
+from vitral.weights import named
 from vitral.weights.load import load
 
 
@@ -87,7 +87,7 @@ def test_unknown_names_are_corrected() -> None:
 
 
 def test_a_model_that_is_no_vit_is_refused_after_fetching(monkeypatch) -> None:
-    monkeypatch.setitem(library.LIBRARIES, "timm", lambda name: (nn.Linear(2, 2), library.Known()))
+    monkeypatch.setitem(named.LIBRARIES, "timm", lambda name: (nn.Linear(2, 2), named.Known()))
     with pytest.raises(WeightsError, match="no family"):
         load("timm:anything")
 
@@ -97,6 +97,6 @@ def test_a_fetched_model_that_computes_something_else_is_refused(monkeypatch) ->
 
     source = VisionTransformer(img_size=32, patch_size=8, embed_dim=24, depth=1, num_heads=3, num_classes=5)
     source.blocks[0].attn.scale, source.blocks[0].attn.fused_attn = 3.0, False
-    monkeypatch.setitem(library.LIBRARIES, "timm", lambda name: (source, library.Known()))
+    monkeypatch.setitem(named.LIBRARIES, "timm", lambda name: (source, named.Known()))
     with pytest.raises(ParityError, match=r"blocks\.0"):
         load("timm:anything")
