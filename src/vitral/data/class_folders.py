@@ -11,7 +11,7 @@ from vitral.base.errors import DataError, MissingError
 from vitral.base.progress import say, track
 from vitral.base.text import few
 from vitral.data.decode import EXTENSIONS, SKIP, header_ok
-from vitral.data.source import FileReader, Part, Source, measure
+from vitral.data.source import FileReader, Part, Source
 
 SPLITS = {"train": ("train", "training"), "validation": ("val", "valid", "validation"), "test": ("test", "testing")}
 HEADERS = 20_000
@@ -54,23 +54,10 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
             raise DataError(
                 f"{found[split]} has no pictures", f"add some, or remove it: pictures for {split} are set aside from the others then"
             )
-    test = parts.get("test")
-    native_size, channels = measure(next(part for part in parts.values() if len(part.labels)))
-    return Source(
-        name=name,
-        class_names=class_names,
-        train=parts["train"],
-        validation=parts.get("validation"),
-        test=(lambda: test) if test is not None else None,
-        where=str(path),
-        native_size=native_size,
-        channels=channels,
-        notes=tuple(notes),
-    )
+    return Source.of_parts(name, class_names, parts, str(path), notes)
 
 
 def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str | None, notes: list[str]) -> Part:
-    """`on_bad_image` None: each file is met when it is its turn."""
     paths, labels, ignored = [], [], []
     if extra := sorted(set(_folders(folder)) - set(class_names)):
         raise DataError(f"{folder} has class folders that training does not: {', '.join(extra[:5])}", "rename or remove them")
@@ -88,6 +75,11 @@ def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str | None, 
                     ignored.append(file)
     if ignored:
         note(notes, f"left out under {folder}, no pictures by their names: {len(ignored)} ({few(ignored)})")
+    return files_part(paths, labels, on_bad_image, notes)
+
+
+def files_part(paths: list[Path], labels: list[int], on_bad_image: str | None, notes: list[str]) -> Part:
+    """Files with their labels. `on_bad_image` None: each file is met when it is its turn; else their headers are looked at now."""
     if on_bad_image and len(paths) <= HEADERS:
         good = readable(paths, on_bad_image, notes)
         paths, labels = [paths[i] for i in good], [labels[i] for i in good]

@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vitral.base.errors import DataError, MissingError
 from vitral.base.files import read_bounded
 from vitral.base.text import few
-from vitral.data.class_folders import HEADERS, SPLITS, readable
-from vitral.data.source import FileReader, Part, Source, measure
+from vitral.data.class_folders import SPLITS, files_part
+from vitral.data.source import Part, Source
 
 KINDS = ("csv", "parquet")
 COLUMNS = {"path": ("path", "file", "filename", "image"), "label": ("label", "class", "target"), "split": ("split", "set")}
@@ -51,25 +49,10 @@ def open_labels(kind: str, path: Path, on_bad_image: str, *, training: bool = Tr
     for split, rows in _rows_of(path, found["split"], len(files)).items():
         paths = [path.parent / str(files[row]) for row in rows]
         chosen = [numbers[names[row]] for row in rows]
-        if training and len(paths) <= HEADERS:
-            good = readable(paths, on_bad_image, notes)
-            paths, chosen = [paths[i] for i in good], [chosen[i] for i in good]
-        parts[split] = Part.all_of(FileReader(paths), np.asarray(chosen, np.int64))
-    if training and not len(parts.get("train", Part.all_of(FileReader([]), np.arange(0))).labels):
+        parts[split] = files_part(paths, chosen, on_bad_image if training else None, notes)
+    if training and ("train" not in parts or not len(parts["train"].labels)):
         raise DataError(f"{path} names no pictures to train on", "give some of them the split train")
-    test = parts.get("test")
-    native_size, channels = measure(next(part for part in parts.values() if len(part.labels)))
-    return Source(
-        name=f"{kind}:{path}",
-        class_names=class_names,
-        train=parts.get("train", Part.all_of(FileReader([]), np.arange(0))),
-        validation=parts.get("validation"),
-        test=(lambda: test) if test is not None else None,
-        where=str(path),
-        native_size=native_size,
-        channels=channels,
-        notes=tuple(notes),
-    )
+    return Source.of_parts(f"{kind}:{path}", class_names, parts, str(path), notes)
 
 
 def _read_csv(path: Path) -> dict[str, list[str]]:

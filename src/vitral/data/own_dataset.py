@@ -16,7 +16,7 @@ from torch.utils.data import Dataset, Subset
 from vitral.base.errors import DataError, UsageError
 from vitral.base.progress import track
 from vitral.data.decode import Decoded, decode
-from vitral.data.source import Part, Source, measure
+from vitral.data.source import Part, Source
 
 OWN = "own"
 """How a run's config names data and models that its program gave it: own:NAME."""
@@ -57,17 +57,8 @@ def open_own(given: Given) -> Source:
         raise UsageError(f"the data has {', '.join(datasets) or 'nothing'}", f"give a Dataset, or one for each of {', '.join(SPLITS)}")
     name = own_name(datasets["train"])
     parts = {split: part_of(dataset, name) for split, dataset in datasets.items()}
-    native_size, channels = measure(parts["train"])
-    return Source(
-        name,
-        class_names(datasets["train"], np.concatenate([part.labels for part in parts.values()])),
-        parts["train"],
-        "given by the program",
-        validation=parts.get("validation"),
-        test=(lambda: parts["test"]) if "test" in parts else None,
-        native_size=native_size,
-        channels=channels,
-    )
+    names = class_names(datasets["train"], np.concatenate([part.labels for part in parts.values()]))
+    return Source.of_parts(name, names, parts, "given by the program")
 
 
 def own_name(thing: object) -> str:

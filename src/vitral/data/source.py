@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -78,6 +78,23 @@ class Source:
     std: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()
     """What a user should know: files ignored, classes without pictures."""
+
+    @classmethod
+    def of_parts(cls, name: str, class_names: tuple[str, ...], parts: dict[str, Part], where: str, notes: Iterable[str] = ()) -> Source:
+        """A source of the user's own images; size and channels are measured on the first part that has some."""
+        test = parts.get("test")
+        native_size, channels = measure(next(part for part in parts.values() if len(part.labels)))
+        return cls(
+            name,
+            class_names,
+            parts.get("train", Part.all_of(FileReader([]), np.arange(0))),
+            where,
+            validation=parts.get("validation"),
+            test=(lambda: test) if test is not None else None,
+            native_size=native_size,
+            channels=channels,
+            notes=tuple(notes),
+        )
 
 
 def measure(part: Part, count: int = 32) -> tuple[tuple[int, int] | None, int]:
