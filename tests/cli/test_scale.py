@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,11 +78,5 @@ def test_it_asks_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         (["scale", "digits", "--sizes", "10,99999"], "a size of 99999 is neither"),
     ],
 )
-def test_refused_in_one_line(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    code = main(arguments)
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert code in (1, 2) and lines[-1].startswith("vitral: ") and words in lines[-1]
-    assert not list(tmp_path.iterdir())
+def test_refused_in_one_line(arguments: list[str], words: str, refused: Callable[[list[str], str], None]) -> None:
+    refused(arguments, words)

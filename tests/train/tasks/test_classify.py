@@ -1,27 +1,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from vitral.build import create
 from vitral.train.tasks.classify import classification, cross_entropy, right_answers
 from vitral.train.tasks.task import Learner
 
-
-class Table(nn.Module):
-    """Logits that do not depend on the picture."""
-
-    def __init__(self, logits: torch.Tensor) -> None:
-        super().__init__()
-        self.logits = nn.Parameter(logits)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.logits
-
-
-LOGITS = torch.tensor([[2.0, 0.0, -1.0], [0.5, 1.0, 0.0]])
-LABELS, LABELS_B = torch.tensor([0, 2]), torch.tensor([1, 1])
-IMAGES = torch.zeros(2, 1, 2, 2)
+from .conftest import IMAGES, LABELS, LABELS_B, LOGITS, Table
 
 
 def test_mixed_labels_are_the_mean_of_two_losses_by_lam():
