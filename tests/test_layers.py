@@ -85,9 +85,11 @@ FREE_TEST_FOLDERS = {"parity", "browser", "fuzz", "gpu"}
 # A base name occurs in two parts only where it is one idea in two roles.
 VERB = "the verb asks, the other does it"
 NUMBERS = "look computes what draw draws"
+ASKED = "the verb reads flags into the config of that name"
 ONE_IDEA_IN_TWO_ROLES = {
     "attention": "the layer, and the method that shows its weights",
     "compare": VERB,
+    "data": ASKED,
     "demo": VERB,
     "embed": VERB,
     "figures": VERB,
@@ -99,6 +101,7 @@ ONE_IDEA_IN_TWO_ROLES = {
     "scale": VERB,
     "sheet": NUMBERS,
     "switch_off": NUMBERS,
+    "train": ASKED,
     "verify": VERB,
 }
 

@@ -1,0 +1,58 @@
+"""Which pictures to train on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vitral.base.errors import ConfigError
+from vitral.base.settings import at_least, check_values
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which pictures, how they are split, and what is done to them before the model sees them."""
+
+    name: str = "digits"
+    """A name from `vitral data list`, `folder:PATH`, `csv:FILE`, `parquet:FILE`, `hf:NAME` or `webdataset:PATTERN`."""
+    root: str | None = None
+    """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
+    validation: float = 0.1
+    """Share of the training pictures carved out for validation, class by class (an own validation folder takes precedence)."""
+    split_seed: int = 0
+    """Seed of the carved splits; the same in every run that is to be compared."""
+    subset: float | None = None
+    """Train on this many pictures (≥ 1) or this share (< 1), nested and class-balanced; None: all."""
+    augment: str = "standard"
+    """none, light, standard, resized-crop, strong, randaugment, trivialaugment, autoaugment."""
+    mixup: float | None = None
+    """Share of batches mixed pixel-wise; None: what the policy says."""
+    cutmix: float | None = None
+    """Share of batches mixed by pasting a rectangle; None: what the policy says."""
+    resize: Literal["short", "squash"] | None = None
+    """None: as the weights' origin says, else short side + centre crop (`squash` for data that is already small)."""
+    mean: tuple[float, ...] | None = None
+    """Per channel; None: as the weights' origin says, else the data set's own."""
+    std: tuple[float, ...] | None = None
+    """Per channel; None: where the mean comes from."""
+    workers: int = 0
+    """Processes that decode pictures when the set is streamed; 0: in this process."""
+    placement: Literal["auto", "device", "stream"] = "auto"
+    """device: whole set on the device as bytes; stream: decode while training; auto: device when it is small."""
+    on_bad_image: Literal["fail", "skip"] = "fail"
+    """Stop at a file that cannot be read, or pass over it."""
+    class_weights: bool = False
+    """Weigh the loss against unbalanced classes."""
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "std"):
+            if isinstance(value := getattr(self, name), list):
+                object.__setattr__(self, name, tuple(value))
+        check_values(self)
+        if not 0 <= self.validation < 1:
+            raise ConfigError(f"validation {self.validation} is not a share", "use a number from 0 to below 1, such as 0.1")
+        if self.subset is not None and self.subset <= 0:
+            raise ConfigError(f"subset {self.subset} is not positive", "use a share below 1 or a number of pictures")
+        at_least(self, "workers", 0)
+        if not self.name:
+            raise ConfigError("no data set given", "use a name from `vitral data list` or folder:PATH")
