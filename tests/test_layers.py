@@ -97,6 +97,7 @@ ONE_IDEA_IN_TWO_ROLES = {
     "plan": VERB,
     "predict": VERB,
     "probe": "the verb asks, study compares, train solves",
+    "run": "report draws what config asked for",
     "runs": "the verb lists what was trained, presets what can be",
     "scale": VERB,
     "sheet": NUMBERS,
