@@ -30,10 +30,10 @@ def test_digits_have_a_fixed_split() -> None:
 
 def test_test_is_closed_until_it_is_opened() -> None:
     data = open_data(DataConfig(name="digits"))
-    assert data.test_opened is None and data.describe()["test_opened"] is None
+    assert data.opened == data.describe()["opened"] == {}
     first = data.test()
     assert data.test() is first
-    assert data.test_opened and data.describe()["test_opened"] == data.test_opened
+    assert data.opened["test"] and data.describe()["opened"] == data.opened
 
 
 def test_subsets_are_counts_or_shares_and_nested() -> None:

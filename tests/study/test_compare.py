@@ -62,7 +62,7 @@ def test_every_cell_is_a_run_folder_and_tuning_never_opened_test(whole: Result) 
         final = cell.name.startswith("final")
         assert [line["split"] for line in lines].count("test") == (1 if final else 0)
         assert (cell / "test.npz").exists() == final and (cell / "model.safetensors").exists()
-        assert (read_json(cell / "env.json")["data"]["test_opened"] is not None) == final
+        assert ("test" in read_json(cell / "env.json")["data"]["opened"]) == final
 
 
 def test_learning_rates_come_from_validation(whole: Result) -> None:

@@ -14,9 +14,11 @@ import pytest
 import torch
 
 from vitral.base.errors import ConfigError, DataError, UsageError, VitralError
+from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
 from vitral.train import engine
 from vitral.train.engine import Run
+from vitral.train.evaluate import evaluate
 from vitral.train.fit import fit
 from vitral.train.steps import Stepper
 from vitral.train.tasks.task import Outcome
@@ -47,7 +49,7 @@ def test_a_run_folder_holds_everything_after_it(trained: Run):
     training = [line["loss"] for line in lines if line["split"] == "train"]
     assert sum(training[-10:]) / 10 < sum(training[:10]) / 10 - 0.05
     environment = json.loads((trained.path / "env.json").read_text())
-    assert environment["compile_seconds"] == 0 and environment["data"]["test_opened"] and environment["trained_parameters"] > 0
+    assert environment["compile_seconds"] == 0 and environment["data"]["opened"]["test"] and environment["trained_parameters"] > 0
     stored = json.loads((trained.path / "config.json").read_text())
     assert stored["train"]["seed"] == 0 and stored["origin"]["mean"]["known"] is True
 
@@ -169,12 +171,43 @@ def test_out_of_memory_says_what_would_fit(out: Path, monkeypatch: pytest.Monkey
 def test_patience_and_best_look_at_validation_alone(out: Path, monkeypatch: pytest.MonkeyPatch):
     opened: list[int] = []
     real = engine.Engine._finish
-    monkeypatch.setattr(engine.Engine, "_finish", lambda self: (opened.append(self.setup.data.test_opened is not None), real(self))[1])
+    monkeypatch.setattr(engine.Engine, "_finish", lambda self: (opened.append("test" in self.setup.data.opened), real(self))[1])
     result = fit(tiny(epochs=40.0, patience=2, keep="best", lr=1e-9, adam_lr=1e-9, ema=None), out=out, quiet=True)
     validations = [line for line in result.metrics if line["split"] == "validation"]
     assert len(validations) == 3 and opened == [False]
     with pytest.raises(ConfigError, match="need validation pictures"):
         fit(tiny(validation=0.0, keep="best"), out=out.parent / "none", quiet=True)
+
+
+def test_all_training_pictures_may_be_learnt_from(out: Path):
+    result = fit(tiny(validation=0.0), out=out, quiet=True)
+    assert {line["split"] for line in result.metrics} == {"train", "test"} and result.metrics[-1]["split"] == "test"
+    environment = RunFolder(out).environment
+    assert environment["data"]["train"] == 1437 and environment["data"]["validation"] == 0
+    times = environment["times"]
+    assert times["compiled"] is None and not times["resumed"] and 0 < times["training"] + times["test"] < times["total"]
+    with pytest.raises(ConfigError, match="patience need validation pictures"):
+        fit(tiny(validation=0.0, patience=3), out=out.parent / "none", quiet=True)
+
+
+def test_choosing_opens_nothing_and_confirming_both_from_the_same_weights(out: Path):
+    chosen = fit(tiny(stage="choose"), out=out, quiet=True)
+    assert {line["split"] for line in chosen.metrics} == {"train", "validation"} and RunFolder(out).finished
+    assert not list(out.glob("test.*")) and not list(out.glob("sealed.*")) and RunFolder(out).environment["data"]["opened"] == {}
+    with pytest.raises(ConfigError, match="learnt from digits with stage = choose"):
+        fit(dataclasses.replace(tiny(stage="confirm"), weights=str(out)), out=out.parent / "leak", quiet=True)
+    with pytest.raises(DataError, match="stay closed while settings are chosen"):
+        evaluate(chosen.model, "digits", "test")
+    assert len(evaluate(chosen.model, "digits").labels) == 144, "scored on what it may see"
+    confirmed = fit(tiny(stage="confirm", validation=0.0), out=out.parent / "confirmed", quiet=True)
+    assert [line["split"] for line in confirmed.metrics[-2:]] == ["sealed", "test"]
+    folder = RunFolder(confirmed.path)
+    assert folder.finished and set(folder.environment["data"]["opened"]) == {"sealed", "test"} and not folder.faults()
+    again = evaluate(confirmed.model, "digits", "sealed")
+    assert np.array_equal(again.predictions, folder.answers("sealed").predictions) and len(again.labels) == 144
+    assert len(folder.answers().labels) == 360 and "on the sealed pictures" in write_run_report(folder.path).read_text()
+    with pytest.raises(DataError, match="sealed pictures of digits are closed"):
+        evaluate(fit(tiny(epochs=0.1), out=out.parent / "open", quiet=True).model, "digits", "sealed")
 
 
 def script_scores(monkeypatch: pytest.MonkeyPatch, *given: float) -> list[dict[str, torch.Tensor]]:

@@ -22,12 +22,6 @@ ENVIRONMENT = "env.json"
 METRICS = "metrics.jsonl"
 """The journal: one object a line."""
 WEIGHTS = "model.safetensors"
-TEST = "test.json"
-"""Scores on the test split."""
-ANSWERS = "test.npz"
-"""The same image by image."""
-PICTURES = "test.webp"
-"""Small pictures of the images that a report shows."""
 STATE = "state"
 """What a stopped run goes on from."""
 SNAPSHOTS = "snapshots"
@@ -37,6 +31,22 @@ LOCK = ".lock"
 """Held while a process writes here."""
 MANIFEST = "manifest.json"
 """Size and SHA-256 of the files beside it."""
+
+
+def scores_name(split: str = "test") -> str:
+    """Scores on a split that was opened when the training was over: test, sealed."""
+    return f"{split}.json"
+
+
+def answers_name(split: str = "test") -> str:
+    """The same image by image."""
+    return f"{split}.npz"
+
+
+def pictures_name(split: str = "test") -> str:
+    """Small pictures of the images that a report shows."""
+    return f"{split}.webp"
+
 
 # ---- a state, in STATE/a and STATE/b --------------------------------------------------------------------------------------------
 

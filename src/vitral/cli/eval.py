@@ -30,8 +30,9 @@ class Flags(BatchFlags):
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """A name from `vitral data list` or folder:PATH."""
-    split: Literal["all", "test", "validation", "train"] | None = None
-    """Which pictures; None: the test split of data that has one or that the model learnt from, else all."""
+    split: Literal["all", "test", "validation", "train", "sealed"] | None = None
+    """Which pictures; None: the test split of data that has one or that the model learnt from, else all. sealed: of a run with
+    --stage confirm alone."""
     root: str | None = None
     """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
     workers: int = 0

@@ -19,6 +19,9 @@ class DataConfig:
     """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
     validation: float = 0.1
     """Share of the training pictures carved out for validation, class by class (an own validation folder takes precedence)."""
+    stage: Literal["open", "choose", "confirm"] = "open"
+    """What a run may see of a named set. choose: for comparing settings; a fixed tenth of the training pictures (sealed) and test stay
+    closed. confirm: learns from all but the sealed ones, and is scored on them and on test. open: learns from all, is scored on test."""
     split_seed: int = 0
     """Seed of the carved splits; the same in every run that is to be compared."""
     subset: float | None = None
@@ -53,6 +56,8 @@ class DataConfig:
             raise ConfigError(f"validation {self.validation} is not a share", "use a number from 0 to below 1, such as 0.1")
         if self.subset is not None and self.subset <= 0:
             raise ConfigError(f"subset {self.subset} is not positive", "use a share below 1 or a number of pictures")
+        if self.stage == "choose" and not self.validation:
+            raise ConfigError("stage = choose has no validation pictures to choose on", "set validation to 0.1")
         at_least(self, "workers", 0)
         if not self.name:
             raise ConfigError("no data set given", "use a name from `vitral data list` or folder:PATH")

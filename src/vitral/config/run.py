@@ -31,6 +31,13 @@ class RunConfig:
     weights: str | None = None
     """Start from these weights (anything `vitral.load` takes) instead of from scratch: they say what the model is."""
 
+    @property
+    def opens(self) -> tuple[str, ...]:
+        """The splits that are opened when the training is over, in this order."""
+        if not self.train.test or self.data.stage == "choose":
+            return ()
+        return ("sealed", "test") if self.data.stage == "confirm" else ("test",)
+
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name or self.name.startswith("."):
             raise ConfigError(f"run name {self.name!r} cannot be a folder name", "use letters, digits and dashes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from vitral.data.keys import generator
 from vitral.data.label_file import KINDS, open_labels
 from vitral.data.own_dataset import OWN
 from vitral.data.preprocess import Preprocess
+from vitral.data.sealed import SHARE, check_open, seal, validation_share
 from vitral.data.shards import open_shards
 from vitral.data.source import Part, Source
 from vitral.data.split import Split, carve, check
@@ -33,20 +34,23 @@ STATISTICS_IMAGES = 256
 UNBALANCED = 2.0
 """Largest class per smallest class from which a set is called unbalanced."""
 PHOTOGRAPH_SIZE = (224, 224)
-SPLITS = ("all", "test", "validation", "train")
+SPLITS = ("all", "test", "validation", "train", "sealed")
 """What a model can be scored on."""
 
 
 class Data:
     """A data set whose pictures come out as one model wants them."""
 
-    def __init__(self, source: Source, config: DataConfig, train: Split, validation: Split, test: Callable[[], Split]) -> None:
+    def __init__(
+        self, source: Source, config: DataConfig, train: Split, validation: Split, closed: Mapping[str, Callable[[], Split]]
+    ) -> None:
         self.name, self.where, self.class_names, self.notes = source.name, source.where, source.class_names, source.notes
         self.config, self.preprocess = config, train.preprocess
         self.train, self.validation = train, validation
-        self._test: Callable[[], Split] | Split = test
-        self.test_opened: str | None = None
-        """When the test split was first opened (UTC); None while it is closed."""
+        self._closed = closed
+        self._open: dict[str, Split] = {}
+        self.opened: dict[str, str] = {}
+        """When test, or the sealed pictures, were first opened (UTC)."""
 
     @property
     def channels(self) -> int:
@@ -71,11 +75,16 @@ class Data:
         return policy(config.augment, flip=train.flip, photographs=train.photographs, mixup=config.mixup, cutmix=config.cutmix)
 
     def test(self) -> Split:
-        """The test split; the first call is recorded in `test_opened`."""
-        if not isinstance(self._test, Split):
-            self._test = self._test()
-            self.test_opened = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        return self._test
+        """The test split; the first call is recorded in `opened`."""
+        return self.open("test")
+
+    def open(self, name: str) -> Split:
+        """A split that is closed at first: test or sealed. Refused where the stage keeps it closed."""
+        check_open(self.config, name)
+        if name not in self._open:
+            self._open[name] = self._closed[name]()
+            self.opened[name] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        return self._open[name]
 
     def describe(self) -> dict[str, Any]:
         """What a run folder records."""
@@ -97,7 +106,8 @@ class Data:
             "split_seed": self.config.split_seed,
             "fingerprint": {split.name: fingerprint(split, self.where) for split in (self.train, self.validation)},
             "subset": self.config.subset,
-            "test_opened": self.test_opened,
+            "stage": self.config.stage,
+            "opened": dict(self.opened),
             "notes": list(self.notes),
         }
 
@@ -117,7 +127,9 @@ def open_data(
     """
     source = source or open_source(config)
     check(source.train.labels, source.class_names, source.name)
-    train, test = source.train, source.test
+    train, test, sealed = source.train, source.test, None
+    if config.stage != "open":
+        train, sealed = seal(source)
     if test is None:
         kept, held = carve(train.labels, TEST_SHARE, config.split_seed, "test split")
         if not len(held):
@@ -127,7 +139,7 @@ def open_data(
         carved_test, train = train.some(held), train.some(kept)
         test = lambda: carved_test  # noqa: E731
     if source.validation is None:
-        kept, held = carve(train.labels, config.validation, config.split_seed, "validation split")
+        kept, held = carve(train.labels, validation_share(config), config.split_seed, "validation split")
         validation, train = train.some(held), train.some(kept)
     else:
         validation = source.validation
@@ -141,12 +153,14 @@ def open_data(
         count = round(config.subset) if config.subset >= 1 else max(1, round(config.subset * len(training)))
         training = training.first(count, config.split_seed)
     check(training.labels, source.class_names, f"{source.name} (train)")
-    return Data(source, config, training, split("validation", validation), lambda: split("test", test()))
+    closed = {"test": lambda: split("test", test())} | ({"sealed": lambda: split("sealed", sealed)} if sealed is not None else {})
+    return Data(source, config, training, split("validation", validation), closed)
 
 
 def training_images(source: Source, config: DataConfig) -> int:
     """How many are left to learn from, about: nothing is carved yet."""
-    count = len(source.train.labels) * (1 - TEST_SHARE * (source.test is None)) * (1 - config.validation * (source.validation is None))
+    count = len(source.train.labels) * (1 - TEST_SHARE * (source.test is None)) * (1 - SHARE * (config.stage != "open"))
+    count *= 1 - validation_share(config) * (source.validation is None)
     wanted = count if config.subset is None else config.subset if config.subset >= 1 else config.subset * count
     return round(min(count, wanted))
 
@@ -159,6 +173,7 @@ def open_split(config: DataConfig, preprocess: Preprocess, split: str | None = N
     """
     if split not in (None, *SPLITS):
         raise one_of("split", split, SPLITS)
+    check_open(config, split or "all")
     source = open_source(config, training=False)
     has = {"train": source.train if len(source.train.labels) else None, "validation": source.validation}
     if split is None:
@@ -169,11 +184,11 @@ def open_split(config: DataConfig, preprocess: Preprocess, split: str | None = N
         part = source.test()
     elif split == "validation" and source.validation is not None:
         part = source.validation
-    elif has["train"] is None:
+    elif has["train"] is None or (split == "validation" and not config.validation):
         raise DataError(f"{source.name} has no {split} images", "choose another --split, such as all")
     else:
         data = open_data(config, preprocess=preprocess, source=source)
-        return data.test() if split == "test" else getattr(data, split)
+        return data.open(split) if split in ("test", "sealed") else getattr(data, split)
     if not len(part.labels):
         raise DataError(f"{source.name} has no {split} images", "choose another --split, such as all")
     return _as_split(split, part, source, config, _preprocess(source, config, None, None, preprocess, part))

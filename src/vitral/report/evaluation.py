@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vitral.base.files import make_folder, write_json
-from vitral.base.layout import REPORT, TEST
+from vitral.base.layout import REPORT, scores_name
 from vitral.report.outcome import how_it_did
 from vitral.report.render import percent, write_page
 from vitral.train.evaluate import Evaluation
@@ -16,7 +16,7 @@ def write_evaluation(result: Evaluation, folder: str | Path, model: str, data: s
     folder = make_folder(Path(folder))
     scores = {"model": model, "data": data, "split": result.split.name if result.split else "all", **result.to_dict()}
     result.answers().write(folder)
-    write_json(folder / TEST, scores)
+    write_json(folder / scores_name(), scores)
     notes: list[str] = []
     page = folder / REPORT
     return write_page(

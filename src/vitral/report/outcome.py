@@ -10,7 +10,7 @@ from urllib.parse import quote
 import numpy as np
 
 from vitral.base.errors import VitralError
-from vitral.base.layout import ANSWERS
+from vitral.base.layout import answers_name
 from vitral.data.decode import EXTENSIONS
 from vitral.draw.charts import reliability_figure
 from vitral.draw.matrices import confusion_figure
@@ -23,14 +23,14 @@ Gallery = list[tuple[str, list[inline.Illustration]]]
 """Headings with the pictures under them."""
 
 
-def how_it_did(test: dict[str, Any], folder: Path, page: Path, notes: list[str]) -> dict[str, Any]:
+def how_it_did(test: dict[str, Any], folder: Path, page: Path, notes: list[str], split: str = "test") -> dict[str, Any]:
     """What `parts.html` shows of a test: `test` is what test.json holds, `folder` has the answers, `page` is where links start."""
     gallery: Gallery = []
-    if (folder / ANSWERS).is_file():
+    if (folder / answers_name(split)).is_file():
         try:
-            gallery = pictures(Answers.read(folder), list(map(str, mapping(test.get("per_class")))), page)
+            gallery = pictures(Answers.read(folder, split), list(map(str, mapping(test.get("per_class")))), page)
         except (VitralError, IndexError, TypeError, ValueError) as error:
-            notes.append(f"the pictures of the test could not be shown ({error})")
+            notes.append(f"the pictures of {split} could not be shown ({error})")
     return {"scores": scores(test), "classes": by_class(test), "figures": figures(test), "gallery": gallery}
 
 

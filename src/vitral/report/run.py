@@ -36,7 +36,7 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> P
     name = title_of(run, config) if config else run.path.name
     metrics = read_journal(run.path / layout.METRICS, notes)
     environment = optional_object(run.path / layout.ENVIRONMENT, notes, "the machine and the versions are not known")
-    test = optional_object(run.path / layout.TEST, notes)
+    scored = {split: optional_object(run.path / layout.scores_name(split), notes) for split in ("test", "sealed")}
     figures = run.path / layout.FIGURES
     typed = shlex.join(["vitral", "figures", str(run.path), "--out", str(figures)])
     page = Path(out or run.path / layout.REPORT)
@@ -49,12 +49,14 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> P
         results=results(metrics),
         harder=reasons,
         curves=curves(name, metrics),
-        test=how_it_did(test, run.path, page, notes) if test else {},
+        scored={split: how_it_did(scores, run.path, page, notes, split) for split, scores in scored.items() if scores},
+        validated=bool(last(metrics, "validation")),
         figures=inline.of_folder(figures, f"make some with `{typed}`, then write this page again"),
         origin=origin,
         origin_facts=[(key, fact) for key, fact in vars(origin).items() if isinstance(fact, Fact)] if origin else [],
         settings={part: to_dict(getattr(config, part)) for part in ("model", "data", "train")} if config else {},
-        machine={key: value for key, value in environment.items() if key != "data"},
+        machine={key: value for key, value in environment.items() if key not in ("data", "times")},
+        times=mapping(environment.get("times")),
         data=mapping(environment.get("data")),
         command=command,
     )
@@ -81,6 +83,8 @@ def headline(metrics: Metrics) -> str:
     """`97.8 % right on test after 60 epochs and 41 s`."""
     if test := last(metrics, "test"):
         told = f"{percent(test.get('accuracy'))} right on test"
+        if sealed := last(metrics, "sealed"):
+            told += f", {percent(sealed.get('accuracy'))} on the sealed pictures"
     elif validation := last(metrics, "validation"):
         told = f"{percent(validation.get('accuracy'))} right on validation; the test split has not been opened"
     else:
@@ -100,6 +104,7 @@ def results(metrics: Metrics) -> list[list[str]]:
         "train, last epoch": _last_epoch(metrics),
         "validation": last(metrics, "validation"),
         "validation, best": max(validations, key=lambda row: row["accuracy"], default={}),
+        "sealed": last(metrics, "sealed"),
         "test": last(metrics, "test"),
     }
     return [

@@ -1,4 +1,4 @@
-"""What a model answered, image by image: test.npz, and test.webp with the few small pictures that a report shows.
+"""What a model answered, image by image: test.npz, and test.webp with the few small pictures that a report shows (or sealed.npz …).
 
 The small pictures are kept beside the answers so that a report never opens the data again.
 """
@@ -17,7 +17,7 @@ from PIL import Image, ImageOps
 
 from vitral.base.errors import DataError
 from vitral.base.files import read_bounded, write_atomic
-from vitral.base.layout import ANSWERS, PICTURES
+from vitral.base.layout import answers_name, pictures_name
 from vitral.data.decode import decode
 from vitral.data.preprocess import viewable
 from vitral.weights.read import check_archive
@@ -87,16 +87,15 @@ class Answers:
         """Positions of all images that a report shows."""
         return np.unique(np.concatenate([np.arange(0), *self.notable().values(), *self.by_class().values()]).astype(np.int64))
 
-    @property
-    def files(self) -> tuple[str, ...]:
+    def files(self, split: str = "test") -> tuple[str, ...]:
         """What `write` writes."""
-        return (ANSWERS, PICTURES) if self.pictures else (ANSWERS,)
+        return (answers_name(split), pictures_name(split)) if self.pictures else (answers_name(split),)
 
     def with_pictures(self, picture: Callable[[int], Image.Image]) -> Answers:
         """With small pictures of what a report shows; `picture` opens the image at a position."""
         return dataclasses.replace(self, pictures={int(position): small(picture(int(position))) for position in self.shown()})
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, split: str = "test") -> None:
         values: dict[str, Any] = {"predictions": self.predictions, "labels": self.labels}
         if self.paths:
             values["paths"] = np.array(self.paths)
@@ -106,14 +105,14 @@ class Answers:
             values["pictures"] = np.array(list(self.pictures), np.int64)
             content = io.BytesIO()
             _sheet(list(self.pictures.values())).save(content, "WEBP", quality=80)
-            write_atomic(folder / PICTURES, content.getvalue())
+            write_atomic(folder / pictures_name(split), content.getvalue())
         content = io.BytesIO()
         np.savez_compressed(content, **values)
-        write_atomic(folder / ANSWERS, content.getvalue())
+        write_atomic(folder / answers_name(split), content.getvalue())
 
     @classmethod
-    def read(cls, folder: Path) -> Answers:
-        path = folder / ANSWERS
+    def read(cls, folder: Path, split: str = "test") -> Answers:
+        path, pictures = folder / answers_name(split), folder / pictures_name(split)
         try:
             check_archive(path)
             with np.load(path, allow_pickle=False) as stored:
@@ -129,9 +128,9 @@ class Answers:
                 raise ValueError("its parts do not fit together")
         except Exception as error:  # zipfile, zlib and NumPy each have their own errors for damaged input
             raise DataError(f"{path} cannot be read ({error})", f"remove {folder} and train it again") from error
-        if "pictures" not in held or not (folder / PICTURES).is_file():
+        if "pictures" not in held or not pictures.is_file():
             return answers
-        sheet = viewable(decode(read_bounded(folder / PICTURES, LIMIT), str(folder / PICTURES)))
+        sheet = viewable(decode(read_bounded(pictures, LIMIT), str(pictures)))
         return dataclasses.replace(answers, pictures=_tiles(sheet, held["pictures"].astype(np.int64).tolist()))
 
 

@@ -19,8 +19,8 @@ from vitral.config import to_dict
 from vitral.run.folder import RunFolder
 from vitral.run.survey import row_of
 
-RESULTS = ("accuracy", "validation", "epochs", "seconds", "finished")
-PASSING = ("compile_seconds", "test_opened", "notes")
+RESULTS = ("accuracy", "sealed", "validation", "epochs", "seconds", "finished")
+PASSING = {"compile_seconds", "opened", "notes", "times"}
 """What differs between any two runs and says nothing."""
 LONGEST = 40
 """Letters of a value in the table."""
@@ -73,7 +73,7 @@ def differences(paths: Sequence[str | Path]) -> Differences:
     first, *others = runs
     return Differences(
         [str(run.path) for run in runs],
-        {name: [getattr(row, name) for row in rows] for name in RESULTS},
+        {name: values for name in RESULTS if set(values := [getattr(row, name) for row in rows]) != {None}},
         _differing([to_dict(run.settled) for run in runs]),
         _differing(data),
         _differing(environments),
@@ -86,7 +86,7 @@ def differences(paths: Sequence[str | Path]) -> Differences:
 def _differing(values: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     flat = [_flat(value) for value in values]
     names = list(dict.fromkeys(name for each in flat for name in each))
-    columns = {name: [each.get(name) for each in flat] for name in names if name.rpartition(".")[2] not in PASSING}
+    columns = {name: [each.get(name) for each in flat] for name in names if PASSING.isdisjoint(name.split("."))}
     return {name: column for name, column in columns.items() if any(value != column[0] for value in column)}
 
 

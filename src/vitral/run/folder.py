@@ -2,7 +2,7 @@
 
 asked.json (what was asked for, the command as typed) · config.json (what it became: the settled RunConfig, the model's origin) ·
 env.json (machine, data, sizes, compile time) · metrics.jsonl · model.safetensors · test.json, test.npz and test.webp (the test split,
-opened once) · state/ · snapshots/
+opened once; sealed.json … of a confirming run) · state/ · snapshots/
 """
 
 from __future__ import annotations
@@ -175,11 +175,11 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the last thing a run does is done: the model written, and the test line where one is wanted."""
+        """Whether the last thing a run does is done: the model written, and what is opened last scored."""
         if not self.has_model:
             return False
         metrics = self.metrics
-        return bool(metrics) and (metrics[-1]["split"] == "test" or not self.settled.train.test)
+        return bool(metrics) and (not (opens := self.settled.opens) or metrics[-1]["split"] == opens[-1])
 
     def model(self) -> Classifier:
         """The final model."""
@@ -190,9 +190,9 @@ class RunFolder:
         found = (self.path / layout.SNAPSHOTS).glob("step-*")
         return sorted((int(folder.name.removeprefix("step-")), folder) for folder in found if (folder / layout.WEIGHTS).is_file())
 
-    def answers(self) -> Answers:
-        """What was answered on the test images, in the order of the split."""
-        return Answers.read(self.path)
+    def answers(self, split: str = "test") -> Answers:
+        """What was answered on the test images (or the sealed ones), in the order of the split."""
+        return Answers.read(self.path, split)
 
     # ---- what it is told -------------------------------------------------------------------------------------------------------
 
@@ -208,10 +208,10 @@ class RunFolder:
     def write_snapshot(self, step: int, model: Classifier) -> None:
         save(model, self.path / layout.SNAPSHOTS / layout.snapshot_name(step))
 
-    def write_answers(self, scores: dict[str, Any], answers: Answers) -> None:
-        with vouching(self.path, *answers.files, layout.TEST):
-            answers.write(self.path)
-            write_json(self.path / layout.TEST, scores)
+    def write_answers(self, scores: dict[str, Any], answers: Answers, split: str = "test") -> None:
+        with vouching(self.path, *answers.files(split), layout.scores_name(split)):
+            answers.write(self.path, split)
+            write_json(self.path / layout.scores_name(split), scores)
 
     def close_journal(self) -> None:
         """Nothing will be added to it any more: vouch for it as it is."""

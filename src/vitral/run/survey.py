@@ -26,6 +26,8 @@ class Row:
     model: str = NOTHING
     accuracy: float | None = None
     """On the test split; of a run that has not got there: None."""
+    sealed: float | None = None
+    """On the sealed pictures, of a run with stage = confirm."""
     validation: float | None = None
     """The last one."""
     epochs: float = 0.0
@@ -70,6 +72,7 @@ def row_of(path: Path) -> Row:
             data=settled.data.name,
             model=model_name(settled),
             accuracy=last["test"]["accuracy"] if run.finished and "test" in last else None,
+            sealed=last["sealed"]["accuracy"] if run.finished and "sealed" in last else None,
             validation=last["validation"]["accuracy"] if "validation" in last else None,
             epochs=metrics[-1]["epoch"] if metrics else 0.0,
             epochs_asked=settled.train.epochs,

@@ -31,6 +31,8 @@ def before(setup: Setup) -> list[str]:
         ]
         notes += [line for line in origin.assumptions() if line.startswith(("mean", "std"))]
         notes += _trained_on(config)
+    if not len(setup.data.validation):
+        notes.append("no validation pictures: the run learns from all it may, and its curve is of augmented training pictures alone")
     per_class = len(setup.data.train) / max(1, len(setup.data.class_names))
     if config.weights is None and per_class < 50 and config.model.family == "vit":
         notes.append(
@@ -49,7 +51,7 @@ def _trained_on(config: RunConfig) -> list[str]:
     train = config.train
     schedule = f"a fresh {train.schedule} schedule over {train.epochs:g} epochs, peak learning rate {train.lr:g}"
     notes = [f"trains on from the final weights of {earlier.path} ({earlier.settled.train.epochs:g} epochs) with {schedule}"]
-    carved = ("validation", "split_seed")
+    carved = ("validation", "split_seed", "stage")
     if any(getattr(earlier.settled.data, name) != getattr(config.data, name) for name in carved):
         notes.append(f"its pictures are divided in another way than in {earlier.path}: what is tested may have been learnt there")
     return notes

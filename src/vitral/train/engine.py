@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,6 +28,7 @@ from vitral.cost.flops import forward_flops
 from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.run.journal import Journal
+from vitral.run.times import Times
 from vitral.train import advice, failure
 from vitral.train.ema import copy_values, local
 from vitral.train.evaluate import Evaluation, evaluate_loader
@@ -100,8 +102,8 @@ class Engine:
     folder: RunFolder
     slots: Slots
 
-    def __init__(self, setup: Setup, world: World, quiet: bool) -> None:
-        self.setup, self.config, self.world, self.quiet = setup, setup.config, world, quiet
+    def __init__(self, setup: Setup, world: World, quiet: bool, times: Times | None = None) -> None:
+        self.setup, self.config, self.world, self.quiet, self.times = setup, setup.config, world, quiet, times or Times()
         train = self.config.train
         self.train = train
         if not len(setup.data.validation) and (train.keep == "best" or train.patience is not None):
@@ -129,7 +131,13 @@ class Engine:
         seed_process(self.train.seed, self.world.rank)
         first = next(iter(self.loader.epoch(0)))
         mixes = self.loader.policy.mixup + self.loader.policy.cutmix > 0
-        self.compile_seconds = self.stepper.warm_up(first, mixes, self.validation)
+        evaluated = self.validation
+        if evaluated is None and self.stepper.compiled:  # the test must not wait for it; a batch of one image is filled up
+            evaluated = self.setup.evaluation_loader(self.setup.data.train.subset(np.arange(self.world.size)), self.world)
+        self.times.until_now("preparation")
+        with self.times.taking("compilation"):
+            self.compile_seconds = self.stepper.warm_up(first, mixes, evaluated)
+        self.times.facts = {"compiled": self.stepper.origin_of_code(), "resumed": going_on}
         position = self._restore() if going_on else 0
         metrics = folder.path / METRICS if self.world.main else None
         self.journal = Journal(metrics, position, self.train.tensorboard, self.train.wandb, self.config.name)
@@ -306,7 +314,7 @@ class Engine:
 
     def _validate(self, bar: Progress) -> None:
         counts = self.counts
-        with self.stepper.inside():
+        with self.stepper.inside(), self.times.taking("validation"):
             result, speed = self._measure(self.validation)
         self._record("validation", result.loss, result.top1, speed, top5=result.top5)
         bar.advance(0, validation=result.top1)
@@ -361,7 +369,7 @@ class Engine:
     # ---- the end ---------------------------------------------------------------------------------------------------------------
 
     def _finish(self) -> Run:
-        """The final weights, the test split once, and the model's files."""
+        """The final weights, the model's files, and the splits that are opened now, once."""
         stepper, model = self.stepper, self.setup.model
         final = self.best if self.train.keep == "best" and self.best is not None else stepper.values()
         if broken := next((name for name, value in final.items() if not local(value).isfinite().all()), None):
@@ -372,21 +380,25 @@ class Engine:
         if self.world.main:
             self.folder.write_model(complete)
         self.world.barrier()
-        if self.train.test:
-            data = self.setup.data
-            result, speed = self._measure(self.setup.evaluation_loader(data.test(), self.world))
-            if self.world.main:
-                scores = {**result.to_dict(), "opened": data.test_opened}
-                self.folder.write_answers(scores, result.answers(data.test()))
-                self.folder.write_environment({"data": data.describe()})
-            self._record("test", result.loss, result.top1, speed, top5=result.top5, compile_seconds=round(self.compile_seconds, 3))
-            if not self.quiet:
-                say(f"test accuracy {result.top1:.2%}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.folder.path}")
+        for split in self.config.opens:  # the journal ends with test
+            self._open(split)
         self.journal.close()
+        self.times.parts["training"] = self.counts.seconds
         if self.world.main:
+            self.folder.write_environment({"data": self.setup.data.describe(), "times": self.times.to_dict()})
             self.folder.close_journal()
         self.world.barrier()
         return Run(self.folder.path, self.folder.metrics, complete.eval())
+
+    def _open(self, split: str) -> None:
+        data = self.setup.data
+        with self.times.taking(split):
+            result, speed = self._measure(self.setup.evaluation_loader(data.open(split), self.world))
+        if self.world.main:
+            self.folder.write_answers({**result.to_dict(), "opened": data.opened[split]}, result.answers(data.open(split)), split)
+        self._record(split, result.loss, result.top1, speed, top5=result.top5, compile_seconds=round(self.compile_seconds, 3))
+        if not self.quiet:
+            say(f"{split} accuracy {result.top1:.2%}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.folder.path}")
 
     def _whole_model(self, values: dict[str, Tensor] | None = None) -> Classifier:
         """The model with all its weights in this process (sharded ones are gathered: every process must call this)."""

@@ -164,7 +164,7 @@ def evaluate(
 ) -> Evaluation:
     """How good a model is on a data set: a name, `folder:PATH`, a DataConfig, or a torch Dataset of (image, label).
 
-    `split`: all, test, validation or train. None: the test split of data that has one, and of data that the model itself learnt from;
+    `split`: all, test, validation, train, sealed. None: the test split of data that has one, and of data that the model itself learnt from;
     else everything: a folder is divided for a training alone. Classes are matched by name; some of the model's are enough.
     Of a Dataset, PIL images, arrays and uint8 tensors are prepared as the model wants them; float tensors are taken as they are.
     `device` None: where the model is. `on_bad_image`: unreadable files are named and counted in `skipped`, or end it.
@@ -215,13 +215,22 @@ def _settings(
     config = DataConfig(name=data, root=root, on_bad_image=on_bad_image) if isinstance(data, str) else data
     learnt = model.origin.data
     if not isinstance(learnt.get("name"), str) or _place(learnt["name"]) != _place(config.name):
+        if split == "sealed":
+            raise UsageError(
+                f"the sealed pictures of {config.name} open for a model that was confirmed on them", "train it with --stage confirm"
+            )
         return config, split
     if isinstance(data, str):
         own = from_dict(DataConfig, learnt, "the model's origin")
         config = dataclasses.replace(own, name=data, root=root or own.root, on_bad_image=on_bad_image)
+    elif config.stage != learnt.get("stage", "open"):  # only what the model did not learn can be sealed to it
+        own = learnt.get("stage", "open")
+        raise UsageError(f"the model learnt from {config.name} with stage = {own}, not {config.stage}", f"give stage={own!r}")
     if split is None:
-        say(f"the model learnt from {config.name}: it is scored on the test split of its training; --split all takes everything")
-    return config, split or "test"
+        split = "validation" if config.stage == "choose" else "test"
+        more = "" if config.stage == "choose" else "; --split all takes everything"
+        say(f"the model learnt from {config.name}: it is scored on the {split} split of its training{more}")
+    return config, split
 
 
 def _place(data: str) -> str | Path:

@@ -19,6 +19,7 @@ from vitral.data.fingerprint import fingerprint
 from vitral.data.own_dataset import open_own
 from vitral.run.folder import Asked, RunFolder, taken, train_on
 from vitral.run.journal import check_installed
+from vitral.run.times import Times, process_start
 from vitral.train import advice
 from vitral.train.engine import Engine, Run
 from vitral.train.parallel import World
@@ -44,6 +45,7 @@ def fit(
     makes logits of images. `data`: learn from this torch Dataset of (image, label), or from a dict of them: train and, where you have them,
     validation and test. `run` and `command` are written down: the named run it began as, and what was typed.
     """
+    times = Times(process_start() if command is not None else None)
     given = Given(model, open_own(data) if data is not None else None)
     config = given.named_in(config)
     if config.train.threads is not None:
@@ -75,7 +77,7 @@ def fit(
                 say(f"note: {line}")
         if setup.config.train.head_start != "as-is" and not going_on:
             start_head(setup, quiet)
-        engine = Engine(setup, world, quiet)
+        engine = Engine(setup, world, quiet, times)
         if folder is None:  # only now: a run that is refused must leave no folder that looks like a training
             asked = Asked(config, run or config.name, command)
             folder = RunFolder.create(out, asked, setup.config, setup.model.origin) if world.main else None

@@ -18,6 +18,7 @@ from vitral.data.datasets import PHOTOGRAPH_SIZE, Data, open_data, open_source, 
 from vitral.data.loader import Loader
 from vitral.data.own_dataset import own_name
 from vitral.data.preprocess import Preprocess
+from vitral.data.sealed import check_learnt
 from vitral.data.source import Source
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
@@ -108,6 +109,7 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None) 
     resolved = resolve(asked, facts, weights.config if weights is not None else None, known_names)
     config = resolved.config
     if weights is not None:
+        check_learnt(weights.origin.data, config.data, f"the model of {config.weights}")
         changes = {name: value for name in ("mean", "std", "resize") if (value := getattr(config.data, name)) is not None}
         preprocess = dataclasses.replace(Preprocess.of(weights.origin, config.model), **changes)
         data = open_data(config.data, preprocess=preprocess, source=source)

@@ -226,6 +226,14 @@ class Stepper:
         self.wait()
         return time.perf_counter() - began
 
+    def origin_of_code(self) -> str | None:
+        """cold: it was compiled now; cached: all of it came from the compiler's cache on disk. None: nothing is compiled."""
+        if not self.compiled:
+            return None
+        counted = torch._dynamo.utils.counters  # type: ignore[attr-defined]
+        missed = counted["inductor"]["fxgraph_cache_miss"] + counted["inductor"]["fxgraph_cache_bypass"]
+        return "cold" if missed else "cached"
+
     def wait(self) -> None:
         """Until the device has done all it was told to."""
         if self.device.type == "cuda":

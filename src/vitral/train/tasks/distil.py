@@ -11,6 +11,7 @@ from vitral.base.errors import ConfigError
 from vitral.data.class_names import match_classes
 from vitral.data.datasets import Data
 from vitral.data.preprocess import Preprocess
+from vitral.data.sealed import check_learnt
 from vitral.model.classifier import Classifier
 from vitral.train.tasks.classify import cross_entropy, right_answers
 from vitral.train.tasks.task import Outcome, Task
@@ -61,6 +62,7 @@ class Teacher(nn.Module):
 
 def load_teacher(name: str, data: Data, student: Preprocess, device: torch.device, quiet: bool = False) -> Teacher:
     model = load(name)
+    check_learnt(model.origin.data, data.config, f"teacher {name}")
     if model.config.classes != len(data.class_names):
         raise ConfigError(
             f"teacher {name} has {model.config.classes} classes, the data {len(data.class_names)}",
