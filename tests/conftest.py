@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 import importlib.util
 import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import IO
 
 import pytest
 
@@ -20,6 +22,23 @@ def make_reference() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def full_disk() -> Callable[[IO[str]], IO[str]]:
+    """A file that is open for writing, on a disk without room from now on."""
+
+    class Full:
+        def __init__(self, file: IO[str]) -> None:
+            self.file, self.name = file, file.name
+
+        def write(self, _: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def close(self) -> None:
+            self.file.close()
+
+    return Full  # type: ignore[return-value]
 
 
 @pytest.fixture

@@ -214,3 +214,10 @@ def test_settings_have_a_smaller_bound(tmp_path: Path) -> None:
     path.write_text("1" * 5000)
     with pytest.raises(DataError, match="not JSON"):
         files.read_json(path)
+
+
+def test_half_a_letter_is_spelt_out_and_read_back(tmp_path: Path) -> None:
+    """File names need not be UTF-8: what they become in a string has no place in a text file."""
+    name = os.fsdecode(b"cat-\xff.png")
+    assert files.read_json(files.write_json(tmp_path / "a.json", {name: name})) == {name: name}
+    assert files.write_atomic(tmp_path / "a.html", f"<p>{name}").read_text(encoding="utf-8") == "<p>cat-\\udcff.png"

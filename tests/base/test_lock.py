@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import DataError, UsageError
 from vitral.base.lock import FolderLock
 
 pytest.importorskip("fcntl")
@@ -33,3 +33,12 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert (tmp_path / ".lock").exists()
     with FolderLock(tmp_path, "a training"):
         assert str(os.getpid()) in (tmp_path / ".lock").read_text()
+
+
+def test_a_link_in_the_place_of_a_lock_is_not_written_through(tmp_path: Path):
+    (tmp_path / "diary.txt").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / ".lock").symlink_to(tmp_path / "diary.txt")
+    with pytest.raises(DataError, match="is a link, where the lock of a folder belongs"):
+        FolderLock(tmp_path / "folder", "a training").acquire()
+    assert (tmp_path / "diary.txt").read_text() == "mine"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vitral.base.errors import DataError
-from vitral.base.manifest import check, describe, faults, read_manifest, vouching, write_manifest
+from vitral.base.manifest import check, describe, faults, is_entry, read_manifest, vouching, write_manifest
 
 
 @pytest.fixture
@@ -53,3 +53,10 @@ def test_a_manifest_that_is_none_is_refused(files: object, tmp_path: Path):
     (tmp_path / "manifest.json").write_text(json.dumps({"files": files}))
     with pytest.raises(DataError, match="is no manifest"):
         list(faults(tmp_path))
+
+
+@pytest.mark.parametrize("size", [-1, 10**15, 10**30])
+def test_sizes_that_no_file_has_ask_for_no_memory(size: int, folder: Path):
+    """A state's manifest vouches for the journal up to a length: a claimed one is held against the file."""
+    assert describe(folder / "a", 10**15)["size"] == 10**15
+    assert is_entry("a", {"size": size, "sha256": ""}) is (size >= 0)

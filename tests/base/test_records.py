@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,24 @@ def test_parquet(tmp_path: Path) -> None:
 def test_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"end its name in \.csv"):
         write_records(tmp_path / "t.xlsx", ROWS)
+
+
+def test_a_name_is_no_formula_and_no_escape_sequence(tmp_path: Path) -> None:
+    names = ["=HYPERLINK(A1)", "+1", "-2+3", "@SUM(A1)", "\t=1", "plain", "\x1b[2J.jpg", os.fsdecode(b"\xff.jpg")]
+    rows = [{"path": name, "confidence": -0.5} for name in names]
+    with write_records(tmp_path / "t.csv", rows).open(encoding="utf-8", newline="") as file:
+        read = list(csv.DictReader(file))
+    assert [row["path"] for row in read] == [
+        "'=HYPERLINK(A1)",
+        "'+1",
+        "'-2+3",
+        "'@SUM(A1)",
+        "'\t=1",
+        "plain",
+        "\\x1b[2J.jpg",
+        "\\udcff.jpg",
+    ]
+    assert {row["confidence"] for row in read} == {"-0.5"}  # numbers stay numbers
+    assert json.loads(write_records(tmp_path / "t.json", rows).read_text(encoding="utf-8")) == rows
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert parquet.read_table(write_records(tmp_path / "t.parquet", rows)).column("path").to_pylist()[-1] == "\\udcff.jpg"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,3 +116,45 @@ def test_a_run_learns_from_a_table(photos: Path, tmp_path: Path):
         RunConfig("table", model, DataConfig(f"csv:{write(photos, split=True)}", augment="none"), settings), tmp_path / "run", quiet=True
     )
     assert run.test["accuracy"] == 1 and run.model.origin.classes.value == CLASSES
+
+
+@pytest.mark.parametrize(
+    ("path", "label"),
+    [("", "cat"), ("a\0b.png", "cat"), ("a" * 100_000, "cat"), ("photos/cat/00.png", "x" * 100_000), ("photos/cat/00.png", "nan")],
+)
+def test_a_strangers_table_is_read_or_refused_in_one_line(path: str, label: str, photos: Path):
+    file = photos.parent / "labels.csv"
+    file.write_text(f"path,label\n{path},{label}\nphotos/dog/00.png,{label}\n")
+    with pytest.raises(DataError) as caught:
+        open_source(DataConfig(f"csv:{file}"))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_numbers_of_thousands_of_digits_are_names(photos: Path):
+    """Python refuses to read them as numbers, and would take a second to."""
+    file = photos.parent / "labels.csv"
+    file.write_text(f"path,label\nphotos/cat/00.png,{'9' * 4000}\nphotos/dog/00.png,1\n")
+    with pytest.raises(DataError, match="is a measurement"):
+        open_source(DataConfig(f"csv:{file}"))
+
+
+def test_a_few_bytes_cannot_claim_millions_of_rows(photos: Path, monkeypatch: pytest.MonkeyPatch):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    file = photos.parent / "labels.parquet"
+
+    def column(word: str, count: int) -> Any:
+        return arrow.DictionaryArray.from_arrays(arrow.array(np.zeros(count, np.int32)), [word])
+
+    parquet.write_table(arrow.table({"path": column("a.png", 10**6), "label": column("cat", 10**6)}), file)
+    assert file.stat().st_size < 10_000
+    with pytest.raises(DataError, match=r"has more than 10,000 rows"):
+        open_source(DataConfig(f"parquet:{file}"))
+    # A million letters that ten thousand rows share would be ten gigabytes of text.
+    parquet.write_table(arrow.table({"path": column("a" * 10**6, 10**4), "label": column("cat", 10**4)}), file)
+    with pytest.raises(DataError, match=r"a name of more than 4,096 letters"):
+        open_source(DataConfig(f"parquet:{file}"))
+    monkeypatch.setattr("vitral.data.label_file.MOST", 2)
+    with pytest.raises(DataError, match=r"has more than 2 rows"):
+        open_source(DataConfig(f"csv:{write(photos)}"))

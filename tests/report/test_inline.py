@@ -71,3 +71,12 @@ def test_no_figures_and_too_many(tmp_path: Path, figures: Callable, monkeypatch:
         figures(tmp_path, name)
     *shown, left = inline.of_folder(tmp_path / "figures", "make some")
     assert len(shown) == 2 and str(left).startswith("3 more figures were left out")
+
+
+def test_a_folder_of_figures_that_leads_elsewhere_is_left_out(tmp_path: Path, figures: Callable) -> None:
+    """A study from a stranger could name any folder of this user's so, and have its pictures put on the page."""
+    (tmp_path / "private").mkdir()
+    figures(tmp_path / "private", "a")
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "figures").symlink_to(tmp_path / "private" / "figures")
+    assert inline.figure_files(tmp_path / "private" / "figures") and not inline.figure_files(tmp_path / "study" / "figures")

@@ -66,3 +66,36 @@ def test_answers_to_other_images_are_not_compared(runs: Path, tmp_path: Path):
         differences([runs / "one"])
     with pytest.raises(DataError, match="holds no run"):
         differences([runs / "one", tmp_path])
+
+
+HOSTILE = {
+    "a list": ("env.json", []),
+    "data that is no object": ("env.json", {"data": [1]}),
+    "objects in objects": ("env.json", json.loads('{"a":' * 300 + "1" + "}" * 300)),
+    "an escape sequence": ("env.json", {"\x1b[2J": "\x1b]0;owned\x07", "long" * 1000: 1}),
+    "words for numbers": (
+        "metrics.jsonl",
+        {"split": "validation", "step": "one", "accuracy": "all", "loss": [], "epoch": {}, "seconds": "x"},
+    ),
+    "lines without numbers": ("metrics.jsonl", {"split": "validation", "step": 3}),
+    "numbers that no run has": ("metrics.jsonl", {"split": "test", "step": 1, "epoch": 1e308, "seconds": 1e308, "accuracy": 1e308}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_strangers_run_is_listed_and_compared_or_refused_in_one_line(
+    runs: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+):
+    other = Path(shutil.copytree(runs / "one", tmp_path / "other"))
+    file, content = HOSTILE[name]
+    (other / file).write_text(json.dumps(content) + "\n")
+    for words in (
+        ["runs", str(tmp_path)],
+        ["diff", str(runs / "one"), str(other)],
+        ["runs", str(runs / "one"), str(other)],
+        ["report", str(other)],
+    ):
+        assert main(words) in (0, 1)
+        said = capsys.readouterr()
+        assert "--debug" not in said.err and said.err.count("\n") <= 1
+        assert "\x1b" not in said.out and max(map(len, said.out.splitlines()), default=0) < 1000

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import json
+import os
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from vitral.base.errors import ConfigError
+from vitral.base.errors import ConfigError, DataError, FileError
 from vitral.presets.runs import run
 from vitral.run.journal import Journal, read_metrics
 from vitral.train.fit import fit
@@ -106,3 +109,30 @@ def test_a_whole_run_is_told_to_wandb(tmp_path: Path, monkeypatch: pytest.Monkey
     names = [name for name, _ in library.calls]
     assert names == ["init", *["log"] * len(made.metrics), "finish"]
     assert "test/accuracy" in library.calls[-2][1][1]
+
+
+def test_values_of_another_kind_do_not_reach_those_who_count_with_them(tmp_path: Path):
+    path, damaged = tmp_path / "metrics.jsonl", []
+    bad = [{"accuracy": "1"}, {"loss": [1]}, {"split": 3}, {"step": None}, {"seconds": 1e300}, {"epoch": "x"}, {"other": {}}]
+    path.write_text("".join(json.dumps(line(1) | each) + "\n" for each in [{}, *bad, {"accuracy": None}]))
+    assert read_metrics(path, damaged) == [line(1), line(1) | {"accuracy": None}] and len(damaged) == len(bad)
+
+
+def test_a_journal_is_bounded_and_no_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="is not a regular file"):
+        read_metrics(tmp_path / "pipe")
+    monkeypatch.setattr("vitral.run.journal.LARGEST", 10)
+    (tmp_path / "long").write_text(json.dumps(line(1)) + "\n")
+    with pytest.raises(DataError, match="the limit is 10"):
+        read_metrics(tmp_path / "long")
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, full_disk: Callable):
+    journal = Journal(tmp_path / "metrics.jsonl")
+    journal.write(line(1))
+    journal._file = full_disk(journal._file)
+    with pytest.raises(FileError, match=r"cannot write .*metrics\.jsonl \(No space left on device\): is the disk full\?"):
+        journal.write(line(2))
+    journal.close()
+    assert read_metrics(tmp_path / "metrics.jsonl") == [line(1)]

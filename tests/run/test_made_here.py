@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import DataError, UsageError
 from vitral.base.origin import Origin
 from vitral.cli.train import run as train
 from vitral.config import DataConfig
 from vitral.presets.runs import run as named_run
+from vitral.report.write import write_report
 from vitral.run.folder import Asked, RunFolder
 from vitral.run.made_here import check_named, made_here
+from vitral.run.survey import survey
 from vitral.web.first_images import fitting_images
 
 
@@ -78,3 +80,36 @@ def test_training_after_a_stranger_needs_the_folder_said(tmp_path: Path, private
 def test_a_cache_that_cannot_be_written_stops_nothing(tmp_path: Path, private: Path, cache: Path) -> None:
     cache.write_text("a file where a folder is meant")
     assert not made_here(begun(tmp_path / "run", f"folder:{private}"))
+
+
+def test_nothing_is_sent_because_a_stranger_says_so(tmp_path: Path, cache: Path) -> None:
+    config = dataclasses.replace(named_run("digits"), train=dataclasses.replace(named_run("digits").train, wandb=True))
+    run = tmp_path / "run"
+    RunFolder.create(run, Asked(config, "digits"), config, Origin()).close()
+    check_named(run, config, [])
+    shutil.rmtree(cache)
+    for words in ([str(run), "--out", str(tmp_path / "new")], [str(run), "--resume"]):
+        with pytest.raises(UsageError, match=r"reports to Weights & Biases.*not made on this machine.*--no-wandb"):
+            train(words)
+    check_named(run, config, ["--wandb"])
+
+
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "state", "figures", "test.webp", "env.json", "snapshots/step-1", ".lock", "manifest.json"]
+)
+def test_a_link_in_a_strangers_run_is_not_followed(tmp_path: Path, private: Path, cache: Path, name: str) -> None:
+    """Not to be read from, not to be shown, not to be written to: a resumed journal would cut what it leads to."""
+    run = begun(tmp_path / "run", "digits")
+    (tmp_path / "diary.txt").write_text("mine")
+    (run / name).unlink(missing_ok=True)
+    (run / name).parent.mkdir(exist_ok=True)
+    (run / name).symlink_to(private if name in ("state", "figures", "snapshots/step-1") else tmp_path / "diary.txt")
+    RunFolder.open(run)  # our own may lie where its user wants
+    shutil.rmtree(cache)
+    before = {path: path.read_bytes() for path in [tmp_path / "diary.txt", *private.rglob("*.png")]}
+    for act in (RunFolder.open, lambda path: RunFolder(path).claim(), write_report, lambda path: train([str(path), "--resume", "--quiet"])):
+        with pytest.raises(DataError, match=r"is a link, and .* was not made on this machine: if you trust it, copy it: cp -rL"):
+            act(run)
+    (row,) = survey(run)
+    assert "is a link" in row.problem and not row.state_bytes
+    assert {path: path.read_bytes() for path in before} == before and not (run / "report.html").exists()

@@ -14,7 +14,7 @@ from vitral.cli import main
 from vitral.cli.runs import run as list_runs
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from vitral.run.folder import RunFolder
-from vitral.run.survey import clean, survey
+from vitral.run.survey import remove_states, survey
 from vitral.train.fit import fit
 
 TINY = ModelConfig(patch_size=(4, 4), width=8, depth=1, heads=1, mlp_width=8).opened()
@@ -65,7 +65,7 @@ def test_cleaning_takes_the_state_of_finished_runs_alone(runs: Path, capsys: pyt
     assert list_runs([str(runs), "--clean", "--yes", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"freed": size, "runs": [str(runs / "good")]}
     assert not (runs / "good" / STATE).exists() and (runs / "stopped" / STATE).exists() and (runs / "broken" / STATE).exists()
-    assert RunFolder.open(runs / "good").finished and RunFolder.open(runs / "good").faults() == [] and clean(survey(runs)) == 0
+    assert RunFolder.open(runs / "good").finished and RunFolder.open(runs / "good").faults() == [] and remove_states(survey(runs)) == 0
     assert list_runs([str(runs), "--clean"]) == 0  # nothing to ask about
 
 

@@ -93,3 +93,24 @@ def test_what_cannot_be_verified_is_not_called_whole(trained: Path, tmp_path: Pa
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="holds nothing that something vouches for"):
         verify(tmp_path / "empty")
+
+
+def test_names_and_sizes_of_a_stranger_are_told_as_text(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    copy = Path(shutil.copytree(trained, tmp_path / "copy"))
+    (copy / "\x1b[2Jfigure.png").write_bytes(b"")
+    write_json(copy / "extra" / "manifest.json", {"files": {"\x1b]0;x\x07": {"size": 10**30, "sha256": ""}}})
+    state = copy / "state" / "a"
+    write_json(state / "manifest.json", {"files": {}, "journal": {"size": 10**18, "sha256": "0"}})
+    (copy / "metrics.jsonl").touch()
+    vouched = json.loads((copy / "manifest.json").read_text())
+    vouched["files"].pop("metrics.jsonl")
+    vouched.pop("checksum")
+    write_json(copy / "manifest.json", vouched)
+    assert main(["verify", str(copy)]) == 1
+    said = capsys.readouterr()
+    assert (
+        "\x1b" not in said.out
+        and "\\x1b]0;x\\x07 is missing" in said.out
+        and "metrics.jsonl is not what was written up to step" in said.out
+    )
+    assert not said.err

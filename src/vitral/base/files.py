@@ -35,7 +35,8 @@ def write_atomic(path: str | Path, content: bytes | str) -> Path:
         temporary = _beside(path, "tmp")
         try:
             with open(temporary, "xb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
+                # Half a letter, as in a file name that is no UTF-8, is spelt out: \udcff, which JSON reads back as what it was.
+                file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
@@ -188,6 +189,11 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def writing(path: str | Path) -> contextlib.AbstractContextManager[None]:
+    """Around a write of one's own: what the system says becomes one line with a next step."""
+    return _clear("write", Path(path))
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 
 from vitral.base import layout
-from vitral.base.errors import UsageError
+from vitral.base.errors import DataError, UsageError
+from vitral.base.files import writing
 
 try:
     import fcntl
@@ -29,7 +30,10 @@ class FolderLock:
 
     def acquire(self) -> FolderLock:
         while fcntl is not None:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if self.path.is_symlink():  # it could lead to any file of the user's
+                raise DataError(f"{self.path} is a link, where the lock of a folder belongs", "remove it")
+            with writing(self.path):
+                handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from vitral.base.errors import UsageError
 from vitral.base.files import write_atomic
+from vitral.base.text import clean
 
 KINDS = (".csv", ".json", ".parquet")
 
@@ -34,12 +35,12 @@ def write_records(path: str | Path, rows: Sequence[dict[str, Any]]) -> Path:
     content = io.BytesIO()
     if kind == ".parquet":
         arrow, parquet = _parquet()
-        parquet.write_table(arrow.Table.from_pylist(list(rows)), content)
+        parquet.write_table(arrow.Table.from_pylist([_each(row, clean) for row in rows]), content)
     else:
         text = io.TextIOWrapper(content, encoding="utf-8", newline="", write_through=True)
         writer = csv.DictWriter(text, list(rows[0]) if rows else [])
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(_each(row, _no_formula) for row in rows)
     return write_atomic(path, content.getvalue())
 
 
@@ -49,6 +50,16 @@ def ranked(pairs: Sequence[tuple[str, float]]) -> dict[str, Any]:
     for place, (name, share) in enumerate(pairs, 1):
         columns |= {f"class_{place}": name, f"probability_{place}": share}
     return columns
+
+
+def _each(row: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    return {name: change(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def _no_formula(text: str) -> str:
+    """A name that a spreadsheet would take for a formula, and run, gets the apostrophe that marks it as text there."""
+    text = clean(text)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
 
 
 def _parquet() -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import textwrap
@@ -38,6 +39,8 @@ def main(argv: list[str] | None = None) -> int:
     debug = "--debug" in arguments
     if debug:
         arguments.remove("--debug")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name that is no UTF-8 is told, not died of
     try:
         if not arguments or arguments[0] in ("-h", "--help", "help"):
             print(usage())

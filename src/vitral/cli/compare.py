@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitral.base.errors import UsageError
+from vitral.base.progress import tell
 from vitral.study.recipe import Recipe
 
 EXAMPLES = """Several models under one budget: same splits, augmentation and tuning effort, several seeds, test opened once per run.
@@ -91,7 +92,7 @@ def show(result: Any, as_json: bool) -> int:
     """Print a study's result; the exit code says whether all of it is there."""
     from vitral.base.files import plain
 
-    print(json.dumps(plain(result.values)) if as_json else result)
+    print(json.dumps(plain(result.values))) if as_json else tell(result)
     return 1 if result.failed else 0
 
 

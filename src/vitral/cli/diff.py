@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from vitral.base.progress import tell
 from vitral.cli.parsing import parse
 
 EXAMPLES = """What differs between runs: settings, data, versions, curves, answers on the test images, weights.
@@ -31,5 +32,5 @@ def run(arguments: list[str]) -> int:
     from vitral.run.differences import differences
 
     found = differences(flags.runs)
-    print(json.dumps(found.to_dict(), indent=2) if flags.json else found.text())
+    print(json.dumps(found.to_dict(), indent=2)) if flags.json else tell(found.text())
     return 0

@@ -81,7 +81,7 @@ def run(arguments: list[str]) -> int:
         print(page, file=sys.stderr)
     split = result.split.name if result.split else "all"
     values = {"model": flags.model, "data": flags.data, "split": split, **result.to_dict()}
-    tell(json.dumps(values) if flags.json else text(values))
+    print(json.dumps(values)) if flags.json else tell(text(values))
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from vitral.base.progress import tell
 from vitral.cli.train import parse
 
 
@@ -12,5 +13,5 @@ def run(arguments: list[str]) -> int:
     from vitral.study.plan import plan
 
     result = plan(flags.config(), gpu=flags.gpu)
-    print(json.dumps(result.to_dict(), indent=2) if flags.json else result.text())
+    print(json.dumps(result.to_dict(), indent=2)) if flags.json else tell(result.text())
     return 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from vitral.base.errors import UsageError
+from vitral.base.progress import tell
 from vitral.cli.parsing import parse
 
 if TYPE_CHECKING:
@@ -59,9 +60,9 @@ def run(arguments: list[str]) -> int:
         _draw([row.path for row in rows], flags.out)
     if len(flags.folders) > 1:
         found = differences(flags.folders)
-        print(json.dumps(found.to_dict(), indent=2) if flags.json else found.text())
+        print(json.dumps(found.to_dict(), indent=2)) if flags.json else tell(found.text())
     else:
-        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2) if flags.json else as_table(rows) or "no runs here")
+        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2)) if flags.json else tell(as_table(rows) or "no runs here")
     return 0
 
 
@@ -87,18 +88,18 @@ def _draw(paths: list[str], out: str) -> None:
 
 
 def _clean(rows: list[Row], flags: Flags) -> int:
-    from vitral.base.text import byte_size
-    from vitral.run.survey import clean, cleanable
+    from vitral.base.text import byte_size, clean
+    from vitral.run.survey import cleanable, remove_states
 
     found = cleanable(rows)
     size = byte_size(sum(row.state_bytes for row in found))
     if found and not flags.yes:
-        what = f"{size} in the state/ of {len(found)} finished runs ({', '.join(row.name for row in found)})"
+        what = clean(f"{size} in the state/ of {len(found)} finished runs ({', '.join(row.name for row in found)})")
         if not sys.stdin.isatty():
             raise UsageError(f"{what} would be removed", "add --yes")
         if input(f"remove {what}? [y/N] ").strip().lower() not in ("y", "yes"):
             return 0
-    freed = clean(found)
+    freed = remove_states(found)
     result = {"freed": freed, "runs": [row.path for row in found]}
     print(json.dumps(result) if flags.json else f"{byte_size(freed)} removed from {len(found)} runs")
     return 0

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from vitral.base.progress import tell
 from vitral.base.text import few
 from vitral.cli.parsing import parse
 
@@ -36,8 +37,8 @@ def run(arguments: list[str]) -> int:
         print(json.dumps(verdict.to_dict(), indent=2))
     else:
         for fault in verdict.faults:
-            print(fault)
+            tell(fault)
         beside = f"; nothing vouches for {len(verdict.unvouched)} others ({few(verdict.unvouched)})" if verdict.unvouched else ""
         end = f"{len(verdict.faults)} faults" if verdict.faults else "each is what was written"
-        print(f"{verdict.path}: {verdict.files} files, {end}{beside}")
+        tell(f"{verdict.path}: {verdict.files} files, {end}{beside}")
     return 1 if verdict.faults else 0

@@ -73,11 +73,12 @@ def of_file(path: Path) -> Illustration | str:
 
 
 def figure_files(folder: Path) -> list[Path]:
-    """One file per figure, PNG before SVG; links are not followed."""
+    """One file per figure, PNG before SVG; links out of the folder that it lies in are not followed."""
     found: dict[Path, Path] = {}
+    inside = folder.parent.resolve()
     for ending in SIGNATURES:
         for path in sorted(folder.rglob(f"*{ending}")):
-            if path.is_file() and not path.is_symlink():
+            if path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(inside):
                 found.setdefault(path.with_suffix(""), path)
     return [found[stem] for stem in sorted(found)]
 

@@ -24,6 +24,8 @@ PASSING = {"compile_seconds", "opened", "notes", "times"}
 """What differs between any two runs and says nothing."""
 LONGEST = 40
 """Letters of a value in the table."""
+DEEPEST = 8
+"""Objects inside objects that are told apart; what lies deeper is one value."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Differences:
     def text(self) -> str:
         rows: list[list[str]] = []
         for title, part in (("result", self.results), ("setting", self.settings), ("data", self.data), ("version", self.versions)):
-            rows += [[f"{title} {name}", *map(_shown, values)] for name, values in part.items()]
+            rows += [[_shown(f"{title} {name}"), *map(_shown, values)] for name, values in part.items()]
         rows.append(["curves", "", *(_curve(each) for each in self.curves)])
         rows.append(["answers", "", *(_answers(each) for each in self.answers)])
         rows.append(["weights", "", *("the same" if same else "others" for same in self.weights)])
@@ -90,24 +92,31 @@ def _differing(values: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     return {name: column for name, column in columns.items() if any(value != column[0] for value in column)}
 
 
-def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:
+def _flat(value: dict[str, Any], before: str = "", depth: int = 0) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, inner in value.items():
-        out |= _flat(inner, f"{before}{name}.") if isinstance(inner, dict) else {f"{before}{name}": inner}
+        nested = isinstance(inner, dict) and depth < DEEPEST
+        out |= _flat(inner, f"{before}{name}.", depth + 1) if nested else {f"{before}{name}": inner}
     return out
 
 
 def _compare_curves(first: RunFolder, other: RunFolder) -> dict[str, Any]:
-    one, two = ({(row["split"], row["step"]): row for row in run.metrics if row["split"] != "test"} for run in (first, other))
+    one, two = (_by_place(run) for run in (first, other))
     shared = [place for place in one if place in two]
-    apart = [step for split, step in shared if one[split, step]["loss"] != two[split, step]["loss"]]
-    gaps = [abs(one[place]["accuracy"] - two[place]["accuracy"]) for place in shared if place[0] == "validation"]
+    apart = [step for split, step in shared if one[split, step].get("loss") != two[split, step].get("loss")]
+    pairs = [[each[place].get("accuracy") for each in (one, two)] for place in shared if place[0] == "validation"]
+    gaps = [abs(a - b) for a, b in pairs if a is not None and b is not None]
     return {
         "same": not apart and one.keys() == two.keys(),
         "first_step": min(apart, default=None),
         "largest": max(gaps, default=None),
         "shared_lines": len(shared),
     }
+
+
+def _by_place(run: RunFolder) -> dict[tuple[str, int], dict[str, Any]]:
+    """(split, step) → its line in the journal; the test has one of its own."""
+    return {(row["split"], row["step"]): row for row in run.metrics if row.get("split") not in (None, "test") and "step" in row}
 
 
 def _compare_answers(first: RunFolder, other: RunFolder) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from vitral.config import OPEN, RunConfig, from_dict, to_dict
 from vitral.model.classifier import Classifier
 from vitral.run.answers import Answers
 from vitral.run.journal import read_metrics
-from vitral.run.made_here import record
+from vitral.run.made_here import made_here, record
 from vitral.run.verify import verify
 from vitral.weights.checkpoint import load_checkpoint, save, write_weights
 
@@ -81,6 +81,7 @@ class RunFolder:
         if not run.exists:
             kind = DataError if run.path.exists() else MissingError
             raise kind(f"{run.path} holds no run", "name a folder that `vitral train` wrote")
+        run.refuse_links()
         return run
 
     @classmethod
@@ -109,8 +110,16 @@ class RunFolder:
 
     def claim(self) -> RunFolder:
         """Keep every other process from writing here, until `close`."""
+        self.refuse_links()
         self._lock = FolderLock(make_folder(self.path), "a training").acquire()
         return self
+
+    def refuse_links(self) -> None:
+        """In a stranger's run a link could lead to any file of this user's, to be shown on a page or written over."""
+        for folder, folders, files in os.walk(self.path) if self.exists and not made_here(self.path) else ():
+            if link := next((path for name in (*folders, *files) if (path := Path(folder) / name).is_symlink()), None):
+                copied = shlex.join(["cp", "-rL", str(self.path), f"{self.path}-copy"])
+                raise DataError(f"{link} is a link, and {self.path} was not made on this machine", f"if you trust it, copy it: {copied}")
 
     def close(self) -> None:
         if self._lock is not None:
@@ -162,7 +171,10 @@ class RunFolder:
     @property
     def environment(self) -> dict[str, Any]:
         path = self.path / layout.ENVIRONMENT
-        return read_json(path) if path.is_file() else {}
+        stored = read_json(path) if path.is_file() else {}
+        if not isinstance(stored, dict) or not isinstance(stored.get("data", {}), dict):
+            raise DataError(f"{path} does not say where the run was made", "it may be damaged")
+        return stored
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -179,7 +191,7 @@ class RunFolder:
         if not self.has_model:
             return False
         metrics = self.metrics
-        return bool(metrics) and (not (opens := self.settled.opens) or metrics[-1]["split"] == opens[-1])
+        return bool(metrics) and (not (opens := self.settled.opens) or metrics[-1].get("split") == opens[-1])
 
     def model(self) -> Classifier:
         """The final model."""
@@ -187,8 +199,9 @@ class RunFolder:
 
     def snapshots(self) -> list[tuple[int, Path]]:
         """(step, folder of the model) in the order of training."""
-        found = (self.path / layout.SNAPSHOTS).glob("step-*")
-        return sorted((int(folder.name.removeprefix("step-")), folder) for folder in found if (folder / layout.WEIGHTS).is_file())
+        found = {folder: folder.name.removeprefix("step-") for folder in (self.path / layout.SNAPSHOTS).glob("step-*")}
+        steps = {folder: int(step) for folder, step in found.items() if step.isascii() and step.isdigit() and len(step) < 20}
+        return sorted((step, folder) for folder, step in steps.items() if (folder / layout.WEIGHTS).is_file())
 
     def answers(self, split: str = "test") -> Answers:
         """What was answered on the test images (or the sealed ones), in the order of the split."""

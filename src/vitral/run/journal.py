@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 from vitral.base.errors import ConfigError
+from vitral.base.files import read_bounded, write_atomic, writing
 from vitral.config import TrainConfig
 
+LARGEST = 128 * 2**20
+"""Bytes: half a million lines."""
+HUGE = 1e15
+"""Steps and seconds that no run has: what is beyond cannot be written as a number of days."""
+NUMBERS = ("loss", "accuracy", "lr", "images_per_second")
 WANDB_ID = "wandb-id.txt"
 """In the run folder: the name under which W&B keeps the run, so that a resumed training goes on with it."""
 
@@ -24,9 +32,10 @@ class Journal:
         self._wandb: Any = None
         if path is None:
             return
-        path.touch()
-        os.truncate(path, min(position, path.stat().st_size))
-        self._file = path.open("a", encoding="utf-8")
+        with writing(path):
+            path.touch()
+            os.truncate(path, min(position, path.stat().st_size))
+            self._file = path.open("a", encoding="utf-8")
         if tensorboard:
             self._board = open_tensorboard(path.parent / "tensorboard")
         if wandb:
@@ -35,8 +44,9 @@ class Journal:
     def write(self, record: dict[str, Any]) -> None:
         if self._file is None:
             return
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
+        with writing(self._file.name):
+            self._file.write(json.dumps(record) + "\n")
+            self._file.flush()
         numbers = {key: value for key, value in record.items() if isinstance(value, int | float) and key not in ("step", "epoch")}
         if self._board is not None:
             for key, value in numbers.items():
@@ -48,14 +58,16 @@ class Journal:
         """Bytes written so far, safely on disk."""
         if self._file is None:
             return 0
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with writing(self._file.name):
+            self._file.flush()
+            os.fsync(self._file.fileno())
         return self._file.tell()
 
     def close(self) -> None:
         """Once or more: the second time there is nothing left to close."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # a full disk: what could not be written was said when it was
+                self._file.close()
         if self._board is not None:
             self._board.close()
         if self._wandb is not None:
@@ -68,16 +80,26 @@ def read_metrics(path: Path, damaged: list[str] | None = None) -> list[dict[str,
     if not path.exists():
         return []
     rows = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
+    for content in io.BytesIO(read_bounded(path, LARGEST)):
+        line = content.decode(errors="replace")
         try:
             row = json.loads(line) if line.endswith("\n") else None
         except (ValueError, RecursionError):
             row = None
-        if isinstance(row, dict):
+        if isinstance(row, dict) and all(_fits(name, value) for name, value in row.items()):
             rows.append(row)
         elif damaged is not None:
             damaged.append(line)
     return rows
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether what reads a journal can go by this value: the split is a word, the others are numbers or nothing."""
+    if name == "split":
+        return isinstance(value, str)
+    if name in ("step", "epoch", "seconds"):
+        return isinstance(value, int | float) and abs(value) < HUGE
+    return value is None or (isinstance(value, int | float | str) if name not in NUMBERS else isinstance(value, int | float))
 
 
 def check_installed(train: TrainConfig) -> None:
@@ -97,7 +119,7 @@ def open_wandb(folder: Path, name: str) -> Any:
     kept = folder / WANDB_ID
     known = kept.read_text(encoding="utf-8").strip() if kept.exists() else None
     run = _wandb().init(project="vitral", name=name, dir=str(folder), id=known, resume="allow")
-    kept.write_text(run.id, encoding="utf-8")
+    write_atomic(kept, run.id)
     return run
 
 

@@ -43,6 +43,8 @@ def check_named(run: Path, config: RunConfig, said: Sequence[str]) -> None:
     for flag, value in {**named, "teacher": config.train.teacher}.items():
         if value is not None and not any(word == value or word.endswith(f"={value}") for word in said):
             raise UsageError(f"{run} names {value}, and was not made on this machine", f"if you mean it, say it: --{flag} {value}")
+    if config.train.wandb and not any(word.startswith("--wandb") for word in said):  # it would send every figure, with this user's key
+        raise UsageError(f"{run} reports to Weights & Biases, and was not made on this machine", "say it too, --wandb, or --no-wandb")
 
 
 def _mark(run: Path) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from vitral.base import layout
 from vitral.base.errors import MissingError, VitralError
+from vitral.base.files import writing
 from vitral.base.text import NOTHING, byte_size, duration, table
 from vitral.config import RunConfig
 from vitral.run.folder import RunFolder
@@ -64,23 +65,24 @@ def row_of(path: Path) -> Row:
     run = RunFolder(path)
     row = Row(path.name, str(path), state_bytes=_size(path / layout.STATE))
     try:
+        run.refuse_links()
         settled, metrics = run.settled, run.metrics
-        last = {line["split"]: line for line in metrics}
+        last = {line.get("split"): line for line in metrics}
         journal = path / layout.METRICS
         return dataclasses.replace(
             row,
             data=settled.data.name,
             model=model_name(settled),
-            accuracy=last["test"]["accuracy"] if run.finished and "test" in last else None,
-            sealed=last["sealed"]["accuracy"] if run.finished and "sealed" in last else None,
-            validation=last["validation"]["accuracy"] if "validation" in last else None,
-            epochs=metrics[-1]["epoch"] if metrics else 0.0,
+            accuracy=last["test"].get("accuracy") if run.finished and "test" in last else None,
+            sealed=last["sealed"].get("accuracy") if run.finished and "sealed" in last else None,
+            validation=last["validation"].get("accuracy") if "validation" in last else None,
+            epochs=metrics[-1].get("epoch", 0.0) if metrics else 0.0,
             epochs_asked=settled.train.epochs,
-            seconds=metrics[-1]["seconds"] if metrics else None,
+            seconds=metrics[-1].get("seconds") if metrics else None,
             finished=run.finished,
             changed=journal.stat().st_mtime if journal.is_file() else 0.0,
         )
-    except (VitralError, KeyError, TypeError) as error:
+    except VitralError as error:
         return dataclasses.replace(row, problem=str(error))
 
 
@@ -110,13 +112,14 @@ def cleanable(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.finished and row.state_bytes]
 
 
-def clean(rows: Sequence[Row]) -> int:
+def remove_states(rows: Sequence[Row]) -> int:
     """Remove `state/` of finished runs; returns the bytes that are free now. A run that is being written to is refused."""
     freed = 0
     for row in cleanable(rows):
         run = RunFolder(row.path).claim()
         try:
-            shutil.rmtree(run.path / layout.STATE)
+            with writing(run.path / layout.STATE):
+                shutil.rmtree(run.path / layout.STATE)
             freed += row.state_bytes
         finally:
             run.close()
@@ -124,4 +127,6 @@ def clean(rows: Sequence[Row]) -> int:
 
 
 def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    """Of what lies in it; a link is what it leads to, and not this run's."""
+    files = [] if folder.is_symlink() else folder.rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file() and not file.is_symlink())
