@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import shutil
+import tarfile
 from pathlib import Path
 
+import numpy as np
+import pytest
 from PIL import Image
 
 from vitral.config import DataConfig
 from vitral.data.datasets import open_data
 from vitral.data.fingerprint import fingerprint
+from vitral.data.own_dataset import DatasetReader
+from vitral.data.preprocess import Preprocess
+from vitral.data.source import ArrayReader, JoinedReader, ShardReader
+from vitral.data.split import Split
 
 
 def fill(folder: Path) -> Path:
@@ -49,3 +57,32 @@ def test_arrays_count_by_their_pixels() -> None:
     reader.pixels = reader.pixels.copy()  # type: ignore[attr-defined]
     reader.pixels[data.train.indices[0]] ^= 1  # type: ignore[attr-defined]
     assert fingerprint(data.train) != before
+
+
+@pytest.mark.parametrize("kind", ["shards", "own", "arrays", "joined"])
+def test_content_counts_for_every_kind_of_source(kind: str, tmp_path: Path) -> None:
+    """One other pixel in one image, its name and size as before."""
+
+    def source(pixel: int) -> str:
+        images = [np.full((8, 8, 3), number, np.uint8) for number in range(4)]
+        images[2][3, 3] = pixel
+        if kind == "shards":
+            with tarfile.open(tmp_path / "train.tar", "w") as tar:
+                for number, image in enumerate(images):
+                    content = io.BytesIO()
+                    Image.fromarray(image).save(content, "BMP")
+                    content.seek(0)
+                    about = tarfile.TarInfo(f"{number}.bmp")
+                    about.size = len(content.getvalue())
+                    tar.addfile(about, content)
+            starts = np.array([512 + number * 1024 for number in range(4)])
+            reader = ShardReader([tmp_path / "train.tar"], np.zeros(4, int), starts, np.full(4, 246))
+        elif kind == "own":
+            reader = DatasetReader([(Image.fromarray(image), 0) for image in images], "own:list")
+        else:
+            reader = ArrayReader(np.stack(images).transpose(0, 3, 1, 2), "arrays")
+        reader = JoinedReader([reader, reader]) if kind == "joined" else reader
+        part = Split("train", reader, np.arange(4), np.zeros(4, np.int64), ("cat",), Preprocess((8, 8), 3))
+        return fingerprint(part, content=True)
+
+    assert source(1) == source(1) != source(2)

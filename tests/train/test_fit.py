@@ -17,7 +17,8 @@ from torch.utils.data import Dataset
 
 from vitral.base.errors import DataError, Stopped, UsageError
 from vitral.build import create
-from vitral.config import DataConfig
+from vitral.cli import main
+from vitral.config import DataConfig, RunConfig
 from vitral.run.folder import RunFolder
 from vitral.train.engine import Engine
 from vitral.train.evaluate import evaluate
@@ -104,19 +105,26 @@ def test_a_module_that_does_not_fit_the_data(out: Path) -> None:
     assert not out.exists()
 
 
-def test_data_that_changed_under_a_run_is_refused(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts and class names agree, and yet: two classes swapped, or files replaced, would be learnt and validated on as one."""
-    photos = tmp_path / "photos"
+def drawn(photos: Path) -> Path:
     for label, name in enumerate(("cat", "dog")):
         (photos / name).mkdir(parents=True)
         for number in range(12):
             Image.new("RGB", (16 + label, 16), (number, 0, 0)).save(photos / name / f"{number}.bmp")
-    config = dataclasses.replace(tiny(epochs=2, checkpoint_every=0.0, batch_size=8), data=DataConfig(name=f"folder:{photos}"))
-    monkeypatch.setattr(Engine, "_finish", lambda _: (_ for _ in ()).throw(Stopped("here")))
-    with pytest.raises(Stopped):
+    return photos
+
+
+def stop_before_the_end(config: RunConfig, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(Engine, "_finish", lambda _: (_ for _ in ()).throw(Stopped("here")))
         fit(config, out, quiet=True)
+
+
+def test_data_that_changed_under_a_run_is_refused(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts and class names agree, and yet: two classes swapped, or files replaced, would be learnt and validated on as one."""
+    photos = drawn(tmp_path / "photos")
+    config = dataclasses.replace(tiny(epochs=2, checkpoint_every=0.0, batch_size=8), data=DataConfig(name=f"folder:{photos}"))
+    stop_before_the_end(config, out, monkeypatch)
     assert set(RunFolder.open(out).environment["data"]["fingerprint"]) == {"train", "validation"}
-    monkeypatch.undo()
     (photos / "cat").rename(photos / "x")
     (photos / "dog").rename(photos / "cat")
     (photos / "x").rename(photos / "dog")
@@ -126,3 +134,21 @@ def test_data_that_changed_under_a_run_is_refused(out: Path, tmp_path: Path, mon
     (photos / "dog").rename(photos / "cat")
     (photos / "x").rename(photos / "dog")
     assert fit(config, out, resume=True, quiet=True).test["split"] == "test"
+
+
+def test_other_content_under_the_same_names_is_refused_where_the_content_was_asked_for(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos = drawn(tmp_path / "photos")
+    words = ["train", "digits", "--data", f"folder:{photos}", "--fingerprint", "content", "--epochs", "2", "--batch-size", "8"]
+    words += ["--set", "width=8", "depth=1", "heads=1", "mlp_width=8", "--device", "cpu", "--quiet", "--out", str(out)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "_finish", lambda _: (_ for _ in ()).throw(Stopped("here")))
+        assert main(words) == 1
+    file = photos / "cat" / "0.bmp"
+    original = file.read_bytes()
+    file.write_bytes(bytes([*original[:-9], 99, *original[-8:]]))  # as long as before
+    assert main([*words, "--resume"]) == 1
+    assert "are others than when" in (said := capsys.readouterr().err) and "names, sizes, classes or content" in said
+    file.write_bytes(original)
+    assert main([*words, "--resume"]) == 0

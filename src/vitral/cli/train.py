@@ -49,7 +49,7 @@ Named runs: {runs}
 """
 
 RESUME = ("no", "yes", "auto")
-DATA_FLAGS = ("validation", "stage", "subset", "augment", "workers", "on_bad_image", "class_weights")
+DATA_FLAGS = ("validation", "stage", "subset", "augment", "workers", "on_bad_image", "fingerprint", "class_weights")
 TRAIN_FLAGS = (
     *("tune", "epochs", "max_seconds", "batch_size", "accumulate", "optimizer", "lr", "weight_decay", "schedule", "warmup", "layer_decay"),
     *("clip", "label_smoothing", "ema", "keep", "patience", "teacher", "token_drop", "token_drop_until", "head_start"),

@@ -44,6 +44,8 @@ class DataConfig:
     """device: whole set on the device as bytes; stream: decode while training; auto: device when it is small."""
     on_bad_image: Literal["fail", "skip"] = "fail"
     """Stop at a file that cannot be read, or pass over it."""
+    fingerprint: Literal["names", "content"] = "names"
+    """How a run knows its pictures again when it goes on. names: by name, size and class; content: by every byte, which is read once."""
     class_weights: bool = False
     """Weigh the loss against unbalanced classes."""
 

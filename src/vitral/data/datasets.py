@@ -86,6 +86,11 @@ class Data:
             self.opened[name] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         return self._open[name]
 
+    def fingerprints(self) -> dict[str, str]:
+        """What tells whether these are the images of another time, by split."""
+        content = self.config.fingerprint == "content"
+        return {split.name: fingerprint(split, self.where, content) for split in (self.train, self.validation)}
+
     def describe(self) -> dict[str, Any]:
         """What a run folder records."""
         counts, imbalance = self.train.counts(), self.train.imbalance()
@@ -104,7 +109,7 @@ class Data:
             "mean": list(self.mean),
             "std": list(self.std),
             "split_seed": self.config.split_seed,
-            "fingerprint": {split.name: fingerprint(split, self.where) for split in (self.train, self.validation)},
+            "fingerprint": self.fingerprints(),
             "subset": self.config.subset,
             "stage": self.config.stage,
             "opened": dict(self.opened),

@@ -8,7 +8,8 @@ import os
 import numpy as np
 
 from vitral.base.errors import DataError
-from vitral.data.source import ArrayReader, FileReader, ShardReader
+from vitral.base.progress import track
+from vitral.data.source import ArrayReader, FileReader, JoinedReader, Reader, ShardReader
 from vitral.data.split import Split
 
 SAMPLED = 4096
@@ -20,28 +21,40 @@ def fingerprint(split: Split, where: str = "", content: bool = False) -> str:
 
     `where`: the folder that the names are taken relative to, so that a set may move.
     """
-    digest, reader = hashlib.sha256(), split.reader
-    for index, label in zip(split.indices.tolist(), split.labels.tolist(), strict=True):
-        name, size = reader.where(index), 0
-        if isinstance(reader, FileReader):
-            try:
-                size = os.stat(name).st_size
-            except OSError:
-                size = -1  # gone: told when it is its turn
-            if content:
-                digest.update(_bytes(name))
-        elif isinstance(reader, ShardReader):
-            size = int(reader.size[index])
-        digest.update(f"{name.removeprefix(where)}\0{size}\0{split.class_names[label]}\n".encode(errors="surrogateescape"))
-    if isinstance(reader, ArrayReader) and len(split):
-        some = np.unique(np.linspace(0, len(split) - 1, len(split) if content else min(SAMPLED, len(split))).astype(int))
-        digest.update(np.ascontiguousarray(reader.pixels[np.sort(split.indices[some])]).tobytes())
+    digest = hashlib.sha256()
+    pairs = list(zip(split.indices.tolist(), split.labels.tolist(), strict=True))
+    for index, label in track(pairs, "Reading every picture", quiet=not content):
+        reader, number = split.reader.find(index) if isinstance(split.reader, JoinedReader) else (split.reader, index)
+        size = _size(reader, number)
+        digest.update(f"{reader.where(number).removeprefix(where)}\0{size}\0{split.class_names[label]}\n".encode(errors="surrogateescape"))
+        if content:
+            digest.update(_content(reader, number))
+    if isinstance(split.reader, ArrayReader) and len(split) and not content:
+        some = np.unique(np.linspace(0, len(split) - 1, min(SAMPLED, len(split))).astype(int))
+        digest.update(np.ascontiguousarray(split.reader.pixels[np.sort(split.indices[some])]).tobytes())
     return digest.hexdigest()
 
 
-def _bytes(path: str) -> bytes:
+def _size(reader: Reader, number: int) -> int:
+    """In bytes, where images are files."""
+    if isinstance(reader, FileReader):
+        try:
+            return os.stat(reader.where(number)).st_size
+        except OSError:
+            return -1  # gone: told when it is its turn
+    return int(reader.size[number]) if isinstance(reader, ShardReader) else 0
+
+
+def _content(reader: Reader, number: int) -> bytes:
+    """The hash of an image as it is kept, or of its pixels where only its library knows how."""
+    path, begin, size = reader.where(number), 0, -1
+    if isinstance(reader, ShardReader):
+        path, begin, size = str(reader.shards[reader.shard[number]]), int(reader.offset[number]), int(reader.size[number])
+    elif not isinstance(reader, FileReader):
+        return hashlib.sha256(np.ascontiguousarray(reader.image(number)).tobytes()).digest()
     try:
         with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
+            file.seek(begin)
+            return hashlib.file_digest(file, "sha256").digest() if size < 0 else hashlib.sha256(file.read(size)).digest()
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror})", "check the file") from error

@@ -141,14 +141,15 @@ class JoinedReader:
         return int(self.starts[-1])
 
     def image(self, number: int) -> Decoded:
-        reader, inner = self._find(number)
+        reader, inner = self.find(number)
         return reader.image(inner)
 
     def where(self, number: int) -> str:
-        reader, inner = self._find(number)
+        reader, inner = self.find(number)
         return reader.where(inner)
 
-    def _find(self, number: int) -> tuple[Reader, int]:
+    def find(self, number: int) -> tuple[Reader, int]:
+        """The reader that has it, and its number there."""
         which = int(np.searchsorted(self.starts, number, side="right")) - 1
         return self.readers[which], int(number - self.starts[which])
 

@@ -15,7 +15,6 @@ from vitral.base.errors import DataError, UsageError
 from vitral.base.layout import STATE
 from vitral.base.progress import say
 from vitral.config import RunConfig
-from vitral.data.fingerprint import fingerprint
 from vitral.data.own_dataset import open_own
 from vitral.run.folder import Asked, RunFolder, taken, train_on
 from vitral.run.journal import check_installed
@@ -130,14 +129,15 @@ def _again(folder: RunFolder, config: RunConfig, device: torch.device, given: Gi
     for split, count in (("train", len(setup.data.train)), ("validation", len(setup.data.validation))):
         if began.get(split, count) != count:  # what it validates on might be what it has learnt
             raise DataError(
-                f"{folder.path} was begun with {began[split]:,} pictures ({split}), {setup.data.name} has {count:,} now",
+                f"{folder.path} was begun with {began[split]} pictures ({split}), {setup.data.name} has {count} now",
                 "put the pictures back as they were, or start a new run with --out",
             )
-    before = began.get("fingerprint", {})
-    for split in (setup.data.train, setup.data.validation):
-        if before.get(split.name, now := fingerprint(split, setup.data.where)) != now:
+    before = began.get("fingerprint")
+    for split, now in setup.data.fingerprints().items():
+        if isinstance(before, dict) and before.get(split, now) != now:
+            what = "names, sizes, classes or content" if setup.config.data.fingerprint == "content" else "names, sizes or classes"
             raise DataError(
-                f"the {split.name} pictures of {setup.data.name} are others than when {folder.path} began (names, sizes or classes)",
+                f"the {split} pictures of {setup.data.name} are others than when {folder.path} began ({what})",
                 "put them back as they were, or start a new run with --out",
             )
     return setup
