@@ -30,6 +30,7 @@ COMMANDS: dict[str, list[tuple[str, str]]] = {
     "look": [("", "Look EXAMPLES")],
     "figures": [("", "Figures EXAMPLES")],
     "explore": [("", "Flags EXAMPLES")],
+    "film": [("", "Flags EXAMPLES")],
     "embed": [("", "Flags EXAMPLES")],
     "probe": [("", "Flags EXAMPLES")],
     "compare": [("", "Flags EXAMPLES")],

@@ -89,11 +89,7 @@ def grid_of_grids(
         raise UsageError(f"values of shape {values.shape} are no grid of grids", "give (H, W, h, w)")
     height, width, inner_height, inner_width = values.shape
     gap = max(1, round(min(inner_height, inner_width) * 0.12))
-    page = np.full((height * (inner_height + gap) - gap, width * (inner_width + gap) - gap), np.nan)
-    for row in range(height):
-        for column in range(width):
-            top, left = row * (inner_height + gap), column * (inner_width + gap)
-            page[top : top + inner_height, left : left + inner_width] = values[row, column]
+    page = page_of_grids(values, gap)
     longest = 6.0
     shape = page.shape[0] / page.shape[1]
     page_width, page_height = (longest, longest * shape) if shape <= 1 else (longest / shape, longest)
@@ -111,6 +107,16 @@ def grid_of_grids(
     colour_bar(figure, image, one, label)
     head_line(figure, title)
     return figure
+
+
+def page_of_grids(values: np.ndarray, gap: int = 1) -> np.ndarray:
+    """(H, W, h, w) → one page of numbers, NaN between the small maps."""
+    height, width, inner_height, inner_width = values.shape
+    page = np.full((height * (inner_height + gap) - gap, width * (inner_width + gap) - gap), np.nan)
+    for row, column in np.ndindex(height, width):
+        top, left = row * (inner_height + gap), column * (inner_width + gap)
+        page[top : top + inner_height, left : left + inner_width] = values[row, column]
+    return page
 
 
 def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: str = "") -> Figure:

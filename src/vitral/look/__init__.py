@@ -14,6 +14,7 @@ from vitral.look.filters import filters
 from vitral.look.gradcam import gradcam
 from vitral.look.health import health, norms
 from vitral.look.integrated_gradients import integrated_gradients
+from vitral.look.lens import fit_lens, lens
 from vitral.look.method import MEASURES, METHODS
 from vitral.look.occlusion import occlusion
 from vitral.look.predict import predict
@@ -32,10 +33,12 @@ __all__ = [
     "distance",
     "entropy",
     "filters",
+    "fit_lens",
     "gradcam",
     "gradient_rollout",
     "health",
     "integrated_gradients",
+    "lens",
     "norms",
     "occlusion",
     "position_similarity",

@@ -19,6 +19,7 @@ from vitral.look.filters import filters
 from vitral.look.gradcam import gradcam
 from vitral.look.health import health, norms
 from vitral.look.integrated_gradients import integrated_gradients
+from vitral.look.lens import lens
 from vitral.look.maps import joined
 from vitral.look.occlusion import occlusion
 from vitral.look.relevance import gradient_rollout, relevance
@@ -102,6 +103,7 @@ NUMBERS = (
     Method(distance, "how far each head looks, in pixels", attention=True),
     Method(entropy, "how widely each head looks, in bits", attention=True),
     Method(ablate, "each head, and each block's attention and MLP, switched off in turn", ("target",), tokens=True),
+    Method(lens, "the head read after every block, for the picture and for each patch", ("target", "trained"), features=True, tokens=True),
     Method(health, "token norms through the depth, artefact tokens", features=True, tokens=True),
     Method(token_colours, "tokens as colours: like colour, like token", ("block",), features=True),
     Method(position_similarity, "which positions resemble which", tokens=True),
@@ -127,6 +129,7 @@ def watch_for(model: Classifier, x: Any, methods: Iterable[Method]) -> Tape:
     methods = list(methods)
     attention = any(method.attention for method in methods) and model.config.is_transformer
     features = model.map_names() if any(method.features for method in methods) else []
+    features = ["embedding", *features] if features and model.config.is_transformer else features
     gradients = any(method.gradients and (method.attention or method.features) for method in methods)
     return watch(model, x, keep=["logits", *([ATTENTION] if attention else []), *features], gradients=gradients)
 

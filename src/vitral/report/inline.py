@@ -57,6 +57,16 @@ def of_folder(folder: Path, hint: str) -> list[Illustration | str]:
     return [of_file(path) for path in files[:MOST]] + ([f"{left} more figures were left out; they are in {folder}"] if left > 0 else [])
 
 
+def of_frames(folder: Path) -> list[Illustration]:
+    """The frames of a film, in order; none where there is no film."""
+    out = []
+    for path in sorted(folder.glob("step-*.webp"))[:MOST]:
+        if path.is_symlink() or not (content := read_bounded(path, LIMIT)).startswith(b"RIFF"):
+            continue
+        out.append(Illustration(_address(content, "image/webp"), f"step {int(path.stem.removeprefix('step-')):,}"))
+    return out
+
+
 def of_file(path: Path) -> Illustration | str:
     """A PNG, JPEG or SVG file; anything else becomes a text."""
     signature, kind = SIGNATURES.get(path.suffix.lower(), (b"", ""))

@@ -51,6 +51,7 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> P
         curves=curves(name, metrics),
         scored={split: how_it_did(scores, run.path, page, notes, split) for split, scores in scored.items() if scores},
         validated=bool(last(metrics, "validation")),
+        film=inline.of_frames(run.path / layout.FILM / layout.FRAMES),
         figures=inline.of_folder(figures, f"make some with `{typed}`, then write this page again"),
         origin=origin,
         origin_facts=[(key, fact) for key, fact in vars(origin).items() if isinstance(fact, Fact)] if origin else [],

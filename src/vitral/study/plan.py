@@ -9,7 +9,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import tempfile
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,12 +27,14 @@ from vitral.cost.precision import DTYPES, dtype_of, is_compiled
 from vitral.cost.time import LAUNCH, efficiency, find_gpu
 from vitral.data.augment import Policy
 from vitral.data.loader import road
+from vitral.model.classifier import Classifier
 from vitral.study.forecast import Timing, time_run
 from vitral.train import advice
 from vitral.train.optim import choose
 from vitral.train.prepare import prepare
-from vitral.train.schedule import token_shares
+from vitral.train.schedule import snapshot_steps, token_shares
 from vitral.train.steps import run_memory
+from vitral.weights.checkpoint import save
 
 SECONDS = 4.0
 """Of real steps."""
@@ -67,6 +72,12 @@ class Plan:
     """True: by real steps on this machine; False: estimated from a table."""
     source: str
     notes: tuple[str, ...]
+    snapshots: int = 0
+    """How many are kept for a film."""
+    snapshot_bytes: int = 0
+    """Of all of them, on the disk."""
+    snapshot_seconds: float = 0.0
+    """Writing them all, by one that was written here."""
 
     def to_dict(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "memory": {**dataclasses.asdict(self.memory), "total": self.memory.total}}
@@ -85,6 +96,9 @@ class Plan:
             ("speed", f"{self.images_per_second:,.0f} pictures/s"),
             ("on", f"{self.device}: {self.source}"),
         ]
+        if self.snapshots:
+            size, took = byte_size(self.snapshot_bytes), duration(self.snapshot_seconds)
+            rows.append(("snapshots", f"{self.snapshots} take {size} on the disk and {took} to write; then: vitral film RUN"))
         return "\n".join([f"plan of {self.run}", *(f"  {name:<11}{value}" for name, value in rows)])
 
     def _training(self) -> str:
@@ -125,8 +139,8 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     memory = run_memory(config, max(1, batch // train.accumulate), dtype, is_compiled(train.compile, device), stored)
     flops = forward_flops(model)
     # Where patches are left out early in a run, their number counts about linearly.
-    kept = sum(share * (keep or 1.0) for keep, share in token_shares(train).items())
-    flops_per_step = learning_passes(setup.model, (model.channels, *model.image_size)) * flops * batch * kept
+    seen = sum(share * (keep or 1.0) for keep, share in token_shares(train).items())
+    flops_per_step = learning_passes(setup.model, (model.channels, *model.image_size)) * flops * batch * seen
     if named:
         speed = named.peak * efficiency(model.width)
         timing = Timing(max(flops_per_step / speed, LAUNCH), flops / speed)
@@ -148,6 +162,8 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     if named and memory.total > named.memory * 2**30:
         notes.append(f"{byte_size(memory.total)} do not fit into {named.memory} GiB: raise --accumulate")
         say(f"note: {notes[-1]}")
+    kept = len(snapshot_steps(train.snapshots, steps))
+    size, seconds = written(setup.model) if kept else (0, 0.0)
     return Plan(
         run=config.name,
         device=gpu.lower() if gpu else device.type,
@@ -167,4 +183,16 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         measured=named is None,
         source=source,
         notes=tuple(notes),
+        snapshots=kept,
+        snapshot_bytes=kept * size,
+        snapshot_seconds=kept * seconds,
     )
+
+
+def written(model: Classifier) -> tuple[int, float]:
+    """Bytes and seconds of one snapshot, by writing it."""
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        save(model, Path(folder) / "snapshot")
+        seconds = time.perf_counter() - began
+        return sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()), seconds

@@ -1,0 +1,98 @@
+"""What the head says at every depth: the classes' probabilities from block to block, and what each patch is called there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image
+
+from vitral.base.errors import UsageError
+from vitral.draw.palette import (
+    INK,
+    TICK_SIZE,
+    colour_bar,
+    dress,
+    dress_picture,
+    empty_figure,
+    head_line,
+    legend,
+    name_axes,
+    series_colour,
+    series_marker,
+    shorten,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LINES = 5
+PANELS = 6
+"""Depths at which the patches are shown."""
+
+
+def lens_figure(
+    probabilities: np.ndarray,
+    patches: np.ndarray,
+    names: list[str] | tuple[str, ...],
+    target: int,
+    *,
+    title: str = "",
+    original: Image.Image | None = None,
+) -> Figure:
+    """`probabilities` (L + 1, K) and `patches` (L + 1, h, w, K): the embedding first, then each block."""
+    if probabilities.ndim != 2 or patches.ndim != 4 or len(patches) != len(probabilities):
+        raise UsageError(f"probabilities of shapes {probabilities.shape} and {patches.shape}", "give (L + 1, K) and (L + 1, h, w, K)")
+    depths = len(probabilities)
+    shown = sorted({round(place) for place in np.linspace(0, depths - 1, min(PANELS, depths))})
+    columns = 3
+    rows = -(-(len(shown)) // columns)
+    shape = patches.shape[1] / patches.shape[2]
+    figure = empty_figure(7.4, 2.7 + rows * (2.1 * shape + 0.75), h_pad=0.04, w_pad=0.04)
+    top, bottom = figure.subfigures(2, 1, height_ratios=[2.7, rows * (2.1 * shape + 0.75)], squeeze=False)[:, 0]
+    above = top.subplots(1, 1 if original is None else 2, squeeze=False, width_ratios=[1] if original is None else [1, 2.6])[0]
+    if original is not None:
+        dress_picture(above[0]).imshow(original)
+    draw_depths(above[-1], probabilities, names, target)
+    reach = float(patches[shown][..., target].max()) or 1.0
+    axes = bottom.subplots(rows, columns, squeeze=False)
+    image = None
+    for index, one in enumerate(axes.flat):
+        if index >= len(shown):
+            one.set_visible(False)
+            continue
+        values = patches[shown[index]]  # (h, w, K)
+        image = dress_picture(one).imshow(values[..., target], cmap="inferno", vmin=0, vmax=reach, interpolation="nearest")
+        counts = np.bincount(values.argmax(axis=-1).ravel(), minlength=values.shape[-1])
+        called = [f"{shorten(names[number], 14)} {counts[number]}" for number in np.argsort(-counts, kind="stable")[:3] if counts[number]]
+        place = "embedding" if shown[index] == 0 else f"block {shown[index] - 1}"
+        one.set_title(f"{place}: patches called\n" + ", ".join(called), fontsize=TICK_SIZE - 1, color=INK, pad=3)
+    if image is not None:
+        colour_bar(bottom, image, axes, f"probability of {shorten(names[target], 20)} at the patch")  # type: ignore[arg-type]
+    head_line(figure, title)
+    return figure
+
+
+def draw_depths(axes: Axes, probabilities: np.ndarray, names: list[str] | tuple[str, ...], target: int) -> None:
+    """The classes that matter at the end or on the way, from depth to depth."""
+    dress(axes, grid="y")
+    end = np.argsort(-probabilities[-1], kind="stable")[:2]
+    peaks = np.argsort(-probabilities.max(axis=0), kind="stable")
+    chosen = list(dict.fromkeys([target, *end.tolist(), *peaks.tolist()]))[:LINES]
+    places = np.arange(len(probabilities)) - 1
+    for index, number in enumerate(chosen):
+        axes.plot(
+            places,
+            100 * probabilities[:, number],
+            color=series_colour(index),
+            marker=series_marker(index),
+            markersize=3.5,
+            linewidth=1.5,
+            label=shorten(names[number], 24),
+        )
+    step = max(1, -(-len(places) // 13))
+    axes.set_xticks(places[::step], ["emb." if place < 0 else str(place) for place in places[::step]])
+    axes.set_ylim(0, 103)
+    name_axes(axes, "after block", "probability (%)")
+    legend(axes, loc="upper left")

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vitral
+from vitral.draw import film
+from vitral.draw.film import PANELS, Reel, film_frame, film_sheet, frame_figure
+
+draw = np.random.default_rng(0)
+PARTS = {
+    "attention": draw.random((3, 2, 4, 4, 4)),
+    "classes": draw.random((3, 2, 4, 4)),
+    "lens": draw.random((3, 2, 5)),
+    "positions": draw.random((3, 4, 4, 4, 4)) * 2 - 1,
+    "filters": draw.normal(size=(3, 8, 2, 2)),
+    "distance": draw.random((3, 4, 2)),
+}
+REEL = Reel(
+    [0, 1, 50],
+    PARTS,
+    [Image.new("L", (8, 8))] * 2,
+    ["four", "six"],
+    0.8,
+    (np.array([10, 50]), np.array([40.0, 90.0])),
+    "validation %",
+    "digits",
+)
+
+
+def test_every_frame_has_its_panels_in_the_same_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, last = frame_figure(REEL, 0), frame_figure(REEL, 2)
+    assert len(first.axes) == len(PANELS) + 1
+    assert [axes.get_position().bounds for axes in first.axes] == [axes.get_position().bounds for axes in last.axes]
+    assert [axes.get_ylim() for axes in first.axes] == [axes.get_ylim() for axes in last.axes]
+    assert "step 50 of 50" in [text.get_text() for text in last.texts]
+    monkeypatch.setattr(film, "DPI", 30)
+    assert film_frame(REEL, 0).size == film_frame(REEL, 1).size and film_frame(REEL, 0) != film_frame(REEL, 1)
+
+
+def test_a_model_without_classes_has_fewer_panels() -> None:
+    parts = {name: PARTS[name] for name in ("attention", "filters", "distance")}
+    reel = Reel([0, 9], {name: values[:2] for name, values in parts.items()}, [Image.new("L", (8, 8))])
+    assert len(frame_figure(reel, 1).axes) == 4
+    with pytest.raises(vitral.VitralError, match="frame 2 of 2"):
+        frame_figure(reel, 2)
+
+
+def test_the_sheet_has_a_row_for_each_part() -> None:
+    figure = film_sheet(REEL, "digits")
+    assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()].__len__() == len(PANELS)
+    assert [axes.get_title() for axes in figure.axes[:3]] == ["step 0", "step 1", "step 50"]
