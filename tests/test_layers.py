@@ -29,7 +29,7 @@ ROWS = (
     ("build",),
     ("rivals",),
     ("model",),
-    ("draw", "presets"),
+    ("kernels", "draw", "presets"),
     ("config",),
     ("base",),
 )

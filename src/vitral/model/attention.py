@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitral.config import ModelConfig
+from vitral.kernels.qkv import queries_keys_values
 from vitral.model.norm import make_norm
 from vitral.model.positions import rotate
 from vitral.model.tape import Tape
@@ -33,9 +34,8 @@ class Attention(nn.Module):
         self, tokens: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor] | None = None, tape: Tape | None = None
     ) -> torch.Tensor:
         batch, count, width = tokens.shape
-        joined = self.qkv(tokens).view(batch, count, 3, self.heads, self.head_width)
         # Taken apart, normalised and turned as they lie in memory; only then are heads and tokens exchanged, which moves nothing.
-        query, key, value = joined.unbind(2)  # each (B, T, h, d)
+        query, key, value = queries_keys_values(tokens, self.qkv, self.heads)  # each (B, T, h, d)
         query, key = self.query_norm(query), self.key_norm(key)
         if rotation is not None:
             query, key = rotate(query, rotation), rotate(key, rotation)

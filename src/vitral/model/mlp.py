@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitral.config import ModelConfig
+from vitral.kernels.gelu import linear_gelu
 from vitral.model.tape import Tape
 
 
@@ -18,12 +19,16 @@ class MLP(nn.Module):
         self.name = name
         doubled = 2 if config.activation == "swiglu" else 1  # a gate beside each value
         self.expand = nn.Linear(config.width, doubled * config.mlp_width, bias=config.bias)
+        self.is_gelu = config.activation == "gelu"
         self.activation = ACTIVATIONS[config.activation]
         self.contract = nn.Linear(config.mlp_width, config.width, bias=config.bias)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, tokens: torch.Tensor, tape: Tape | None = None) -> torch.Tensor:
-        hidden = self.activation(self.expand(tokens))  # (B, T, M)
+        if self.is_gelu:
+            hidden = linear_gelu(tokens, self.expand)  # (B, T, M)
+        else:
+            hidden = self.activation(self.expand(tokens))
         if tape is not None:
             hidden = tape.record(self.name + ".hidden", hidden)
         output = self.dropout(self.contract(self.dropout(hidden)))  # (B, T, D)

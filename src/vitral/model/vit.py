@@ -54,7 +54,10 @@ class ViT(Classifier):
         self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Of the head and, where there is a distillation token, of its own."""
-        tokens = self.encode(images, tape, keep_patches)  # (B, T, D)
+        if tape is None and self.config.pool == "class":
+            tokens = self.norm(self.through_blocks(images, tape, keep_patches)[:, : self.config.prefix])  # patches are not read
+        else:
+            tokens = self.encode(images, tape, keep_patches)  # (B, T, D)
         pooled = self.pool_norm(self.read(tokens))  # (B, D)
         if tape is not None:
             pooled = tape.record("pooled", pooled)
@@ -62,14 +65,17 @@ class ViT(Classifier):
 
     def encode(self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None) -> torch.Tensor:
         """Images (B, C, H, W) → tokens (B, T, D) after the last norm."""
+        tokens = self.norm(self.through_blocks(images, tape, keep_patches))
+        return tokens if tape is None else tape.record("tokens", tokens)
+
+    def through_blocks(self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None) -> torch.Tensor:
         tokens, rotation = self.embed(images, tape, keep_patches)
         for block in self.blocks:
             if self.config.gradient_checkpointing and self.training and tape is None:
                 tokens = checkpoint(block, tokens, rotation, use_reentrant=False)
             else:
                 tokens = block(tokens, rotation, tape)
-        tokens = self.norm(tokens)
-        return tokens if tape is None else tape.record("tokens", tokens)
+        return tokens  # (B, T, D)
 
     def embed(
         self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None

@@ -1,0 +1,55 @@
+"""The kernels against their plain twins. Without a GPU, Triton's interpreter runs them on the CPU, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from vitral.kernels.gelu import has_kernel, linear_gelu
+from vitral.kernels.qkv import queries_keys_values
+
+COMPARE = """
+import sys, torch, torch.nn.functional as F
+from vitral.kernels.gelu_triton import bias_gelu
+from vitral.kernels.qkv_triton import stack_and_sum
+
+for rows, width in ((70, 300), (64, 512), (1, 8)):
+    product = (torch.randn(rows, width) * 3).requires_grad_()
+    bias = torch.randn(width, requires_grad=True)
+    above = torch.randn(rows, width)
+    exact = [value.detach().double().requires_grad_() for value in (product, bias)]
+    mine, twin = bias_gelu(product, bias), F.gelu(exact[0] + exact[1])
+    mine.backward(above), twin.backward(above.double())
+    assert (mine - twin).abs().max() < 1e-5, "forward"
+    assert (product.grad - exact[0].grad).abs().max() < 1e-5, "gradient of the product"
+    assert (bias.grad - exact[1].grad).abs().max() < 1e-4, "gradient of the bias"
+three = [torch.randn(3, 13, 4, 40) for _ in range(3)]
+joined, sums = stack_and_sum(*three)
+assert torch.equal(joined, torch.stack(three, dim=2))
+assert (sums - joined.sum((0, 1)).flatten()).abs().max() < 1e-4
+print("the same")
+"""
+
+
+@pytest.mark.slow
+def test_the_kernels_are_their_twins_in_the_interpreter() -> None:
+    pytest.importorskip("triton")
+    done = subprocess.run(
+        [sys.executable, "-c", COMPARE], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "the same", done.stderr[-2000:]
+
+
+def test_on_the_cpu_the_twins_run() -> None:
+    tokens, layer = torch.randn(2, 5, 8), nn.Linear(8, 12)
+    assert not has_kernel(layer, tokens)
+    assert torch.equal(linear_gelu(tokens, layer), F.gelu(layer(tokens)))
+    parts = queries_keys_values(tokens, layer, heads=2)
+    assert [part.shape for part in parts] == [(2, 5, 2, 2)] * 3
+    assert torch.equal(torch.cat([part.flatten(2) for part in parts], dim=2), layer(tokens))
