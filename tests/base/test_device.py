@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 import torch
 
-from vitral.base.device import describe_machine, pick_device, set_threads
+from vitral.base.device import describe_machine, pick_device, set_threads, using_threads, wait_passively
 from vitral.base.errors import UsageError
 
 
@@ -49,3 +50,26 @@ def test_the_description_is_plain_and_names_versions() -> None:
     assert machine["vitral"].count(".") == 2
     assert machine["cpu_count"] >= 1
     assert (machine["gpu"] is None) == (machine["gpu_count"] == 0)
+
+
+def test_threads_are_as_before_after_the_block() -> None:
+    before = torch.get_num_threads()
+    with using_threads(before + 1):
+        assert torch.get_num_threads() == before + 1
+        with using_threads(None):
+            assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before
+
+
+def test_threads_wait_asleep_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+    for name in names:
+        monkeypatch.setenv(name, "")  # so that it is put back afterwards
+        monkeypatch.delenv(name)
+    wait_passively()
+    assert (os.environ["OMP_WAIT_POLICY"], os.environ["KMP_BLOCKTIME"]) == ("PASSIVE", "0")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GOMP_SPINCOUNT", "1000")
+    wait_passively()
+    assert "OMP_WAIT_POLICY" not in os.environ

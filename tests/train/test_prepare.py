@@ -175,3 +175,17 @@ def test_fine_tuning_rises_well_above_a_random_start(flowers: Path, tmp_path: Pa
     chance = 1 / len(tuned.model.origin.classes.value)
     assert tuned.test["accuracy"] > 0.7 > 2 * chance
     assert tuned.test["accuracy"] > scratch.test["accuracy"] + 0.2
+
+
+def test_a_tiny_model_has_one_thread_and_a_larger_one_pytorchs_choice_unless_the_user_says():
+    tiny, asked = run("digits", device="cpu"), run("digits", device="cpu", threads=3)
+    assert prepare(tiny, CPU).threads == 1 and prepare(asked, CPU).threads == 3
+    assert "on cpu (1 thread)" in prepare(tiny, CPU).headline(1, 0) and "on cpu (3 threads)" in prepare(asked, CPU).headline(1, 0)
+    assert prepare(run("digits", device="cpu", batch_size=512), CPU).threads is None
+
+
+def test_threads_are_a_runs_own_and_written_down(tmp_path: Path):
+    before = torch.get_num_threads()
+    config = run("digits", epochs=0.1, device="cpu", threads=2, test=False)
+    result = fit(dataclasses.replace(config, model=MODELS["digits"].opened()), out=tmp_path / "run", quiet=True)
+    assert '"threads": 2' in (result.path / "env.json").read_text() and torch.get_num_threads() == before

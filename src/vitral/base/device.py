@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from vitral.base.errors import UsageError
@@ -34,6 +36,16 @@ def pick_device(name: str = "auto") -> torch.device:
     return device
 
 
+def wait_passively() -> None:
+    """CPU threads sleep at barriers instead of spinning, unless the user says otherwise; before PyTorch is loaded, which reads it then.
+
+    Spinning threads of one process hold the cores that its other threads are waiting for: beside others a training took 1,105 s
+    instead of 42. libgomp (PyTorch's wheels) and libomp (macOS, conda) read the first name, libiomp5 the second.
+    """
+    if not any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")):
+        os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
+
+
 def set_threads(count: int) -> None:
     """How many CPU threads one operation may use."""
     import torch
@@ -41,6 +53,20 @@ def set_threads(count: int) -> None:
     if count < 1:
         raise UsageError(f"{count} threads", "use at least 1")
     torch.set_num_threads(count)
+
+
+@contextmanager
+def using_threads(count: int | None) -> Iterator[None]:
+    """So many inside the block; after it as many as before: the next model of this process may be larger. None: as it is."""
+    import torch
+
+    before = torch.get_num_threads()
+    if count is not None:
+        set_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def describe_machine() -> dict[str, Any]:

@@ -8,6 +8,7 @@ import os
 import sys
 import textwrap
 
+from vitral.base.device import wait_passively
 from vitral.base.errors import VitralError, one_of
 from vitral.base.text import clean, table
 from vitral.base.version import __version__
@@ -51,6 +52,7 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         if arguments[0] not in VERBS:
             raise one_of("verb", arguments[0], VERBS)
+        wait_passively()
         return importlib.import_module(f"vitral.cli.{arguments[0]}").run(arguments[1:])
     except SystemExit as stop:  # tyro leaves this way after --help
         return stop.code if isinstance(stop.code, int) else 0

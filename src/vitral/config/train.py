@@ -80,7 +80,7 @@ class TrainConfig:
     device: str = "auto"
     """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     threads: int | None = None
-    """CPU threads; None: torch's own choice. Fixed numbers make runs repeatable bit for bit."""
+    """CPU threads; None: one for a tiny model, else torch's own choice. Fixed numbers make runs repeatable bit for bit."""
     seed: int = 0
     """Of the first weights, the order of the pictures and their augmentation."""
     test: bool = True
@@ -125,8 +125,9 @@ class TrainConfig:
         for name in ("clip", "max_seconds"):
             if (value := getattr(self, name)) is not None and value <= 0:
                 raise ConfigError(f"{name} {value} is not positive", "use more than 0, or leave it out")
-        if self.patience is not None:
-            at_least(self, "patience", 1)
+        for name in ("patience", "threads"):
+            if getattr(self, name) is not None:
+                at_least(self, name, 1)
         at_least(self, "snapshots", 0)
         if not 0 < self.layer_decay <= 1:
             raise ConfigError(f"layer_decay {self.layer_decay} does not lie in (0, 1]", "use something like 0.75, or 1 for none")

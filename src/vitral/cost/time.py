@@ -35,6 +35,9 @@ GPUS = {
 
 LAUNCH = 3e-3
 """Seconds that even the smallest step takes on a GPU: hundreds of kernels must be launched."""
+TINY = 2e9
+"""FLOPs of a batch's forward pass up to which a CPU's second thread gains nothing: a step like that of digits (1.3e9) took 41 ms with
+one thread, 44 with two."""
 EFFICIENCY = ((192, 0.10), (256, 0.17), (384, 0.22), (768, 0.39), (1280, 0.42))
 """(width, share of the peak reached in training), from compiled bf16 steps on an H200; between them by the logarithm of the width."""
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from vitral.base.device import pick_device, set_threads
+from vitral.base.device import pick_device, using_threads
 from vitral.base.errors import UsageError
 from vitral.base.files import read_json
 from vitral.base.layout import CELL, CELLS, TUNING
@@ -147,8 +147,6 @@ class Forecast:
 def forecast(study: Study, parallel: int = 1, quiet: bool = False, folder: str | Path | None = None) -> Forecast:
     """Time a few training steps of each contender on this machine. What is finished in the study's `folder` is left out."""
     device = pick_device(study.train.device)
-    if study.train.threads:
-        set_threads(study.train.threads)
     cells = left(study, folder)
     per_model: dict[str, float] = {}
     for name in track(list(dict.fromkeys(cell.contender for cell in cells)), "Forecasting", quiet=quiet):
@@ -164,7 +162,8 @@ def _time_cell(cell: Cell, device: torch.device) -> tuple[Timing, int, int]:
     size = min(CPU_BATCH, cell.run.train.batch_size) if device.type == "cpu" else cell.run.train.batch_size
     setup = prepare(dataclasses.replace(cell.run, train=dataclasses.replace(cell.run.train, batch_size=size)), device)
     images = min(size, len(setup.data.train))
-    return time_run(setup), images, (EVALUATIONS + TEST) * len(setup.data.validation)
+    with using_threads(setup.threads):
+        return time_run(setup), images, (EVALUATIONS + TEST) * len(setup.data.validation)
 
 
 def left(study: Study, folder: str | Path | None) -> list[Cell]:

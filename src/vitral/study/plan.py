@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from vitral.base.device import pick_device, set_threads
+from vitral.base.device import pick_device, using_threads
 from vitral.base.progress import say
 from vitral.base.text import NOTHING, byte_size, duration, short
 from vitral.config import RunConfig
@@ -117,8 +117,6 @@ def busy(load: float, cores: int, spread: tuple[float, float]) -> str:
 def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     """What `config` costs on this machine, or on a GPU of `GPUS`. Notes are said at once: a slow run is measured slowly."""
     named = find_gpu(gpu) if gpu else None
-    if config.train.threads is not None:
-        set_threads(config.train.threads)
     setup = prepare(config, torch.device("cpu") if named else pick_device(config.train.device))
     device = torch.device("cuda") if named else setup.device
     config, data = setup.config, setup.data
@@ -148,7 +146,8 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     else:
         say(f"measuring steps of {batch:,} pictures on this machine")
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-        timing = time_run(setup, SECONDS)
+        with using_threads(setup.threads):
+            timing = time_run(setup, SECONDS)
         if note := busy(load, os.cpu_count() or 1, timing.spread or (0.0, 0.0)):
             notes.append(note)
             say(f"note: {note}")

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from vitral.base.device import pick_device, set_threads
+from vitral.base.device import pick_device, using_threads
 from vitral.base.errors import DataError, UsageError
 from vitral.base.layout import STATE
 from vitral.base.progress import say
@@ -47,8 +47,6 @@ def fit(
     times = Times(process_start() if command is not None else None)
     given = Given(model, open_own(data) if data is not None else None)
     config = given.named_in(config)
-    if config.train.threads is not None:
-        set_threads(config.train.threads)
     check_installed(config.train)
     world = World(config.train.strategy, config.train.device)
     quiet = quiet or not world.main
@@ -74,15 +72,16 @@ def fit(
         if not quiet:
             for line in advice.before(setup):
                 say(f"note: {line}")
-        if setup.config.train.head_start != "as-is" and not going_on:
-            start_head(setup, quiet)
-        engine = Engine(setup, world, quiet, times)
-        if folder is None:  # only now: a run that is refused must leave no folder that looks like a training
-            asked = Asked(config, run or config.name, command)
-            folder = RunFolder.create(out, asked, setup.config, setup.model.origin) if world.main else None
-            path = world.tell(str(folder.path) if folder else None)
-            folder = folder or RunFolder(path)
-        return engine.run(folder, going_on)
+        with using_threads(setup.threads):
+            if setup.config.train.head_start != "as-is" and not going_on:
+                start_head(setup, quiet)
+            engine = Engine(setup, world, quiet, times)
+            if folder is None:  # only now: a run that is refused must leave no folder that looks like a training
+                asked = Asked(config, run or config.name, command)
+                folder = RunFolder.create(out, asked, setup.config, setup.model.origin) if world.main else None
+                path = world.tell(str(folder.path) if folder else None)
+                folder = folder or RunFolder(path)
+            return engine.run(folder, going_on)
     finally:
         if folder is not None:
             folder.close()

@@ -14,6 +14,8 @@ from vitral.base.origin import Origin, known
 from vitral.base.text import few
 from vitral.build import build
 from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
+from vitral.cost.flops import forward_flops
+from vitral.cost.time import TINY
 from vitral.data.datasets import PHOTOGRAPH_SIZE, Data, open_data, open_source, training_images
 from vitral.data.loader import Loader
 from vitral.data.own_dataset import own_name
@@ -48,12 +50,22 @@ class Setup:
         parameters = list(self.model.parameters())
         return sum(p.numel() for p in parameters), sum(p.numel() for p in parameters if p.requires_grad)
 
+    @property
+    def threads(self) -> int | None:
+        """CPU threads: those asked for, else one for a tiny model, else (None) PyTorch's choice. The model alone decides, not how busy
+        the machine is: the last bits of a sum depend on it."""
+        config = self.config
+        if config.train.threads is not None or self.device.type != "cpu" or config.model.family == "own":
+            return config.train.threads
+        return 1 if forward_flops(config.model) * config.train.batch_size <= TINY else None
+
     def headline(self, total: int, step: int) -> str:
         """One line before the first step: what learns, where, for how long."""
         config, (every, learning) = self.config, self.parameters
         which = f"{learning:,} of {every:,} parameters learn ({config.train.tune})" if learning != every else f"{every:,} parameters learn"
         going = f", going on at step {step:,}" if step else ""
-        return f"{config.name}: {which}, {len(self.data.train):,} pictures, {total:,} steps on {self.device.type}{going}"
+        threads = f" ({self.threads} thread{'s' * (self.threads > 1)})" if self.threads and self.device.type == "cpu" else ""
+        return f"{config.name}: {which}, {len(self.data.train):,} pictures, {total:,} steps on {self.device.type}{threads}{going}"
 
     def training_loader(self, world: World) -> Loader:
         settings = self.config.data
