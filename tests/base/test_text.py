@@ -4,7 +4,7 @@ import pytest
 
 from vitral.base.errors import DataError
 from vitral.base.progress import say, tell
-from vitral.base.text import byte_size, clean, duration, few, html, readable, short, table
+from vitral.base.text import byte_size, clean, columns, compact, counted, duration, few, html, readable, short, signed, table
 
 
 @pytest.mark.parametrize(
@@ -108,3 +108,26 @@ def test_nothing_but_text_reaches_a_terminal(capsys: pytest.CaptureFixture[str])
     tell(hostile)
     shown = capsys.readouterr()
     assert "\x1b" not in shown.out + shown.err and "cat" in shown.out and "cat" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("number", "written"), [(0, "0"), (0.0314, "0.031"), (-12.3, "−12"), (123.4, "123"), (4.14e-5, "4.1·10⁻⁵"), (-2e-6, "−2·10⁻⁶")]
+)
+def test_the_ends_of_a_scale(number: float, written: str) -> None:
+    assert compact(number) == written
+
+
+@pytest.mark.parametrize(("number", "written"), [(0.421, "+0.42"), (-0.03, "−0.03"), (-0.001, "0.00"), (0.0, "0.00")])
+def test_zero_has_no_sign(number: float, written: str) -> None:
+    assert signed(number) == written
+
+
+def test_one_thing_and_many() -> None:
+    assert counted(1, "artefact token") == "1 artefact token" and counted(1200, "picture") == "1,200 pictures"
+
+
+def test_wide_letters_fill_two_columns() -> None:
+    assert columns("犬 dog") == 6 and columns("e\u0301") == 1
+    shown = table([["犬", "97.0 %"], ["dog", "3.0 %"]], ["class", "share"], "lr")
+    assert [columns(line) for line in shown.splitlines()[2:]] == [13, 13]
+    assert "<td>犬</td><td>97.0 %</td>" in html(shown) and "<td>dog</td><td>3.0 %</td>" in html(shown)

@@ -23,7 +23,7 @@ def test_prediction(whole: Callable, golden: Callable, photograph: Image.Image) 
     assert picture.images
     assert widths(logits) == [9.0, 4.5, -1.5]
     assert widths(probabilities) == pytest.approx([90, 8, 2])
-    assert [text.get_text() for text in logits.texts] == ["9.00", "4.50", "-1.50"]
+    assert [text.get_text() for text in logits.texts] == ["9.00", "4.50", "−1.50"]
     assert [text.get_text() for text in probabilities.texts] == ["90.0", "8.0", "2.0"]
     bottom, top = logits.get_ylim()
     assert bottom > top, "the best stands on top"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.heatmap import Heatmap
+from vitral.draw.scale import Scale
 
 
 @pytest.mark.parametrize(
@@ -105,3 +107,23 @@ def test_colours_can_be_chosen(photograph: Image.Image) -> None:
     assert (np.asarray(heat.overlay(colours="magma", alpha=0)) == np.asarray(heat.overlay(alpha=0))).all()
     with pytest.raises(KeyError, match="unknown colours 'magna': did you mean magma"):
         heat.overlay(colours="magna")
+
+
+@pytest.mark.parametrize("box", [None, Box(60, 0, 260, 200)])
+def test_the_patch_that_looks_is_framed(photograph: Image.Image, box: Box | None) -> None:
+    heat = Heatmap(np.zeros((4, 4)), "attention", original=photograph, box=box, start=(1, 2))
+    framed = np.asarray(heat.overlay(size=320), dtype=int)
+    plain = np.asarray(dataclasses.replace(heat, start=None).overlay(size=320), dtype=int)
+    rows, columns = np.nonzero(np.abs(framed - plain).sum(axis=2))
+    left, right = (160, 240) if box is None else (160, 210)
+    assert (rows.min(), rows.max()) == (49, 100) and (columns.min(), columns.max()) == (left - 1, right)
+    assert (framed[60:90, left + 10 : right - 10] == plain[60:90, left + 10 : right - 10]).all(), "a frame, not a square"
+    alone = Heatmap(np.zeros((4, 4)), "attention", start=(1, 2))
+    assert alone.overlay().getpixel((128, 64)) == (255, 255, 255), "also on a map without its picture"
+
+
+def test_the_scale_is_that_of_the_overlay(photograph: Image.Image) -> None:
+    grid = np.array([[0.0, 4.0]])
+    over = Heatmap(grid, "rollout", original=photograph, unit="share")
+    assert over.scale(0.5, limits=(0, 2), colours="magma") == Scale((0, 2), "share", alpha=0.5, colours="magma")
+    assert Heatmap(grid, "rollout", signed=True).scale() == Scale((-4.0, 4.0), signed=True), "a map alone shows the colours themselves"

@@ -87,3 +87,14 @@ def test_of_many_classes_the_confused_ones_are_shown_by_name(classes: int) -> No
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert {"class 3", "class 30", "class 9", "class 20", "class 21"} <= set(labels) and len(labels) <= 20
     assert most_confused(np.random.default_rng(0).integers(0, 9, (classes, classes)), 12).__len__() == 12
+
+
+def test_faint_attention_shows_by_its_logarithm(whole: Callable) -> None:
+    matrix = np.full((9, 9), 1e-3) + np.eye(9) * 0.9
+    matrix[0, 8] = 1e-9
+    figure = matrix_figure(matrix, log=True, label="attention (logarithmic)")
+    whole(figure)
+    image = figure.axes[0].images[0]
+    assert image.get_clim() == (1e-3, matrix.max()), "over four powers of ten at most"
+    shown = image.cmap(image.norm(matrix))[..., :3].mean(axis=2)
+    assert shown[0, 8] == shown[0, 1] == shown.min() and shown[0, 0] == shown.max()

@@ -63,6 +63,34 @@ def test_alpha_zero_shows_the_picture_and_all_of_it_without_a_box(photograph: Im
     assert np.abs(clear - np.asarray(original.convert("RGB"), dtype=int)).max() <= 1
 
 
+def hues(pixels: np.ndarray) -> np.ndarray:
+    return np.asarray(Image.fromarray(pixels.astype(np.uint8)).convert("HSV"), dtype=int)[..., 0] * 360 / 255
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_photograph_keeps_its_colours(signed: bool) -> None:
+    """Where a map is at zero the hues are exactly the photograph's, at a quarter of its height they are still close to them."""
+    bright = Image.fromarray((np.random.default_rng(0).integers(0, 6, (300, 300, 3)) // 5 * 200 + 40).astype(np.uint8))
+    before = np.asarray(bright)
+    coloured = before.max(axis=2) > before.min(axis=2)
+    grid = np.array([[0.0, 0.25, 1.0]])
+    after = np.asarray(lay_over(bright, grid, mode="patches", signed=signed))
+    for place, most in ((slice(5, 95), 2), (slice(105, 195), 40)):
+        there = coloured[:, place]
+        turned = np.abs(hues(after[:, place])[there] - hues(before[:, place])[there])
+        assert np.percentile(np.minimum(turned, 360 - turned), 50) <= most
+    assert after[:, 5:95].mean() < before[:, 5:95].mean() * 0.8, "and lies in the shade"
+
+
+def test_more_is_told_from_less_on_any_ground() -> None:
+    """Strong and weak differ by brightness too, so that neither a ground in the colour of the heat nor colour blindness hides them."""
+    for colour in ((255, 160, 30), (30, 60, 200), (20, 20, 20), (120, 120, 120)):
+        ground = Image.new("RGB", (300, 300), colour)
+        image = np.asarray(lay_over(ground, np.array([[0.0, 0.5, 1.0]]), mode="patches"), dtype=float) @ [0.2126, 0.7152, 0.0722]
+        weak, middle, strong = image[150, [50, 150, 250]]
+        assert strong - weak > 60 and strong > middle > weak * 0.9
+
+
 def test_patches_are_flat_and_have_edges() -> None:
     grid = np.array([[0.0, 1.0], [0.5, 0.25]])
     image = np.asarray(lay_over(Image.new("RGB", (400, 400)), grid, mode="patches"), dtype=int)

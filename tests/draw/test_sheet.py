@@ -11,7 +11,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.heatmap import Heatmap
-from vitral.draw.sheet import COLOURS_END, SIGNS, clear_overlay, inside_sheet, outlined
+from vitral.draw.sheet import COLOURS_END, SIGNS, STARTS, clear_overlay, inside_sheet
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,14 @@ def test_prediction_above_and_every_map_below_with_its_caption(whole: Callable, 
     assert [bar.get_width() for bar in logits.patches] == [3.0, -1.0] and [bar.get_width() for bar in probabilities.patches] == [98.0, 2.0]
     assert [axes.get_visible() for axes in below.axes] == [True, True, True, False]
     titles = [axes.get_title() for axes in below.axes]
-    assert titles[0] == "rollout" and titles[1].count("\n") == 1 and titles[1].endswith("…") and titles[2] == "attention"
+    assert titles[0] == "rollout" and titles[2] == "attention"
+    assert titles[1].split() == captions[1].split(), "over several lines, and whole"
     for axes, heat in zip(below.axes, heats, strict=False):
-        assert (axes.images[0].get_array() == np.asarray(clear_overlay(heat))).all()
+        image, scale = clear_overlay(heat)
+        assert (axes.images[0].get_array() == np.asarray(image)).all()
+        (bar,) = axes.child_axes
+        assert bar.get_ylim() == scale.limits, "each map has its own scale"
+    assert [tick.get_text() for tick in below.axes[1].child_axes[0].get_yticklabels()] == ["−0.86", "0", "0.86"]
 
 
 def test_artefacts_do_not_outshine_the_rest() -> None:
@@ -53,21 +58,16 @@ def test_artefacts_do_not_outshine_the_rest() -> None:
     grid = np.linspace(0, 1, 196).reshape(14, 14)
     spoilt = grid.copy()
     spoilt[3, 3] = 100
-    clear, plain = (np.asarray(clear_overlay(Heatmap(values, "norms"), "patches"), dtype=int) for values in (spoilt, grid))
+    clear, plain = (np.asarray(clear_overlay(Heatmap(values, "norms"), "patches")[0], dtype=int) for values in (spoilt, grid))
     assert np.abs(clear - plain).mean() < 8
     few = Heatmap(spoilt[:4, :4], "norms")
-    assert (np.asarray(clear_overlay(few)) == np.asarray(few.overlay())).all(), "a small map shows its whole range"
+    assert (np.asarray(clear_overlay(few)[0]) == np.asarray(few.overlay())).all(), "a small map shows its whole range"
 
 
-@pytest.mark.parametrize("box", [None, Box(60, 0, 260, 200)])
-def test_the_patch_that_looks_is_framed(photograph: Image.Image, box: Box | None) -> None:
-    heat = Heatmap(np.zeros((4, 4)), "attention", original=photograph, box=box)
-    framed = np.asarray(outlined(heat, (1, 2), size=320), dtype=int)
-    plain = np.asarray(heat.overlay(0.7, size=320), dtype=int)
-    rows, columns = np.nonzero(np.abs(framed - plain).sum(axis=2))
-    left, right = (160, 240) if box is None else (160, 210)
-    assert (rows.min(), rows.max()) == (50, 100) and (columns.min(), columns.max()) == (left, right)
-    assert (framed[60:90, left + 10 : right - 10] == plain[60:90, left + 10 : right - 10]).all(), "a frame, not a square"
+def test_a_sheet_says_what_the_frame_is(photograph: Image.Image) -> None:
+    heat = Heatmap(np.eye(4), "attention", original=photograph, start=(1, 2))
+    figure = inside_sheet(None, (), (), (), [heat, heat], ["a", "b"])
+    assert figure.subfigs[0].get_supxlabel() == STARTS
 
 
 def test_wrong_use() -> None:

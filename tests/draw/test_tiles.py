@@ -8,6 +8,7 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
+from vitral.draw.scale import Scale
 from vitral.draw.tiles import class_sheet, patch_figure, picture_sheet
 
 DIGIT = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8) * 4)
@@ -24,7 +25,7 @@ def test_pictures_captions_and_labels(whole: Callable, golden: Callable, photogr
     golden(figure, "picture_sheet")
     titles = [axes.get_title() for axes in figure.axes if axes.get_visible()]
     assert titles[0] == "short"
-    assert titles[1].count("\n") == 1
+    assert titles[1].count("\n") == 2
     assert titles[1].endswith("…")
     assert [axes.get_ylabel() for axes in figure.axes] == ["first", "", "second", ""]
     assert len(shown(figure)) == 3
@@ -65,3 +66,11 @@ def test_wrong_use() -> None:
     for call in (lambda: picture_sheet([]), lambda: class_sheet({"a": []})):
         with pytest.raises(UsageError):
             call()
+
+
+def test_a_scale_stands_beside_its_pictures_once_in_a_row(whole: Callable, photograph: Image.Image) -> None:
+    one, other = Scale((0.0, 1.0)), Scale((0.0, 2.0), "share", cut=True)
+    figure = picture_sheet([photograph] * 6, columns=3, scales=[None, one, one, one, other, other], note="a note")
+    whole(figure)
+    assert [len(axes.child_axes) for axes in figure.axes] == [0, 0, 1, 1, 0, 1]
+    assert figure.get_supxlabel() == "a note"

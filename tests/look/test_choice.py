@@ -25,3 +25,13 @@ def test_a_head_that_reads_class_token_and_mean_starts_from_the_token(make, imag
     tape = vitral.watch(model, images(model))
     assert "mean of the patches, too" in look.attention(tape).note
     np.testing.assert_array_equal(look.attention(tape).grid, look.attention(tape, start=0).grid)
+
+
+@pytest.mark.parametrize("method", [look.attention, look.rollout, look.relevance, look.gradient_rollout, look.similarity])
+def test_maps_know_the_patch_they_start_from(make, images, method) -> None:
+    model = make()
+    tape = vitral.watch(model, images(model))
+    columns = tape.grid[1]
+    assert method(tape, start=(1, columns - 1)).start == (1, columns - 1)
+    assert method(tape, start=tape.prefix + columns + 2).start == (1, 2), "a token by number is a patch, too"
+    assert method(tape).start is method(tape, start="mean").start is method(tape, start=0).start is None

@@ -93,3 +93,18 @@ def test_an_unknown_class_is_told_before_anything_is_written(make, picture, tmp_
     with pytest.raises(vitral.VitralError, match="class 99 does not exist"):
         figure_set(make(depth=2).float(), [picture], tmp_path / "out", target=99, quiet=True)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("depth", [2, 5])
+def test_blocks_go_down_and_heads_across_in_every_figure(make, picture, depth) -> None:
+    model = make(depth=depth).float()
+    assert depth != model.config.heads
+    tape = vitral.watch(model, [vitral.open_picture(picture, model)])
+    drawn = {one.name: one.figure for one in one_picture(tape, "a-cat") if one.name in ("attention", "ablation", "attention-patch")}
+    for name in ("attention", "ablation"):
+        axes = drawn[name].axes[0]
+        assert (axes.get_ylabel(), axes.get_xlabel()) == ("block", "head")
+        assert [label.get_text() for label in axes.get_yticklabels()] == [str(block) for block in range(depth)]
+    first = drawn["attention-patch"].axes[0]
+    assert (first.get_ylabel(), first.get_title()) == ("block 0", "head 0")
+    assert drawn["attention-patch"].get_supxlabel().endswith("white frame: the patch that the map starts from")

@@ -24,9 +24,9 @@ def test_finds_planted_artefacts_and_no_others(make, images) -> None:
     tape = vitral.watch(model, batch, keep=["blocks.*.output"], edits={"blocks.2.output": spoil})
     found = look.health(tape, 1)
     assert found.artefacts == [(2, 1, 2)]
-    assert found.finding == "1 artefact tokens after the last block, in 1 of 3 blocks at all"
+    assert found.finding == "1 artefact token after the last block; there are some in 1 of 3 blocks"
     heat = look.norms(tape, 1)
-    assert heat.peak == (1, 2) and heat.note == "1 artefact tokens"
+    assert heat.peak == (1, 2) and heat.note == "1 artefact token"
     expected = tape["blocks.2.output"][1, model.config.prefix :].norm(dim=-1).numpy().reshape(4, 4)
     np.testing.assert_allclose(heat.grid, expected)
     assert found.prefix.shape == (3, 2) and found.patches.shape == (3, 4, 4)
@@ -35,7 +35,7 @@ def test_finds_planted_artefacts_and_no_others(make, images) -> None:
     np.testing.assert_allclose(lines["largest patch"], found.patches.max(axis=(1, 2)))
     np.testing.assert_allclose(lines["class token"], found.prefix[:, 0])
     assert (axes.get_yscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "block", "norm of the token")
-    assert axes.figure.get_suptitle().startswith("1 artefact tokens")
+    assert axes.figure.get_suptitle().startswith("1 artefact token after")
 
 
 def test_rivals_have_no_tokens() -> None:

@@ -84,7 +84,7 @@ def test_colours_leave_artefacts_out(make, images) -> None:
     assert spoilt.explained.sum() == pytest.approx(plain.explained.sum(), abs=0.2)
     assert plain.colours.min() >= 0 and plain.colours.max() <= 1
     (axes,) = spoilt.draw().axes
-    assert axes.images[0].get_array()[96, 96].tolist() == [128, 128, 128] and axes.get_title().endswith("artefacts grey")
+    assert axes.images[0].get_array()[96, 96].tolist() == [128, 128, 128] and axes.get_title().endswith("artefact in grey")
 
 
 def test_colours_stand_beside_the_part_that_the_model_saw(make) -> None:

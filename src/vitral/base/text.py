@@ -30,6 +30,32 @@ def readable(number: float) -> str:
     return f"{'' if factor == '1' else factor + '·'}10{str(int(exponent)).translate(RAISED)}"
 
 
+def compact(number: float) -> str:
+    """Two digits for the end of a scale: `0.31`, `−12`, `4.1·10⁻⁵`, and nothing but `0` for zero."""
+    if not number:
+        return "0"
+    if 1e-3 <= abs(number) < 1e4:
+        return f"{number:.2g}".replace("-", "−") if abs(number) < 100 else f"{number:,.0f}".replace("-", "−")
+    mantissa, exponent = f"{number:.1e}".split("e")
+    return f"{mantissa.removesuffix('.0')}·10{str(int(exponent)).translate(RAISED)}".replace("-", "−")
+
+
+def signed(number: float, digits: int = 2) -> str:
+    """`+0.42`, `−0.03`, and `0.00` without a sign for what is written as zero."""
+    written = f"{number:+.{digits}f}".replace("-", "−")
+    return written if float(written[1:]) else written[1:]
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 picture`, `1,200 pictures`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def columns(text: str) -> int:
+    """Columns that a text fills where every letter is as wide as the next: East Asian ones fill two, marks upon letters none."""
+    return sum(0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
 def short(number: float | None) -> str:
     """`12`, `1.23 M`, `5 P`: three digits and a letter, for counts."""
     return _scaled(number, ("", "k", "M", "G", "T", "P", "E"), 1000)
@@ -73,13 +99,15 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), align: str 
         cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
         cells.insert(1, ["---:" if number else "---" for number in right])
         return "\n".join(f"| {' | '.join(line)} |" for line in cells)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(columns, column)) for column in zip(*lines, strict=True)]
     if header:
         lines.insert(1, ["─" * width for width in widths])
-    return "\n".join(
-        "  ".join(cell.rjust(w) if number else cell.ljust(w) for cell, w, number in zip(line, widths, right, strict=True)).rstrip()
-        for line in lines
-    )
+    return "\n".join("  ".join(map(_filled, line, widths, right)).rstrip() for line in lines)
+
+
+def _filled(cell: str, width: int, number: bool) -> str:
+    space = " " * (width - columns(cell))
+    return space + cell if number else cell + space
 
 
 def html(text: str) -> str:
@@ -88,13 +116,14 @@ def html(text: str) -> str:
     ruled = next((number for number, line in enumerate(lines) if (number and set(line) == {" ", "─"}) or set(line) == {"─"}), 0)
     if not ruled:
         return f"<pre>{escape(text)}</pre>"
-    columns = [found.span() for found in re.finditer("─+", lines[ruled])]
+    spans = [found.span() for found in re.finditer("─+", lines[ruled])]
     last = next((number for number in range(ruled + 1, len(lines)) if not lines[number].strip()), len(lines))
 
     def row(line: str, tag: str) -> str:
         # The last column goes on to the end of the line.
-        ends = [end for _, end in columns[:-1]] + [len(line)]
-        cells = [line[start:end].strip() for (start, _), end in zip(columns, ends, strict=True)]
+        signs = [piece for sign in line for piece in [sign, *[""] * (columns(sign) - 1)]]  # one a column
+        ends = [end for _, end in spans[:-1]] + [len(signs)]
+        cells = ["".join(signs[start:end]).strip() for (start, _), end in zip(spans, ends, strict=True)]
         return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
     out += [f"<p>{escape(line)}</p>" for line in lines[: ruled - 1] if line.strip()]

@@ -148,13 +148,14 @@ def draw_bars(
         ends = np.where(numbers >= 0, high, low)
     for place, number, end in zip(places, numbers, ends, strict=True):
         axes.annotate(
-            form.format(number), (end, place), (3 if number >= 0 else -3, 0), textcoords="offset points",
+            form.format(number).replace("-", "−"), (end, place), (3 if number >= 0 else -3, 0), textcoords="offset points",
             va="center", ha="left" if number >= 0 else "right", fontsize=palette.TICK_SIZE, color=palette.INK,
         )  # fmt: skip
     axes.set_yticks(places, names)
     axes.tick_params(axis="y", length=0, labelcolor=palette.INK)
     axes.invert_yaxis()
     axes.margins(x=0.22)
+    axes.locator_params(axis="x", nbins=5)
     if numbers.min() >= 0:
         axes.set_xlim(left=0)
     else:

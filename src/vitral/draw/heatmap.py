@@ -11,23 +11,15 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
-from vitral.draw.overlay import enlarge, lay_over
-from vitral.draw.palette import (
-    SOFT,
-    TICK_SIZE,
-    colour_bar,
-    dress_picture,
-    limits_of,
-    map_name,
-    name_axes,
-    new_figure,
-    paint,
-    png_bytes,
-)
+from vitral.draw.overlay import enlarge, frame_patch, lay_over
+from vitral.draw.palette import SOFT, TICK_SIZE, dress_picture, limits_of, name_axes, new_figure, paint, png_bytes, wrap
 from vitral.draw.provenance import FORMATS, save_figure
+from vitral.draw.scale import Scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+ALPHA = 0.75
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +45,8 @@ class Heatmap:
     """What its numbers are: share of attention, change of the logit, …"""
     signed: bool = False
     """Values below zero mean something."""
+    start: tuple[int, int] | None = None
+    """(row, column) of the patch that the map starts from, which overlays frame; None: no single patch."""
 
     def __post_init__(self) -> None:
         grid = np.asarray(self.grid, dtype=np.float64)
@@ -94,7 +88,7 @@ class Heatmap:
 
     def overlay(
         self,
-        alpha: float = 0.75,
+        alpha: float = ALPHA,
         size: int | None = None,
         mode: str = "bicubic",
         limits: tuple[float, float] | None = None,
@@ -106,29 +100,35 @@ class Heatmap:
         the brightest colour, to compare several maps. colours: one of matplotlib's colour maps, such as "magma"; None: ours.
         """
         if self.original is None:
-            return self.image(size or 256, limits, colours)
-        options: dict[str, Any] = {"alpha": alpha, "size": size, "mode": mode, "signed": self.signed, "colours": colours}
-        return lay_over(self.original, self.grid, self.box, limits=limits or self.limits, **options)
+            image = self.image(size or 256, limits, colours)
+        else:
+            options: dict[str, Any] = {"alpha": alpha, "size": size, "mode": mode, "signed": self.signed, "colours": colours}
+            image = lay_over(self.original, self.grid, self.box, limits=limits or self.limits, **options)
+        if self.start is not None:
+            frame_patch(image, self.start, self.grid.shape, self.original, self.box)
+        return image
 
-    def figure(self, alpha: float = 0.75, mode: str = "bicubic") -> Figure:
+    def scale(
+        self, alpha: float = ALPHA, limits: tuple[float, float] | None = None, colours: str | None = None, cut: bool = False
+    ) -> Scale:
+        """What the colours of an overlay with these options stand for; `cut`: there are values beyond the limits."""
+        return Scale(limits or self.limits, self.unit, self.signed, cut, None if self.original is None else alpha, colours)
+
+    def figure(self, alpha: float = ALPHA, mode: str = "bicubic", colours: str | None = None) -> Figure:
         """The original and the overlay side by side, titled, with a scale."""
-        from matplotlib.cm import ScalarMappable
-        from matplotlib.colors import Normalize
-
         panels: list[tuple[Image.Image, str]] = []
         if self.original is not None:
             panels.append((enlarge(self.original), "picture"))
-        panels.append((self.overlay(alpha, mode=mode), self.title))
+        panels.append((self.overlay(alpha, mode=mode, colours=colours), wrap(self.title, 2.9)))
         shape = panels[-1][0].height / panels[-1][0].width
-        note_height = 0.25 if self.note else 0.0
-        figure, axes = new_figure(3.2 * len(panels) + 0.7, 3.05 * min(max(shape, 0.3), 2.5) + 0.4 + note_height, 1, len(panels))
+        more = (0.25 if self.note else 0.0) + 0.16 * panels[-1][1].count("\n")
+        figure, axes = new_figure(3.2 * len(panels) + 0.7, 3.05 * min(max(shape, 0.3), 2.5) + 0.4 + more, 1, len(panels))
         for one, (image, title) in zip(axes[0], panels, strict=True):
             one.imshow(image)
             name_axes(dress_picture(one), title=title)
-        scale = ScalarMappable(Normalize(*self.limits), map_name(self.signed))
-        colour_bar(figure, scale, axes[0, -1], self.unit)
+        self.scale(alpha, colours=colours).bar(figure, axes[0, -1])
         if self.note:
-            figure.supxlabel(self.note, fontsize=TICK_SIZE, color=SOFT)
+            figure.supxlabel(wrap(self.note, 3.2 * len(panels)), fontsize=TICK_SIZE, color=SOFT)
         return figure
 
     def save(self, path: str | Path, provenance: dict[str, Any] | None = None) -> Path:
@@ -142,7 +142,7 @@ class Heatmap:
     def to_dict(self) -> dict[str, Any]:
         """Everything but the pixels, for JSON."""
         box = None if self.box is None else [self.box.left, self.box.top, self.box.right, self.box.bottom]
-        names = ("method", "block", "head", "target", "item", "note", "unit", "signed")
+        names = ("method", "block", "head", "target", "item", "note", "unit", "signed", "start")
         return {**{name: getattr(self, name) for name in names}, "grid": list(self.grid.shape), "limits": list(self.limits), "box": box}
 
     def with_original(self, original: Image.Image, box: Box | None = None) -> Heatmap:

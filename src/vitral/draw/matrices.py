@@ -12,8 +12,10 @@ from vitral.draw import palette
 from vitral.draw.palette import colour_bar, dress_picture, head_line, limits_of, map_name, name_axes, new_figure, shorten
 
 if TYPE_CHECKING:
+    from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
+DECADES = 4
 MOST_LABELS = 25
 """More names than this cannot be read on an axis; then every second, third, … is written."""
 
@@ -29,9 +31,15 @@ def matrix_figure(
     label: str = "attention",
     signed: bool = False,
     shared: bool = False,
+    log: bool = False,
     per_row: int = 4,
 ) -> Figure:
-    """One matrix (n, m) or several (k, n, m), each with its own scale unless `shared`; `prefix` tokens are set apart by a line."""
+    """One matrix (n, m) or several (k, n, m), each with its own scale unless `shared`; `prefix` tokens are set apart by a line.
+
+    `log`: colours by the logarithm, over `DECADES` powers of ten at most: of attention, a few weights are a thousand times the others.
+    """
+    from matplotlib.colors import Normalize
+
     if matrices.ndim == 2:
         matrices = matrices[None]
     if matrices.ndim != 3 or not matrices.size:
@@ -46,7 +54,8 @@ def matrix_figure(
             one.set_visible(False)
             continue
         low, high = whole if shared or count == 1 else limits_of(matrices[index], signed)
-        image = one.imshow(matrices[index], cmap=map_name(signed), vmin=low, vmax=high, interpolation="nearest")
+        norm = _log_norm(matrices if shared or count == 1 else matrices[index]) if log else Normalize(low, high)
+        image = one.imshow(matrices[index], cmap=map_name(signed), norm=norm, interpolation="nearest")
         name_axes(one, title=titles[index] if index < len(titles) else "")
         one.title.set_fontsize(palette.LABEL_SIZE)
         for edge in (prefix - 0.5,) if prefix else ():
@@ -55,7 +64,7 @@ def matrix_figure(
         if index % across or index // across < down - 1:
             one.tick_params(labelbottom=index // across == down - 1 or index + across >= count, labelleft=index % across == 0)
         if index == count - 1 and (shared or count == 1):
-            colour_bar(figure, image, axes, label)
+            colour_bar(figure, image, axes, label, extend="min" if log and matrices.min() < norm.vmin else "neither")
     if count > 1 and not shared:
         from matplotlib.cm import ScalarMappable
 
@@ -74,6 +83,14 @@ def matrix_figure(
     return figure
 
 
+def _log_norm(values: np.ndarray) -> LogNorm:
+    from matplotlib.colors import LogNorm
+
+    high = float(values.max()) or 1.0
+    above = values[values >= high / 10**DECADES]
+    return LogNorm(float(above.min()) if above.size and above.min() < high else high / 10, high, clip=True)
+
+
 def grid_of_grids(
     values: np.ndarray,
     *,
@@ -83,17 +100,20 @@ def grid_of_grids(
     signed: bool = True,
     rows: str = "row of the patch",
     columns: str = "column of the patch",
+    longest: float = 6.0,
 ) -> Figure:
-    """`values` (H, W, h, w): for each patch of an H × W grid a small map of all h × w patches, at its own place."""
+    """`values` (H, W, h, w): for each patch of an H × W grid a small map of all h × w patches, at its own place.
+
+    `longest`: inches of the longer side.
+    """
     if values.ndim != 4 or not values.size:
         raise UsageError(f"values of shape {values.shape} are no grid of grids", "give (H, W, h, w)")
     height, width, inner_height, inner_width = values.shape
     gap = max(1, round(min(inner_height, inner_width) * 0.12))
     page = page_of_grids(values, gap)
-    longest = 6.0
     shape = page.shape[0] / page.shape[1]
     page_width, page_height = (longest, longest * shape) if shape <= 1 else (longest / shape, longest)
-    figure, axes = new_figure(page_width + 1.3, max(1.9, page_height + 0.5) + (0.25 if title else 0))
+    figure, axes = new_figure(max(page_width + 1.4, 3.4), max(1.9, page_height + 0.5) + (0.25 if title else 0))
     one = axes[0, 0]
     low, high = limits or limits_of(values, signed)
     image = one.imshow(np.ma.masked_invalid(page), cmap=map_name(signed), vmin=low, vmax=high, interpolation="nearest")
@@ -104,7 +124,7 @@ def grid_of_grids(
         spine.set_visible(False)
     one.tick_params(length=0)
     name_axes(one, columns, rows)
-    colour_bar(figure, image, one, label)
+    colour_bar(figure, image, one, label, aspect=24 * max(1.0, shape))
     head_line(figure, title)
     return figure
 

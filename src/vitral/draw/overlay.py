@@ -9,17 +9,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from vitral.base.errors import UsageError, one_of
 from vitral.base.picture import Box
-from vitral.draw.palette import limits_of, paint
+from vitral.draw.palette import limits_of, map_name
 
 SMALLEST = 256
 """Shorter side of a result, in pixels: smaller originals are enlarged by a whole factor."""
 LARGEST = 8192
 DIM = 0.4
 """What the model did not see is shown at this share of its brightness."""
+SHADE = 0.5
+"""Brightness that a picture loses where its map is lowest, at alpha 1: what matters lies in the light."""
 TINY = 64
 """Originals up to this many pixels are enlarged as squares: each pixel is information. Larger ones are photographs, enlarged smoothly."""
 
@@ -36,11 +38,11 @@ def lay_over(
     signed: bool = False,
     colours: str | None = None,
 ) -> Image.Image:
-    """`grid` (h, w) as colours over `original`; outside of `box` the picture is dimmed and otherwise untouched.
+    """`grid` (h, w) as colours over `original`, whose own colours stay: little is a shade, much is light and tint.
 
-    mode: `bicubic` or `bilinear` (smooth), or `patches` (each flat, with its edges). size: pixels of the longer side of
-    the result; None: as the original, or at least 256 on the shorter side. alpha: how much the strongest colour covers.
-    colours: one of matplotlib's colour maps; None: ours.
+    Outside of `box` the picture is dimmed and otherwise untouched. mode: `bicubic` or `bilinear` (smooth), or `patches` (each flat,
+    with its edges). size: pixels of the longer side of the result; None: as the original, or at least 256 on the shorter side.
+    alpha: how much the strongest colour covers. colours: one of matplotlib's colour maps; None: ours.
     """
     if mode not in MODES:
         raise one_of("overlay mode", mode, MODES)
@@ -59,15 +61,36 @@ def lay_over(
         inside = np.ix_(down, across)
         heat = _read(grid.astype(np.float64), rows[down], columns[across], mode)  # (h', w')
         low, high = limits or limits_of(grid, signed)
-        painted = paint(heat, (low, high), signed, colours).astype(np.float32)
-        # Where little is to be seen the picture shows through; where much is, the colour covers it by `alpha`.
-        strength = np.abs(heat) / (max(abs(low), abs(high)) or 1) if signed else (heat - low) / ((high - low) or 1)
-        cover = alpha * (0.35 + 0.65 * np.clip(strength, 0, 1).astype(np.float32))[..., None]
-        out[inside] = (1 - cover) * _quiet(pixels[inside]) + cover * painted
+        shares = np.clip((heat - low) / (high - low), 0, 1) if high > low else np.full(heat.shape, 0.5 if signed else 0.0)
+        out[inside] = tinted(pixels[inside], shares, signed, alpha, colours)
         if mode == "patches":
             _draw_edges(out, rows, columns, down, across)
         _draw_frame(out, down, across)
     return Image.fromarray(np.clip(out + 0.5, 0, 255).astype(np.uint8))
+
+
+def tinted(pixels: np.ndarray, shares: np.ndarray, signed: bool, alpha: float, colours: str | None = None) -> np.ndarray:
+    """Pixels (…, 3) under a map; `shares` (…) from 0 to 1: its place in its range, for signed ones with zero in the middle.
+
+    A photograph keeps its hues where the map is low, for it is only shaded there; where it is high, light and a tint of up to `alpha`
+    lie on it. So both hold where the tint resembles the photograph: an orange flower is bright or dark, whatever its colour.
+    """
+    strength = (np.abs(2 * shares - 1) if signed else shares)[..., None]
+    cover, shade = alpha * strength, 1 - alpha * SHADE * (1 - strength)
+    return (1 - cover) * shade * pixels + cover * _tint(shares, signed, colours)
+
+
+def frame_patch(image: Image.Image, patch: tuple[int, int], grid: tuple[int, ...], original: Image.Image | None, box: Box | None) -> None:
+    """A white frame with a dark edge, which shows on any picture, around one patch (row, column) of a map that lies over `image`."""
+    size = original.size if original is not None else image.size
+    box = box or Box(0, 0, *size)
+    left, top = box.to_original(patch[1], patch[0], grid)  # type: ignore[arg-type]
+    right, bottom = box.to_original(patch[1] + 1, patch[0] + 1, grid)  # type: ignore[arg-type]
+    across, down, width = image.width / size[0], image.height / size[1], max(1, round(min(image.size) / 150))
+    draw = ImageDraw.Draw(image)
+    inner = (left * across, top * down, right * across - 1, bottom * down - 1)
+    draw.rectangle((inner[0] - width, inner[1] - width, inner[2] + width, inner[3] + width), outline="black", width=width)
+    draw.rectangle(inner, outline="white", width=width)
 
 
 def enlarge(original: Image.Image, size: int | None = None) -> Image.Image:
@@ -139,10 +162,17 @@ def _normalised(weights: np.ndarray) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def _quiet(pixels: np.ndarray) -> np.ndarray:
-    """The picture with most of its colour taken out, so that colour in the result means heat."""
-    grey = pixels @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
-    return 0.8 * grey[..., None] + 0.2 * pixels
+def _tint(shares: np.ndarray, signed: bool, colours: str | None) -> np.ndarray:
+    """Colours (…, 3). Of our own maps the part that can be told from a picture: not the black end, not the white middle."""
+    import matplotlib
+
+    if colours is not None:
+        if colours not in matplotlib.colormaps:
+            raise one_of("colours", colours, matplotlib.colormaps)
+        places = shares
+    else:
+        places = np.where(shares < 0.5, 0.25 - 0.4 * (0.5 - shares), 0.75 + 0.4 * (shares - 0.5)) if signed else 0.3 + 0.7 * shares
+    return np.asarray(matplotlib.colormaps[colours or map_name(signed)](places))[..., :3] * 255
 
 
 def _draw_edges(out: np.ndarray, rows: np.ndarray, columns: np.ndarray, down: np.ndarray, across: np.ndarray) -> None:

@@ -8,17 +8,18 @@ The look is set on each object, not in matplotlib's global settings, so drawing 
 from __future__ import annotations
 
 import io
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vitral.base.errors import one_of
+from vitral.base.text import columns
+from vitral.draw.fonts import dress_letters, dress_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -82,7 +83,14 @@ def empty_figure(width: float, height: float, **spaces: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor=PAPER)
+    class Dressed(Figure):
+        """Finds its letters before it is drawn, whoever draws it: names may be in any script."""
+
+        def draw(self, renderer: Any) -> None:
+            dress_letters(self)
+            super().draw(renderer)
+
+    figure = Dressed(figsize=(width, height), layout="constrained", facecolor=PAPER)
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(**spaces)  # type: ignore[union-attr]
     return figure
@@ -130,15 +138,21 @@ def percent_axis(axes: Axes, room: float, ticks: Sequence[int]) -> None:
     axes.spines["bottom"].set_bounds(0, 100)
 
 
-def head_line(figure: Figure, title: str) -> None:
-    """The figure's title; one that is wider than the figure loses its middle: a name starts it, what was found ends it."""
+def head_line(figure: Figure | SubFigure, title: str) -> None:
+    """The figure's title, over as many lines as it takes; a figure grows by those that the title needs beyond its first."""
     if not title:
         return
     text = figure.suptitle(title, fontsize=TITLE_SIZE + 1, color=INK, x=0.01, ha="left")
-    length, room = len(title), 0.95 * figure.bbox.width
-    while length > 3 and (width := text.get_window_extent().width) > room:
-        length = min(length - 1, int(length * room / width))
-        text.set_text(f"{title[: length // 2]}…{title[-(length - length // 2 - 1) :]}")
+    dress_text(text)
+    whole = " ".join(title.split())
+    lines, length, room = [whole], columns(whole), 0.96 * figure.bbox.width
+    while (extent := text.get_window_extent().width) > room and length > 8:
+        length = min(length - 1, int(columns(max(lines, key=columns)) * room / extent))
+        lines = break_lines(whole, length)
+        text.set_text("\n".join(lines))
+    if len(lines) > 1 and figure.get_figure() is figure:
+        width, height = figure.get_size_inches()  # type: ignore[union-attr]
+        figure.set_size_inches(width, height + 0.19 * (len(lines) - 1))  # type: ignore[union-attr]
 
 
 def legend(axes: Axes, **options: Any) -> None:
@@ -149,21 +163,51 @@ def legend(axes: Axes, **options: Any) -> None:
 
 def colour_bar(figure: Figure, mappable: Any, axes: Any, label: str = "", **options: Any) -> None:
     bar = figure.colorbar(mappable, ax=axes, **{"shrink": 0.85, "pad": 0.02, "aspect": 24, **options})
-    bar.outline.set_visible(False)  # type: ignore[union-attr]
-    bar.ax.tick_params(colors=SOFT, labelsize=TICK_SIZE, width=0.8, length=3)
+    dress_bar(bar, label)
+
+
+def dress_bar(bar: Any, label: str = "", size: float = TICK_SIZE) -> None:
+    """The look of every colour bar."""
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(which="both", colors=SOFT, labelsize=size, width=0.8, length=2.5, pad=2)
     if label:
-        bar.set_label(label, fontsize=LABEL_SIZE, color=INK)
+        bar.set_label(label, fontsize=size + 1 if size >= TICK_SIZE else size, color=INK)
 
 
 def shorten(text: str, length: int = 28) -> str:
-    """`text` on one line and at most `length` characters long."""
+    """`text` on one line and at most `length` letters long."""
     line = " ".join(text.split())
-    return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+    if columns(line) <= length:
+        return line
+    while columns(line) > length - 1:
+        line = line[:-1]
+    return line.rstrip() + "…"
 
 
-def wrap(text: str, inches: float) -> str:
-    """At most two lines that fit the width, at about 15 characters an inch."""
-    return "\n".join(textwrap.wrap(text, max(8, round(inches * 15)), max_lines=2, placeholder="…"))
+def wrap(text: str, inches: float, most: int = 3) -> str:
+    """At most three lines that fit the width, at about 15 letters an inch."""
+    length = max(8, round(inches * 15))
+    lines = break_lines(" ".join(text.split()), length)
+    if len(lines) > most:
+        lines = [*lines[: most - 1], shorten(" ".join(lines[most - 1 :]), length)]
+    return "\n".join(lines)
+
+
+def break_lines(text: str, length: int) -> list[str]:
+    """Lines of at most `length` letters: between words, and inside one that is longer, or where a script has no spaces."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        joined = f"{line} {word}" if line else word
+        while columns(joined) > length:
+            if line and columns(word) <= length:  # the word goes to the next line as it is
+                joined, cut = word, line
+            else:
+                place = next(end for end in range(len(joined), 0, -1) if columns(joined[:end]) <= length or end == 1)
+                cut, joined = joined[:place], joined[place:]
+            lines.append(cut.rstrip())
+            line, word = "", joined
+        line = joined
+    return [*lines, line] if line else lines
 
 
 def png_bytes(figure: Figure, dpi: int = 120) -> bytes:

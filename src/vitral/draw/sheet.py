@@ -7,39 +7,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from vitral.base.errors import UsageError
-from vitral.base.picture import Box
 from vitral.draw.charts import draw_bars
-from vitral.draw.heatmap import Heatmap
+from vitral.draw.heatmap import ALPHA, Heatmap
 from vitral.draw.overlay import enlarge
-from vitral.draw.palette import (
-    INK,
-    SOFT,
-    TICK_SIZE,
-    dress,
-    dress_picture,
-    empty_figure,
-    head_line,
-    percent_axis,
-    series_colour,
-    shorten,
-    wrap,
-)
+from vitral.draw.palette import INK, SOFT, TICK_SIZE, dress, dress_picture, empty_figure, head_line, percent_axis, shorten, wrap
+from vitral.draw.scale import Scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 2.3
 """Of one map, in inches."""
+BAR = 0.6
+"""Of the scale beside it."""
 SIDE = 640
 BRIGHTEST = 97
 """Percentile of a map at which its colours end."""
+NEARLY = 0.05
+"""Share of the highest value below which a map's lowest is called zero."""
 FEW_PATCHES = 64
 """Smaller maps show their whole range."""
 COLOURS_END = f"colours up to the {BRIGHTEST}th percentile"
 SIGNS = "red above zero, blue below"
+STARTS = "white frame: the patch that the map starts from"
 
 
 def inside_sheet(
@@ -54,17 +47,17 @@ def inside_sheet(
     columns: int = 4,
     mode: str = "bicubic",
 ) -> Figure:
-    """The picture and its ranked classes on top, the maps below; each map has its own colour range."""
+    """The picture and its ranked classes on top, the maps below; each map has its own scale beside it."""
     if not heats or len(captions) != len(heats):
         raise UsageError(f"{len(heats)} maps and {len(captions)} captions", "give at least one map, and a caption for each")
-    images = [clear_overlay(heat, mode) for heat in heats]
+    images, scales = zip(*(clear_overlay(heat, mode) for heat in heats), strict=True)
     columns = max(2, min(columns, len(images)))
     rows = -(-len(images) // columns)
     shape = min(max(float(np.median([image.height / image.width for image in images])), 0.4), 2.0)
     top = max(1.7, 0.24 * len(names) + 0.7) if names else 0.0
     texts = [wrap(caption, WIDTH) for caption in captions]
     height = WIDTH * shape + 0.16 + 0.13 * max(text.count("\n") + 1 for text in texts)
-    figure = empty_figure(WIDTH * columns + 0.1, top + height * rows + 0.35, w_pad=0.03, h_pad=0.03, wspace=0.01, hspace=0.01)
+    figure = empty_figure((WIDTH + BAR) * columns + 0.1, top + height * rows + 0.35, w_pad=0.03, h_pad=0.03, wspace=0.01, hspace=0.01)
     parts = figure.subfigures(2 if names else 1, 1, height_ratios=[top, height * rows] if names else [1], squeeze=False)[:, 0]
     if names:
         ratio = [1.0, 1.5, 1.1] if image is not None else [1.5, 1.1]
@@ -80,36 +73,25 @@ def inside_sheet(
             continue
         dress_picture(one).imshow(images[index])
         one.set_title(texts[index], fontsize=TICK_SIZE, color=INK, pad=3)
-    notes = [COLOURS_END] if any(heat.grid.size >= FEW_PATCHES for heat in heats) else []
+        scales[index].bar(parts[-1], one)
+    notes = [COLOURS_END] if any(scale.cut for scale in scales) else []
     notes += [SIGNS] if any(heat.signed for heat in heats) else []
+    notes += [STARTS] if any(heat.start is not None for heat in heats) else []
     if notes:
         parts[-1].supxlabel("; ".join(notes), fontsize=TICK_SIZE, color=SOFT)
     head_line(figure, title)
     return figure
 
 
-def clear_overlay(heat: Heatmap, mode: str = "bicubic", size: int = SIDE) -> Image.Image:
-    """An overlay whose colours end at the map's 97th percentile: a few artefact patches cannot outshine all the others."""
+def clear_overlay(heat: Heatmap, mode: str = "bicubic", size: int = SIDE) -> tuple[Image.Image, Scale]:
+    """An overlay, and its scale, which ends at the map's 97th percentile: a few artefact patches cannot outshine all the others."""
     size_wanted = size if heat.original is not None else None
     values = np.abs(heat.grid) if heat.signed else heat.grid
     high = float(np.percentile(values, BRIGHTEST))
     low = -high if heat.signed else float(values.min())
+    low = 0.0 if 0 <= low < NEARLY * high else low
     if values.size < FEW_PATCHES or high <= low:
-        return heat.overlay(0.7, mode=mode, size=size_wanted)
+        return heat.overlay(ALPHA, mode=mode, size=size_wanted), heat.scale()
     # Cut before it is smoothed: a cubic through a spike would swing below zero beside it.
     cut = replace(heat, grid=np.clip(heat.grid, low, high))
-    return cut.overlay(0.7, mode=mode, size=size_wanted, limits=(low, high))
-
-
-def outlined(heat: Heatmap, patch: tuple[int, int], size: int = SIDE, mode: str = "bicubic") -> Image.Image:
-    """A map's overlay with one of its patches framed: the one that looks."""
-    image = heat.overlay(0.7, mode=mode, size=size if heat.original is not None else None)
-    across = down = 1.0
-    box = Box(0, 0, image.width, image.height)
-    if heat.original is not None and heat.box is not None:
-        across, down, box = image.width / heat.original.width, image.height / heat.original.height, heat.box
-    left, top = box.to_original(patch[1], patch[0], heat.grid.shape)
-    right, bottom = box.to_original(patch[1] + 1, patch[0] + 1, heat.grid.shape)
-    frame = (left * across, top * down, right * across, bottom * down)
-    ImageDraw.Draw(image).rectangle(frame, outline=series_colour(5), width=max(1, round(min(image.size) / 120)))
-    return image
+    return cut.overlay(ALPHA, mode=mode, size=size_wanted, limits=(low, high)), heat.scale(limits=(low, high), cut=True)

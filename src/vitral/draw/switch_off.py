@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vitral.base.errors import UsageError
+from vitral.base.text import signed
 from vitral.draw.palette import TICK_SIZE, colour_bar, head_line, limits_of, map_name, name_axes, new_figure
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ def ablation_figure(heads: np.ndarray, parts: np.ndarray, names: Sequence[str], 
         if values.shape[1] <= 8 and depth <= 32:
             for row, column in np.ndindex(values.shape):
                 ink = "white" if abs(values[row, column]) > 0.6 * (high or 1) else "#1f2933"
-                text = f"{values[row, column]:+.2f}".replace("-", "−")
-                one.text(column, row, text, ha="center", va="center", fontsize=TICK_SIZE - 2, color=ink)
+                one.text(column, row, signed(float(values[row, column])), ha="center", va="center", fontsize=TICK_SIZE - 2, color=ink)
         for spine in one.spines.values():
             spine.set_visible(False)
         one.tick_params(length=0)

@@ -11,7 +11,8 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.overlay import to_rgb
-from vitral.draw.palette import INK, LABEL_SIZE, PAPER, TICK_SIZE, dress_picture, head_line, new_figure, shorten, wrap
+from vitral.draw.palette import INK, LABEL_SIZE, PAPER, SOFT, TICK_SIZE, dress_picture, head_line, new_figure, shorten, wrap
+from vitral.draw.scale import Scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,8 +30,13 @@ def picture_sheet(
     title: str = "",
     row_labels: Sequence[str] = (),
     width: float = 1.6,
+    scales: Sequence[Scale | None] = (),
+    note: str = "",
 ) -> Figure:
-    """Pictures in reading order with a caption above each; `width` of one in inches."""
+    """Pictures in reading order with a caption above each; `width` of one in inches; `scales`: what the colours of each stand for.
+
+    One scale for several pictures in a row is drawn once, beside the last of them.
+    """
     if not images:
         raise UsageError(f"no pictures for the sheet {title!r}".replace(" ''", ""), "give at least one")
     columns = min(len(images), columns or (len(images) if len(images) <= 5 else min(8, round(len(images) ** 0.5 * 1.3))))
@@ -39,8 +45,10 @@ def picture_sheet(
     lines = max((text.count("\n") + 1 for text in texts if text), default=0)
     shape = float(np.median([image.height / image.width for image in images]))
     height = width * min(max(shape, 0.3), 3.0) + 0.13 * lines + 0.03
-    label_width = 0.4 if row_labels else 0.0
-    figure, axes = new_figure(width * columns + label_width, height * rows + (0.4 if title else 0.05), rows, columns)
+    barred = _barred(scales, columns)
+    label_width = (0.4 if row_labels else 0.0) + 0.45 * len({index % columns for index in barred})
+    more = (0.4 if title else 0.05) + (0.2 if note else 0.0)
+    figure, axes = new_figure(width * columns + label_width, height * rows + more, rows, columns)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
     for index, one in enumerate(axes.flat):
         dress_picture(one)
@@ -50,10 +58,20 @@ def picture_sheet(
         one.imshow(_tile(images[index]), interpolation="nearest" if max(images[index].size) <= 64 else "antialiased")
         if texts[index]:
             one.set_title(texts[index], fontsize=TICK_SIZE, color=INK, pad=2.5)
+        if index in barred:
+            scales[index].bar(figure, one)  # type: ignore[union-attr]
         if row_labels and index % columns == 0 and index // columns < len(row_labels):
             one.set_ylabel(wrap(row_labels[index // columns], height), fontsize=LABEL_SIZE, color=INK)
+    if note:
+        figure.supxlabel(note, fontsize=TICK_SIZE, color=SOFT)
     head_line(figure, title)
     return figure
+
+
+def _barred(scales: Sequence[Scale | None], columns: int) -> list[int]:
+    """Where a bar stands: at each scale that is not its right neighbour's."""
+    following = [scales[index + 1] if (index + 1) % columns and index + 1 < len(scales) else None for index in range(len(scales))]
+    return [index for index, (own, right) in enumerate(zip(scales, following, strict=True)) if own is not None and own != right]
 
 
 def class_sheet(images: Mapping[str, Sequence[Image.Image]], *, title: str = "", width: float = 0.62) -> Figure:

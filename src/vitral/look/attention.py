@@ -14,7 +14,8 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import matrix_figure
-from vitral.look.choice import Start, check_index, check_item, need_transformer, start_index, unused
+from vitral.draw.palette import png_bytes
+from vitral.look.choice import Start, check_index, check_item, need_transformer, start_index, start_patch, unused
 from vitral.look.maps import heat, to_grid
 from vitral.look.rerun import with_values
 from vitral.model.tape import Tape
@@ -45,6 +46,7 @@ def attention(
         block=block,
         head="mean" if head is None else head,
         unit="share of attention",
+        start=start_patch(tape, start),
     )
 
 
@@ -85,8 +87,13 @@ class AttentionMatrix:
         return {"matrix": self.values}
 
     def draw(self) -> Figure:
-        label = "attention, rows normalised" if self.normalised else "attention"
-        return matrix_figure(self.values, title=self.title, prefix=self.prefix, signed=self.normalised, label=label)
+        """Raw weights by their logarithm: most are a thousandth of the few largest, and would be one black square."""
+        label = "deviations from the row's mean" if self.normalised else "attention (logarithmic)"
+        options = {"prefix": self.prefix, "signed": self.normalised, "label": label, "log": not self.normalised}
+        return matrix_figure(self.values, title=self.title, **options)
+
+    def _repr_png_(self) -> bytes:
+        return png_bytes(self.draw())
 
 
 def attention_matrix(

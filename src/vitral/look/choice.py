@@ -81,6 +81,15 @@ def start_row(tape: Tape, matrix: torch.Tensor, start: Start) -> tuple[torch.Ten
     return matrix[..., index, :], note
 
 
+def start_patch(tape: Tape, start: Start) -> tuple[int, int] | None:
+    """(row, column) of the patch that a start means; None where it means another token, or the mean."""
+    index, _ = start_index(tape, start)
+    if index is None or index < tape.prefix:
+        return None
+    row, column = divmod(index - tape.prefix, tape.grid[1])
+    return row, column
+
+
 def start_index(tape: Tape, start: Start) -> tuple[int | None, str]:
     """The token that a start means, None for the mean of the patches; and a note."""
     config = tape.config

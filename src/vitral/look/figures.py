@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,10 +14,10 @@ from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
 from vitral.base.progress import progress, say
 from vitral.draw.filters import filters_beside
+from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids, matrix_figure
 from vitral.draw.overlay import enlarge
-from vitral.draw.palette import shorten
-from vitral.draw.sheet import COLOURS_END, clear_overlay, outlined
+from vitral.draw.sheet import COLOURS_END, STARTS, clear_overlay
 from vitral.draw.tiles import patch_figure, picture_sheet
 from vitral.look.attention import attention, attention_matrix
 from vitral.look.choice import find_target
@@ -34,6 +35,9 @@ from vitral.look.switch_off import ablate
 from vitral.look.watch import each, open_pictures, watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg")
 
@@ -125,23 +129,16 @@ def one_picture(tape: Tape, name: str, target: int | str | None = None) -> Itera
     if transformer:
         yield from _attention(tape, name)
         variants = {(heads, discard): rollout(tape, heads=heads, discard=discard) for discard in (0.0, 0.9) for heads in JOIN}
-        figure = picture_sheet(
-            [clear_overlay(heat, mode_of(tape)) for heat in variants.values()],
-            [f"{heads} of heads" for heads, _ in variants],
-            row_labels=["all weights", "strongest 10 %"],
-            title=f"{shorten(name, 16)}: attention rollout ({COLOURS_END})",
-            columns=len(JOIN),
-            width=1.8,
-        )
+        captions = [f"{heads} of heads" for heads, _ in variants]
+        options = {"row_labels": ["all weights", "strongest 10 %"], "columns": len(JOIN), "width": 1.8}
+        figure = _maps(tape, list(variants.values()), captions, f"{name}: attention rollout", **options)
         grids = {f"{heads}_discard_{discard:g}": heat.grid for (heads, discard), heat in variants.items()}
         yield Drawn("rollout", figure, grids, f"{name}: attention rollout", {"maps": [heat.to_dict() for heat in variants.values()]})
     if transformer and tape.config.classes > 1:
         likely = rank(tape, tape.logits[0], top=3)
         heats = [relevance(tape, target=index) for index in likely.indices]
-        captions = [f"{label} ({share:.1%})" for label, share in likely]
-        images = [enlarge(picture.original), *(clear_overlay(heat, mode_of(tape)) for heat in heats)]
-        title = f"{shorten(name, 24)}: relevance for each class ({COLOURS_END})"
-        figure = picture_sheet(images, ["picture", *captions], title=title, columns=4, width=1.8)
+        captions = [f"{label} ({100 * share:.1f} %)" for label, share in likely]
+        figure = _maps(tape, heats, captions, f"{name}: relevance for each class", picture=True, columns=4, width=1.8)
         yield Drawn(
             "classes", figure, {f"class_{heat.target}": heat.grid for heat in heats}, f"{name}: relevance of the most probable classes"
         )
@@ -167,13 +164,12 @@ def _attention(tape: Tape, name: str) -> Iterator[Drawn]:
     maps = np.stack([[attention(tape, block=block, head=head).grid for head in range(count)] for block in range(depth)])  # (L, heads, h, w)
     # A few artefact patches can outshine all others: each map's scale ends at its 97th percentile.
     scaled = maps / np.maximum(np.percentile(maps, 97, axis=(2, 3), keepdims=True), 1e-30)
-    wide = depth > count
     who = "class token" if tape.config.pool == "class" else "mean of the patches"
     title = f"{name}: where the {who} looks"
-    named = {"rows": "head", "columns": "block"} if wide else {"rows": "block", "columns": "head"}
-    label = "attention / its 97th percentile"
-    shown = np.clip(scaled.swapaxes(0, 1) if wide else scaled, 0, 1)
-    figure = grid_of_grids(shown, title=title, label=label, signed=False, limits=(0.0, 1.0), **named)
+    label = "attention / 97th percentile of its map"
+    figure = grid_of_grids(
+        np.clip(scaled, 0, 1), title=title, label=label, signed=False, limits=(0.0, 1.0), rows="block", columns="head", longest=7.5
+    )
     yield Drawn("attention", figure, {"maps": maps}, title)
     blocks = sorted({0, depth // 2, depth - 1})
     heads = list(range(min(count, 4)))
@@ -182,12 +178,11 @@ def _attention(tape: Tape, name: str) -> Iterator[Drawn]:
         titles = [f"block {one.block}, head {one.head}" for one in chosen]
         title = f"{name}: attention matrices" + (", each row normalised" if normalised else "")
         values = np.stack([one.values for one in chosen])
-        shown = np.clip(values, -3, 3) if normalised else values / values.max(axis=(1, 2), keepdims=True)
-        label = "deviations from the row's mean, cut at 3" if normalised else "attention"
+        label = "deviations from the row's mean, cut at 3" if normalised else "attention (logarithmic)"
         figure = matrix_figure(
-            shown if normalised else np.sqrt(shown),
-            titles=titles, title=title, prefix=tape.prefix, per_row=len(heads), signed=normalised, shared=normalised,
-            label=label if normalised else "square root of attention",
+            np.clip(values, -3, 3) if normalised else values,
+            titles=titles, title=title, prefix=tape.prefix, per_row=len(heads), signed=normalised, shared=True, log=not normalised,
+            label=label,
         )  # fmt: skip
         stem = "attention-matrix-normalised" if normalised else "attention-matrix"
         yield Drawn(stem, figure, {"matrices": values, "blocks": np.array(blocks), "heads": np.array(heads)}, title)
@@ -197,10 +192,21 @@ def _attention(tape: Tape, name: str) -> Iterator[Drawn]:
     title = f"{name}: where the patch in row {middle[0]}, column {middle[1]} looks"
     labels = [f"block {block}" for block in blocks]
     captions = [f"head {heat.head}" for heat in rows]
-    images = [outlined(heat, middle, mode=mode_of(tape)) for heat in rows]
-    figure = picture_sheet(images, captions, title=title, columns=len(shown_heads), row_labels=labels, width=1.5)
+    figure = _maps(tape, rows, captions, title, columns=len(shown_heads), row_labels=labels, width=1.5)
     grids = np.stack([heat.grid for heat in rows]).reshape(len(blocks), len(shown_heads), *tape.grid)
     yield Drawn("attention-patch", figure, {"maps": grids, "blocks": np.array(blocks), "patch": np.array(middle)}, title)
+
+
+def _maps(tape: Tape, heats: Sequence[Heatmap], captions: Sequence[str], title: str, *, picture: bool = False, **options: Any) -> Figure:
+    """Maps side by side, each with its scale; after the picture itself where that is asked for."""
+    images, scales = zip(*(clear_overlay(heat, mode_of(tape)) for heat in heats), strict=True)
+    if picture:
+        assert tape.pictures is not None
+        images, captions, scales = (enlarge(tape.pictures[0].original), *images), ["picture", *captions], (None, *scales)
+    notes = [f"scales: {heats[0].unit}"] + ([COLOURS_END] if any(scale and scale.cut for scale in scales) else [])
+    notes += [STARTS] if heats[0].start is not None else []
+    scales = [scale and replace(scale, unit="") for scale in scales]  # one unit for all: the note says it
+    return picture_sheet(images, captions, title=title, scales=scales, note="; ".join(notes), **options)
 
 
 def _filters_drawn(own: Filters, rival: Filters | None) -> Drawn:

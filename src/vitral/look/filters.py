@@ -38,7 +38,7 @@ class Filters:
 
     @property
     def captions(self) -> list[str]:
-        return [] if self.explained is None else [f"{share:.1%}" for share in self.explained]
+        return [] if self.explained is None else [f"{100 * share:.1f} %" for share in self.explained]
 
     def numbers(self) -> dict[str, Any]:
         return {"tiles": self.tiles, **({} if self.explained is None else {"explained": self.explained})}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vitral.base.text import counted
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_index, check_item, need_transformer, unused
@@ -55,7 +56,8 @@ class Health:
         any_block = len({place[0] for place in self.artefacts})
         if not self.artefacts:
             return "no artefact tokens: no patch's norm stands out in any block"
-        return f"{len(last)} artefact tokens after the last block, in {any_block} of {len(self.patches)} blocks at all"
+        after = counted(len(last), "artefact token") if last else "no artefact tokens"
+        return f"{after} after the last block; there are some in {any_block} of {len(self.patches)} blocks"
 
     def numbers(self) -> dict[str, Any]:
         artefacts = np.array(self.artefacts, dtype=np.int64).reshape(-1, 3)
@@ -97,7 +99,7 @@ def norms(tape: Tape, item: int = 0, target: int | str | None = None, start: Sta
     used, at = with_values(tape, item, [tape.model.map_names()[block]])
     values = used[used.model.map_names()[block]][at].detach().double().norm(dim=-1).cpu().numpy()[used.prefix :]
     outliers = int((values > outlier_threshold(values[None])[0]).sum())
-    note = f"{outliers} artefact tokens" if outliers else "no artefact tokens"
+    note = counted(outliers, "artefact token") if outliers else "no artefact tokens"
     grid, ignored = values.reshape(used.grid), unused("norms", target=target, start=start)
     return heat(used, check_item(tape, item), grid, "norms", note, ignored, at=at, block=block, unit="norm of the token")
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from vitral.base.errors import UsageError, one_of
+from vitral.base.text import signed
 from vitral.data.preprocess import Preprocess
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, find_target, unused
@@ -64,7 +65,7 @@ def integrated_gradients(
     pixels = found.values.sum(dim=0).double().cpu().numpy()  # (H, W)
     per = per or ("patch" if tape.config.is_transformer else "pixel")
     grid = to_patches(pixels, tape.grid) if per == "patch" else pixels
-    note = f"sums to {found.total:+.2f} of {found.change:+.2f} from a {baseline} picture (gap {found.gap:.1%}, {found.steps} steps)"
+    note = f"sums to {signed(found.total)} of {signed(found.change)} from a {baseline} picture (gap {found.gap:.1%}, {found.steps} steps)"
     ignored = unused("integrated_gradients", start=start)
     return heat(tape, item, grid, "integrated_gradients", note, ignored, target=target, unit="change of the logit", signed=True)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_item, find_target, need_transformer, start_row
+from vitral.look.choice import Start, check_item, find_target, need_transformer, start_patch, start_row
 from vitral.look.maps import heat, precise, to_grid
 from vitral.look.rerun import with_values
 from vitral.look.rollout import with_residual
@@ -40,7 +40,8 @@ def _collected(tape: Tape, item: int, target: int | str | None, start: Start, lo
     if start == "class" and used.config.distillation_token:
         note = "the class token's part; start = distillation shows the other head's"
     lowers = "what lowers the score" if lower else ""
-    return heat(used, item, to_grid(used, row), method, lowers, note, at=at, target=target, unit="relevance")
+    facts = {"target": target, "unit": "relevance", "start": start_patch(used, start)}
+    return heat(used, item, to_grid(used, row), method, lowers, note, at=at, **facts)
 
 
 def _steps(tape: Tape, item: int, target: int, lower: bool) -> tuple[Tape, int, list[torch.Tensor]]:

@@ -13,7 +13,7 @@ import torch
 
 from vitral.base.errors import UsageError, one_of
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_item, need_transformer, start_row, unused
+from vitral.look.choice import Start, check_item, need_transformer, start_patch, start_row, unused
 from vitral.look.maps import heat, precise, to_grid
 from vitral.look.rerun import with_values
 from vitral.look.watch import as_images, watch
@@ -77,8 +77,8 @@ def _finish(tape: Tape, item: int, at: int, running: RunningRollout, start: Star
     product = running.product[at if running.product.shape[0] > 1 else 0]
     row, note = start_row(tape, product, start)
     dropped = f"weakest {running.discard:.0%} of weights dropped" if running.discard else ""
-    grid = to_grid(tape, row)
-    return heat(tape, item, grid, "rollout", dropped, note, ignored, at=at, head=running.heads, unit="share of the answer")
+    facts = {"head": running.heads, "unit": "share of the answer", "start": start_patch(tape, start)}
+    return heat(tape, item, to_grid(tape, row), "rollout", dropped, note, ignored, at=at, **facts)
 
 
 def with_residual(joined: torch.Tensor) -> torch.Tensor:

@@ -59,7 +59,7 @@ def sheet(tape: Tape, heats: Sequence[Heatmap], name: str, top: int = TOP, item:
     ranking = rank(tape, tape.logits[item], top=top) if tape.config.classes else None
     picture = tape.pictures[item].original if tape.pictures else None
     captions = [caption_of(tape, heat) for heat in heats]
-    title = name if ranking is None else f"{name}: {ranking[0][0]}, {ranking[0][1]:.1%}"
+    title = name if ranking is None else f"{name}: {ranking[0][0]}, {100 * ranking[0][1]:.1f} %"
     rows = ([n for n, _ in ranking], ranking.logits, [p for _, p in ranking]) if ranking else ((), (), ())
     figure = inside_sheet(picture, *rows, heats, captions, title=title, mode=mode_of(tape))
     numbers = {heat.method: heat.grid for heat in heats}

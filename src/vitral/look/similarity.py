@@ -11,11 +11,12 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
+from vitral.base.text import counted
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids
 from vitral.draw.tiles import picture_sheet
-from vitral.look.choice import Start, check_index, check_item, model_of, start_index, unused
+from vitral.look.choice import Start, check_index, check_item, model_of, start_index, start_patch, unused
 from vitral.look.describe import seen
 from vitral.look.health import outlier_threshold
 from vitral.look.maps import heat
@@ -66,7 +67,7 @@ class PositionSimilarity:
         """Rows against columns."""
         away = np.arange(1, self.by_distance.shape[1] + 1)
         lines = [Line(away, values, label) for values, label in zip(self.by_distance, ("in one row", "in one column"), strict=True)]
-        title = f"Positions alike in one row {self.same_row:.3f}, in one column {self.same_column:.3f}"
+        title = f"Similarity of positions: {self.same_row:.3f} in one row, {self.same_column:.3f} in one column"
         return line_chart(lines, x="distance in patches", y="mean cosine similarity", title=title)
 
 
@@ -114,19 +115,20 @@ def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start
     used, at = with_values(tape, item, [name])
     patches = _patches(used, used[name], at)  # (h, w, D)
     if tape.config.is_transformer:
-        index, note = start_index(used, start)
+        (index, note), patch = start_index(used, start), start_patch(used, start)
         own = patches.mean(axis=(0, 1)) if index is None else used[name][at, index].detach().double().cpu().numpy()
     elif isinstance(start, tuple):
         rows, columns = patches.shape[:2]
         if not (0 <= start[0] < rows and 0 <= start[1] < columns):
             raise UsageError(f"place {start} does not exist", f"this map has rows 0 to {rows - 1} and columns 0 to {columns - 1}")
-        own, note = patches[start], f"starts from the place in row {start[0]}, column {start[1]}"
+        own, patch, note = patches[start], start, f"starts from the place in row {start[0]}, column {start[1]}"
     else:
-        own, note = patches.mean(axis=(0, 1)), f"a {tape.config.family} has no class token: starts from the mean of the map"
+        own, patch, note = patches.mean(axis=(0, 1)), None, f"a {tape.config.family} has no class token: starts from the mean of the map"
     lengths = np.linalg.norm(patches, axis=2) * np.linalg.norm(own)
     grid = patches @ own / np.maximum(lengths, 1e-30)
     item, ignored = check_item(tape, item), unused("similarity", target=target)
-    return heat(used, item, grid, "similarity", note, ignored, at=at, block=block, unit="cosine similarity", signed=True)
+    facts = {"block": block, "unit": "cosine similarity", "signed": True, "start": patch}
+    return heat(used, item, grid, "similarity", note, ignored, at=at, **facts)
 
 
 @dataclass(frozen=True)
@@ -145,8 +147,8 @@ class TokenColours:
 
     @property
     def caption(self) -> str:
-        grey = f", {self.artefacts} artefacts grey" if self.artefacts else ""
-        return f"block {self.block}: {self.explained.sum():.0%} of variance{grey}"
+        grey = f", {counted(self.artefacts, 'artefact')} in grey" if self.artefacts else ""
+        return f"block {self.block}: {100 * self.explained.sum():.0f} % of variance{grey}"
 
     def numbers(self) -> dict[str, Any]:
         return {"colours": self.colours, "explained": self.explained}

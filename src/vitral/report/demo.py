@@ -105,11 +105,11 @@ def _attention(model: Classifier, pictures: Sequence[Picture], folder: Path, com
     tape = watch(model, list(pictures))
     depth = model.config.depth
     heats = [[attention(tape, item, block=block) for block in range(depth)] for item in range(len(pictures))]
-    tiles = [
-        tile
-        for picture, row in zip(pictures, heats, strict=True)
-        for tile in (enlarge(picture.original), *(heat.overlay(alpha=0.8, mode="patches") for heat in row))
-    ]
+    limits = (0.0, max(heat.limits[1] for row in heats for heat in row))  # one scale for the whole wall
+    tiles, scales = [], []
+    for picture, row in zip(pictures, heats, strict=True):
+        tiles += [enlarge(picture.original), *(heat.overlay(mode="patches", limits=limits) for heat in row)]
+        scales += [None, *(heat.scale(limits=limits) for heat in row)]
     predicted = [model.origin.class_name(int(index)) for index in tape.logits.argmax(dim=1)]
     figure = picture_sheet(
         tiles,
@@ -118,6 +118,7 @@ def _attention(model: Classifier, pictures: Sequence[Picture], folder: Path, com
         row_labels=[f"seen as {name}" for name in predicted],
         title="Where the class token looks, block by block",
         width=1.3,
+        scales=scales,
     )
     numbers = {"attention": [[heat.grid for heat in row] for row in heats]}
     caption = "Attention of the class token on the patches, mean over the heads; one row per test picture, one column per block."

@@ -1,0 +1,89 @@
+"""Names in any script: drawn where a font has the letters, told where none has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib.font_manager import fontManager
+
+from vitral.draw import fonts
+from vitral.draw.palette import dress, head_line, new_figure
+
+FLOWER = "花"
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    """Answers are remembered, and so are the fonts that a test added."""
+    kept = list(fontManager.ttflist)
+    for known in (fonts.families_for, fonts._tell):
+        known.cache_clear()
+    yield
+    fontManager.ttflist[:] = kept
+    for known in (fonts.families_for, fonts._tell):
+        known.cache_clear()
+
+
+def make_font(path: Path, signs: str) -> None:
+    """A font whose every letter is a filled square."""
+    builder = FontBuilder(1000, isTTF=True)
+    names = [".notdef", *(f"u{ord(sign):x}" for sign in signs)]
+    builder.setupGlyphOrder(names)
+    builder.setupCharacterMap({ord(sign): f"u{ord(sign):x}" for sign in signs})
+    pen = TTGlyphPen(None)
+    pen.moveTo((0, 0))
+    for corner in ((0, 800), (800, 800), (800, 0)):
+        pen.lineTo(corner)
+    pen.closePath()
+    square = pen.glyph()
+    builder.setupGlyf(dict.fromkeys(names, square))
+    builder.setupHorizontalMetrics(dict.fromkeys(names, (1000, 0)))
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Test Gothic", "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(path)
+
+
+def ink(title: str) -> int:
+    figure, axes = new_figure(3, 1)
+    dress(axes[0, 0])
+    head_line(figure, title)
+    figure.canvas.draw()
+    return int((np.asarray(figure.canvas.buffer_rgba())[..., :3] < 128).all(axis=2).sum())  # type: ignore[attr-defined]
+
+
+def test_letters_come_from_a_font_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: [str(tmp_path / "test.ttf")])
+    monkeypatch.setattr(fontManager, "ttflist", [entry for entry in fontManager.ttflist if entry.name.startswith((fonts.OWN, "Last"))])
+    make_font(tmp_path / "test.ttf", FLOWER)
+    assert fonts.families_for(FLOWER) == (("Test Gothic",), "")
+    assert ink("rose " + FLOWER * 4) - ink("rose ") > 300, "four squares of ink"
+    assert capsys.readouterr().err == ""
+
+
+def test_what_no_font_has_is_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", list)
+    monkeypatch.setattr(fontManager, "ttflist", [entry for entry in fontManager.ttflist if entry.name.startswith((fonts.OWN, "Last"))])
+    for _ in range(3):
+        ink(f"{FLOWER} rose")
+    told = capsys.readouterr().err
+    assert told.count("no font here has 花") == 1 and "fonts-noto-cjk" in told
+
+
+def test_our_own_font_needs_no_help() -> None:
+    assert fonts.families_for("−→×·⁻é") == ((), "")
+
+
+def test_a_broken_font_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken.ttf").write_bytes(b"no font")
+    monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: [str(tmp_path / "broken.ttf")])
+    monkeypatch.setattr(fontManager, "ttflist", [entry for entry in fontManager.ttflist if entry.name.startswith((fonts.OWN, "Last"))])
+    assert fonts.families_for(FLOWER) == ((), FLOWER)
