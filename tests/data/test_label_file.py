@@ -86,7 +86,8 @@ def test_parquet_is_the_same_table_and_says_what_it_needs(photos: Path, monkeypa
     [
         ("picture,label\na.png,cat\n", "has no column path .it has picture, label.: call it path or file"),
         ("path,label\n", "names no pictures"),
-        ("path,label\nphotos/cat/00.png,cat;dog\n", "line 2 has several labels .cat;dog.: a picture has one class here"),
+        ("path,cat,dog\nphotos/cat/00.png,1,maybe\n", "no column label, and 'maybe' in line 2 of its column dog is neither 0 nor 1"),
+        ("path,split\nphotos/cat/00.png,train\n", "no column label: add one: path,label; or a column of 0 and 1 for each class"),
         ("path,label\nphotos/cat/00.png,0.25\nphotos/cat/01.png,3\n", "0.25 is a measurement, and regression is not"),
         ("path,label\nphotos/cat/00.png,\n", "line 2 has no label"),
         ("path,label\nphotos/cat/00.png\n", "line 2 has 1 values, its first line 2"),
@@ -158,3 +159,29 @@ def test_a_few_bytes_cannot_claim_millions_of_rows(photos: Path, monkeypatch: py
     monkeypatch.setattr("vitral.data.label_file.MOST", 2)
     with pytest.raises(DataError, match=r"has more than 2 rows"):
         open_source(DataConfig(f"csv:{write(photos)}"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "path,labels\nphotos/cat/00.png,cat;Dog\nphotos/dog/00.png,Dog\nphotos/owl/00.png,\n",
+        "path,label\nphotos/cat/00.png, Dog | cat\nphotos/dog/00.png,Dog\nphotos/owl/00.png,\n",
+        "Path,Dog,cat\nphotos/cat/00.png,1,1\nphotos/dog/00.png,1,0\nphotos/owl/00.png,0,0\n",
+    ],
+)
+def test_several_labels_are_written_in_three_ways(content: str, photos: Path):
+    file = photos.parent / "labels.csv"
+    file.write_text(content)
+    source = open_source(DataConfig(f"csv:{file}"))
+    assert source.class_names == ("Dog", "cat")
+    assert source.train.labels.dtype == np.uint8 and source.train.labels.tolist() == [[1, 1], [1, 0], [0, 0]]
+
+
+def test_parquet_may_hold_lists_of_labels(photos: Path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = [{"path": "photos/cat/00.png", "labels": ["cat", "dog"]}, {"path": "photos/dog/00.png", "labels": []}]
+    parquet.write_table(arrow.Table.from_pylist(rows), photos.parent / "labels.parquet")
+    source = open_source(DataConfig(f"parquet:{photos.parent}/labels.parquet"))
+    assert source.class_names == ("cat", "dog") and source.train.labels.tolist() == [[1, 1], [0, 0]]

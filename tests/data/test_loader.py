@@ -18,7 +18,7 @@ from vitral.config import DataConfig
 from vitral.data.augment import policy as named_policy
 from vitral.data.datasets import Data, open_data
 from vitral.data.decode import Decoded
-from vitral.data.loader import Batch, Loader
+from vitral.data.loader import Batch, Loader, even_batches
 from vitral.data.preprocess import Preprocess
 from vitral.data.source import ArrayReader
 from vitral.data.split import Split
@@ -61,6 +61,25 @@ def test_training_order_is_a_new_permutation_each_epoch(digits: Data) -> None:
     again = Loader(digits.train, batch_size=100, train=True, seed=3)
     assert all(same(a, b) for a, b in zip(loader.epoch(1), again.epoch(1), strict=True))
     assert not np.array_equal(loader.order(0), Loader(digits.train, batch_size=100, train=True, seed=4).order(0))
+
+
+@pytest.mark.parametrize(
+    ("images", "wanted", "unit", "steps", "size"),
+    [(100, 64, 1, 2, 50), (101, 64, 1, 2, 51), (54, 64, 1, 1, 54), (100, 64, 8, 2, 56), (512, 64, 1, 8, 64), (1000, 64, 1, 15, 64)],
+)
+def test_a_small_set_is_divided_evenly(images: int, wanted: int, unit: int, steps: int, size: int) -> None:
+    assert even_batches(images, wanted, unit) == (steps, size)
+    assert even_batches(images, size, unit) == (steps, size), "what was settled stays"
+    assert steps * size >= images or images >= 8 * wanted, "nothing of a small set is left out"
+
+
+@pytest.mark.parametrize("placement", ["device", "stream"])
+def test_every_picture_of_a_small_set_is_learnt_from_in_every_epoch(placement: str) -> None:
+    loader = Loader(small(11), batch_size=4, train=True, policy="strong", placement=placement)
+    for epoch in range(3):
+        batches = list(loader.epoch(epoch))
+        assert [len(batch.images) for batch in batches] == [4, 4, 4] == [4] * len(loader), "of one size, as what is compiled wants it"
+        assert sorted(set(torch.cat([batch.indices for batch in batches]).tolist())) == list(range(11))
 
 
 @pytest.mark.parametrize("placement", ["device", "stream"])
@@ -192,7 +211,9 @@ def test_mixing_can_be_switched_off() -> None:
 
 
 def test_few_pictures_make_one_batch_and_impossible_ones_are_refused() -> None:
-    assert [len(batch.labels) for batch in Loader(small(5), batch_size=64, train=True).epoch(0)] == [5]
+    steps, size = even_batches(5, 64)
+    assert [len(batch.labels) for batch in Loader(small(5), batch_size=size, train=True).epoch(0)] == [5] * steps
+    assert [len(batch.labels) for batch in Loader(small(5), batch_size=64).epoch(0)] == [5]
     with pytest.raises(DataError, match="cannot be shared by 3 processes"):
         Loader(small(), batch_size=16, world=3)
 

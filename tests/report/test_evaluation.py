@@ -23,6 +23,6 @@ def test_a_scoring_leaves_a_page_with_its_pictures(tmp_path: Path, read: Callabl
     assert main(["eval", model, f"folder:{tmp_path / 'photos'}", "--out", str(tmp_path / "scored"), "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)
     page = read(tmp_path / "scored" / "report.html")
-    assert f"{100 * scores['top1']:.2f} % of 8 pictures right (all)" in page.text and "vitral eval" in page.text
+    assert f"accuracy {scores['top1']:.2%} on 8 pictures (all)" in page.text and "vitral eval" in page.text
     assert len([tag for tag, _ in page.tags if tag == "a"]) >= 4 and "balanced accuracy" in page.text
     assert sorted(path.name for path in (tmp_path / "scored").iterdir()) == ["report.html", "test.json", "test.npz", "test.webp"]

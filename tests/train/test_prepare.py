@@ -70,7 +70,9 @@ def test_size_and_channels_follow_other_data_field_by_field(flags: list[str], si
     setup = prepare(from_dict(RunConfig, to_dict(config)), CPU)
     model = setup.config.model
     assert (model.channels, model.classes, model.image_size, model.depth) == (3, 3, (size, size), depth)
-    assert len(setup.notes) == (size == 224) and all("grow to 14×14" in note for note in setup.notes)
+    patches = [note for note in setup.notes if "batch" not in note]
+    assert len(patches) == (size == 224) and all("grow to 14×14" in note for note in patches)
+    assert setup.config.train.batch_size == 26 and "1 batch of 26 an epoch, not of 128: so all 26 pictures" in setup.notes[-1]
 
 
 def test_an_own_model_keeps_its_size_and_takes_the_classes(photographs: Path):

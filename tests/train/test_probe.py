@@ -11,8 +11,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import vitral
+from vitral.base.errors import ConfigError
 from vitral.build import create
-from vitral.config import ConfigError, DataConfig, RunConfig, TrainConfig
+from vitral.config import DataConfig, RunConfig, TrainConfig
 from vitral.data.datasets import open_data
 from vitral.data.loader import Loader
 from vitral.data.preprocess import Preprocess

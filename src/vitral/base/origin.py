@@ -75,6 +75,8 @@ class Origin:
     norm_epsilon: Fact[float] = field(default_factory=lambda: known(1e-6))
     heads: Fact[int] = field(default_factory=lambda: known(0))
     """Attention heads, which no key of a weights file tells; 0: a model without attention."""
+    thresholds: tuple[float, ...] = ()
+    """Several labels a picture: the probability from which each class is an answer, each on its own. Empty: one class a picture."""
     parity: dict[str, float] = field(default_factory=dict)
     """Largest relative difference from the source per layer, where the import was proved."""
     changes: tuple[str, ...] = ()
@@ -91,6 +93,8 @@ class Origin:
                 raise WeightsError(f"a model whose {name} is {_short(value)}", "the file that says so is damaged, or not of a model")
         if not isinstance(self.changes, tuple) or not all(isinstance(change, str) for change in self.changes):
             raise WeightsError("a model whose changes are no list of words", "the file that says so is damaged, or not of a model")
+        if not isinstance(self.thresholds, tuple) or not all(_is_number(value) and 0 <= value <= 1 for value in self.thresholds):
+            raise WeightsError("a model whose thresholds are no probabilities", "the file that says so is damaged, or not of a model")
         if not isinstance(self.data, dict):
             raise WeightsError(f"a model whose data is {_short(self.data)}", "the file that says so is damaged, or not of a model")
         if not isinstance(self.parity, dict) or not all(_is_number(value) for value in self.parity.values()):
@@ -103,6 +107,11 @@ class Origin:
             for f in fields(self)
             if isinstance(fact := getattr(self, f.name), Fact) and not fact.known
         ]
+
+    @property
+    def several(self) -> bool:
+        """Whether the model gives a picture several labels, each with a probability of its own, or none."""
+        return bool(self.thresholds)
 
     def with_change(self, change: str) -> Origin:
         return replace(self, changes=(*self.changes, change))

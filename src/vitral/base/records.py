@@ -27,8 +27,10 @@ def check_kind(path: str | Path) -> Path:
 
 
 def write_records(path: str | Path, rows: Sequence[dict[str, Any]]) -> Path:
-    """One row each, the columns those of the first."""
+    """One row each; a row without a value of a column has an empty cell there."""
     path = check_kind(path)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    rows = [{name: row.get(name) for name in columns} for row in rows]
     kind = path.suffix.lower()
     if kind == ".json":
         return write_atomic(path, json.dumps(list(rows), indent=1, ensure_ascii=False) + "\n")
@@ -38,7 +40,7 @@ def write_records(path: str | Path, rows: Sequence[dict[str, Any]]) -> Path:
         parquet.write_table(arrow.Table.from_pylist([_each(row, clean) for row in rows]), content)
     else:
         text = io.TextIOWrapper(content, encoding="utf-8", newline="", write_through=True)
-        writer = csv.DictWriter(text, list(rows[0]) if rows else [])
+        writer = csv.DictWriter(text, columns)
         writer.writeheader()
         writer.writerows(_each(row, _no_formula) for row in rows)
     return write_atomic(path, content.getvalue())

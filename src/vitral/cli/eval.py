@@ -88,6 +88,8 @@ def run(arguments: list[str]) -> int:
 def text(values: dict[str, Any]) -> str:
     skipped = f", {values['skipped']:,} unreadable" if values["skipped"] else ""
     lines = [f"{values['model']} on {values['data']} ({values['split']}, {values['pictures']:,} pictures{skipped})"]
+    if "mean_average_precision" in values:
+        return "\n".join([*lines, *several(values)])
     scores = f"top-1 {values['top1']:.2%}   top-5 {values['top5']:.2%}   loss {values['loss']:.4f}"
     at = f" at temperature {values['temperature']:.2f}" if values["temperature"] != 1 else ""
     lines.append(f"  {scores}   calibration error {values['calibration']['error']:.3f}{at}")
@@ -102,3 +104,15 @@ def text(values: dict[str, Any]) -> str:
     pairs = sorted(((count, i, j) for i, row in enumerate(confusion) for j, count in enumerate(row) if i != j and count), reverse=True)
     lines += [f"  {names[i]} taken for {names[j]}: {count}" for count, i, j in pairs[:5]]
     return "\n".join(lines)
+
+
+def several(values: dict[str, Any]) -> list[str]:
+    """Of several labels a picture: mAP, then class by class."""
+    mean, shares = values["mean_average_precision"], f"F1 (mean of classes) {values['f1']:.2%}   every label right {values['exact']:.2%}"
+    known = sorted((row["average_precision"], name) for name, row in values["classes"].items() if row["average_precision"] is not None)
+    keys = ("average_precision", "recall", "precision", "threshold")
+    told = {name: ["–" if row[key] is None else f"{row[key]:.1%}" for key in keys] for name, row in values["classes"].items()}
+    rows = [[name, f"{values['classes'][name]['images']:,}", *told[name]] for _, name in known[:20]]
+    shown = table(rows, ["", "pictures", "average precision", "recall", "precision", "threshold"], align="lr")
+    more = [f"  … and {len(known) - 20} better classes (--json has all)"] if len(known) > 20 else []
+    return [f"  mean average precision {mean:.2%}   {shares}   loss {values['loss']:.4f}", indent(shown, "  "), *more]

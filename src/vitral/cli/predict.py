@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from textwrap import indent
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -13,6 +13,9 @@ from vitral.base.progress import tell
 from vitral.base.text import table
 from vitral.cli.opening import BatchFlags, open_model, picture_paths
 from vitral.cli.parsing import parse
+
+if TYPE_CHECKING:
+    from vitral.look.predict import Ranking
 
 EXAMPLES = """The most probable classes of pictures.
 
@@ -29,7 +32,7 @@ class Predict(BatchFlags):
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
     """Pictures, or folders of any depth with pictures."""
     top: int = 5
-    """How many classes to show."""
+    """How many classes to show; of several labels a picture those that are answers come on top, however many."""
     table: str | None = None
     """Also write the answers to this file: .csv, .json or .parquet."""
     json: bool = False
@@ -56,6 +59,15 @@ def run(arguments: list[str]) -> int:
         return 0
     for ranking in rankings:
         tell(ranking.source)
-        rows = [(name, f"{share:.2%}", f"logit {logit:.3f}") for (name, share), logit in zip(ranking, ranking.logits, strict=True)]
-        tell(indent(table(rows, align="lr"), "  "))
+        tell(indent(table(rows(ranking), align="lr"), "  "))
     return 0
+
+
+def rows(ranking: Ranking) -> list[tuple[str, str, str]]:
+    """Class, probability, logit; of several labels: whether its threshold is reached."""
+    if not ranking.thresholds:
+        return [(name, f"{share:.2%}", f"logit {logit:.3f}") for (name, share), logit in zip(ranking, ranking.logits, strict=True)]
+    return [
+        (name, f"{share:.2%}", f"{'yes' if share >= threshold else 'no'}, from {threshold:.2%} on")
+        for (name, share), threshold in zip(ranking, ranking.thresholds, strict=True)
+    ]

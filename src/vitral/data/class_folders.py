@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -78,12 +79,12 @@ def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str | None, 
     return files_part(paths, labels, on_bad_image, notes)
 
 
-def files_part(paths: list[Path], labels: list[int], on_bad_image: str | None, notes: list[str]) -> Part:
+def files_part(paths: list[Path], labels: Sequence[int] | np.ndarray, on_bad_image: str | None, notes: list[str]) -> Part:
     """Files with their labels. `on_bad_image` None: each file is met when it is its turn; else their headers are looked at now."""
     if on_bad_image and len(paths) <= HEADERS:
         good = readable(paths, on_bad_image, notes)
-        paths, labels = [paths[i] for i in good], [labels[i] for i in good]
-    return Part.all_of(FileReader(paths), np.asarray(labels, np.int64))
+        paths, labels = [paths[i] for i in good], np.asarray(labels)[good]
+    return Part.all_of(FileReader(paths), np.asarray(labels))
 
 
 def readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[int]:

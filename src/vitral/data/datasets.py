@@ -25,7 +25,7 @@ from vitral.data.preprocess import Preprocess
 from vitral.data.sealed import SHARE, check_open, seal, validation_share
 from vitral.data.shards import open_shards
 from vitral.data.source import Part, Source
-from vitral.data.split import Split, carve, check
+from vitral.data.split import Split, carve, check, strata
 
 TEST_SHARE = 0.2
 """Share of the pictures carved out for testing when the source has no test split."""
@@ -73,6 +73,11 @@ class Data:
         """The configured augmentation, made for these pictures."""
         config, train = self.config, self.train
         return policy(config.augment, flip=train.flip, photographs=train.photographs, mixup=config.mixup, cutmix=config.cutmix)
+
+    def need_one_label(self, what: str) -> None:
+        """Refuse by name what can do nothing with several labels a picture."""
+        if self.train.several:
+            raise DataError(f"{self.name} has several labels a picture, and {what} needs one", "give it data of one class a picture")
 
     def test(self) -> Split:
         """The test split; the first call is recorded in `opened`."""
@@ -136,7 +141,7 @@ def open_data(
     if config.stage != "open":
         train, sealed = seal(source)
     if test is None:
-        kept, held = carve(train.labels, TEST_SHARE, config.split_seed, "test split")
+        kept, held = carve(strata(train.labels), TEST_SHARE, config.split_seed, "test split")
         if not len(held):
             raise DataError(
                 f"{source.name} has one picture a class, so none can be set aside for testing", "add pictures, or a test folder"
@@ -144,7 +149,7 @@ def open_data(
         carved_test, train = train.some(held), train.some(kept)
         test = lambda: carved_test  # noqa: E731
     if source.validation is None:
-        kept, held = carve(train.labels, validation_share(config), config.split_seed, "validation split")
+        kept, held = carve(strata(train.labels), validation_share(config), config.split_seed, "validation split")
         validation, train = train.some(held), train.some(kept)
     else:
         validation = source.validation

@@ -22,11 +22,10 @@ def fingerprint(split: Split, where: str = "", content: bool = False) -> str:
     `where`: the folder that the names are taken relative to, so that a set may move.
     """
     digest = hashlib.sha256()
-    pairs = list(zip(split.indices.tolist(), split.labels.tolist(), strict=True))
-    for index, label in track(pairs, "Reading every picture", quiet=not content):
+    for position, index in enumerate(track(split.indices.tolist(), "Reading every picture", quiet=not content)):
         reader, number = split.reader.find(index) if isinstance(split.reader, JoinedReader) else (split.reader, index)
         size = _size(reader, number)
-        digest.update(f"{reader.where(number).removeprefix(where)}\0{size}\0{split.class_names[label]}\n".encode(errors="surrogateescape"))
+        digest.update(f"{reader.where(number).removeprefix(where)}\0{size}\0{split.truth(position)}\n".encode(errors="surrogateescape"))
         if content:
             digest.update(_content(reader, number))
     if isinstance(split.reader, ArrayReader) and len(split) and not content:

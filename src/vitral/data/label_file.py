@@ -1,8 +1,10 @@
 """Labels in a table beside the pictures: a CSV or Parquet file with the columns path, label and, where you have it, split.
 
-path,label,split
-cats/0001.jpg,cat,train
-dogs/0001.jpg,dog,test
+path,label,split            path,labels               path,cat,dog
+cats/0001.jpg,cat,train     0001.jpg,cat;dog          0001.jpg,1,1
+dogs/0001.jpg,dog,test      0002.jpg,                 0002.jpg,0,0
+
+The second and the third give several labels a picture, or none: names with ; or | between them, or a column of 0 and 1 for each class.
 """
 
 from __future__ import annotations
@@ -11,9 +13,12 @@ import csv
 import io
 import itertools
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from vitral.base.errors import DataError, MissingError
 from vitral.base.files import read_bounded
@@ -22,8 +27,13 @@ from vitral.data.class_folders import SPLITS, files_part
 from vitral.data.source import Part, Source
 
 KINDS = ("csv", "parquet")
-COLUMNS = {"path": ("path", "file", "filename", "image"), "label": ("label", "class", "target"), "split": ("split", "set")}
-"""What a column may be called."""
+COLUMNS = {
+    "path": ("path", "file", "filename", "image"),
+    "label": ("label", "class", "target"),
+    "labels": ("labels", "tags", "classes"),
+    "split": ("split", "set"),
+}
+"""What a column may be called; `labels` are several even where no picture has two."""
 LARGEST = 1 << 30
 """Bytes of a table; a picture takes some fifty of them, and ten times as many once it is read."""
 MOST = 20_000_000
@@ -32,8 +42,10 @@ PACKED = 10_000
 """Rows of a Parquet file that may share bytes; of more, each has one at least: names of files differ."""
 LONGEST = 4096
 """Bytes of a path or a label: what systems allow."""
-SEVERAL = ";"
-"""What others write between several labels of one picture."""
+BETWEEN = re.compile(r"[;|]")
+"""What stands between several labels of one picture."""
+SWITCHES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
+"""What a column of one class may hold."""
 
 
 def open_labels(kind: str, path: Path, on_bad_image: str, *, training: bool = True) -> Source:
@@ -41,24 +53,20 @@ def open_labels(kind: str, path: Path, on_bad_image: str, *, training: bool = Tr
     if not path.is_file():
         raise (DataError if path.exists() else MissingError)(f"{path} is not a file", f"name a {kind} file with the columns path and label")
     columns = _read_csv(path) if kind == "csv" else _read_parquet(path)
-    found = {name: next((columns[other] for other in others if other in columns), None) for name, others in COLUMNS.items()}
-    files, labels = found["path"], found["label"]
-    if files is None or labels is None:
-        missing = "path" if files is None else "label"
-        raise DataError(f"{path} has no column {missing} (it has {few(list(columns), 8)})", f"call it {' or '.join(COLUMNS[missing])}")
+    spoken = {name.lower(): name for name in columns}
+    found = {part: next((columns[spoken[name]] for name in names if name in spoken), None) for part, names in COLUMNS.items()}
+    files = found["path"]
+    if files is None:
+        raise DataError(f"{path} has no column path (it has {few(list(columns), 8)})", f"call it {' or '.join(COLUMNS['path'])}")
     if not len(files):
         raise DataError(f"{path} names no pictures", "add a line for each: path,label")
-    names = [_label(value, f"{path} line {number}") for number, value in enumerate(labels, 2)]
-    _refuse_numbers(path, labels)
-    class_names = tuple(sorted(set(names), key=_natural(names)))
-    numbers = {name: number for number, name in enumerate(class_names)}
+    class_names, answers = _answers(path, columns, found)
     files = [_file(value, f"{path} line {number}") for number, value in enumerate(files, 2)]
     notes: list[str] = []
     parts: dict[str, Part] = {}
     for split, rows in _rows_of(path, found["split"], len(files)).items():
         paths = [path.parent / files[row] for row in rows]
-        chosen = [numbers[names[row]] for row in rows]
-        parts[split] = files_part(paths, chosen, on_bad_image if training else None, notes)
+        parts[split] = files_part(paths, answers[rows], on_bad_image if training else None, notes)
     if training and ("train" not in parts or not len(parts["train"].labels)):
         raise DataError(f"{path} names no pictures to train on", "give some of them the split train")
     return Source.of_parts(f"{kind}:{path}", class_names, parts, str(path), notes)
@@ -73,7 +81,7 @@ def _read_csv(path: Path) -> dict[str, list[str]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is not a CSV file in UTF-8 ({error})", "save it as CSV (UTF-8) with a first line path,label") from error
     _few_enough(path, len(rows) - 1, MOST)
-    header = [name.strip().lower() for name in rows[0]] if rows else []
+    header = [name.strip() for name in rows[0]] if rows else []
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(header):
             raise DataError(f"{path} line {number} has {len(row)} values, its first line {len(header)}", "repair the line")
@@ -87,21 +95,31 @@ def _read_parquet(path: Path) -> dict[str, list[Any]]:
         raise DataError("pyarrow is not installed, which reads Parquet", "pip install pyarrow, or use csv:FILE") from error
     try:
         names = parquet.read_schema(path).names
-        wanted = [name for name in names if name.lower() in itertools.chain(*COLUMNS.values())]
+        spoken = {name.lower() for name in names}
+        labelled = spoken.intersection(COLUMNS["label"] + COLUMNS["labels"])  # else each class has a column
+        wanted = [name for name in names if not labelled or name.lower() in itertools.chain(*COLUMNS.values())]
         # As dictionaries: a name that a few bytes repeat a million times is kept once.
-        file = parquet.ParquetFile(path, read_dictionary=wanted)
-        _few_enough(path, file.metadata.num_rows, min(MOST, max(PACKED, path.stat().st_size)))
+        schema = parquet.read_metadata(path).schema
+        leaves = [schema.column(number).path for number in range(len(schema))]
+        file = parquet.ParquetFile(path, read_dictionary=[leaf for leaf in leaves if leaf.partition(".")[0] in wanted])
+        _few_enough(path, _most_values(file.metadata), min(MOST, max(PACKED, path.stat().st_size)))
         table = file.read(wanted)
     except (ArrowException, OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path} is not a readable Parquet file ({(str(error).splitlines() or [''])[0]})", "write it again") from error
-    return {name.lower(): _values(path, table.column(name)) if name in wanted else [] for name in names}
+    return {name: _values(path, table.column(name)) if name in wanted else [] for name in names}
+
+
+def _most_values(metadata: Any) -> int:
+    """Of the column with most: the rows, or more where a row holds a list."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return max((sum(group.column(place).num_values for group in groups) for place in range(metadata.num_columns)), default=0)
 
 
 def _values(path: Path, column: Any) -> list[Any]:
     for chunk in column.chunks:
-        words = getattr(chunk, "dictionary", None)
+        words = getattr(getattr(chunk, "values", chunk), "dictionary", None)  # of a column of lists, what they hold
         if words is not None and any(len(str(word)) > LONGEST for word in words.to_pylist()):
             raise DataError(f"{path} holds a name of more than {LONGEST:,} letters", "it may be damaged: write it again")
     return column.to_pylist()
@@ -120,14 +138,54 @@ def _file(value: Any, where: str) -> str:
     return text
 
 
-def _label(value: Any, where: str) -> str:
-    if isinstance(value, list) or SEVERAL in str(value):
-        raise DataError(f"{where} has several labels ({value}): a picture has one class here", "keep one label a line")
-    if value is None or not str(value).strip():
-        raise DataError(f"{where} has no label", "add one, or remove the line")
-    if len(str(value)) > LONGEST:
-        raise DataError(f"{where} has a label of {len(str(value)):,} letters", "use the name of a class")
-    return str(value).strip()
+def _answers(path: Path, columns: dict[str, Any], found: dict[str, Any]) -> tuple[tuple[str, ...], np.ndarray]:
+    """Class names, and the classes of the rows: (N,) numbers, or (N, K) of 0 and 1 where a row may have several."""
+    labels = found["label"] or found["labels"]
+    if labels is None:
+        return _switches(
+            path, {name: values for name, values in columns.items() if values is not found["path"] and values is not found["split"]}
+        )
+    lists = [_names(value) for value in labels]
+    several = found["label"] is None or any(len(names) > 1 for names in lists)
+    if not several and [] in lists:
+        raise DataError(f"{path} line {lists.index([]) + 2} has no label", "add one, or remove the line")
+    _refuse_numbers(path, labels)
+    every = {name for names in lists for name in names}
+    if max(map(len, every), default=0) > LONGEST:
+        raise DataError(f"{path} has a label of more than {LONGEST:,} letters", "use the name of a class")
+    class_names = tuple(sorted(every, key=_natural(every)))
+    numbers = {name: number for number, name in enumerate(class_names)}
+    if not several:
+        return class_names, np.array([numbers[name] for (name,) in lists], np.int64)
+    if len(lists) * len(class_names) > LARGEST:
+        raise DataError(f"{path} has {len(class_names):,} different labels on {len(lists):,} pictures", "leave out the rare ones")
+    answers = np.zeros((len(lists), len(class_names)), np.uint8)
+    for row, names in enumerate(lists):
+        answers[row, [numbers[name] for name in names]] = 1
+    return class_names, answers
+
+
+def _names(value: Any) -> list[str]:
+    """The labels in one cell, of Parquet possibly a list."""
+    parts = value if isinstance(value, list) else [] if value is None else BETWEEN.split(str(value))
+    return [name for part in parts if (name := str(part).strip())]
+
+
+def _switches(path: Path, columns: dict[str, Any]) -> tuple[tuple[str, ...], np.ndarray]:
+    """A column for each class, 1 where a picture is of it."""
+    if not columns:
+        raise DataError(f"{path} has no column label", "add one: path,label; or a column of 0 and 1 for each class")
+    answers = np.zeros((len(next(iter(columns.values()))), len(columns)), np.uint8)
+    for place, (name, values) in enumerate(columns.items()):
+        for row, value in enumerate(values):
+            answer = SWITCHES.get(str(value).strip().lower())
+            if answer is None:
+                raise DataError(
+                    f"{path} has no column label, and {value!r} in line {row + 2} of its column {name} is neither 0 nor 1",
+                    f"call the labels {' or '.join((*COLUMNS['label'], COLUMNS['labels'][0]))}, or give each class a column of 0 and 1",
+                )
+            answers[row, place] = answer
+    return tuple(columns), answers
 
 
 def _refuse_numbers(path: Path, labels: Sequence[Any]) -> None:
@@ -140,7 +198,7 @@ def _refuse_numbers(path: Path, labels: Sequence[Any]) -> None:
         raise DataError(f"{path}: the label {broken:g} is a measurement, and regression is not what this trains", "use classes")
 
 
-def _natural(names: Sequence[str]) -> Any:
+def _natural(names: Iterable[str]) -> Any:
     """Classes 0 to 11 in the order of numbers, all others in that of letters, as folders are."""
     return int if all(name.isascii() and name.isdigit() and len(name) < 20 for name in names) else str
 

@@ -28,6 +28,10 @@ DECODE_LIMIT = 512 << 20
 """The same for files, which must all be decoded first."""
 
 
+FEW_BATCHES = 8
+"""Below so many in an epoch, leaving out what fills no batch would leave out more than an eighth of the set."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """What one step gets."""
@@ -35,9 +39,9 @@ class Batch:
     images: torch.Tensor
     """(B, C, H, W) float, normalised, on the device."""
     labels: torch.Tensor
-    """(B,) int64."""
+    """(B,) int64; of several labels: (B, K) float, 1 for each that is there."""
     labels_b: torch.Tensor | None
-    """(B,) int64: label of the picture mixed in; None: not mixed."""
+    """The same of the picture mixed in; None: not mixed."""
     lam: torch.Tensor | None
     """(B,) float: weight of the first label."""
     indices: torch.Tensor
@@ -69,6 +73,7 @@ class Loader:
         if preprocess is not None and preprocess != split.preprocess:
             split = split.prepared(preprocess)
         self.split, self.class_names, self.seed, self.train = split, split.class_names, seed, train
+        self.several = split.several
         self.device = torch.device(device)
         self.rank, self.world = rank, world
         wanted = named_policy(policy, flip=split.flip, photographs=split.photographs) if isinstance(policy, str) else policy
@@ -77,7 +82,7 @@ class Loader:
         """Switch MixUp and CutMix off, for the last share of a run."""
         self.road = road(split, self.policy, self.device, placement)
         self.augment = Augment(self.policy, split.preprocess, self.device, crop=self.road == "device")
-        self.labels = torch.from_numpy(split.labels.astype(np.int64)).to(self.device)
+        self.labels = torch.from_numpy(split.labels.astype(np.float32 if split.several else np.int64)).to(self.device)
         self.pixels: torch.Tensor | None = None
         self.transform = None
         self.stream: Stream | None = None
@@ -89,18 +94,17 @@ class Loader:
         self.usable = np.array([position for position in range(len(split)) if position not in split.bad], np.int64)
         if not len(self.usable):
             raise DataError(f"{split.name} has no pictures that can be read", "check the files named above")
-        self.batch_size = min(batch_size, len(self.usable)) if world == 1 else batch_size
-        self.drop_last = train and len(self.usable) >= batch_size
-        if not len(self):
-            raise DataError(f"{split.name} has {len(self.usable)} pictures, fewer than a batch of {batch_size}", "use a smaller batch")
+        self.batch_size = batch_size if train or world > 1 else min(batch_size, len(self.usable))
 
     def __len__(self) -> int:
-        count = len(self.usable) / self.batch_size
-        return math.floor(count) if self.drop_last else math.ceil(count)
+        return _steps(len(self.usable), self.batch_size) if self.train else math.ceil(len(self.usable) / self.batch_size)
 
     def order(self, epoch: int) -> np.ndarray:
-        """Positions in the split in the order of this epoch."""
-        return generator(self.seed, "order", epoch).permutation(self.usable) if self.train else self.usable
+        """Positions in the split in the order of this epoch. To train, whole batches: many leave out the rest, of few the last one is
+        filled up from the first."""
+        if not self.train:
+            return self.usable
+        return np.resize(generator(self.seed, "order", epoch).permutation(self.usable), len(self) * self.batch_size)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch from step `start` on."""
@@ -124,7 +128,7 @@ class Loader:
             yield self._finish(images.to(self.device, non_blocking=True), indices, epoch, step)
 
     def _size(self, step: int) -> int:
-        return min(self.batch_size, len(self.usable) - step * self.batch_size)
+        return self.batch_size if self.train else min(self.batch_size, len(self.usable) - step * self.batch_size)
 
     def _places(self, step: int) -> tuple[int, int, tuple[int, int]]:
         """(first, last) place in the epoch that this rank must load, and its own part of what is loaded."""
@@ -165,6 +169,19 @@ class Loader:
         mixed = mix_images(images, partner, mix)[low:high]
         lam = torch.full((high - low,), mix.lam, device=self.device)
         return Batch(mixed, labels[low:high], labels[partner][low:high], lam, indices[low:high])
+
+
+def even_batches(images: int, wanted: int, unit: int = 1) -> tuple[int, int]:
+    """(steps of an epoch, images of each) near batches of `wanted`; a multiple of `unit`.
+
+    A set of few batches is divided evenly, so that every image is learnt from in every epoch.
+    """
+    steps = _steps(images, wanted)
+    return steps, wanted if images >= FEW_BATCHES * wanted else -(-math.ceil(images / steps) // unit) * unit
+
+
+def _steps(images: int, batch: int) -> int:
+    return images // batch if images >= FEW_BATCHES * batch else math.ceil(images / batch)
 
 
 def road(split: Split, policy: Policy, device: torch.device, placement: str) -> str:

@@ -1,7 +1,8 @@
 """A torch Dataset of one's own as a source: anything that gives (image, label) by number.
 
 Images are PIL images, paths, uint8 arrays (H, W[, C]) or uint8 tensors (C, H, W): as they are, since they are resized, augmented and
-normalised here. Labels are whole numbers from 0; names come from the data set's `classes` where it has them, as torchvision's do.
+normalised here. Labels are whole numbers from 0, or several as a 0 or 1 for each class; names come from the data set's `classes` where
+it has them, as torchvision's do.
 """
 
 from __future__ import annotations
@@ -71,14 +72,14 @@ def part_of(dataset: Any, name: str) -> Part:
         raise UsageError(f"{name} has no length or no items by number", "give a Dataset with __len__ and __getitem__, not a stream")
     known = _known_labels(dataset)
     if known is None:
-        known = np.array([int(dataset[number][1]) for number in track(range(len(dataset)), f"Reading the labels of {name}")], np.int64)
+        known = np.array([_label(dataset[number][1]) for number in track(range(len(dataset)), f"Reading the labels of {name}")])
     return Part.all_of(DatasetReader(dataset, name), known)
 
 
 def class_names(dataset: Any, labels: np.ndarray) -> tuple[str, ...]:
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
-    count = int(labels.max()) + 1 if len(labels) else 0
+    count = labels.shape[1] if labels.ndim == 2 else int(labels.max()) + 1 if len(labels) else 0
     names = tuple(map(str, getattr(dataset, "classes", None) or ()))
     return names if len(names) >= count else tuple(map(str, range(count)))
 
@@ -92,3 +93,9 @@ def _known_labels(dataset: Any) -> np.ndarray | None:
     if targets is None or getattr(dataset, "target_transform", None) is not None or len(targets) != len(dataset):
         return None
     return np.asarray(targets, np.int64)
+
+
+def _label(given: Any) -> Any:
+    """A number, or a 0 or 1 for each class."""
+    values = np.asarray(given)
+    return values.astype(np.uint8) if values.ndim == 1 and len(values) > 1 else int(given)

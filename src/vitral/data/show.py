@@ -23,7 +23,7 @@ CLASSES_A_PAGE = 50
 def class_examples(split: Split, count: int = 10, seed: int = 0) -> dict[str, np.ndarray]:
     """Up to `count` seeded positions of each class."""
     draw = generator(seed, "class sheet")
-    return {name: np.sort(draw.permutation(np.flatnonzero(split.labels == label))[:count]) for label, name in enumerate(split.class_names)}
+    return {name: np.sort(draw.permutation(split.members(label))[:count]) for label, name in enumerate(split.class_names)}
 
 
 def save_class_sheets(data: Data, out: Path, count: int = 10, seed: int = 0) -> list[Path]:
@@ -79,8 +79,14 @@ def _evenness(batch: Batch) -> float:
 
 
 def _caption(batch: Batch, place: int, class_names: tuple[str, ...]) -> str:
-    first = class_names[int(batch.labels[place])]
+    first = _told(batch.labels[place], class_names)
     if batch.labels_b is None or batch.lam is None:
         return first
     lam = float(batch.lam[place])
-    return f"{lam:.0%} {first}, {1 - lam:.0%} {class_names[int(batch.labels_b[place])]}"
+    return f"{lam:.0%} {first}, {1 - lam:.0%} {_told(batch.labels_b[place], class_names)}"
+
+
+def _told(label: torch.Tensor, class_names: tuple[str, ...]) -> str:
+    """A class, or several labels."""
+    numbers = label.flatten().nonzero().flatten().tolist() if label.is_floating_point() else [int(label)]
+    return ", ".join(class_names[number] for number in numbers) or "no label"

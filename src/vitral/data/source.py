@@ -38,10 +38,12 @@ class Part:
     reader: Reader
     indices: np.ndarray
     labels: np.ndarray
+    """(N,) int64: the class of each; or (N, K) uint8, 1 for each of several labels that it has."""
 
     @classmethod
     def all_of(cls, reader: Reader, labels: np.ndarray) -> Part:
-        return cls(reader, np.arange(len(labels)), np.asarray(labels, np.int64))
+        labels = np.asarray(labels)
+        return cls(reader, np.arange(len(labels)), labels.astype(np.int64 if labels.ndim == 1 else np.uint8))
 
     def some(self, positions: np.ndarray) -> Part:
         return Part(self.reader, self.indices[positions], self.labels[positions])

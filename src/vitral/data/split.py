@@ -18,6 +18,8 @@ from vitral.data.keys import generator
 from vitral.data.preprocess import Preprocess, viewable
 from vitral.data.source import ArrayReader, Reader
 
+SEVERAL = ";"
+"""What stands between several labels of one picture."""
 READERS = min(16, os.cpu_count() or 1)
 """Threads that decode a split which is then kept whole."""
 
@@ -32,7 +34,7 @@ class Split:
     indices: np.ndarray
     """Which pictures of the reader, in order."""
     labels: np.ndarray
-    """int64, one per picture of the split."""
+    """(N,) int64: the class of each picture; or (N, K) uint8, 1 for each of the several labels that it has."""
     class_names: tuple[str, ...]
     preprocess: Preprocess
     flip: bool = True
@@ -63,6 +65,20 @@ class Split:
         """One picture to look at, as it is in the data set."""
         return viewable(self.image(position))
 
+    @property
+    def several(self) -> bool:
+        """Whether a picture may have several labels, or none."""
+        return self.labels.ndim == 2
+
+    def truth(self, position: int) -> str:
+        """What a picture is: its class, or all its labels."""
+        label = self.labels[position]
+        return SEVERAL.join(self.class_names[number] for number in (np.flatnonzero(label) if self.several else [label]))
+
+    def members(self, label: int) -> np.ndarray:
+        """Positions of the pictures of a class."""
+        return np.flatnonzero(self.labels[:, label] if self.several else self.labels == label)
+
     def subset(self, positions: np.ndarray) -> Split:
         """The pictures at these positions, in this order."""
         positions = np.asarray(positions)
@@ -79,7 +95,7 @@ class Split:
         """`count` pictures, class-balanced; of one seed, each smaller subset lies inside each larger one."""
         if not 0 < count <= len(self):
             raise DataError(f"a subset of {count} pictures out of {len(self)}", f"ask for 1 to {len(self)}")
-        return self.subset(np.sort(balanced_order(self.labels, seed)[:count]))
+        return self.subset(np.sort(balanced_order(strata(self.labels), seed)[:count]))
 
     @property
     def bytes(self) -> int:
@@ -130,11 +146,16 @@ class Split:
 
     def counts(self) -> np.ndarray:
         """Pictures per class."""
-        return np.bincount(self.labels, minlength=len(self.class_names))
+        return self.labels.sum(axis=0, dtype=np.int64) if self.several else np.bincount(self.labels, minlength=len(self.class_names))
 
     def class_weights(self) -> torch.Tensor:
-        """Weights of the loss that make each class count alike; their mean over the pictures is 1."""
+        """Weights of the loss that make each class count alike; their mean over the pictures is 1.
+
+        Of several labels: how much more a label that is there counts than one that is not, so that both sides weigh the same.
+        """
         counts = self.counts()
+        if self.several:
+            return torch.tensor((len(self) - counts) / np.maximum(counts, 1), dtype=torch.float32).clamp_min(1e-3)
         weights = np.where(counts > 0, len(self) / (np.count_nonzero(counts) * np.maximum(counts, 1)), 0.0)
         return torch.tensor(weights, dtype=torch.float32)
 
@@ -148,6 +169,14 @@ class Split:
 def _untouched(preprocess: Preprocess) -> bool:
     """Whether a picture of the right size passes unchanged."""
     return preprocess.resize == "squash" or preprocess.crop == 1
+
+
+def strata(labels: np.ndarray) -> np.ndarray:
+    """One number a picture to divide by: its class, or the rarest of its several labels, so that no split goes without a rare one."""
+    if labels.ndim == 1:
+        return labels
+    counts = np.where(labels > 0, labels.sum(axis=0, dtype=np.int64), len(labels) + 1)  # (N, K)
+    return np.where(labels.any(axis=1), counts.argmin(axis=1), labels.shape[1])
 
 
 def balanced_order(labels: np.ndarray, seed: int) -> np.ndarray:
@@ -182,6 +211,10 @@ def check(labels: np.ndarray, class_names: tuple[str, ...], name: str, whole: bo
     """Refuse what cannot be trained on, before anything is spent; `whole`: several classes are needed too."""
     if not len(labels):
         raise DataError(f"{name} has no pictures", "check the path and the file types")
+    if labels.ndim == 2:
+        if whole and not labels.any():
+            raise DataError(f"{name} has no picture with a label", "give some of them labels")
+        return
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= len(class_names):
         wrong = low if low < 0 else high

@@ -42,14 +42,14 @@ def occlusion(
     batch = BATCH.get(image.device.type, USUAL_BATCH)
     drops: list[float] = []
     with torch.no_grad():
-        whole = float(score(run(tape, image[None]), target))
+        whole = float(score(tape, run(tape, image[None]), target))
         for begin in track(range(0, len(places), batch), "Covering the picture"):
             covered = image.repeat(min(batch, len(places) - begin), 1, 1, 1)
             for index, (row, column) in enumerate(places[begin : begin + batch]):
                 top, bottom = edges_down[max(0, row - before)], edges_down[min(rows, row + after)]
                 left, right = edges_across[max(0, column - before)], edges_across[min(columns, column + after)]
                 covered[index, :, top:bottom, left:right] = fill
-            drops += (whole - score(run(tape, covered), target).double()).tolist()
+            drops += (whole - score(tape, run(tape, covered), target).double()).tolist()
     unit = score_unit(tape)
     note = f"{unit} {whole:.3f} uncovered; squares of {size} × {size} patches"
     grid = np.array(drops).reshape(rows, columns)

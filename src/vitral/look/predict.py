@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +11,11 @@ import torch
 
 from vitral.base.errors import FailedError, UsageError
 from vitral.base.records import ranked
+from vitral.data.split import SEVERAL
 from vitral.draw.charts import prediction_chart
 from vitral.look.watch import as_images, each
 from vitral.model.classifier import Classifier, evaluating
+from vitral.model.head import probabilities
 from vitral.model.tape import Tape
 
 if TYPE_CHECKING:
@@ -24,22 +26,44 @@ BATCH = 64
 
 
 class Ranking(list[tuple[str, float]]):
-    """A list of (class, probability), most probable first; `logits` and `indices` in the same order."""
+    """A list of (class, probability), most probable first; `logits` and `indices` in the same order.
 
-    def __init__(self, names: list[str], probabilities: np.ndarray, logits: np.ndarray, indices: list[int], source: str = "") -> None:
+    Of a model that gives several labels `thresholds` has the probability from which each of the classes is an answer.
+    """
+
+    def __init__(
+        self,
+        names: list[str],
+        probabilities: np.ndarray,
+        logits: np.ndarray,
+        indices: list[int],
+        source: str = "",
+        thresholds: Sequence[float] = (),
+    ) -> None:
         super().__init__(zip(names, (float(p) for p in probabilities), strict=True))
         self.logits = [float(value) for value in logits]
         self.indices = indices
         self.source = source
+        self.thresholds = list(thresholds)
+
+    @property
+    def answers(self) -> list[str]:
+        """The most probable class; of several labels every class at or above its threshold."""
+        if not self.thresholds:
+            return [self[0][0]]
+        return [name for (name, share), threshold in zip(self, self.thresholds, strict=True) if share >= threshold]
 
     def to_dict(self) -> dict[str, Any]:
         rows = zip(self, self.logits, self.indices, strict=True)
         classes = [{"class": name, "index": index, "probability": share, "logit": logit} for (name, share), logit, index in rows]
-        return {"picture": self.source, "classes": classes}
+        for row, threshold in zip(classes, self.thresholds, strict=False):
+            row["threshold"] = threshold
+        return {"picture": self.source, "classes": classes, **({"answers": self.answers} if self.thresholds else {})}
 
     def record(self) -> dict[str, Any]:
         """As a row of a table."""
-        return {"path": self.source, **ranked(self)}
+        joined = {"answer": SEVERAL.join(self.answers)} if self.thresholds else {}
+        return {"path": self.source, **ranked(self), **joined}
 
     def draw(self, title: str = "", image: Image.Image | None = None) -> Figure:
         return prediction_chart([name for name, _ in self], self.logits, [share for _, share in self], image=image, title=title)
@@ -69,9 +93,16 @@ def rank(model_or_tape: Classifier | Tape, logits: torch.Tensor, source: str = "
     logits = logits.detach().double().cpu()
     if not logits.isfinite().all():
         raise FailedError(f"the answer for {source or 'a picture'} is not a number", "the weights are damaged, or their training diverged")
-    order = logits.argsort(descending=True, stable=True)[:top].tolist()
-    names = [model_or_tape.origin.class_name(index) for index in order]
-    return Ranking(names, logits.softmax(dim=0)[order].numpy(), logits[order].numpy(), order, source)
+    origin = model_or_tape.origin
+    shares = probabilities(logits, origin.several)
+    order = logits.argsort(descending=True, stable=True).tolist()
+    if origin.several:  # every answer, however many; then the most probable of the others
+        above = [index for index in order if shares[index] >= origin.thresholds[index]]
+        order = sorted({*above, *order[:top]}, key=order.index)
+    else:
+        order = order[:top]
+    names, thresholds = [origin.class_name(index) for index in order], [origin.thresholds[index] for index in order if origin.several]
+    return Ranking(names, shares[order].numpy(), logits[order].numpy(), order, source, thresholds)
 
 
 def check_classes(model: Classifier) -> None:

@@ -106,4 +106,4 @@ def _zero(places: list[tuple[int | slice, int | slice]]) -> Edit:
 def _scores(tape: Tape, image: torch.Tensor, target: int, copies: Sequence[Off]) -> np.ndarray:
     images = image[None].expand(len(copies), -1, -1, -1)
     with torch.no_grad():
-        return score(run(tape, images, edits_for(copies)), target).double().cpu().numpy()
+        return score(tape, run(tape, images, edits_for(copies)), target).double().cpu().numpy()

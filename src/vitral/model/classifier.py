@@ -68,7 +68,7 @@ class Classifier(nn.Module):
             torch.default_generator.manual_seed(seed)  # a fresh head starts the same way each time
             model._make_head()
         change = f"head replaced: {self.config.classes} → {classes} classes, untrained (seed {seed})"
-        model.origin = dataclasses.replace(self.origin.with_change(change), classes=known((), "the head is new"))
+        model.origin = dataclasses.replace(self.origin.with_change(change), classes=known((), "the head is new"), thresholds=())
         body = next(self.parameters())
         return model.to(body.device, body.dtype).train(self.training)
 

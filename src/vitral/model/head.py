@@ -9,6 +9,11 @@ from torch import nn
 from vitral.config import ModelConfig
 
 
+def probabilities(logits: torch.Tensor, several: bool = False) -> torch.Tensor:
+    """(…, K): shares of one answer, or of each class on its own where a picture may have several labels."""
+    return logits.sigmoid() if several else logits.softmax(dim=-1)
+
+
 class AttentionPool(nn.Module):
     """A learned query looks at all tokens once; its answer is the image's vector."""
 

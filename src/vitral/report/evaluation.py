@@ -7,11 +7,11 @@ from pathlib import Path
 from vitral.base.files import make_folder, write_json
 from vitral.base.layout import REPORT, scores_name
 from vitral.report.outcome import how_it_did
-from vitral.report.render import percent, write_page
-from vitral.train.evaluate import Evaluation
+from vitral.report.render import write_page
+from vitral.train.evaluate import Scored
 
 
-def write_evaluation(result: Evaluation, folder: str | Path, model: str, data: str, command: str = "") -> Path:
+def write_evaluation(result: Scored, folder: str | Path, model: str, data: str, command: str = "") -> Path:
     """test.json, test.npz, test.webp and report.html in `folder`; the page's path."""
     folder = make_folder(Path(folder))
     scores = {"model": model, "data": data, "split": result.split.name if result.split else "all", **result.to_dict()}
@@ -23,7 +23,7 @@ def write_evaluation(result: Evaluation, folder: str | Path, model: str, data: s
         "evaluation.html",
         page,
         title=f"{model} on {data}",
-        lead=f"{percent(result.top1)} of {len(result.labels):,} pictures right ({scores['split']})",
+        lead=f"{result.headline} on {len(result.labels):,} pictures ({scores['split']})",
         test=how_it_did(scores, folder, page, notes),
         notes=notes,
         command=command,

@@ -12,12 +12,15 @@ import numpy as np
 from vitral.base.errors import VitralError
 from vitral.base.layout import answers_name
 from vitral.data.decode import EXTENSIONS
-from vitral.draw.charts import reliability_figure
+from vitral.draw.charts import bar_chart, reliability_figure
 from vitral.draw.matrices import confusion_figure
 from vitral.report import inline
 from vitral.report.render import percent
-from vitral.report.stored import mapping
+from vitral.report.stored import mapping, number
 from vitral.run.answers import Answers
+
+MOST = 40
+"""Classes in a chart."""
 
 Gallery = list[tuple[str, list[inline.Illustration]]]
 """Headings with the pictures under them."""
@@ -28,10 +31,38 @@ def how_it_did(test: dict[str, Any], folder: Path, page: Path, notes: list[str],
     gallery: Gallery = []
     if (folder / answers_name(split)).is_file():
         try:
-            gallery = pictures(Answers.read(folder, split), list(map(str, mapping(test.get("per_class")))), page)
+            gallery = pictures(Answers.read(folder, split), list(map(str, mapping(test.get("per_class") or test.get("classes")))), page)
         except (VitralError, IndexError, TypeError, ValueError) as error:
             notes.append(f"the pictures of {split} could not be shown ({error})")
-    return {"scores": scores(test), "classes": by_class(test), "figures": figures(test), "gallery": gallery}
+    if "mean_average_precision" in test:
+        return {**of_several(test), "gallery": gallery}
+    columns = ["class", "recall", "precision", "F1"]
+    return {"scores": scores(test), "columns": columns, "classes": by_class(test), "figures": figures(test), "gallery": gallery}
+
+
+def of_several(test: dict[str, Any]) -> dict[str, Any]:
+    """The same of several labels a picture: average precision of each class, and how its threshold does."""
+    shares = {
+        "mean average precision (mAP)": "mean_average_precision",
+        "F1 at the thresholds (mean of the classes)": "f1",
+        "pictures with every label right": "exact",
+        "pictures whose most probable class is one of their labels": "top1",
+    }
+    told = {name: percent(test.get(key)) for name, key in shares.items()}
+    rows = {name: mapping(row) for name, row in mapping(test.get("classes")).items()}
+    known = sorted((value, name) for name, row in rows.items() if (value := number(row.get("average_precision"))) is not None)
+    keys = ("average_precision", "threshold", "recall", "precision", "f1")
+    drawn: list[inline.Illustration | str] = []
+    if known:
+        shown = known[:MOST]
+        chart = bar_chart([name for _, name in shown], [100 * value for value, _ in shown], label="average precision (%)", form="{:.1f}")
+        drawn = [inline.of_figure(chart, f"Average precision of {'each class' if shown == known else f'the {MOST} worst classes'}")]
+    return {
+        "scores": {"pictures": test.get("pictures"), **told, **({"unreadable": test["skipped"]} if test.get("skipped") else {})},
+        "columns": ["class", "pictures", "average precision", "threshold", "recall", "precision", "F1"],
+        "classes": [[name, rows[name].get("images"), *(percent(rows[name].get(key), 1) for key in keys)] for _, name in known],
+        "figures": drawn,
+    }
 
 
 def scores(test: dict[str, Any]) -> dict[str, Any]:
@@ -60,17 +91,15 @@ def pictures(answers: Answers, names: list[str], page: Path) -> Gallery:
         return names[number] if 0 <= number < len(names) else f"class {number}"
 
     def tile(position: int) -> inline.Illustration:
-        truth, answer = name(int(answers.labels[position])), name(int(answers.predictions[position]))
-        told = truth if truth == answer else f"{truth}, taken for {answer}"
         path = answers.paths[position] if answers.paths else ""
-        return inline.of_image(kept[position], f"{told}, {percent(float(answers.confidence[position]), 0)}", _link(path, page))
+        return inline.of_image(kept[position], answers.told(position, name), link_to(path, page))
 
     groups = {**answers.notable(), **{f"of class {name(label)}": places for label, places in answers.by_class().items()}}
     shown = {title: [tile(int(place)) for place in places if int(place) in kept] for title, places in groups.items()}
     return [(title, tiles) for title, tiles in shown.items() if tiles]
 
 
-def _link(path: str, page: Path) -> str:
+def link_to(path: str, page: Path) -> str:
     """To the picture's file from the page, where there is one; nothing but pictures is linked to."""
     if Path(path).suffix.lower() not in EXTENSIONS or not Path(path).is_file():
         return ""

@@ -53,6 +53,16 @@ class Answers:
     pictures: dict[int, Image.Image] | None = None
     """Small ones of the images in `notable` and `by_class`, by position."""
 
+    @property
+    def right(self) -> np.ndarray:
+        """(N,) whether each image is answered rightly."""
+        return agree(self.predictions, self.labels)
+
+    def told(self, position: int, name: Callable[[int], str]) -> str:
+        """An image in a line: what it is, what it was taken for, how sure the model was."""
+        truth, answer = name(int(self.labels[position])), name(int(self.predictions[position]))
+        return f"{truth if truth == answer else f'{truth}, taken for {answer}'}, {100 * self.confidence[position]:.0f} %"
+
     def _sound(self) -> bool:
         """Whole numbers, one of each kind for each image."""
         count = len(self.labels)
@@ -67,12 +77,12 @@ class Answers:
     def notable(self) -> dict[str, np.ndarray]:
         """Positions of what teaches most: the errors it was surest of, and the right answers it was least sure of."""
         order = np.argsort(-self.confidence, kind="stable")
-        right = (self.predictions == self.labels)[order]
+        right = self.right[order]
         return {"most confident errors": order[~right][:FEW], "least confident right answers": order[right][::-1][:FEW]}
 
     def by_class(self) -> dict[int, np.ndarray]:
         """For the worst classes first: the errors it was surest of, then the least and the most confident right answer."""
-        right = self.predictions == self.labels
+        right = self.right
         present = np.unique(self.labels)
         order = np.argsort(-self.confidence, kind="stable")
         accuracy = [right[self.labels == label].mean() for label in present]
@@ -99,8 +109,10 @@ class Answers:
         values: dict[str, Any] = {"predictions": self.predictions, "labels": self.labels}
         if self.paths:
             values["paths"] = np.array(self.paths)
-        if self.top is not None and self.probabilities is not None:
-            values |= {"top": self.top.astype(np.int32), "probabilities": self.probabilities.astype(np.float16)}
+        if self.top is not None:
+            values["top"] = self.top.astype(np.int32)
+        if self.probabilities is not None:
+            values["probabilities"] = self.probabilities.astype(np.float16)
         if self.pictures:
             values["pictures"] = np.array(list(self.pictures), np.int64)
             content = io.BytesIO()
@@ -117,7 +129,8 @@ class Answers:
             check_archive(path)
             with np.load(path, allow_pickle=False) as stored:
                 held = {name: stored[name] for name in stored.files}
-            answers = cls(
+            kind = SeveralAnswers if held["labels"].ndim == 2 else Answers
+            answers = kind(
                 held["predictions"],
                 held["labels"],
                 tuple(map(str, held.get("paths", ()))),
@@ -132,6 +145,52 @@ class Answers:
             return answers
         sheet = viewable(decode(read_bounded(pictures, LIMIT), str(pictures)))
         return dataclasses.replace(answers, pictures=_tiles(sheet, held["pictures"].astype(np.int64).tolist()))
+
+
+class SeveralAnswers(Answers):
+    """The same of images with several labels: predictions and labels are (N, K) of 0 and 1, probabilities (N, K) of each class."""
+
+    def _sound(self) -> bool:
+        shape = self.labels.shape
+        parts = (self.predictions, self.labels, self.labels if self.probabilities is None else self.probabilities)
+        return all(part.shape == shape and part.dtype.kind in "iuf" for part in parts) and len(self.paths) in (0, len(self.labels))
+
+    @property
+    def _shares(self) -> np.ndarray:
+        return np.zeros(self.labels.shape) if self.probabilities is None else self.probabilities.astype(np.float64)
+
+    def told(self, position: int, name: Callable[[int], str]) -> str:
+        def listed(numbers: np.ndarray, shares: bool) -> str:
+            words = [name(int(n)) + (f" {100 * self._shares[position, n]:.0f} %" if shares else "") for n in np.flatnonzero(numbers)]
+            return ", ".join(words) or "no label"
+
+        return f"{listed(self.labels[position], False)}; answered: {listed(self.predictions[position], True)}"
+
+    def notable(self) -> dict[str, np.ndarray]:
+        """The labels it was surest of that are not there, and those that are there and it was surest of that they are not."""
+        wrong = np.where((self.predictions == 1) & (self.labels == 0), self._shares, -1).max(axis=1)
+        missed = np.where((self.predictions == 0) & (self.labels == 1), self._shares, 2).min(axis=1)
+        surest, faintest = np.argsort(-wrong, kind="stable"), np.argsort(missed, kind="stable")
+        return {"most confident wrong labels": surest[wrong[surest] >= 0][:FEW], "missed by most": faintest[missed[faintest] <= 1][:FEW]}
+
+    def by_class(self) -> dict[int, np.ndarray]:
+        """For the worst classes first: images that it was surest have the label and do not, and the other way round."""
+        wrong, missed = (self.predictions == 1) & (self.labels == 0), (self.predictions == 0) & (self.labels == 1)
+        hits = ((self.predictions == 1) & (self.labels == 1)).sum(axis=0)
+        f1 = 2 * hits / np.maximum(2 * hits + wrong.sum(axis=0) + missed.sum(axis=0), 1)
+        present = np.flatnonzero(self.labels.any(axis=0))
+        out: dict[int, np.ndarray] = {}
+        for label in present[np.argsort(f1[present], kind="stable")][:CLASSES]:
+            order = np.argsort(-self._shares[:, label], kind="stable")
+            good = order[(self.predictions[order, label] == 1) & (self.labels[order, label] == 1)]
+            out[int(label)] = np.concatenate([order[wrong[order, label]][:2], order[missed[order, label]][::-1][:2], good[:1]])
+        return out
+
+
+def agree(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """(N,) where two answers are the same; of several labels, all of them."""
+    equal = one == two
+    return equal.all(axis=1) if equal.ndim == 2 else equal
 
 
 def small(image: Image.Image) -> Image.Image:

@@ -16,6 +16,7 @@ from vitral.base.errors import DataError, UsageError
 from vitral.base.files import sha256_file
 from vitral.base.text import NOTHING, table
 from vitral.config import to_dict
+from vitral.run.answers import agree
 from vitral.run.folder import RunFolder
 from vitral.run.survey import row_of
 
@@ -128,10 +129,10 @@ def _compare_answers(first: RunFolder, other: RunFolder) -> dict[str, Any]:
         return {"problem": error.message}
     if not np.array_equal(one.labels, two.labels) or (one.paths and two.paths and tuple(one.paths) != tuple(two.paths)):
         return {"problem": "tested on other images"}
-    right, also = one.predictions == one.labels, two.predictions == two.labels
+    right, also = one.right, two.right
     return {
         "images": len(one.labels),
-        "same": int((one.predictions == two.predictions).sum()),
+        "same": int(agree(one.predictions, two.predictions).sum()),
         "only_first": int((right & ~also).sum()),
         "only_second": int((also & ~right).sum()),
     }

@@ -17,6 +17,7 @@ from vitral.base.errors import FailedError, UsageError
 from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.layout import CELLS, STUDY
 from vitral.base.manifest import vouching
+from vitral.data.loader import even_batches
 from vitral.run.folder import RunFolder
 from vitral.study.contenders import has_batch_norm
 from vitral.study.pool import Pool, Work, run_cells
@@ -46,8 +47,8 @@ class Conducted:
         return [outcome for outcome in self.outcomes if outcome.model == contender]
 
     def steps(self, outcome: Outcome) -> int:
-        """Optimizer steps of a finished cell; a set smaller than a batch is one batch."""
-        return outcome.samples // max(1, min(self.study.train.batch_size, outcome.size or self.study.images))
+        """Optimizer steps of a finished cell; a small set is divided into even batches."""
+        return outcome.samples // even_batches(outcome.size or self.study.images, self.study.train.batch_size)[1]
 
     def correct(self, size: int | None = None) -> dict[str, np.ndarray]:
         """Contender → (seeds, images): which test images each seed got right, of the cells that learnt from `size` images."""
@@ -63,7 +64,7 @@ class Conducted:
                     f"cell {outcome.cell} was tested on other pictures than the rest",
                     "models of different splits cannot stand in one table",
                 )
-            out.setdefault(outcome.model, []).append(answers.predictions == answers.labels)
+            out.setdefault(outcome.model, []).append(answers.right)
         return {name: np.stack(seeds) for name, seeds in out.items()}
 
 

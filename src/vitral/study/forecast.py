@@ -75,7 +75,7 @@ def time_run(setup: Setup, seconds: float = 0.0) -> Timing:
     world, train, data = World(), setup.config.train, setup.data
     teacher = load_teacher(train.teacher, data, setup.preprocess, setup.device, quiet=True) if train.teacher else None
     weights = data.train.class_weights().to(setup.device) if setup.config.data.class_weights else None
-    stepper = Stepper(setup.model, task_of(train, weights, teacher), train, setup.device, world)
+    stepper = Stepper(setup.model, task_of(train, weights, teacher, data.train.several), train, setup.device, world)
     loader = setup.training_loader(world)
     compiling = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
     peak = PeakMemory(setup.device) if setup.device.type == "cuda" else None

@@ -26,7 +26,7 @@ from vitral.cost.memory import Memory
 from vitral.cost.precision import DTYPES, dtype_of, is_compiled
 from vitral.cost.time import LAUNCH, efficiency, find_gpu
 from vitral.data.augment import Policy
-from vitral.data.loader import road
+from vitral.data.loader import even_batches, road
 from vitral.model.classifier import Classifier
 from vitral.study.forecast import Timing, time_run
 from vitral.train import advice
@@ -124,8 +124,7 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     for note in notes:
         say(f"note: {note}")
     train, model = config.train, config.model
-    batch = min(train.batch_size, len(data.train))
-    per_epoch = max(1, len(data.train) // batch)
+    per_epoch, batch = even_batches(len(data.train), train.batch_size, train.accumulate)
     learning = choose(setup.model, train.tune)
     # There is no such GPU here to ask: all of them have half precision.
     dtype = dtype_of(train.precision, device) if named is None else DTYPES["bf16" if train.precision == "auto" else train.precision]

@@ -121,6 +121,7 @@ def run_probe(
 
 
 def _check(data: Data, shots: Sequence[int | None], draws: int) -> None:
+    data.need_one_label("a probe's accuracy")
     if not shots:
         raise UsageError("no number of shots given", "use --shots 1,5,10,all")
     if draws < 2:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from vitral.base.text import readable
 from vitral.build import shadow
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
 from vitral.cost.flops import learning_passes
+from vitral.data.loader import even_batches
 from vitral.train.optim import choose
 
 BudgetKind = Literal["samples", "seconds", "flops"]
@@ -159,7 +161,7 @@ class Study:
     def _check_steps(self, contender: Contender) -> None:
         """A run takes whole batches: one that may see less than a batch would spend more than it is said to."""
         shortest = min(*self.shares, self.tuning_share if len(contender.lrs) > 1 else 1.0)
-        samples, batch = self.budget.times(shortest).samples(contender.training_flops), min(self.train.batch_size, self.images)
+        samples, batch = self.budget.times(shortest).samples(contender.training_flops), even_batches(self.images, self.train.batch_size)[1]
         if samples is not None and samples < batch:
             raise ConfigError(
                 f"{self.budget} lets {contender.name} see {samples:.3g} pictures in its shortest run, less than a batch of {batch}",
@@ -270,9 +272,8 @@ def passes(config: ModelConfig, tune: str) -> float:
 
 
 def per_epoch(size: int, batch: int) -> int:
-    """Images that an epoch shows: whole batches, so a last incomplete one is left out."""
-    batch = min(batch, size)
-    return size // batch * batch
+    """Images that an epoch shows, in whole batches."""
+    return math.prod(even_batches(size, batch))
 
 
 def fingerprint(data: DataConfig) -> str:

@@ -14,6 +14,7 @@ from vitral.base.device import pick_device
 from vitral.base.errors import DataError
 from vitral.base.layout import STATE
 from vitral.cost.memory import PeakMemory
+from vitral.data.loader import even_batches
 from vitral.run.folder import RunFolder
 from vitral.study.protocol import Cell, fingerprint
 from vitral.study.table import Outcome
@@ -41,7 +42,7 @@ def describe(cell: Cell, metrics: list[dict[str, Any]], parameters: int, memory:
             f"tuning cell {cell.name} {'opened the test split' if judged else 'has no validation pictures'}", "tune on validation"
         )
     shown = by_split["test"] if cell.role == "final" else by_split["validation"]
-    samples = int(last["step"]) * min(cell.run.train.batch_size, cell.size)
+    samples = int(last["step"]) * even_batches(cell.size, cell.run.train.batch_size)[1]
     return Outcome(
         cell=cell.name,
         model=cell.contender,

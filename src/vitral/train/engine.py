@@ -31,11 +31,12 @@ from vitral.run.journal import Journal
 from vitral.run.times import Times
 from vitral.train import advice, failure
 from vitral.train.ema import copy_values, local
-from vitral.train.evaluate import Evaluation, evaluate_loader
+from vitral.train.evaluate import Scored, evaluate_loader
 from vitral.train.optim import whole
 from vitral.train.parallel import World, lost_peer
 from vitral.train.prepare import Setup
 from vitral.train.schedule import kept_patches, lr_factor, snapshot_steps
+from vitral.train.several import SeveralEvaluation, choose_thresholds
 from vitral.train.state import Slots, optimizer_templates, seed_process
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
@@ -110,7 +111,7 @@ class Engine:
             raise ConfigError("keep = best and patience need validation pictures, there are none", "set validation to 0.1 or so")
         teacher = load_teacher(train.teacher, setup.data, setup.preprocess, setup.device, quiet) if train.teacher else None
         weights = setup.data.train.class_weights().to(setup.device) if self.config.data.class_weights else None
-        self.stepper = Stepper(setup.model, task_of(train, weights, teacher), train, setup.device, world)
+        self.stepper = Stepper(setup.model, task_of(train, weights, teacher, setup.data.train.several), train, setup.device, world)
         self.loader = setup.training_loader(world)
         self.validation = setup.evaluation_loader(setup.data.validation, world) if len(setup.data.validation) else None
         self.total = max(1, round(train.epochs * len(self.loader)))
@@ -306,7 +307,7 @@ class Engine:
         speeds = {"lr": counts.lr, "images_per_second": round(speed, 1), "seconds": round(counts.seconds, 3)}
         self.journal.write({**where, "loss": loss, "accuracy": accuracy, **speeds, **more})
 
-    def _measure(self, loader: Any) -> tuple[Evaluation, float]:
+    def _measure(self, loader: Any) -> tuple[Scored, float]:
         began = time.perf_counter()
         gather = self.world.gather if self.world.many else None
         result = evaluate_loader(self.stepper.model, loader, forward=self.stepper.logits, precision=self.stepper.precision(), gather=gather)
@@ -316,11 +317,11 @@ class Engine:
         counts = self.counts
         with self.stepper.inside(), self.times.taking("validation"):
             result, speed = self._measure(self.validation)
-        self._record("validation", result.loss, result.top1, speed, top5=result.top5)
+        self._record("validation", result.loss, result.top1, speed, **result.journal)
         bar.advance(0, validation=result.top1)
         counts.waited += 1
-        if result.top1 > counts.best:
-            counts.best, counts.waited = result.top1, 0
+        if result.score > counts.best:
+            counts.best, counts.waited = result.score, 0
             if self.train.keep == "best":
                 self.best = {name: value.clone() for name, value in self.stepper.values().items()}
         note = advice.during(self.config, counts.accuracy, result.top1, self._progress())
@@ -376,6 +377,7 @@ class Engine:
             raise failure.broken_weights(broken)
         live = {name: value.detach() for name, value in model.state_dict().items()}
         copy_values({name: value.clone() for name, value in final.items()}, live)
+        self._settle_thresholds()
         complete = self._whole_model()
         if self.world.main:
             self.folder.write_model(complete)
@@ -390,15 +392,24 @@ class Engine:
         self.world.barrier()
         return Run(self.folder.path, self.folder.metrics, complete.eval())
 
+    def _settle_thresholds(self) -> None:
+        """Several labels: from which probability on each class is an answer, by the final weights on validation."""
+        model = self.setup.model
+        if not model.origin.several or self.validation is None:
+            return
+        result, _ = self._measure(self.validation)
+        assert isinstance(result, SeveralEvaluation)
+        model.origin = dataclasses.replace(model.origin, thresholds=choose_thresholds(result.probabilities, result.labels))
+
     def _open(self, split: str) -> None:
         data = self.setup.data
         with self.times.taking(split):
             result, speed = self._measure(self.setup.evaluation_loader(data.open(split), self.world))
         if self.world.main:
             self.folder.write_answers({**result.to_dict(), "opened": data.opened[split]}, result.answers(data.open(split)), split)
-        self._record(split, result.loss, result.top1, speed, top5=result.top5, compile_seconds=round(self.compile_seconds, 3))
+        self._record(split, result.loss, result.top1, speed, **result.journal, compile_seconds=round(self.compile_seconds, 3))
         if not self.quiet:
-            say(f"{split} accuracy {result.top1:.2%}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.folder.path}")
+            say(f"{split} {result.headline}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.folder.path}")
 
     def _whole_model(self, values: dict[str, Tensor] | None = None) -> Classifier:
         """The model with all its weights in this process (sharded ones are gathered: every process must call this)."""

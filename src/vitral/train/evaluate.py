@@ -32,6 +32,7 @@ from vitral.data.split import Split, check
 from vitral.model.classifier import Classifier, evaluating
 from vitral.run.answers import Answers, kept
 from vitral.train.parallel import World
+from vitral.train.several import SeveralEvaluation, evaluate_several
 
 BINS = 15
 EVALUATION_BATCH = 1000
@@ -91,6 +92,20 @@ class Evaluation:
         """Mean of the classes' accuracies: each counts alike, however many images it has."""
         return float(np.nanmean(self.per_class))
 
+    @property
+    def score(self) -> float:
+        """What the best weights are chosen by."""
+        return self.top1
+
+    @property
+    def journal(self) -> dict[str, float]:
+        """What a line of a run's journal says besides loss and accuracy."""
+        return {"top5": self.top5}
+
+    @property
+    def headline(self) -> str:
+        return f"accuracy {self.top1:.2%}"
+
     def __repr__(self) -> str:
         return f"Evaluation(top1 {self.top1:.2%}, top5 {self.top5:.2%}, loss {self.loss:.4f}, {len(self.labels):,} images)"
 
@@ -149,6 +164,10 @@ class Evaluation:
         }
 
 
+Scored = Evaluation | SeveralEvaluation
+"""What a model is worth: one class a picture, or several labels."""
+
+
 def evaluate(
     model: nn.Module,
     data: str | DataConfig | Dataset[Any],
@@ -161,7 +180,7 @@ def evaluate(
     on_bad_image: Literal["fail", "skip"] = "skip",
     calibrate: bool = False,
     tta: Literal["flip"] | None = None,
-) -> Evaluation:
+) -> Scored:
     """How good a model is on a data set: a name, `folder:PATH`, a DataConfig, or a torch Dataset of (image, label).
 
     `split`: all, test, validation, train, sealed. None: the test split of data that has one, and of data that the model itself learnt from;
@@ -169,13 +188,15 @@ def evaluate(
     Of a Dataset, PIL images, arrays and uint8 tensors are prepared as the model wants them; float tensors are taken as they are.
     `device` None: where the model is. `on_bad_image`: unreadable files are named and counted in `skipped`, or end it.
     `calibrate`: probabilities at the temperature that suits the validation split best. `tta` flip: the mean of each image's
-    probabilities and its mirror image's.
+    probabilities and its mirror image's. A model that gives several labels a picture gets a `SeveralEvaluation`.
     """
     if device is not None:
         model = model.to(pick_device(device))
     place = next(model.parameters()).device
     images, temperature = None, 1.0
     forward = mirrored(model) if tta == "flip" else None
+    if calibrate and _several(model):
+        raise UsageError("a temperature belongs to one class a picture", "leave it out: each of several labels has a threshold of its own")
     precision = autocast(dtype_of("auto", place), place)
     if isinstance(data, str | DataConfig):
         known = _known(model)
@@ -244,12 +265,24 @@ def _matched(model: Classifier, split: Split, data: str) -> Split:
     names = split.class_names
     if not model.config.classes:
         raise UsageError("this model has no head: it gives features, not classes", "load it with classes=…, or use vitral probe")
-    present = np.unique(split.labels) if model.origin.classes.value else np.arange(len(names))
+    if split.several and not model.origin.several:
+        raise UsageError(
+            f"{data} has several labels a picture, and the model gives one class", f"fine-tune it: vitral train finetune --data {data}"
+        )
+    present = np.flatnonzero(split.counts()) if model.origin.classes.value else np.arange(len(names))
     numbers = np.zeros(len(names), np.int64)
     found = match_classes("the model", model.origin.classes.value, model.config.classes, data, [names[label] for label in present])
     numbers[present] = found
     ours = tuple(map(model.origin.class_name, range(model.config.classes))) if model.origin.classes.value else names
-    return dataclasses.replace(split, labels=numbers[split.labels], class_names=ours)
+    if not model.origin.several:
+        return dataclasses.replace(split, labels=numbers[split.labels], class_names=ours)
+    labels = np.zeros((len(split), len(ours)), np.uint8)
+    labels[:, found] = split.labels[:, present] if split.several else split.labels[:, None] == present
+    return dataclasses.replace(split, labels=labels, class_names=ours)
+
+
+def _several(model: nn.Module) -> bool:
+    return isinstance(model, Classifier) and model.origin.several
 
 
 def _own_loader(model: nn.Module, data: Any, device: torch.device, batch_size: int, workers: int) -> Any:
@@ -312,9 +345,11 @@ def evaluate_loader(
     precision: AbstractContextManager[Any] | None = None,
     gather: Callable[[list[np.ndarray]], list[np.ndarray]] | None = None,
     temperature: float = 1.0,
-) -> Evaluation:
+) -> Scored:
     """Every image of the loader once. The device is read once, at the end. `forward`: a compiled stand-in for `model`;
     `gather` joins the arrays of several processes; logits are divided by `temperature`."""
+    if getattr(loader, "several", False):
+        return evaluate_several(model, loader, forward=forward, precision=precision, gather=gather)
     forward = forward or model
     losses, ranks, tops, shares, labels, indices = [], [], [], [], [], []
     classes = 0
@@ -366,11 +401,13 @@ def evaluate_loader(
 
 
 def mirrored(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """The logarithm of the mean of two probabilities: of an image and of its mirror image."""
+    """Logits of the mean of two probabilities: of an image and of its mirror image."""
 
     def forward(images: Tensor) -> Tensor:
-        both = torch.stack([model(images).float(), model(images.flip(-1)).float()]).log_softmax(dim=-1)
-        return both.logsumexp(dim=0) - math.log(2)
+        both = torch.stack([model(images).float(), model(images.flip(-1)).float()])
+        if _several(model):
+            return both.sigmoid().mean(dim=0).logit(eps=1e-7)
+        return both.log_softmax(dim=-1).logsumexp(dim=0) - math.log(2)
 
     return forward
 

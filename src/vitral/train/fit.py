@@ -63,12 +63,12 @@ def fit(
             if folder.finished:
                 return _finished(folder, quiet)
             going_on = Slots(folder.path / STATE, world).current is not None
-            setup = _again(folder, config, device, given) if going_on else _begun(folder, config, device, given, quiet)
+            setup = _again(folder, config, device, given) if going_on else _begun(folder, config, device, given, world.size, quiet)
         else:
             if out is not None and RunFolder(out).exists:
                 raise taken(Path(out))  # before anything is loaded
             world.barrier()  # every process has looked before process 0 writes
-            setup = prepare(config, device, given)
+            setup = prepare(config, device, given, world.size)
         if not quiet:
             for line in advice.before(setup):
                 say(f"note: {line}")
@@ -110,11 +110,11 @@ def _finished(folder: RunFolder, quiet: bool) -> Run:
     return Run(folder.path, folder.metrics, folder.model())
 
 
-def _begun(folder: RunFolder, config: RunConfig, device: torch.device, given: Given, quiet: bool) -> Setup:
+def _begun(folder: RunFolder, config: RunConfig, device: torch.device, given: Given, processes: int, quiet: bool) -> Setup:
     """A run that ended before its first state was written has learnt nothing: it begins again."""
     if folder.metrics:
         raise DataError(f"{folder.path} holds no state to go on from", "start a new run with --out")
-    setup = prepare(config, device, given)
+    setup = prepare(config, device, given, processes)
     if setup.config != folder.going_on(config):
         raise DataError(f"{folder.path} was begun with other data or weights than there are now", "start a new run with --out")
     if not quiet:

@@ -17,7 +17,7 @@ from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
 from vitral.cost.flops import forward_flops
 from vitral.cost.time import TINY
 from vitral.data.datasets import PHOTOGRAPH_SIZE, Data, open_data, open_source, training_images
-from vitral.data.loader import Loader
+from vitral.data.loader import Loader, even_batches
 from vitral.data.own_dataset import own_name
 from vitral.data.preprocess import Preprocess
 from vitral.data.sealed import check_learnt
@@ -29,6 +29,7 @@ from vitral.run.resolve import DataFacts, resolve
 from vitral.train.evaluate import evaluation_loader
 from vitral.train.optim import is_head
 from vitral.train.parallel import World
+from vitral.train.several import NEUTRAL
 from vitral.weights.load import load
 from vitral.weights.resize import adapt
 
@@ -106,18 +107,19 @@ class Given:
         return dataclasses.replace(asked, model=ModelConfig(family="own", **size), weights=None)
 
 
-def prepare(asked: RunConfig, device: torch.device, given: Given | None = None) -> Setup:
-    """Settle what is asked for, then open the data and make the model."""
+def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, processes: int = 1) -> Setup:
+    """Settle what is asked for, then open the data and make the model; `processes` share each batch."""
     torch.manual_seed(asked.train.seed)
     given = given or Given()
     source = given.source or open_source(asked.data)
     size = source.native_size or PHOTOGRAPH_SIZE
-    facts = DataFacts(len(source.class_names), source.channels, size, training_images(source, asked.data))
+    several = source.train.labels.ndim == 2
+    facts = DataFacts(len(source.class_names), source.channels, size, training_images(source, asked.data), several)
     if isinstance(given.model, Classifier):
         weights = copy.deepcopy(given.model)  # the caller keeps it as it is
     else:
         weights = load(asked.weights) if asked.weights is not None else None
-    known_names = weights is not None and tuple(weights.origin.classes.value) == source.class_names
+    known_names = weights is not None and tuple(weights.origin.classes.value) == source.class_names and weights.origin.several == several
     resolved = resolve(asked, facts, weights.config if weights is not None else None, known_names)
     config = resolved.config
     if weights is not None:
@@ -132,9 +134,23 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None) 
         model = build(config.model) if given.model is None else OwnModule(config.model, given.model)
         origin = dataclasses.replace(model.origin, source=known(f"trained as {config.name}"))
     changes = tuple(change.replace(", untrained (", ", new when this training began (") for change in origin.changes)
-    origin = dataclasses.replace(origin, changes=changes, data=to_dict(config.data))
+    thresholds = (NEUTRAL,) * len(data.class_names) if several else ()
+    origin = dataclasses.replace(origin, changes=changes, data=to_dict(config.data), thresholds=thresholds)
     model.origin = data.preprocess.write_to(origin, data.class_names)
-    return Setup(config, data, model.to(device), data.preprocess, device, resolved.notes)
+    config, notes = _even_batches(config, len(data.train), processes)
+    return Setup(config, data, model.to(device), data.preprocess, device, (*resolved.notes, *notes))
+
+
+def _even_batches(config: RunConfig, images: int, processes: int) -> tuple[RunConfig, tuple[str, ...]]:
+    """Batches that leave out no image of a small set, and what is said of it."""
+    wanted = config.train.batch_size
+    steps, size = even_batches(images, wanted, config.train.accumulate * processes)
+    if size == wanted:
+        return config, ()
+    train = dataclasses.replace(config.train, batch_size=size)
+    spread = f"{steps} batches" if steps > 1 else "1 batch"
+    note = f"{spread} of {size} an epoch, not of {wanted}: so all {images} pictures are learnt from in each"
+    return dataclasses.replace(config, train=train), (note,)
 
 
 def prepare_again(settled: RunConfig, origin: Origin, device: torch.device, given: Given | None = None) -> Setup:
@@ -144,6 +160,8 @@ def prepare_again(settled: RunConfig, origin: Origin, device: torch.device, give
     given = given or Given()
     data = open_data(settled.data, preprocess=preprocess, source=given.source)
     _same_classes(origin.classes.value, data.class_names, settled.data.name)
+    if data.train.several != origin.several:
+        raise DataError(f"{settled.data.name} gave another number of labels a picture when the run began", "start a new run with --out")
     model = build(settled.model) if given.model is None or settled.model.family != "own" else OwnModule(settled.model, given.model)
     model.origin = origin
     return Setup(settled, data, model.to(device), preprocess, device)

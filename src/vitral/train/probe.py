@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from vitral.model.classifier import Classifier
 from vitral.train.evaluate import evaluation_loader
 from vitral.train.optim import is_head
 from vitral.train.prepare import Setup
+from vitral.train.several import average_precision
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003)
 """Weights of the squared size of the probe beside its mean loss, on features of spread 1; validation chooses, without it the middle."""
@@ -32,7 +34,7 @@ CHUNK = 512
 """Images whose neighbours are looked for at a time."""
 
 Labelled = tuple[Tensor, Tensor]
-"""Features (N, D) and labels (N,)."""
+"""Features (N, D) and labels: (N,), or (N, K) of 0 and 1 where an image may have several."""
 Option = TypeVar("Option", "Linear", "Neighbours")
 
 
@@ -48,7 +50,11 @@ class Linear:
 
     def __call__(self, features: Tensor) -> Tensor:
         """The answers (N,)."""
-        return (features @ self.weight.T + self.bias).argmax(dim=1)
+        return self.scores(features).argmax(dim=1)
+
+    def scores(self, features: Tensor) -> Tensor:
+        """The logits (N, K)."""
+        return features @ self.weight.T + self.bias
 
     def __str__(self) -> str:
         return f"strength {self.strength:g}"
@@ -68,12 +74,16 @@ class Neighbours:
 
     def __call__(self, features: Tensor) -> Tensor:
         """The answers (N,)."""
-        return torch.cat([self._answer(part) for part in features.split(CHUNK)])
+        return self.scores(features).argmax(dim=1)
 
-    def _answer(self, features: Tensor) -> Tensor:
+    def scores(self, features: Tensor) -> Tensor:
+        """The votes for each class (N, K)."""
+        return torch.cat([self._count(part) for part in features.split(CHUNK)])
+
+    def _count(self, features: Tensor) -> Tensor:
         near, who = (F.normalize((features - self.mean) / self.spread, dim=1) @ self.bank.T).topk(self.k, dim=1)  # (b, k)
         # Each neighbour's vote counts a little more the nearer it is, which settles ties.
-        return ((1 + 1e-3 * near)[..., None] * self.votes[who]).sum(dim=1).argmax(dim=1)
+        return ((1 + 1e-3 * near)[..., None] * self.votes[who]).sum(dim=1)
 
     def __str__(self) -> str:
         return f"k={self.k}"
@@ -95,7 +105,7 @@ def fit_neighbours(train: Labelled, judge: Labelled, classes: int) -> Neighbours
     """Nearest neighbours, as many as are right most often on `judge`."""
     features, labels = train
     mean, spread = _moments(features)
-    bank, votes = F.normalize((features - mean) / spread, dim=1), F.one_hot(labels, classes).float()
+    bank, votes = F.normalize((features - mean) / spread, dim=1), labels if labels.ndim == 2 else F.one_hot(labels, classes).float()
     return _best([Neighbours(bank, votes, mean, spread, k) for k in NEIGHBOURS if k <= len(features)], judge)
 
 
@@ -107,7 +117,11 @@ def solve(features: Tensor, labels: Tensor, classes: int, strength: float) -> tu
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        loss = F.cross_entropy(features @ weight.T + bias, labels) + strength / 2 * weight.square().sum()
+        logits = features @ weight.T + bias
+        # Of several labels each class is a question of its own: the sum over them, as cross-entropy is of all classes too.
+        several = labels.ndim == 2
+        loss = F.binary_cross_entropy_with_logits(logits, labels) * classes if several else F.cross_entropy(logits, labels)
+        loss = loss + strength / 2 * weight.square().sum()
         loss.backward()
         return loss
 
@@ -123,7 +137,14 @@ def _moments(features: Tensor) -> tuple[Tensor, Tensor]:
 def _best(options: list[Option], judge: Labelled | None) -> Option:
     if judge is None:
         return options[0]
-    return max(options, key=lambda option: option(judge[0]).eq(judge[1]).float().mean().item())
+    return max(options, key=lambda option: _quality(option.scores(judge[0]), judge[1]))
+
+
+def _quality(scores: Tensor, labels: Tensor) -> float:
+    """Share of right answers, or the mean average precision of several labels."""
+    if labels.ndim == 1:
+        return scores.argmax(dim=1).eq(labels).float().mean().item()
+    return float(np.nanmean(average_precision(scores.cpu().numpy(), labels.cpu().numpy() > 0)))
 
 
 @torch.no_grad()

@@ -126,7 +126,7 @@ class Stepper:
         labels_b, lam = batch.labels_b, batch.lam
         if self._mixed and labels_b is None:
             # A run that mixes at times has one graph for both: all of the first label is the same number as no other one.
-            labels_b, lam = batch.labels, torch.ones(batch.labels.shape, device=self.device)
+            labels_b, lam = batch.labels, torch.ones(len(batch.labels), device=self.device)
         return [batch.images, batch.labels, labels_b, lam]
 
     def _learn(self, inputs: list[Tensor | None], keep: float | None) -> Outcome:

@@ -51,6 +51,7 @@ def describe(name: str, model: Classifier) -> dict[str, Any]:
         "channels": config.channels,
         "classes": config.classes,
         "names": list(model.origin.classes.value),
+        "thresholds": list(model.origin.thresholds),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "assumptions": model.origin.assumptions(),
         "methods": (["attention"] if attention else []) + methods_of(model),
@@ -160,10 +161,17 @@ def describe_heat(heat: Heatmap) -> dict[str, Any]:
 
 
 def compare(
-    before: np.ndarray, after: np.ndarray, map_before: np.ndarray, map_after: np.ndarray, method: str, target: int | None, digits: int = 5
+    before: np.ndarray,
+    after: np.ndarray,
+    map_before: np.ndarray,
+    map_after: np.ndarray,
+    method: str,
+    target: int | None,
+    digits: int = 5,
+    several: bool = False,
 ) -> dict[str, Any]:
     """Rows of (class, before, after) for the classes that matter, and the difference of the two maps."""
-    first, second = probabilities(before), probabilities(after)
+    first, second = probabilities(before, several), probabilities(after, several)
     chosen = list(dict.fromkeys([*np.argsort(-first)[:LISTED].tolist(), *np.argsort(-second)[:LISTED].tolist()]))
     if target is not None and target not in chosen:
         chosen.append(target)
@@ -175,8 +183,10 @@ def compare(
     }
 
 
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Probabilities; the number itself where there is only one output."""
+def probabilities(logits: np.ndarray, several: bool = False) -> np.ndarray:
+    """Probabilities, of several labels each on its own; the number itself where there is only one output."""
+    if several:
+        return 1 / (1 + np.exp(-logits))
     if logits.size == 1:
         return logits
     powers = np.exp(logits - logits.max())

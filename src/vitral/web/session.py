@@ -159,7 +159,8 @@ class Session:
         def make() -> dict[str, Any]:
             image = self.picture(model, key).tensor.to(next(classifier.parameters()).device)
             outcome = operate(classifier, image, [Cut(), cut], target)
-            return compare(outcome.logits[0], outcome.logits[1], outcome.maps[0], outcome.maps[1], outcome.method, target)
+            (before, after), (map_before, map_after) = outcome.logits, outcome.maps
+            return compare(before, after, map_before, map_after, outcome.method, target, several=classifier.origin.several)
 
         return self._remember(("surgery", model, key, cut, target), make)
 

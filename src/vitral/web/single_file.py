@@ -76,9 +76,8 @@ def all_cuts(session: Session, model: int, key: str) -> dict[str, Any]:
         some = names[begin : begin + COPIES]
         outcome = operate(classifier, image, [cuts[name] for name in some])
         for index, name in enumerate(some):
-            found[name] = compare(
-                whole.logits[0], outcome.logits[index], whole.maps[0], outcome.maps[index], outcome.method, None, digits=3
-            )
+            pair = (whole.logits[0], outcome.logits[index], whole.maps[0], outcome.maps[index])
+            found[name] = compare(*pair, outcome.method, None, digits=3, several=classifier.origin.several)
     return found
 
 

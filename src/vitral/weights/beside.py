@@ -62,16 +62,20 @@ if __name__ == "__main__":
     session = onnxruntime.InferenceSession(str(HERE / "model.onnx"), providers=["CPUExecutionProvider"])
     for name in sys.argv[1:]:
         (logits,) = session.run(["logits"], {"images": prepare(Image.open(name))})
-        shares = np.exp(logits[0] - logits[0].max())
-        shares /= shares.sum()
-        names = SETTINGS["class_names"]
-        best = np.argsort(-shares)[:5]
+        names, thresholds = SETTINGS["class_names"], SETTINGS["thresholds"]
+        if thresholds:  # several labels: every class from its own threshold on
+            shares = 1 / (1 + np.exp(-logits[0]))
+            best = [i for i in np.argsort(-shares) if shares[i] >= thresholds[i]]
+        else:
+            shares = np.exp(logits[0] - logits[0].max())
+            shares /= shares.sum()
+            best = np.argsort(-shares)[:5]
         print(name, ", ".join(f"{names[i] if i < len(names) else i} {shares[i]:.1%}" for i in best))
 """
 
 
 def settings(model: Classifier) -> dict[str, Any]:
-    """What a stranger must know to use the model: image size, normalisation, resizing, class names."""
+    """What a stranger must know to use the model: image size, normalisation, resizing, class names; of several labels their thresholds."""
     config, origin = model.config, model.origin
     return {
         "image_size": list(config.image_size),
@@ -82,6 +86,7 @@ def settings(model: Classifier) -> dict[str, Any]:
         "crop": origin.crop.value,
         "interpolation": origin.interpolation.value,
         "class_names": list(origin.classes.value),
+        "thresholds": list(origin.thresholds),
         "assumed": origin.assumptions(),
     }
 

@@ -49,7 +49,7 @@ def export(model: Classifier, folder: str | Path, format: str = "timm", *, atten
     if format == "onnx":
         return write_onnx(model, folder / "model.onnx", attention)
     written = WRITERS[format](model, folder)
-    if format == "torchvision":  # it has no place for class names and preprocessing
+    if format == "torchvision" or (model.origin.several and format != "hf"):  # no place for class names, preprocessing or thresholds
         write_beside(model, folder, runs=False)
     return written
 

@@ -29,6 +29,7 @@ from vitral.weights.keymap import listed
 from vitral.weights.named import fetch
 from vitral.weights.read import READERS, Contents, read_weights
 from vitral.weights.resize import adapt
+from vitral.weights.to_huggingface import SEVERAL_LABELS
 
 CALLER = "set by the caller"
 PREPROCESSOR = "preprocessor_config.json"
@@ -82,6 +83,7 @@ def _open(x: str | Path, said: Known, hint: Known, quiet: bool) -> Classifier:
         return load_checkpoint(path)
     contents, spoken = read_place(path)
     model = assemble(contents.tensors, path.name, said.over(spoken).over(hint), contents.notes)
+    model.origin = dataclasses.replace(model.origin, thresholds=_thresholds(path, model.config.classes))
     return model if quiet else announced(model)
 
 
@@ -91,6 +93,15 @@ def read_place(path: Path) -> tuple[Contents, Known]:
         return read_weights(path), Known()
     described = _described(path)
     return _folder_tensors(path), Known() if _ours(described) else _folder_says(path, described)
+
+
+def _thresholds(path: Path, classes: int) -> tuple[float, ...]:
+    """Of a transformers folder whose model gives several labels; without thresholds of its own each class counts from one half on."""
+    described = _described(path) if path.is_dir() else {}
+    if described.get("problem_type") != SEVERAL_LABELS:
+        return ()
+    stored = described.get("thresholds")
+    return tuple(stored) if isinstance(stored, list) and len(stored) == classes else (0.5,) * classes
 
 
 def _described(folder: Path) -> dict[str, Any]:

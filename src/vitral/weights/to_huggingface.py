@@ -74,6 +74,8 @@ def translate(model: Classifier) -> tuple[dict[str, Any], dict[str, Any], dict[s
     return described, preprocessor(config, model.origin), named
 
 
+SEVERAL_LABELS = "multi_label_classification"
+"""What transformers calls several labels an image; thresholds it does not know, and passes over."""
 UNPREFIXED = ("classifier.", "cls_classifier.", "distillation_classifier.", "visual_projection.")
 
 
@@ -91,6 +93,7 @@ def _common(config: ModelConfig, origin: Origin) -> dict[str, Any]:
         "hidden_act": ACTIVATIONS.get(config.activation, "gelu"),
         "dtype": "float32",
         **(labels if config.classes and config.head_bias else {}),
+        **({"problem_type": SEVERAL_LABELS, "thresholds": list(origin.thresholds)} if origin.several else {}),
     }
 
 

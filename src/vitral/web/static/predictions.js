@@ -30,9 +30,10 @@ export class PredictionsView {
       return;
     }
     const target = targetFor(trace);
-    const shown = trace.order.slice(0, SHOWN);
+    const answers = answersOf(trace, model);
+    const shown = trace.order.filter((index, place) => place < SHOWN || answers?.has(index));
     if (!shown.includes(target)) shown.push(target);
-    const single = trace.logits.length === 1;
+    const single = trace.logits.length === 1 && !answers;
     const whole = state.off.size && this.which() === state.model ? this.app.whole : null;
     const number = (value) => (single ? value.toFixed(3) : percent(value));
     this.bars.replaceChildren(
@@ -49,10 +50,10 @@ export class PredictionsView {
               type: "button",
               class: "bar",
               "aria-pressed": String(index === target),
-              title: `explain “${className(model, index)}”`,
+              title: `explain “${className(model, index)}”${answers ? `; an answer from ${percent(model.thresholds[index])} on` : ""}`,
               onclick: () => this.explain(model, index, trace.order[0]),
             },
-            element("span", { class: "name" }, className(model, index)),
+            element("span", { class: "name" }, answers && (answers.has(index) ? "✓ " : "– "), className(model, index)),
             element("span", { class: "number" }, number(share), whole && element("span", { class: "quiet small" }, ` whole ${number(whole.probabilities[index])}`)),
             element("span", { class: "track", "aria-hidden": "true" }, bar),
           ),
@@ -87,7 +88,15 @@ export class PredictionsView {
   }
 }
 
+/** Of a model that gives several labels: the classes at or above their thresholds; else null. */
+function answersOf(trace, model) {
+  if (!model.thresholds?.length) return null;
+  return new Set(trace.order.filter((index) => trace.probabilities[index] >= model.thresholds[index]));
+}
+
 export function predictionText(trace, model) {
   if (!trace || !model.classes) return "";
+  const answers = answersOf(trace, model);
+  if (answers) return [...answers].map((index) => `${className(model, index)}, ${percent(trace.probabilities[index])}`).join("; ") || "no label";
   return `${className(model, trace.order[0])}, ${percent(trace.probabilities[trace.order[0]])}`;
 }

@@ -25,7 +25,7 @@ export class Trace {
     this.codes = sections.attention ?? null;
     this.maxima = sections.most ?? null;
     this.logits = sections.logits;
-    this.probabilities = softmax(this.logits);
+    this.probabilities = model?.thresholds?.length ? this.logits.map(sigmoid) : softmax(this.logits);
     this.grid = header.grid;
     this.prefix = header.prefix;
     this.tokens = header.tokens;
@@ -82,6 +82,10 @@ export class Trace {
   patches(row) {
     return row.subarray(this.prefix);
   }
+}
+
+function sigmoid(logit) {
+  return 1 / (1 + Math.exp(-logit));
 }
 
 function softmax(logits) {
