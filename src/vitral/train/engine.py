@@ -36,7 +36,7 @@ from vitral.train.optim import whole
 from vitral.train.parallel import World, lost_peer
 from vitral.train.prepare import Setup
 from vitral.train.schedule import kept_patches, lr_factor, snapshot_steps
-from vitral.train.several import SeveralEvaluation, choose_thresholds
+from vitral.train.several import settle_thresholds
 from vitral.train.state import Slots, optimizer_templates, seed_process
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
@@ -377,7 +377,8 @@ class Engine:
             raise failure.broken_weights(broken)
         live = {name: value.detach() for name, value in model.state_dict().items()}
         copy_values({name: value.clone() for name, value in final.items()}, live)
-        self._settle_thresholds()
+        if model.origin.several and self.validation is not None:
+            settle_thresholds(model, self._measure(self.validation)[0])
         complete = self._whole_model()
         if self.world.main:
             self.folder.write_model(complete)
@@ -391,15 +392,6 @@ class Engine:
             self.folder.close_journal()
         self.world.barrier()
         return Run(self.folder.path, self.folder.metrics, complete.eval())
-
-    def _settle_thresholds(self) -> None:
-        """Several labels: from which probability on each class is an answer, by the final weights on validation."""
-        model = self.setup.model
-        if not model.origin.several or self.validation is None:
-            return
-        result, _ = self._measure(self.validation)
-        assert isinstance(result, SeveralEvaluation)
-        model.origin = dataclasses.replace(model.origin, thresholds=choose_thresholds(result.probabilities, result.labels))
 
     def _open(self, split: str) -> None:
         data = self.setup.data

@@ -5,6 +5,7 @@ N images, K classes. Average precision needs no threshold: it asks whether image
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from vitral.base.errors import DataError, FailedError
 from vitral.base.text import NOTHING, html, table
 from vitral.data.split import SEVERAL, Split
-from vitral.model.classifier import evaluating
+from vitral.model.classifier import Classifier, evaluating
 from vitral.run.answers import Answers, SeveralAnswers
 
 NEUTRAL = 0.5
@@ -214,6 +215,12 @@ def average_precision(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarr
         gained = np.diff(hits[last], prepend=0) / hits[-1]
         found[number] = (gained * hits[last] / (last + 1)).sum()
     return found
+
+
+def settle_thresholds(model: Classifier, validation: Any) -> None:
+    """From which probability on each class is an answer, by the final weights on validation: the model remembers it."""
+    assert isinstance(validation, SeveralEvaluation)
+    model.origin = dataclasses.replace(model.origin, thresholds=choose_thresholds(validation.probabilities, validation.labels))
 
 
 def choose_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, ...]:
