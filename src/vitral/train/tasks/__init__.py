@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from vitral.config import TrainConfig
 from vitral.train.tasks.classify import classification
 from vitral.train.tasks.distil import distillation
-from vitral.train.tasks.several import several_labels
+from vitral.train.tasks.tag import several_labels
 from vitral.train.tasks.task import Task
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from vitral.config import TrainConfig
 from vitral.train.tasks import task_of
-from vitral.train.tasks.several import several_labels
+from vitral.train.tasks.tag import several_labels
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5], [-3.0, 1.0, 0.0]])
 LABELS = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
