@@ -20,13 +20,19 @@ import torch
 from PIL import Image
 from safetensors.torch import save as to_bytes
 
+from vitral.base.records import write_records
 from vitral.build import create
+from vitral.config import DataConfig
+from vitral.data.datasets import open_source
 from vitral.data.preprocess import Preprocess, open_picture
 from vitral.data.shards import open_shards
 from vitral.look.predict import predict
 from vitral.presets.runs import run as named_run
 from vitral.report.write import write_report
+from vitral.run.differences import differences
 from vitral.run.folder import RunFolder
+from vitral.run.survey import as_table, survey
+from vitral.run.verify import verify
 from vitral.train.fit import fit
 from vitral.weights.checkpoint import save
 from vitral.weights.export import export
@@ -113,6 +119,7 @@ class Cases:
             "run folders": self._a_run,
             "shards": self._a_shard,
             "web requests": self._a_request,
+            "label tables": self._a_table,
         }
 
     def case(self, kind: str, number: int) -> Callable[[], Any]:
@@ -247,8 +254,12 @@ class Cases:
             bend = path.suffix == ".json" and rng.random() < 0.8
             path.write_bytes(json.dumps(bent(json.loads(content), rng)).encode() if bend else damaged(content, rng))
         folder = RunFolder.open(run)
-        how = int(rng.integers(4))
-        if how == 0:
+        how = int(rng.integers(5))
+        if how == 4:  # listed, compared and verified, side by side with a sound one
+            as_table(survey(run))
+            verify(run)
+            differences([self.run, run]).text()
+        elif how == 0:
             write_report(run)
         elif how == 1:
             answered(load(run), self.image)
@@ -270,6 +281,22 @@ class Cases:
         source = open_shards(str(scratch))
         for number in range(min(len(source.train.labels), 10)):
             source.train.reader.image(number)
+
+    def _a_table(self, rng: np.random.Generator, scratch: Path) -> None:
+        """Labels in a CSV or Parquet file: damaged bytes, or sound ones with strange values."""
+        for number in range(4):
+            self.image.save(scratch / f"{number}.bmp")
+        rows = [
+            {"path": f"{number % 4}.bmp", "label": f"class {number % 2}", "split": ("train", "val", "test")[number % 3]}
+            for number in range(12)
+        ]
+        for _ in range(int(rng.integers(0, 3))):
+            rows[int(rng.integers(12))][("path", "label", "split")[int(rng.integers(3))]] = str(STRANGE[rng.integers(len(STRANGE))])
+        kind = ("csv", "parquet")[int(rng.integers(2))]
+        content = write_records(scratch / f"labels.{kind}", rows).read_bytes()
+        (scratch / f"labels.{kind}").write_bytes(damaged(content, rng) if rng.random() < 0.7 else content)
+        source = open_source(DataConfig(f"{kind}:{scratch / f'labels.{kind}'}"))
+        source.train.reader.image(int(source.train.indices[0]))
 
     def _a_request(self, rng: np.random.Generator, scratch: Path) -> None:
         """The explorer answers anything with a status below 500."""

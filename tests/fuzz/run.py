@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from fuzz.cases import Cases
 from fuzz.confined import confined_each
 
-SHARES = {"pictures": 0.3, "weights": 0.25, "configs": 0.2, "run folders": 0.1, "shards": 0.1, "web requests": 0.05}
+SHARES = {"pictures": 0.3, "weights": 0.25, "configs": 0.2, "run folders": 0.1, "shards": 0.05, "web requests": 0.05, "label tables": 0.05}
 BATCH = 25
 """Cases of one child; it ends with them, so that nothing they leave behind lasts."""
 BAD = ("raw", "timeout", "memory", "died")

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from vitral.base.errors import ConfigError, DataError, Stopped, UsageError, VitralError
+from vitral.base.errors import ConfigError, DataError, FailedError, Stopped, UsageError, VitralError
 from vitral.base.layout import CELL
 from vitral.base.lock import FolderLock
 from vitral.config import DataConfig
@@ -132,9 +134,100 @@ def test_a_script_without_a_guard_may_use_the_pool(tmp_path: Path) -> None:
     assert ended.stdout.strip() == "[0, 1, 4, 9]" and not ended.stderr
 
 
+class StandIn(types.ModuleType):
+    """As much of Ray as the pool uses: tasks run here when they are waited for, and may end as Ray says that they can."""
+
+    def __init__(self, endings: dict[str, list[BaseException]], cores: int = 8) -> None:
+        super().__init__("ray")
+        self.exceptions = types.ModuleType("ray.exceptions")
+        self.exceptions.RayError = self.RayError = type("RayError", (Exception,), {})  # type: ignore[attr-defined]
+        self.exceptions.RayTaskError = self.RayTaskError = type("RayTaskError", (self.RayError,), {})  # type: ignore[attr-defined]
+        self.endings, self.cores, self.stopped = endings, cores, False
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+        monkeypatch.setitem(sys.modules, "ray", self)
+        monkeypatch.setitem(sys.modules, "ray.exceptions", self.exceptions)
+        return self
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def init(self, address: str, **_: object) -> None:
+        if address != "local":
+            raise ConnectionError(f"ray did not find a cluster at {address}\nand says so in many lines")
+
+    def shutdown(self) -> None:
+        self.stopped = True
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"Alive": True, "Resources": {"CPU": self.cores}}, {"Alive": False, "Resources": {"CPU": 1000}}]
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": self.cores}
+
+    def remote(self, max_retries: int, **_: object) -> Any:
+        assert max_retries == 0  # counted here, where the second attempt is announced
+        return lambda function: types.SimpleNamespace(remote=lambda *arguments: _Task(function, arguments))
+
+    def wait(self, tasks: list[_Task], num_returns: int) -> tuple[list[_Task], list[_Task]]:
+        return tasks[:num_returns], tasks[num_returns:]
+
+    def get(self, task: _Task) -> Any:
+        if left := self.endings.get(Path(task.arguments[2]).name):
+            raise left.pop(0)
+        return task.function(*task.arguments)
+
+
+@dataclasses.dataclass(eq=False)
+class _Task:
+    function: Any
+    arguments: tuple[Any, ...]
+
+
+def caused(ray: StandIn, cause: BaseException) -> BaseException:
+    error = ray.RayTaskError("a traceback\nof many lines")
+    error.cause = cause  # type: ignore[attr-defined]
+    return error
+
+
+def test_a_ray_task_that_dies_is_named_and_tried_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ray = StandIn({}).install(monkeypatch)
+    died = ray.RayError("The worker died unexpectedly\nand more")
+    ray.endings = {CELLS[1].name: [died], CELLS[2].name: [caused(ray, Stopped("stopped by SIGTERM"))], CELLS[3].name: [died, died]}
+    finished = run_cells(CELLS, tmp_path, works.square, Pool(ray="local"), threads=1)
+    assert squares(finished) == [0, 1, 4] and ray.stopped
+    assert finished.retried == {CELLS[1].name: "RayError: The worker died unexpectedly", CELLS[2].name: "stopped by SIGTERM"}
+    assert finished.failed == {CELLS[3].name: "RayError: The worker died unexpectedly"}
+    assert f"cell {CELLS[1].name} died (RayError: The worker died unexpectedly); trying once more" in capsys.readouterr().err
+    with pytest.raises(VitralError, match=f"cell {CELLS[3].name} died twice"):
+        finished.raise_failures()
+
+
+def test_a_ray_cluster_that_cannot_work_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = StandIn({}).install(monkeypatch)
+    with pytest.raises(UsageError, match=r"no Ray cluster answers at there:1 \(ConnectionError: ray did not find a cluster at there:1\)"):
+        run_cells(CELLS, tmp_path, works.square, Pool(ray="there:1", quiet=True))
+    with pytest.raises(UsageError, match="a cell wants 9 cores, the largest machine of the cluster has 8"):
+        run_cells(CELLS, tmp_path, works.square, Pool(ray="local", quiet=True), threads=9)
+    ray.endings = {CELLS[0].name: [caused(ray, ConfigError("these settings cannot work", "use others"))]}
+    with pytest.raises(ConfigError, match="cannot work"):
+        run_cells(CELLS, tmp_path, works.square, Pool(ray="local", quiet=True))
+    monkeypatch.setattr(ray, "wait", lambda *_, **__: (_ for _ in ()).throw(ray.RayError("connection lost")))
+    with pytest.raises(FailedError, match=rf"the Ray cluster is gone \(RayError: connection lost\), with {CELLS[0].name}"):
+        run_cells(CELLS, tmp_path, works.square, Pool(ray="local", quiet=True))
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's own
-def test_ray_cluster_gives_the_same_and_survives_a_death(tmp_path: Path) -> None:
+def test_ray_cluster_gives_the_same_and_survives_a_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One task ends its process, another is killed: each is named, and given to Ray again, within 30 s of its death."""
     pytest.importorskip("ray")
-    finished = run_cells(CELLS, tmp_path, works.die_once, Pool(ray="local", quiet=True), threads=1)
-    assert squares(finished) == [0, 1, 4, 9] and list(finished.retried) == [CELLS[1].name]
+    said: dict[str, float] = {}
+    monkeypatch.setattr("vitral.study.pool.say", lambda text: said.update({text.split()[1]: time.time()}))
+    finished = run_cells(CELLS, tmp_path, works.die_or_be_killed, Pool(ray="local"), threads=1)
+    assert squares(finished) == [0, 1, 4, 9] and sorted(finished.retried) == sorted(said) == [CELLS[1].name, CELLS[2].name]
+    after = {name: moment - float((tmp_path / name / "died").read_text()) for name, moment in said.items()}
+    print("named after", after)
+    assert all(0 < seconds < 30 for seconds in after.values()), after

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,18 @@ def die_once(cell: dict[str, Any], folder: str) -> dict[str, Any]:
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
         os._exit(9)
+    return square(cell, folder)
+
+
+def die_or_be_killed(cell: dict[str, Any], folder: str) -> dict[str, Any]:
+    """At the first attempt seed 1 ends its process and seed 2 is killed, as the system would; both write down when."""
+    place, seed = Path(folder), cell["run"]["train"]["seed"]
+    place.mkdir(parents=True, exist_ok=True)
+    if seed in (1, 2) and not (place / "died").exists():
+        (place / "died").write_text(str(time.time()))
+        if seed == 1:
+            os._exit(9)
+        os.kill(os.getpid(), signal.SIGKILL)
     return square(cell, folder)
 
 

@@ -44,9 +44,14 @@ class FolderLock:
                     "wait for it, or choose another folder with --out",
                 ) from error
             if self._still_there(handle):
-                os.ftruncate(handle, 0)
-                os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
                 self._handle = handle
+                try:
+                    with writing(self.path):
+                        os.ftruncate(handle, 0)
+                        os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
+                except BaseException:
+                    self.release()
+                    raise
                 break
             os.close(handle)  # its holder removed it between our two calls
         return self

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from vitral.base import layout
 from vitral.base.errors import UsageError, VitralError
+from vitral.base.files import write_atomic
 from vitral.base.picture import Picture
 from vitral.base.progress import say
 from vitral.data.datasets import open_data
 from vitral.data.preprocess import open_picture
 from vitral.draw.curves import training_curves
 from vitral.draw.overlay import enlarge
-from vitral.draw.provenance import save_figure
+from vitral.draw.provenance import render, save_figure
 from vitral.draw.tiles import picture_sheet
 from vitral.look.attention import attention
 from vitral.look.describe import about_model
@@ -52,7 +53,7 @@ def demo(
     run = fit(config, out=out, quiet=quiet, run="digits", command=command)
     pictures = shown_pictures(run)
     figures = out / layout.FIGURES
-    pictures[0].original.save(out / PICTURE)  # something to try the other verbs on
+    write_atomic(out / PICTURE, render(pictures[0].original, "png"))  # something to try the other verbs on
     written = _curves(run, figures, command) + _attention(run.model, pictures, figures, command)
     written += figure_set(run.model, pictures[:1], figures, command=command, quiet=quiet)
     report = write_run_report(out)

@@ -255,14 +255,20 @@ def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: 
     environment = {"PYTHONPATH": os.pathsep.join(dict.fromkeys([source, *filter(None, sys.path)])), "OMP_NUM_THREADS": count}
     started = not ray.is_initialized()
     if started:
-        ray.init(
-            address=address,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            runtime_env={"env_vars": environment},
-        )
+        try:
+            ray.init(
+                address=address,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                runtime_env={"env_vars": environment},
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise UsageError(f"no Ray cluster answers at {address} ({_reason(error)})", "check --ray, or use --ray local") from error
     try:
+        largest = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
+        if largest < (threads or 1):  # Ray would wait for such a machine for ever
+            raise UsageError(f"a cell wants {threads or 1} cores, the largest machine of the cluster has {largest:g}", "use fewer threads")
         gpus = 1 / parallel if ray.cluster_resources().get("GPU", 0) else 0
         remote = ray.remote(num_cpus=threads or 1, num_gpus=gpus, max_retries=0)(_attempt)
         tries = dict.fromkeys((cell.name for cell in todo), 0)
@@ -273,13 +279,19 @@ def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: 
 
         pending = {submit(cell): cell for cell in todo}
         while pending:
-            (done, *_), _ = ray.wait(list(pending), num_returns=1)
+            try:
+                (done, *_), _ = ray.wait(list(pending), num_returns=1)
+            except RayError as error:
+                left = ", ".join(sorted(cell.name for cell in pending.values())[:3])
+                raise FailedError(f"the Ray cluster is gone ({_reason(error)}), with {left} to do", "run the same command again") from error
             cell = pending.pop(done)
             try:
                 answer = ray.get(done)
             except RayTaskError as error:
-                raise error.cause if isinstance(error.cause, UsageError) else error from None
-            except RayError as error:
+                if isinstance(error.cause, UsageError):
+                    raise error.cause from None
+                answer = (None, _reason(error.cause))  # a task that was told to stop, or whose answer could not travel
+            except RayError as error:  # its process or its machine died: Ray tells within seconds
                 answer = (None, _reason(error))
             if answer[1] is None and not (folder / cell.name).is_dir():
                 raise FailedError(f"cell {cell.name} ended elsewhere but {folder} does not show it", "use an --out that all machines share")

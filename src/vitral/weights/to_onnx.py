@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vitral.base.errors import UsageError, WeightsError
-from vitral.base.files import write_atomic
+from vitral.base.files import write_atomic, writing
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Tape
 from vitral.weights.beside import metadata, write_beside
@@ -43,7 +43,7 @@ def write_onnx(model: Classifier, path: Path, attention: bool = False) -> Path:
     names = ["logits", *(f"attention_{block}" for block in range(config.depth))] if attention else ["logits"]
     images = torch.zeros(2, config.channels, *config.image_size, device=next(model.parameters()).device)
     try:
-        with tempfile.TemporaryDirectory() as folder, evaluating(wrapped), _quiet(), torch.no_grad():
+        with writing(path), tempfile.TemporaryDirectory() as folder, evaluating(wrapped), _quiet(), torch.no_grad():
             torch.onnx.export(
                 wrapped,
                 (images,),
