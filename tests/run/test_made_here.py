@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
+import io
 import json
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from vitral.base.errors import DataError, UsageError
 from vitral.base.origin import Origin
+from vitral.cli import main
 from vitral.cli.train import run as train
 from vitral.config import DataConfig
 from vitral.presets.runs import run as named_run
@@ -113,3 +118,35 @@ def test_a_link_in_a_strangers_run_is_not_followed(tmp_path: Path, private: Path
     (row,) = survey(run)
     assert "is a link" in row.problem and not row.state_bytes
     assert {path: path.read_bytes() for path in before} == before and not (run / "report.html").exists()
+
+
+def test_pages_of_a_strangers_run_show_what_it_brings_and_nothing_of_ours(
+    tmp_path: Path, private: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trained elsewhere on a folder; here that very path holds private pictures. Report and explorer never open one of them."""
+    words = f"train digits --data folder:{private} --epochs 1 --batch-size 4 --device cpu --quiet --out {tmp_path / 'run'}".split()
+    assert main([*words, "--set", "width=8", "depth=1", "heads=1", "mlp_width=8"]) == 0
+    run, page, export = str(tmp_path / "run"), tmp_path / "report.html", tmp_path / "page.html"
+    brought = RunFolder.open(run).answers().pictures
+    assert brought
+    shutil.rmtree(cache)  # from here on it is a stranger's
+    opened: list[str] = []
+    for file in private.rglob("*.png"):
+        Image.new("RGB", (20, 20), (1, 2, 3)).save(file)  # what lies here is not what it was trained on
+    for owner in (builtins, os, io):
+        real = owner.open  # type: ignore[attr-defined]
+
+        def watched(path: Any, *arguments: Any, real: Any = real, **options: Any) -> Any:
+            opened.append(str(path))
+            return real(path, *arguments, **options)
+
+        monkeypatch.setattr(owner, "open", watched)
+    capsys.readouterr()
+    assert main(["report", run, "--out", str(page)]) == 0
+    assert main(["explore", run, "--export", str(export)]) == 0
+    assert any(str(tmp_path / "run") in path for path in opened) and not [path for path in opened if str(private) in path]
+    assert f"not made on this machine: folder:{private} was not opened" in page.read_text(encoding="utf-8")
+    assert "data:image/webp" in page.read_text(encoding="utf-8")  # the small ones that it brings
+    assert "its data is not opened, the small pictures in the folder are shown" in capsys.readouterr().err
+    position = next(iter(brought))
+    assert f'"name": "test {position}"' in export.read_text(encoding="utf-8")

@@ -229,5 +229,4 @@ def test_ray_cluster_gives_the_same_and_survives_a_death(tmp_path: Path, monkeyp
     finished = run_cells(CELLS, tmp_path, works.die_or_be_killed, Pool(ray="local"), threads=1)
     assert squares(finished) == [0, 1, 4, 9] and sorted(finished.retried) == sorted(said) == [CELLS[1].name, CELLS[2].name]
     after = {name: moment - float((tmp_path / name / "died").read_text()) for name, moment in said.items()}
-    print("named after", after)
     assert all(0 < seconds < 30 for seconds in after.values()), after

@@ -19,6 +19,7 @@ from vitral.report.render import percent, show, write_page
 from vitral.report.stored import mapping, number, optional_object
 from vitral.run.folder import RunFolder
 from vitral.run.journal import read_metrics
+from vitral.run.made_here import made_here
 
 Metrics = list[dict[str, Any]]
 
@@ -33,6 +34,8 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> P
         config = origin = command = None
         reasons = []
         notes.append(f"the settings do not fit this version ({error})")
+    if config and ":" in config.data.name and not made_here(run.path):
+        notes.append(f"not made on this machine: {config.data.name} was not opened; pictures are the small ones in the run folder")
     name = title_of(run, config) if config else run.path.name
     metrics = read_journal(run.path / layout.METRICS, notes)
     environment = optional_object(run.path / layout.ENVIRONMENT, notes, "the machine and the versions are not known")
