@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from fuzz.confined import confined
 from vitral.base.errors import ConfigError
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
 from vitral.presets.models import MODELS
@@ -108,6 +109,12 @@ def test_tables_of_positions_are_bounded_before_they_are_made(positions: str) ->
     with pytest.raises(ConfigError, match="table of positions"):
         ModelConfig(image_size=(32, 32), registers=10**9, positions=positions)
     assert ModelConfig(image_size=(1024, 1024), positions=positions).tokens == 4097
+
+
+def test_a_width_of_a_thousand_million_is_refused_at_once() -> None:
+    """Looking for a number of heads that divides it once went through all numbers below it."""
+    ending = confined(lambda: ModelConfig(width=10**9 + 7, heads=3), seconds=5)
+    assert ending.kind == "refused" and "is not divisible by 3 heads" in ending.message
 
 
 def test_images_are_bounded_for_every_family() -> None:

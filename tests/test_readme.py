@@ -246,3 +246,13 @@ def test_the_list_of_licences_is_current() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert (ROOT / "docs/licences.md").read_text(encoding="utf-8") == module.page(), "run docs/make_licences.py"
+
+
+def test_every_promise_names_a_test_that_there_is() -> None:
+    page = (ROOT / "docs/concepts/trust.md").read_text(encoding="utf-8")
+    promised = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("## What is promised")[2].partition("## ")[0]
+    lines = page.partition("## The lines of SECURITY.md")[2].partition("\n## ")[0]
+    promises = [bold.rstrip(":") for bold in re.findall(r"^- \*\*(.+?)\*\*", promised, re.MULTILINE)]
+    assert promises == re.findall(r"^\| (.+?) \| `", lines, re.MULTILINE) and len(promises) > 5
+    for file, name in re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)(?:::(\w+))?`", page):
+        assert (ROOT / file).is_file() and (not name or f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")), (file, name)
