@@ -14,11 +14,11 @@ import tyro
 
 import vitral
 from vitral.base import errors
-from vitral.cli import VERBS
+from vitral.cli import VERBS, pretrain
 from vitral.cli.train import EXAMPLES as TRAIN
 from vitral.cli.train import PLAN, documents, flags_of
 from vitral.config import RunConfig
-from vitral.presets.runs import RUNS
+from vitral.presets.runs import RUNS, pretraining
 
 FOLDER = Path(__file__).parent / "reference"
 MADE = "<!-- Written by docs/make_reference.py from the code: change it there. -->"
@@ -61,7 +61,7 @@ def cli_page() -> str:
     parts = [f"{MADE}\n\n# The command line\n\n`vitral VERB --help` shows the same. Exit codes: 0 done, 1 failed, 2 used wrongly.", verbs()]
     for verb, line in VERBS.items():
         parts.append(f"## {verb}\n\n{line[0].upper()}{line[1:]}.")
-        if verb in ("train", "plan"):
+        if verb in ("train", "plan", "pretrain"):
             parts.append(
                 "The defaults below are those of the settings; each named run brings its own, and `--help` after its name shows them."
             )
@@ -79,6 +79,8 @@ def commands(verb: str) -> list[tuple[str, type, str]]:
     if verb in ("train", "plan"):
         text = (TRAIN if verb == "train" else PLAN).format(runs=", ".join(RUNS))
         return [("", flags_of(RunConfig(), verb), text)]
+    if verb == "pretrain":
+        return [("", pretrain.flags_of(pretraining("cifar10")), pretrain.EXAMPLES)]
     module = importlib.import_module(f"vitral.cli.{verb}")
     return [(command, *(getattr(module, name) for name in names.split())) for command, names in COMMANDS[verb]]
 

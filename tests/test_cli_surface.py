@@ -22,6 +22,7 @@ COMMANDS += [["data", name] for name in ("list", "get", "show")]
 UNKNOWN_FLAG = [
     ["demo"],
     ["train", "digits"],
+    ["pretrain", "digits"],
     ["eval", "RUN", "digits"],
     ["predict", "RUN", "a.png"],
     ["look", "RUN", "a.png"],
@@ -44,6 +45,7 @@ UNKNOWN_FLAG = [
 MISSING_ARGUMENT = [
     (["train"], "use one of digits"),
     (["plan"], "use one of digits"),
+    (["pretrain"], "vitral data list"),
     (["eval"], "MODEL and DATA are missing"),
     (["eval", "RUN"], "DATA is missing"),
     (["predict"], "MODEL is missing"),
@@ -69,6 +71,7 @@ MISSING_ARGUMENT = [
 MISSING_FILE = [
     (["train", "digits", "--data", "folder:nowhere"], "one folder of pictures per class"),
     (["train", "finetune", "--data", "digits", "--from", "nowhere.pth"], "timm:NAME"),
+    (["pretrain", "folder:nowhere"], "name a folder with pictures in it"),
     (["plan", "digits", "--data", "folder:nowhere"], "one folder of pictures per class"),
     (["eval", "nowhere", "digits"], "timm:NAME"),
     (["predict", "nowhere", "PICTURE"], "timm:NAME"),
@@ -87,13 +90,15 @@ MISSING_FILE = [
     (["data", "show", "folder:nowhere"], "one folder of pictures per class"),
 ]
 WRONG_VALUE = [
-    (["trian"], "did you mean train?"),
-    (["train", "digts"], "did you mean digits?"),
+    (["trian"], "did you mean train, pretrain?"),
+    (["train", "digts"], "did you mean digits, pretrain-digits?"),
     (["train", "digits", "--epoch", "3"], "did you mean --epochs?"),
     (["train", "digits", "--epochs", "many"], "use a number"),
     (["train", "digits", "--image-size", "big"], "use one or more whole numbers or None"),
     (["train", "digits", "--optimizer", "lion"], "use adamw, sgd, muon"),
     (["train", "digits", "again"], "one word too many"),
+    (["pretrain", "digits", "--method", "simclr"], "use lejepa, dino, mae"),
+    (["pretrain", "digts"], "did you mean digits"),
     (["demo", "--seed", "x"], "use a whole number"),
     (["demo", "--out", "."], "name another folder"),
     (["eval", "RUN", "mnits"], "did you mean mnist"),

@@ -98,6 +98,7 @@ ONE_IDEA_IN_TWO_ROLES = {
     "lens": NUMBERS,
     "plan": VERB,
     "predict": VERB,
+    "pretrain": ASKED,
     "probe": "the verb asks, study compares, train solves",
     "run": "report draws what config asked for",
     "runs": "the verb lists what was trained, presets what can be",

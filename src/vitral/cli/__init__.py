@@ -16,6 +16,7 @@ from vitral.base.version import __version__
 VERBS: dict[str, str] = {
     "demo": "train a small ViT on digits, look inside it, write a report",
     "train": "train or fine-tune a model",
+    "pretrain": "learn from pictures without labels",
     "eval": "loss, accuracy, confusion and calibration of a model on a data set",
     "predict": "the most probable classes of pictures",
     "look": "heat maps of what a model attends to, one sheet per picture",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vitral.base.errors import UsageError, one_of
 from vitral.base.progress import tell
-from vitral.config import TUNED, DataConfig, ModelConfig, RunConfig, TrainConfig
+from vitral.config import TUNED, DataConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
     from vitral.run.folder import RunFolder
@@ -49,6 +49,7 @@ Named runs: {runs}
 """
 
 RESUME = ("no", "yes", "auto")
+RESUME_HELP = "Go on with the training in the folder, exactly where it stopped; auto: begin it where there is none (job queues)."
 DATA_FLAGS = ("validation", "stage", "subset", "augment", "workers", "on_bad_image", "fingerprint", "class_weights")
 TRAIN_FLAGS = (
     *("tune", "epochs", "max_seconds", "batch_size", "accumulate", "optimizer", "lr", "weight_decay", "schedule", "warmup", "layer_decay"),
@@ -130,9 +131,9 @@ def parse(arguments: list[str], verb: str = "train") -> Any:
     if not name and not asked_help:
         raise UsageError(f"{verb} needs the name of a run first", f"use one of {', '.join(RUNS)}")
     base = None
-    arguments = _spoken_resume(arguments) if verb == "train" else arguments
-    if name and _value_of(arguments, "--resume") in ("yes", "auto"):
-        base = _stored(name, _folder(name, _value_of(arguments, "--name"), _value_of(arguments, "--out")))
+    arguments = spoken_resume(arguments) if verb == "train" else arguments
+    if name and value_of(arguments, "--resume") in ("yes", "auto"):
+        base = _stored(name, _folder(name, value_of(arguments, "--name"), value_of(arguments, "--out")))
     if base is None:
         base = RUNS["digits"] if asked_help and name not in RUNS else _base(name)[0]
     from vitral.cli.parsing import parse as parse_flags
@@ -158,7 +159,7 @@ def gather_settings(arguments: list[str]) -> list[str]:
     return [*kept, "--set", *settings] if settings else arguments
 
 
-def _spoken_resume(arguments: list[str]) -> list[str]:
+def spoken_resume(arguments: list[str]) -> list[str]:
     """`--resume` alone is `--resume yes`."""
     following = [*arguments[1:], ""]
     return [
@@ -166,7 +167,7 @@ def _spoken_resume(arguments: list[str]) -> list[str]:
     ]
 
 
-def _value_of(arguments: list[str], flag: str) -> str | None:
+def value_of(arguments: list[str], flag: str) -> str | None:
     for index, argument in enumerate(arguments):
         if argument == flag and index + 1 < len(arguments):
             return arguments[index + 1]
@@ -207,8 +208,7 @@ def flags_of(base: RunConfig, verb: str = "train") -> type[Any]:
     if verb == "train":
         add("name", str | None, None, "Name of the run; its folder is runs/NAME. None: as the preset.")
         add("out", str | None, None, "Folder of the run; None: runs/NAME.")
-        text = "Go on with the training in the folder, exactly where it stopped; auto: begin it where there is none (job queues)."
-        add("resume", Literal["no", "yes", "auto"], "no", text)
+        add("resume", Literal["no", "yes", "auto"], "no", RESUME_HELP)
         add("quiet", bool, False, "No progress.")
     else:
         add("gpu", str | None, None, "Plan for this GPU instead of this machine: h200, h100, a100, l40s, 4090, 3090, v100, t4 …")
@@ -224,10 +224,10 @@ def apply(base: RunConfig, flags: Any) -> RunConfig:
     """`base` with everything that the flags change."""
     data = dataclasses.replace(base.data, name=flags.data, **{name: getattr(flags, name) for name in DATA_FLAGS})
     train = dataclasses.replace(base.train, **{name: getattr(flags, name) for name in TRAIN_FLAGS})
-    parts: dict[str, Any] = {"model": _shaped(base, flags), "data": data, "train": train}
+    parts: dict[str, Any] = {"model": shaped(base, flags), "data": data, "train": train}
     settings: dict[str, dict[str, Any]] = {part: {} for part in parts}
-    for setting in flags.set:
-        part, name, value = _setting(setting)
+    for text in flags.set:
+        part, name, value = setting(text)
         settings[part][name] = value
     if flags.weights is not None:
         _check_from(flags, settings["model"])
@@ -236,7 +236,7 @@ def apply(base: RunConfig, flags: Any) -> RunConfig:
     return dataclasses.replace(base, name=getattr(flags, "name", None) or base.name, weights=flags.weights, **parts)
 
 
-def _shaped(base: RunConfig, flags: Any) -> ModelConfig:
+def shaped(base: RunConfig, flags: Any) -> ModelConfig:
     """The run's model, or the named one, in the size and with the patches that the flags say."""
     from vitral.presets.models import model as named_model
 
@@ -261,12 +261,12 @@ def _check_from(flags: Any, settings: dict[str, Any]) -> None:
         )
 
 
-def _setting(text: str) -> tuple[str, str, Any]:
+def setting(text: str, pretrain: bool = False) -> tuple[str, str, Any]:
     """(part, field, value) of `name=value`; the value is read as the field's type."""
     from vitral.base.settings import fit_value, say_kind
 
     name, sign, value = text.partition("=")
-    kinds = {"model": ModelConfig, "train": TrainConfig, "data": DataConfig}
+    kinds = {"model": ModelConfig, "train": TrainConfig, "data": DataConfig, **({"pretrain": PretrainConfig} if pretrain else {})}
     hints = {part: typing.get_type_hints(kind) for part, kind in kinds.items()}
     part = next((part for part in kinds if name in hints[part]), None)
     if not sign:

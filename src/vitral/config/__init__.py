@@ -9,7 +9,20 @@ from __future__ import annotations
 
 from vitral.config.data import DataConfig
 from vitral.config.model import OPEN, STEM_REDUCTION, Family, ModelConfig
+from vitral.config.pretrain import PretrainConfig
 from vitral.config.run import TUNED, RunConfig, from_dict, to_dict
 from vitral.config.train import TrainConfig
 
-__all__ = ["OPEN", "STEM_REDUCTION", "TUNED", "DataConfig", "Family", "ModelConfig", "RunConfig", "TrainConfig", "from_dict", "to_dict"]
+__all__ = [
+    "OPEN",
+    "STEM_REDUCTION",
+    "TUNED",
+    "DataConfig",
+    "Family",
+    "ModelConfig",
+    "PretrainConfig",
+    "RunConfig",
+    "TrainConfig",
+    "from_dict",
+    "to_dict",
+]

@@ -24,6 +24,8 @@ class DataConfig:
     closed. confirm: learns from all but the sealed ones, and is scored on them and on test. open: learns from all, is scored on test."""
     split_seed: int = 0
     """Seed of the carved splits; the same in every run that is to be compared."""
+    split_by: Literal["class", "chance"] = "class"
+    """class: each class is carved by its share; chance: pictures are drawn whatever they show, so that no label need be read."""
     subset: float | None = None
     """Train on this many pictures (≥ 1) or this share (< 1), nested and class-balanced; None: all."""
     augment: str = "standard"

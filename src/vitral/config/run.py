@@ -11,6 +11,7 @@ from vitral.base.errors import ConfigError
 from vitral.base.settings import fit_value, say_kind
 from vitral.config.data import DataConfig
 from vitral.config.model import OPEN, ModelConfig
+from vitral.config.pretrain import PretrainConfig
 from vitral.config.train import TrainConfig
 
 C = TypeVar("C")
@@ -30,6 +31,8 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
     weights: str | None = None
     """Start from these weights (anything `vitral.load` takes) instead of from scratch: they say what the model is."""
+    pretrain: PretrainConfig | None = None
+    """Learn without labels, in this way; None: learn to name the classes."""
 
     @property
     def opens(self) -> tuple[str, ...]:
@@ -43,6 +46,23 @@ class RunConfig:
             raise ConfigError(f"run name {self.name!r} cannot be a folder name", "use letters, digits and dashes")
         if self.train.head_start not in (None, "as-is") and self.weights is None:
             raise ConfigError(f"head_start = {self.train.head_start} needs weights", "name them with --from, or set head_start = as-is")
+        if self.pretrain is not None:
+            self._check_pretraining()
+
+    def _check_pretraining(self) -> None:
+        train = self.train
+        if not self.model.is_transformer:
+            raise ConfigError(f"pre-training is for models with patches, not a {self.model.family}", "choose a ViT")
+        if self.data.split_by != "chance":
+            raise ConfigError("split_by = class would read labels", "set split_by = chance")
+        if train.test or train.keep == "best" or train.patience is not None or train.teacher is not None:
+            raise ConfigError("without labels there is no accuracy to test or to choose by", "set test = False, keep = last")
+        if train.accumulate > 1:
+            raise ConfigError("embeddings are compared over a whole batch, so it cannot be split", "set accumulate = 1")
+        if train.strategy == "fsdp":
+            raise ConfigError("pre-training runs on several processes with DDP", "set strategy = ddp")
+        if train.head_start not in (None, "as-is"):
+            raise ConfigError(f"head_start = {train.head_start}: pre-training has no head", "leave it out")
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -68,8 +88,9 @@ def from_dict(kind: type[C], data: dict[str, Any], where: str = "config") -> C:
     values: dict[str, Any] = {}
     for name, value in data.items():
         hint = hints[name]
-        if dataclasses.is_dataclass(hint):
-            values[name] = from_dict(typing.cast("type[Any]", hint), value, f"{where}.{name}")
+        inner = next((part for part in typing.get_args(hint) if dataclasses.is_dataclass(part)), hint)
+        if dataclasses.is_dataclass(inner) and (value is not None or inner is hint):
+            values[name] = from_dict(typing.cast("type[Any]", inner), typing.cast("dict[str, Any]", value), f"{where}.{name}")
         elif value is None and name in OPEN and issubclass(kind, ModelConfig):
             values[name] = None
         elif fitted := fit_value(hint, value):

@@ -72,7 +72,9 @@ class TrainConfig:
     token_drop: float = 0.0
     """Share of patches left out, other ones for each picture, until `token_drop_until`: cheaper steps, and a regulariser."""
     token_drop_until: float = 0.5
-    """Share of the run after which the model sees all patches."""
+    """Share of the run after which the model sees all patches, or all but `token_drop_after`."""
+    token_drop_after: float = 0.0
+    """Share of patches left out from then on."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """auto: bf16 on a GPU that has it, fp32 otherwise."""
     compile: Literal["auto", "yes", "no", "max"] = "auto"
@@ -114,7 +116,16 @@ class TrainConfig:
             )
         if self.lr <= 0 or self.adam_lr <= 0:
             raise ConfigError("the learning rate must be positive", "use something like 1e-3")
-        for name in ("warmup", "label_smoothing", "mixing_off", "token_drop", "token_drop_until", "teacher_weight", "final_lr"):
+        for name in (
+            "warmup",
+            "label_smoothing",
+            "mixing_off",
+            "token_drop",
+            "token_drop_until",
+            "token_drop_after",
+            "teacher_weight",
+            "final_lr",
+        ):
             check_share(self, name, closed=name in ("teacher_weight", "token_drop_until", "mixing_off"))
         if self.ema is not None and not 0 < self.ema < 1:
             raise ConfigError(f"ema {self.ema} does not lie between 0 and 1", "use something like 0.999, or leave it out")

@@ -12,7 +12,7 @@ from vitral.base.errors import DataError, MissingError
 from vitral.base.progress import say, track
 from vitral.base.text import few
 from vitral.data.decode import EXTENSIONS, SKIP, header_ok
-from vitral.data.source import FileReader, Part, Source
+from vitral.data.source import UNLABELLED, FileReader, Part, Source
 
 SPLITS = {"train": ("train", "training"), "validation": ("val", "valid", "validation"), "test": ("test", "testing")}
 HEADERS = 20_000
@@ -58,6 +58,24 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
     return Source.of_parts(name, class_names, parts, str(path), notes)
 
 
+def open_pictures(path: Path, on_bad_image: str) -> Source:
+    """All pictures below a folder, whatever folders they lie in; train, validation and test folders are kept apart."""
+    if not path.is_dir():
+        kind = DataError if path.exists() else MissingError
+        raise kind(f"{path} is not a folder", "name a folder with pictures in it")
+    found = {split: next((path / n for n in names if (path / n).is_dir()), None) for split, names in SPLITS.items()}
+    places = {split: where for split, where in found.items() if where is not None} if found["train"] else {"train": path}
+    notes: list[str] = []
+    parts = {}
+    for split, where in places.items():
+        paths, ignored = _pictures(where)
+        _note_ignored(notes, where, ignored)
+        if not paths:
+            raise DataError(f"{where} has no pictures", f"pictures end in {' '.join(sorted(EXTENSIONS))}")
+        parts[split] = files_part(paths, [0] * len(paths), on_bad_image, notes)
+    return Source.of_parts(f"folder:{path}", UNLABELLED, parts, str(path), notes)
+
+
 def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str | None, notes: list[str]) -> Part:
     paths, labels, ignored = [], [], []
     if extra := sorted(set(_folders(folder)) - set(class_names)):
@@ -65,18 +83,31 @@ def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str | None, 
     for label, name in enumerate(class_names):
         if not (folder / name).resolve().is_relative_to(folder.resolve()):
             raise DataError(f"{folder / name} is a link that leads out of {folder}", "copy the pictures there, or name where it leads to")
-        for parent, folders, files in os.walk(folder / name):
-            folders.sort()
-            for file in sorted(files):
-                path = Path(parent) / file
-                if path.suffix.lower() in EXTENSIONS and not file.startswith("."):
-                    paths.append(path)
-                    labels.append(label)
-                else:
-                    ignored.append(file)
+        found, others = _pictures(folder / name)
+        paths += found
+        labels += [label] * len(found)
+        ignored += others
+    _note_ignored(notes, folder, ignored)
+    return files_part(paths, labels, on_bad_image, notes)
+
+
+def _pictures(folder: Path) -> tuple[list[Path], list[str]]:
+    """Pictures below a folder in a fixed order, and the names of the files that are none."""
+    paths, ignored = [], []
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        for file in sorted(files):
+            path = Path(parent) / file
+            if path.suffix.lower() in EXTENSIONS and not file.startswith("."):
+                paths.append(path)
+            else:
+                ignored.append(file)
+    return paths, ignored
+
+
+def _note_ignored(notes: list[str], folder: Path, ignored: list[str]) -> None:
     if ignored:
         note(notes, f"left out under {folder}, no pictures by their names: {len(ignored)} ({few(ignored)})")
-    return files_part(paths, labels, on_bad_image, notes)
 
 
 def files_part(paths: list[Path], labels: Sequence[int] | np.ndarray, on_bad_image: str | None, notes: list[str]) -> Part:

@@ -14,7 +14,7 @@ from vitral.base.errors import DataError, UnknownNameError, one_of
 from vitral.config import DataConfig
 from vitral.data.augment import Policy, policy
 from vitral.data.catalogue import CATALOGUE
-from vitral.data.class_folders import open_folder
+from vitral.data.class_folders import open_folder, open_pictures
 from vitral.data.fetch import data_root, open_named
 from vitral.data.fingerprint import fingerprint
 from vitral.data.huggingface import open_hub
@@ -24,7 +24,7 @@ from vitral.data.own_dataset import OWN
 from vitral.data.preprocess import Preprocess
 from vitral.data.sealed import SHARE, check_open, seal, validation_share
 from vitral.data.shards import open_shards
-from vitral.data.source import Part, Source
+from vitral.data.source import UNLABELLED, Part, Source, unlabelled
 from vitral.data.split import Split, carve, check, strata
 
 TEST_SHARE = 0.2
@@ -44,7 +44,8 @@ class Data:
     def __init__(
         self, source: Source, config: DataConfig, train: Split, validation: Split, closed: Mapping[str, Callable[[], Split]]
     ) -> None:
-        self.name, self.where, self.class_names, self.notes = source.name, source.where, source.class_names, source.notes
+        self.name, self.where, self.notes = source.name, source.where, source.notes
+        self.class_names = source.class_names if source.class_names != UNLABELLED else ()
         self.config, self.preprocess = config, train.preprocess
         self.train, self.validation = train, validation
         self._closed = closed
@@ -136,12 +137,13 @@ def open_data(
     set's own size, channels, mean and standard deviation. Fields of `config` (resize, mean, std) come before all of these.
     """
     source = source or open_source(config)
-    check(source.train.labels, source.class_names, source.name)
-    train, test, sealed = source.train, source.test, None
-    if config.stage != "open":
+    labelled = source.class_names != UNLABELLED
+    check(source.train.labels, source.class_names, source.name, whole=labelled)
+    train, test, sealed = source.train, source.test, source.sealed
+    if config.stage != "open" and sealed is None:
         train, sealed = seal(source)
     if test is None:
-        kept, held = carve(strata(train.labels), TEST_SHARE, config.split_seed, "test split")
+        kept, held = carve(_strata(train, config), TEST_SHARE, config.split_seed, "test split")
         if not len(held):
             raise DataError(
                 f"{source.name} has one picture a class, so none can be set aside for testing", "add pictures, or a test folder"
@@ -149,7 +151,7 @@ def open_data(
         carved_test, train = train.some(held), train.some(kept)
         test = lambda: carved_test  # noqa: E731
     if source.validation is None:
-        kept, held = carve(strata(train.labels), validation_share(config), config.split_seed, "validation split")
+        kept, held = carve(_strata(train, config), validation_share(config), config.split_seed, "validation split")
         validation, train = train.some(held), train.some(kept)
     else:
         validation = source.validation
@@ -162,9 +164,14 @@ def open_data(
     if config.subset is not None:
         count = round(config.subset) if config.subset >= 1 else max(1, round(config.subset * len(training)))
         training = training.first(count, config.split_seed)
-    check(training.labels, source.class_names, f"{source.name} (train)")
+    check(training.labels, source.class_names, f"{source.name} (train)", whole=labelled)
     closed = {"test": lambda: split("test", test())} | ({"sealed": lambda: split("sealed", sealed)} if sealed is not None else {})
     return Data(source, config, training, split("validation", validation), closed)
+
+
+def _strata(part: Part, config: DataConfig) -> np.ndarray:
+    """What is carved by its share: each class, or all pictures alike."""
+    return strata(part.labels) if config.split_by == "class" else np.zeros(len(part.indices), np.int64)
 
 
 def training_images(source: Source, config: DataConfig) -> int:
@@ -211,8 +218,20 @@ def _as_split(name: str, part: Part, source: Source, config: DataConfig, wanted:
     return Split(name, part.reader, part.indices, part.labels, source.class_names, wanted, source.flip, photographs, config.on_bad_image)
 
 
-def open_source(config: DataConfig, training: bool = True) -> Source:
-    """The data set that `config` names, as its source gives it; not for `training`: it need not have what only a training needs."""
+def open_source(config: DataConfig, training: bool = True, labels: bool = True) -> Source:
+    """The data set that `config` names, as its source gives it; not for `training`: it need not have what only a training needs.
+
+    Without `labels`: any folder of pictures will do, and what comes out has none.
+    """
+    if not labels:
+        kind, _, rest = config.name.partition(":")
+        if kind == "folder" and rest:
+            return open_pictures(Path(rest).expanduser(), config.on_bad_image)
+        source = open_source(config, training)
+        if config.stage != "open":  # which pictures are sealed belongs to a named set like its test split: it is settled by class
+            train, sealed = seal(source)
+            source = dataclasses.replace(source, train=train, sealed=sealed)
+        return unlabelled(source)
     kind, _, rest = config.name.partition(":")
     if kind == "folder" and rest:
         return open_folder(Path(rest).expanduser(), config.on_bad_image, training=training)

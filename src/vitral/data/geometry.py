@@ -147,6 +147,22 @@ class Affine:
         return on_some(choice < 5, unit(images), lambda some, maps: _warp(some, maps, "zeros"), matrix)
 
 
+@dataclass(frozen=True)
+class Turn:
+    """Rotated by up to ± `degrees` around its middle; what comes in from outside is the border."""
+
+    degrees: float
+    columns = 1
+
+    def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
+        angle = (u[:, 0] * 2 - 1) * math.radians(self.degrees)
+        cosine, sine, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
+        height, width = images.shape[-2:]
+        # From -1 to 1 is another length across than down where the picture is not square.
+        rows = [torch.stack([cosine, -sine * (height / width), zero], 1), torch.stack([sine * (width / height), cosine, zero], 1)]
+        return _warp(unit(images), torch.stack(rows, 1), "border")
+
+
 def _shift(u: torch.Tensor, side: int) -> torch.Tensor:
     """Whole pixels from -pad to pad, alike in chance."""
     pad = min(max(1, side // 8), side - 1)

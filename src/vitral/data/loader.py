@@ -21,6 +21,7 @@ from vitral.data.mixing import draw_mix, mix_images, partners, whole_groups
 from vitral.data.preprocess import Preprocess
 from vitral.data.split import Split
 from vitral.data.stream import Stream
+from vitral.data.views import ViewMaker, Views
 
 DEVICE_LIMIT = {"cuda": 8 << 30, "cpu": 2 << 30}
 """Bytes of pixels up to which a stored set lives on the device."""
@@ -37,7 +38,7 @@ class Batch:
     """What one step gets."""
 
     images: torch.Tensor
-    """(B, C, H, W) float, normalised, on the device."""
+    """(B, C, H, W) float, normalised, on the device; (B, V, C, H, W) where there are V views of each."""
     labels: torch.Tensor
     """(B,) int64; of several labels: (B, K) float, 1 for each that is there."""
     labels_b: torch.Tensor | None
@@ -58,6 +59,7 @@ class Loader:
         batch_size: int,
         preprocess: Preprocess | None = None,
         policy: Policy | str = "none",
+        views: Views | None = None,
         device: torch.device | str = "cpu",
         seed: int = 0,
         train: bool = False,
@@ -81,7 +83,8 @@ class Loader:
         self.mixing = True
         """Switch MixUp and CutMix off, for the last share of a run."""
         self.road = road(split, self.policy, self.device, placement)
-        self.augment = Augment(self.policy, split.preprocess, self.device, crop=self.road == "device")
+        augment = Augment(self.policy, split.preprocess, self.device, crop=self.road == "device")
+        self.augment = augment if views is None else ViewMaker(views, split.preprocess, self.device)
         self.labels = torch.from_numpy(split.labels.astype(np.float32 if split.several else np.int64)).to(self.device)
         self.pixels: torch.Tensor | None = None
         self.transform = None
@@ -152,7 +155,7 @@ class Loader:
         first, last, (low, high) = self._places(step)
         labels = self.labels[indices]
         total = self._size(step)
-        if not self.train:
+        if not self.train and not self.augment.columns:
             return Batch(self.augment(images, images), labels, None, None, indices)
         # Numbers for the whole batch, of which each rank reads its rows: the same picture gets the same ones on any rank.
         u = uniforms((total, self.augment.columns), self.device, self.seed, "augment", epoch, step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ import numpy as np
 from vitral.base.errors import DataError
 from vitral.data.decode import Decoded, decode
 
+UNLABELLED = ("unlabelled",)
+"""The class names of pictures whose labels are not to be known."""
 SMALL = 64
 """Sets whose pictures all have one size of at most this many pixels a side are small pictures, others photographs."""
 
@@ -45,6 +48,10 @@ class Part:
         labels = np.asarray(labels)
         return cls(reader, np.arange(len(labels)), labels.astype(np.int64 if labels.ndim == 1 else np.uint8))
 
+    def unlabelled(self) -> Part:
+        """The same pictures, all of one class; their labels are not looked at."""
+        return Part(self.reader, self.indices, np.zeros(len(self.indices), np.int64))
+
     def some(self, positions: np.ndarray) -> Part:
         return Part(self.reader, self.indices[positions], self.labels[positions])
 
@@ -71,6 +78,8 @@ class Source:
     """None: carved from the training pictures."""
     test: Callable[[], Part] | None = None
     """Called when the test split is opened, not before; None: carved from the training pictures."""
+    sealed: Part | None = None
+    """Training pictures that are set aside already (see data/sealed.py); None: not yet."""
     native_size: tuple[int, int] | None = None
     """Height and width when all pictures have the same small size; None: photographs of any size."""
     channels: int = 3
@@ -97,6 +106,19 @@ class Source:
             channels=channels,
             notes=tuple(notes),
         )
+
+
+def unlabelled(source: Source) -> Source:
+    """The same pictures without labels, for learning that must not see any."""
+    test = source.test
+    return dataclasses.replace(
+        source,
+        class_names=UNLABELLED,
+        train=source.train.unlabelled(),
+        validation=source.validation.unlabelled() if source.validation is not None else None,
+        test=(lambda: test().unlabelled()) if test is not None else None,
+        sealed=source.sealed.unlabelled() if source.sealed is not None else None,
+    )
 
 
 def measure(part: Part, count: int = 32) -> tuple[tuple[int, int] | None, int]:

@@ -8,10 +8,10 @@ A model here leaves image size, channels and classes open: they are the data's, 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 from vitral.base.errors import one_of
-from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from vitral.config import DataConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig
 from vitral.presets.models import model
 
 # What makes a ViT learn from little data: RMSNorm, normalised queries and keys, no biases in attention, residual branches that
@@ -179,6 +179,74 @@ CIFAR10_FINETUNE = dataclasses.replace(
     train=dataclasses.replace(FINETUNE.train, epochs=15, batch_size=512, lr=5e-4, mixing_off=0.2),
 )
 
+# ---- without labels ------------------------------------------------------------------------------------------------------------
+
+# A quarter of the overlapping patches of each view is shown, half of them at the end: views are cheap then, and hiding makes them differ.
+# AdamW, because Muon is reported to cost LeJEPA points.
+PRETRAIN = TrainConfig(
+    epochs=100,
+    batch_size=256,
+    optimizer="adamw",
+    lr=2e-3,
+    weight_decay=0.05,
+    betas=(0.9, 0.95),
+    schedule="cosine",
+    warmup=0.05,
+    clip=1.0,
+    final_lr=0.01,
+    ema=0.999,
+    token_drop=0.75,
+    token_drop_until=0.85,
+    token_drop_after=0.5,
+    test=False,
+    evaluate_every=5,
+)
+
+
+def without_labels(name: str, **changes: Any) -> DataConfig:
+    return DataConfig(name=name, augment="none", split_by="chance", **changes)
+
+
+PRETRAIN_CIFAR10 = RunConfig(
+    "pretrain-cifar10",
+    dataclasses.replace(CIFAR_MODEL, drop_path=0.05),
+    without_labels("cifar10"),
+    PRETRAIN,
+    pretrain=PretrainConfig(),
+)
+PRETRAIN_DIGITS = RunConfig(
+    "pretrain-digits",
+    model("digits", **SMALL_DATA).opened(),
+    without_labels("digits"),
+    dataclasses.replace(PRETRAIN, epochs=100, batch_size=128, token_drop=0.0, token_drop_after=0.0, ema=0.99, evaluate_every=10),
+    pretrain=PretrainConfig(
+        global_views=2, local_views=2, global_scale=(0.5, 1.0), local_scale=(0.3, 0.8), blur=0.0, solarise=0.0, turn=15.0,
+        projection=32, projection_hidden=256, directions=128,
+    ),
+)  # fmt: skip
+PRETRAIN_PHOTOS = RunConfig(
+    "pretrain-photos",
+    dataclasses.replace(model("ti/16", **SMALL_DATA, positions="rotary", drop_path=0.05).opened(), image_size=(96, 96), patch_size=(8, 8)),
+    without_labels("folder:photos", on_bad_image="skip"),
+    dataclasses.replace(PRETRAIN, batch_size=128),
+    pretrain=PretrainConfig(blur=0.5),
+)
+
+
+def pretraining(data: str, method: Literal["lejepa", "dino", "mae"] = "lejepa") -> RunConfig:
+    """How a data set is pre-trained on: digits and the small pictures as they were tried out, anything else as photographs."""
+    base = {"digits": PRETRAIN_DIGITS, **dict.fromkeys(("cifar10", "cifar100", "tinyimagenet32"), PRETRAIN_CIFAR10)}
+    base = base.get(data, PRETRAIN_PHOTOS)
+    name = base.name if data == base.data.name else "pretrain"
+    assert base.pretrain is not None
+    return dataclasses.replace(
+        base,
+        name=name,
+        data=dataclasses.replace(base.data, name=data),
+        pretrain=dataclasses.replace(base.pretrain, method=method),
+    )
+
+
 RUNS: dict[str, RunConfig] = {
     config.name: config
     for config in (
@@ -197,6 +265,9 @@ RUNS: dict[str, RunConfig] = {
         REPORT_CIFAR,
         REPORT_CIFAR_CNN,
         REPORT_CIFAR_OURS,
+        PRETRAIN_DIGITS,
+        PRETRAIN_CIFAR10,
+        PRETRAIN_PHOTOS,
     )
 }
 

@@ -32,6 +32,7 @@ from vitral.weights.checkpoint import load_checkpoint, save, write_weights
 FREE = {
     "train": ("device", "threads", "compile", "checkpoint_every", "strategy", "tensorboard", "wandb", "accumulate"),
     "data": ("root", "workers", "placement"),
+    "pretrain": ("on_collapse", "online_knn"),
 }
 """What a resumed run may change: nothing of it decides what is learnt."""
 FIRST_VERSION = ("preset", "fixed_size")
@@ -203,6 +204,11 @@ class RunFolder:
         steps = {folder: int(step) for folder, step in found.items() if step.isascii() and step.isdigit() and len(step) < 20}
         return sorted((step, folder) for folder, step in steps.items() if (folder / layout.WEIGHTS).is_file())
 
+    def probe(self) -> dict[str, Any] | None:
+        """What its features are worth; None: it learnt with labels, or was not probed."""
+        path = self.path / layout.PROBE
+        return read_json(path) if path.is_file() else None
+
     def answers(self, split: str = "test") -> Answers:
         """What was answered on the test images (or the sealed ones), in the order of the split."""
         return Answers.read(self.path, split)
@@ -232,6 +238,10 @@ class RunFolder:
             answers.write(self.path, split)
             write_json(self.path / layout.scores_name(split), scores)
 
+    def write_probe(self, scores: dict[str, Any]) -> None:
+        with vouching(self.path, layout.PROBE):
+            write_json(self.path / layout.PROBE, scores)
+
     def close_journal(self) -> None:
         """Nothing will be added to it any more: vouch for it as it is."""
         with vouching(self.path, layout.METRICS):
@@ -258,6 +268,8 @@ class RunFolder:
             hint = train_on(self.path, "MORE") if extended else "go on with the same settings, or start a new run with --out"
             raise UsageError(f"{self.path} was begun with {name} = {old}, not {new}", hint)
         for part, names in free.items():
+            if getattr(settled, part) is None:
+                continue
             changes = {name: getattr(getattr(wanted, part), name) for name in names}
             settled = dataclasses.replace(settled, **{part: dataclasses.replace(getattr(settled, part), **changes)})
         return settled
@@ -267,7 +279,10 @@ def _difference(began: RunConfig, wanted: RunConfig, free: dict[str, tuple[str, 
     """The first field in which two runs learn something else."""
     if began.weights != wanted.weights:
         return "weights", began.weights, wanted.weights
-    for part in ("model", "data", "train"):
+    if (began.pretrain is None) != (wanted.pretrain is None):
+        old, new = ("labels" if config.pretrain is None else config.pretrain.method for config in (began, wanted))
+        return "pretrain", old, new
+    for part in ("model", "data", "train", "pretrain") if began.pretrain is not None else ("model", "data", "train"):
         old, new = getattr(began, part), getattr(wanted, part)
         for field in dataclasses.fields(old):
             pair = getattr(old, field.name), getattr(new, field.name)

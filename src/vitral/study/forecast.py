@@ -28,8 +28,6 @@ from vitral.train.parallel import World
 from vitral.train.prepare import Setup, prepare
 from vitral.train.schedule import token_shares
 from vitral.train.steps import Stepper
-from vitral.train.tasks import task_of
-from vitral.train.tasks.distil import load_teacher
 
 CELL_START = 1.5
 """Seconds to open data, build a model and write its folder."""
@@ -73,9 +71,7 @@ class Seconds(NamedTuple):
 def time_run(setup: Setup, seconds: float = 0.0) -> Timing:
     """Time a run's own steps (its batches, augmentation, task and optimizer) and evaluation; the model in `setup` is used up."""
     world, train, data = World(), setup.config.train, setup.data
-    teacher = load_teacher(train.teacher, data, setup.preprocess, setup.device, quiet=True) if train.teacher else None
-    weights = data.train.class_weights().to(setup.device) if setup.config.data.class_weights else None
-    stepper = Stepper(setup.model, task_of(train, weights, teacher, data.train.several), train, setup.device, world)
+    stepper = Stepper(setup.model, setup.task(), train, setup.device, world)
     loader = setup.training_loader(world)
     compiling = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
     peak = PeakMemory(setup.device) if setup.device.type == "cuda" else None

@@ -14,15 +14,17 @@ from vitral.train.schedule import ema_decay
 class EMA:
     """ema ← d · ema + (1 − d) · weights after every step, with d = min(decay, (1 + k) / (10 + k)).
 
-    Buffers (batch statistics) are copied, not averaged. `values` are named as in the model's state dict.
+    Buffers (batch statistics) are copied, not averaged; so are frozen parameters that something else moves (`moved`: a teacher's).
+    `values` are named as in the model's state dict.
     """
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
+    def __init__(self, model: nn.Module, decay: float, moved: bool = False) -> None:
         self.decay, self.updates = decay, 0
         self.values = {name: value.detach().clone() for name, value in model.state_dict().items()}
         learned = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
         self._learned = [name for name in self.values if name in learned]
-        self._copied = [name for name, _ in model.named_buffers() if name in self.values]
+        self._copied = [name for name, _ in (model.state_dict() if moved else dict(model.named_buffers())).items() if name in self.values]
+        self._copied = [name for name in self._copied if name not in learned]
         live = model.state_dict()
         self._sources = [local(live[name]) for name in self._learned]
         self._targets = [local(self.values[name]) for name in self._learned]

@@ -6,7 +6,6 @@ training steps: compiling, validating and saving are not in it.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 import time
@@ -22,7 +21,6 @@ from vitral.base.device import describe_machine
 from vitral.base.errors import ConfigError, VitralError
 from vitral.base.layout import METRICS, PROGRESS, STATE
 from vitral.base.progress import Progress, progress, say
-from vitral.build import build
 from vitral.config import from_dict
 from vitral.cost.flops import forward_flops
 from vitral.model.classifier import Classifier
@@ -32,15 +30,13 @@ from vitral.run.times import Times
 from vitral.train import advice, failure
 from vitral.train.ema import copy_values, local
 from vitral.train.evaluate import Scored, evaluate_loader
-from vitral.train.optim import whole
+from vitral.train.monitor import Monitor
 from vitral.train.parallel import World, lost_peer
 from vitral.train.prepare import Setup
 from vitral.train.schedule import kept_patches, lr_factor, snapshot_steps
 from vitral.train.several import settle_thresholds
 from vitral.train.state import Slots, optimizer_templates, seed_process
 from vitral.train.steps import Stepper
-from vitral.train.tasks import task_of
-from vitral.train.tasks.distil import load_teacher
 
 WINDOW = {"cuda": 50, "cpu": 10}
 """Steps between readings of the device."""
@@ -109,11 +105,11 @@ class Engine:
         self.train = train
         if not len(setup.data.validation) and (train.keep == "best" or train.patience is not None):
             raise ConfigError("keep = best and patience need validation pictures, there are none", "set validation to 0.1 or so")
-        teacher = load_teacher(train.teacher, setup.data, setup.preprocess, setup.device, quiet) if train.teacher else None
-        weights = setup.data.train.class_weights().to(setup.device) if self.config.data.class_weights else None
-        self.stepper = Stepper(setup.model, task_of(train, weights, teacher, setup.data.train.several), train, setup.device, world)
+        self.stepper = Stepper(setup.model, setup.task(quiet), train, setup.device, world)
         self.loader = setup.training_loader(world)
-        self.validation = setup.evaluation_loader(setup.data.validation, world) if len(setup.data.validation) else None
+        answers = len(setup.data.validation) > 0 and self.stepper.method is None
+        self.validation = setup.evaluation_loader(setup.data.validation, world) if answers else None
+        self.monitor = Monitor(setup, self.stepper) if self.stepper.method is not None else None
         self.total = max(1, round(train.epochs * len(self.loader)))
         self.evaluate_every = max(1, round(train.evaluate_every * len(self.loader)))
         self.line_every = max(1, self.total // LINES)
@@ -133,11 +129,13 @@ class Engine:
         first = next(iter(self.loader.epoch(0)))
         mixes = self.loader.policy.mixup + self.loader.policy.cutmix > 0
         evaluated = self.validation
-        if evaluated is None and self.stepper.compiled:  # the test must not wait for it; a batch of one image is filled up
+        if evaluated is None and self.config.opens and self.stepper.compiled:  # test must not wait for it; one image is filled up
             evaluated = self.setup.evaluation_loader(self.setup.data.train.subset(np.arange(self.world.size)), self.world)
         self.times.until_now("preparation")
         with self.times.taking("compilation"):
             self.compile_seconds = self.stepper.warm_up(first, mixes, evaluated)
+            if self.monitor is not None:
+                self.compile_seconds += self.monitor.warm_up()
         self.times.facts = {"compiled": self.stepper.origin_of_code(), "resumed": going_on}
         position = self._restore() if going_on else 0
         metrics = folder.path / METRICS if self.world.main else None
@@ -192,6 +190,8 @@ class Engine:
         now = self._progress()
         share = max(1 / self.total, now / max(1, self.counts.step) if self.counts.step else 0.0)
         factor = lr_factor(self.train, now, share)
+        if self.stepper.method is not None:
+            self.stepper.method.begin(now)
         outcome = self.stepper.step(batch, factor, kept_patches(self.train, now))
         window = self.window
         window.losses.append(outcome.loss)
@@ -216,7 +216,7 @@ class Engine:
         self._read(bar)
         if line:
             self._write_line()
-        if validate and self.validation is not None:
+        if validate and (self.validation is not None or self.monitor is not None):
             self._validate(bar)
         if snapshot:
             self._snapshot()
@@ -253,7 +253,8 @@ class Engine:
         counts.images += window.images
         steps = counts.step - counts.line_step
         speed = counts.images / max(1e-9, counts.seconds - counts.line_seconds)
-        bar.advance(len(numbers), loss=counts.loss / steps, accuracy=counts.correct / counts.images, images_per_second=round(speed))
+        accuracy = {"accuracy": counts.correct / counts.images} if self.monitor is None else {}
+        bar.advance(len(numbers), loss=counts.loss / steps, **accuracy, images_per_second=round(speed))
         counts.lr = window.lrs[-1]
         self.window = Window()
 
@@ -297,15 +298,17 @@ class Engine:
         steps, seconds = counts.step - counts.line_step, counts.seconds - counts.line_seconds
         if steps == 0:
             return
-        counts.accuracy = counts.correct / counts.images
+        counts.accuracy = counts.correct / counts.images if self.monitor is None else None
         self._record("train", counts.loss / steps, counts.accuracy, counts.images / max(1e-9, seconds))
         counts.images, counts.loss, counts.correct, counts.line_step, counts.line_seconds = 0, 0.0, 0.0, counts.step, counts.seconds
 
-    def _record(self, split: str, loss: float, accuracy: float, speed: float, **more: Any) -> None:
+    def _record(self, split: str, loss: float, accuracy: float | None, speed: float, **more: Any) -> None:
+        """A line of the journal; without labels it has no accuracy."""
         counts = self.counts
+        scores = {"loss": loss} if accuracy is None else {"loss": loss, "accuracy": accuracy}
         where = {"step": counts.step, "epoch": round(counts.step / len(self.loader), 4), "split": split}
         speeds = {"lr": counts.lr, "images_per_second": round(speed, 1), "seconds": round(counts.seconds, 3)}
-        self.journal.write({**where, "loss": loss, "accuracy": accuracy, **speeds, **more})
+        self.journal.write({**where, **scores, **speeds, **more})
 
     def _measure(self, loader: Any) -> tuple[Scored, float]:
         began = time.perf_counter()
@@ -315,6 +318,12 @@ class Engine:
 
     def _validate(self, bar: Progress) -> None:
         counts = self.counts
+        if self.monitor is not None:
+            with self.stepper.inside(), self.times.taking("validation"):
+                health, speed = self.monitor.look()
+            self._record("validation", health.pop("loss"), None, speed, **health)
+            bar.advance(0, effective_rank=health["effective_rank"])
+            return
         with self.stepper.inside(), self.times.taking("validation"):
             result, speed = self._measure(self.validation)
         self._record("validation", result.loss, result.top1, speed, **result.journal)
@@ -333,7 +342,7 @@ class Engine:
     def _snapshot(self) -> None:
         if self.counts.step not in self.snapshots:
             return
-        model = self._whole_model(self.stepper.values())
+        model = self.setup.complete(self.stepper.values())
         if self.world.main:
             self.folder.write_snapshot(self.counts.step, model)
         self.world.barrier()
@@ -355,13 +364,14 @@ class Engine:
         if any(name.startswith("best/") for name in names):
             self.best = {name: torch.empty_like(value) for name, value in stepper.values().items()}
         tensors = {name: value for name, value in stepper.tensors().items() if not name.startswith("optimizer/")}
-        tensors |= optimizer_templates(names, stepper.model)
+        tensors |= optimizer_templates(names, stepper.parameters)
         tensors |= {f"best/{name}": value for name, value in (self.best or {}).items()}
         self.slots.read(tensors)
         stepper.optimizer.load({name.removeprefix("optimizer/"): value for name, value in tensors.items() if name.startswith("optimizer/")})
         self.counts = from_dict(Counts, stored["counts"], PROGRESS)
-        if stepper.ema is not None:
-            stepper.ema.updates = self.counts.updates
+        for average in (stepper.ema, stepper.method_ema):
+            if average is not None:
+                average.updates = self.counts.updates
         if stepper.scaler is not None and stored["scaler"] is not None:
             stepper.scaler.load_state_dict(stored["scaler"])
         self.slots.restore_random(self.train.seed, self.counts.step)
@@ -379,7 +389,7 @@ class Engine:
         copy_values({name: value.clone() for name, value in final.items()}, live)
         if model.origin.several and self.validation is not None:
             settle_thresholds(model, self._measure(self.validation)[0])
-        complete = self._whole_model()
+        complete = self.setup.complete(sharded=self.world.many and self.world.strategy == "fsdp")
         if self.world.main:
             self.folder.write_model(complete)
         self.world.barrier()
@@ -402,21 +412,6 @@ class Engine:
         self._record(split, result.loss, result.top1, speed, **result.journal, compile_seconds=round(self.compile_seconds, 3))
         if not self.quiet:
             say(f"{split} {result.headline}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.folder.path}")
-
-    def _whole_model(self, values: dict[str, Tensor] | None = None) -> Classifier:
-        """The model with all its weights in this process (sharded ones are gathered: every process must call this)."""
-        model = self.setup.model
-        if values is None and not (self.world.many and self.world.strategy == "fsdp"):
-            return model
-        full = {name: whole(value).cpu() for name, value in (values or dict(model.state_dict())).items()}
-        if self.config.model.family == "own":
-            complete = copy.deepcopy(model).cpu()
-        else:
-            with torch.random.fork_rng():  # building draws random numbers that the run must not miss
-                complete = build(self.config.model)
-        complete.load_state_dict(full)
-        complete.origin = model.origin
-        return complete
 
     def _environment(self) -> dict[str, Any]:
         """What the result depends on besides the config."""

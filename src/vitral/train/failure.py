@@ -49,8 +49,9 @@ class Interrupts:
 
 
 def go_on(folder: RunFolder) -> str:
-    run = folder.asked.run if folder.asked else folder.settled.name
-    return f"go on with: {shlex.join(['vitral', 'train', run, '--out', str(folder.path), '--resume'])}"
+    run, settled = folder.asked.run if folder.asked else folder.settled.name, folder.settled
+    verb = ["train", run] if settled.pretrain is None else ["pretrain", settled.data.name]
+    return f"go on with: {shlex.join(['vitral', *verb, '--out', str(folder.path), '--resume'])}"
 
 
 def stopped(folder: RunFolder, step: int, total: int, signal_name: str) -> Stopped:

@@ -191,8 +191,18 @@ def shard_like(update: Tensor, parameter: Tensor) -> Tensor:
 class Optimizer:
     """All rules of a run behind `set_lr`, `step` and `state`."""
 
-    def __init__(self, model: nn.Module, config: TrainConfig, depth: int, device: torch.device, recorded: bool = False) -> None:
-        named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TrainConfig,
+        depth: int,
+        device: torch.device,
+        recorded: bool = False,
+        parameters: dict[str, nn.Parameter] | None = None,
+    ) -> None:
+        """`parameters`: what may learn, where that is more than the model."""
+        every = dict(model.named_parameters()) if parameters is None else parameters
+        named = {name: parameter for name, parameter in every.items() if parameter.requires_grad}
         self.groups = groups(named, config, depth)
         self.names = {parameter: name for name, parameter in named.items()}
         swiglu = getattr(getattr(model, "config", None), "activation", "") == "swiglu"

@@ -147,6 +147,48 @@ class World:
         os._exit(1)
 
 
+# ---- inside a step -------------------------------------------------------------------------------------------------------------
+
+
+def world_size() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def everywhere(values: Tensor) -> Tensor:
+    """The mean of `values` over all processes, with gradients: what is a mean over a batch becomes one over the whole batch."""
+    return _mean(values) if world_size() > 1 else values  # type: ignore[return-value, arg-type]
+
+
+def same_everywhere(values: Tensor) -> Tensor:
+    """Process 0's values, in all of them; without gradients."""
+    if world_size() > 1:
+        dist.broadcast(values, 0)
+    return values
+
+
+@torch.compiler.disable
+def _mean(values: Tensor) -> Tensor:
+    return _Mean.apply(values)  # type: ignore[return-value]
+
+
+class _Mean(torch.autograd.Function):
+    """DDP takes the mean of the gradients of all processes, so the gradient of a mean is a mean, too."""
+
+    @staticmethod
+    def forward(_: Any, values: Tensor) -> Tensor:
+        return _reduced(values)
+
+    @staticmethod
+    def backward(_: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return _reduced(gradient)
+
+
+def _reduced(values: Tensor) -> Tensor:
+    values = values.contiguous().clone()
+    dist.all_reduce(values)
+    return values / world_size()
+
+
 def _own_store(rank: int, host: str, port: int) -> Any:
     """Without torchrun's agent, process 0 hosts a second store beside the rendezvous."""
     return dist.TCPStore(host, port + 1, is_master=rank == 0, wait_for_workers=False)

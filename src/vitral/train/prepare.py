@@ -7,7 +7,7 @@ import dataclasses
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vitral.base.errors import DataError
 from vitral.base.origin import Origin, known
@@ -21,15 +21,19 @@ from vitral.data.loader import Loader, even_batches
 from vitral.data.own_dataset import own_name
 from vitral.data.preprocess import Preprocess
 from vitral.data.sealed import check_learnt
-from vitral.data.source import Source
+from vitral.data.source import Source, unlabelled
 from vitral.data.split import Split
+from vitral.data.views import Views, views_of
 from vitral.model.classifier import Classifier
 from vitral.rivals.own_module import OwnModule
 from vitral.run.resolve import DataFacts, resolve
 from vitral.train.evaluate import evaluation_loader
-from vitral.train.optim import is_head
+from vitral.train.optim import is_head, whole
 from vitral.train.parallel import World
 from vitral.train.several import NEUTRAL
+from vitral.train.tasks import method_of, task_of
+from vitral.train.tasks.distil import load_teacher
+from vitral.train.tasks.task import Task
 from vitral.weights.load import load
 from vitral.weights.resize import adapt
 
@@ -60,6 +64,15 @@ class Setup:
             return config.train.threads
         return 1 if forward_flops(config.model) * config.train.batch_size <= TINY else None
 
+    def task(self, quiet: bool = True) -> Task:
+        """What is learnt: to name classes, to answer like a teacher, or, without labels, what the method says."""
+        if self.config.pretrain is not None:
+            return method_of(self.config.pretrain, self.model)
+        train = self.config.train
+        teacher = load_teacher(train.teacher, self.data, self.preprocess, self.device, quiet) if train.teacher else None
+        weights = self.data.train.class_weights().to(self.device) if self.config.data.class_weights else None
+        return task_of(train, weights, teacher, self.data.train.several)
+
     def headline(self, total: int, step: int) -> str:
         """One line before the first step: what learns, where, for how long."""
         config, (every, learning) = self.config, self.parameters
@@ -68,13 +81,29 @@ class Setup:
         threads = f" ({self.threads} thread{'s' * (self.threads > 1)})" if self.threads and self.device.type == "cpu" else ""
         return f"{config.name}: {which}, {len(self.data.train):,} pictures, {total:,} steps on {self.device.type}{threads}{going}"
 
+    def complete(self, values: dict[str, Tensor] | None = None, sharded: bool = False) -> Classifier:
+        """The model with all its weights, or with `values`, in this process (sharded ones are gathered: every process must call this)."""
+        model = self.model
+        if values is None and not sharded:
+            return model
+        full = {name: whole(value).cpu() for name, value in (values or dict(model.state_dict())).items()}
+        if self.config.model.family == "own":
+            made = copy.deepcopy(model).cpu()
+        else:
+            with torch.random.fork_rng():  # building draws random numbers that the run must not miss
+                made = build(self.config.model)
+        made.load_state_dict(full)
+        made.origin = model.origin
+        return made
+
     def training_loader(self, world: World) -> Loader:
         settings = self.config.data
         return Loader(
             self.data.train,
             batch_size=self.config.train.batch_size,
             preprocess=self.preprocess,
-            policy=self.data.policy,
+            policy=self.data.policy if self.config.pretrain is None else "none",
+            views=self.views(),
             device=self.device,
             seed=self.config.train.seed,
             train=True,
@@ -83,6 +112,17 @@ class Setup:
             rank=world.rank,
             world=world.size,
         )
+
+    def views(self) -> Views | None:
+        if self.config.pretrain is None:
+            return None
+        return views_of(self.config.pretrain, flip=self.data.train.flip, channels=self.data.channels, side=min(self.data.image_size))
+
+    def view_loader(self, split: Split) -> Loader:
+        """Views of a split that are the same each time it is gone through, in batches as large as the training's."""
+        settings, batch = self.config.data, self.config.train.batch_size
+        wanted = {"seed": self.config.data.split_seed, "workers": settings.workers, "placement": settings.placement}
+        return Loader(split, batch_size=batch, preprocess=self.preprocess, views=self.views(), device=self.device, **wanted)
 
     def evaluation_loader(self, split: Split, world: World) -> Loader:
         return evaluation_loader(split, self.preprocess, self.device, self.config.train.batch_size, self.config.data.workers, world)
@@ -111,10 +151,11 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
     """Settle what is asked for, then open the data and make the model; `processes` share each batch."""
     torch.manual_seed(asked.train.seed)
     given = given or Given()
-    source = given.source or open_source(asked.data)
+    source = _source(asked, given)
     size = source.native_size or PHOTOGRAPH_SIZE
     several = source.train.labels.ndim == 2
-    facts = DataFacts(len(source.class_names), source.channels, size, training_images(source, asked.data), several)
+    classes = len(source.class_names) if asked.pretrain is None else 0
+    facts = DataFacts(classes, source.channels, size, training_images(source, asked.data), several)
     if isinstance(given.model, Classifier):
         weights = copy.deepcopy(given.model)  # the caller keeps it as it is
     else:
@@ -153,12 +194,19 @@ def _even_batches(config: RunConfig, images: int, processes: int) -> tuple[RunCo
     return dataclasses.replace(config, train=train), (note,)
 
 
+def _source(config: RunConfig, given: Given) -> Source:
+    """The data; for a run that must not see labels, without any."""
+    if config.pretrain is None:
+        return given.source or open_source(config.data)
+    return unlabelled(given.source) if given.source is not None else open_source(config.data, labels=False)
+
+
 def prepare_again(settled: RunConfig, origin: Origin, device: torch.device, given: Given | None = None) -> Setup:
     """A run that is gone on with: everything is settled, and its weights come from its state."""
     torch.manual_seed(settled.train.seed)
     preprocess = Preprocess.of(origin, settled.model)
     given = given or Given()
-    data = open_data(settled.data, preprocess=preprocess, source=given.source)
+    data = open_data(settled.data, preprocess=preprocess, source=_source(settled, given))
     _same_classes(origin.classes.value, data.class_names, settled.data.name)
     if data.train.several != origin.several:
         raise DataError(f"{settled.data.name} gave another number of labels a picture when the run began", "start a new run with --out")

@@ -89,24 +89,24 @@ class Neighbours:
         return f"k={self.k}"
 
 
-def fit_linear(train: Labelled, judge: Labelled | None, classes: int) -> Linear:
-    """The linear probe of that strength which is right most often on `judge`."""
+def fit_linear(train: Labelled, judge: Labelled | None, classes: int, strength: float | None = None) -> Linear:
+    """The linear probe of that strength which is right most often on `judge`, or of the given one."""
     features, labels = train
     mean, spread = _moments(features)
     scaled, probes = (features - mean) / spread, []
-    for written in STRENGTHS if judge is not None else STRENGTHS[len(STRENGTHS) // 2 :][:1]:
-        strength = written * TRIED_ON / len(features)
-        weight, bias = solve(scaled, labels, classes, strength)
-        probes.append(Linear(weight / spread, bias - (weight / spread) @ mean, strength))
+    written = STRENGTHS if judge is not None else STRENGTHS[len(STRENGTHS) // 2 :][:1]
+    for each in [share * TRIED_ON / len(features) for share in written] if strength is None else [strength]:
+        weight, bias = solve(scaled, labels, classes, each)
+        probes.append(Linear(weight / spread, bias - (weight / spread) @ mean, each))
     return _best(probes, judge)
 
 
-def fit_neighbours(train: Labelled, judge: Labelled, classes: int) -> Neighbours:
-    """Nearest neighbours, as many as are right most often on `judge`."""
+def fit_neighbours(train: Labelled, judge: Labelled | None, classes: int, numbers: tuple[int, ...] = NEIGHBOURS) -> Neighbours:
+    """Nearest neighbours, as many of `numbers` as are right most often on `judge`."""
     features, labels = train
     mean, spread = _moments(features)
     bank, votes = F.normalize((features - mean) / spread, dim=1), labels if labels.ndim == 2 else F.one_hot(labels, classes).float()
-    return _best([Neighbours(bank, votes, mean, spread, k) for k in NEIGHBOURS if k <= len(features)], judge)
+    return _best([Neighbours(bank, votes, mean, spread, k) for k in numbers if k <= len(features)], judge)
 
 
 def solve(features: Tensor, labels: Tensor, classes: int, strength: float) -> tuple[Tensor, Tensor]:

@@ -227,10 +227,9 @@ def _open(path: Path) -> Any:
         raise DataError(f"{path} cannot be read ({error})", "start a new run with --out") from error
 
 
-def optimizer_templates(names: set[str], model: nn.Module) -> dict[str, Tensor]:
+def optimizer_templates(names: set[str], parameters: dict[str, nn.Parameter]) -> dict[str, Tensor]:
     """Empty tensors to read moments into: shaped and sharded like their parameter; step counts and Muon's momentum are whole."""
     templates: dict[str, Tensor] = {}
-    parameters = dict(model.named_parameters())
     for name in names:
         if name.startswith("optimizer/"):
             parameter, moment = name.removeprefix("optimizer/").rsplit("/", 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,8 @@ from vitral.train.optim import Optimizer, choose, clip, groups
 from vitral.train.parallel import World
 from vitral.train.schedule import token_shares
 from vitral.train.state import random_states, set_random_states
-from vitral.train.tasks import task_of
-from vitral.train.tasks.task import Learner, Outcome, Task
+from vitral.train.tasks import method_of, task_of
+from vitral.train.tasks.task import Learner, Method, Outcome, Task, learnable
 
 COMPILED_SHAPES = 64
 """Each share of kept patches is a graph of its own; PyTorch's limit of 8 is for accidents."""
@@ -74,10 +74,13 @@ class Stepper:
             )
         choose(model, config.tune)
         blocks = list(getattr(model, "blocks", []))
+        self.method = task.to(device) if isinstance(task, Method) else None
         self.wrapped = world.wrap(Learner(model, task), blocks, device)
-        self.learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = Optimizer(model, config, model.config.depth, device, recorded=self.graphs)
+        self.parameters = learnable(model, task)
+        self.learning = [parameter for parameter in self.parameters.values() if parameter.requires_grad]
+        self.optimizer = Optimizer(model, config, model.config.depth, device, recorded=self.graphs, parameters=self.parameters)
         self.ema = EMA(model, config.ema) if config.ema is not None else None
+        self.method_ema = EMA(self.method, config.ema, moved=True) if config.ema is not None and self.method is not None else None
         self.scaler = torch.amp.GradScaler(device.type) if self.dtype == torch.float16 else None  # type: ignore[attr-defined]
         self.learner: Callable[..., Any] = self._compile(self.wrapped, blocks)
         self.watch: Callable[[], None] | None = None
@@ -95,7 +98,7 @@ class Stepper:
         mode = "max-autotune-no-cudagraphs" if self.config.compile == "max" else None
         if not blocks:
             return torch.compile(module, dynamic=False, mode=mode)
-        for block in blocks:
+        for block in [*blocks, *(self.method.parts() if self.method is not None else [])]:
             block.compile(dynamic=False, mode=mode)
         return module
 
@@ -106,7 +109,7 @@ class Stepper:
     def close(self) -> None:
         """The model as it was before: not compiled, and without what was recorded."""
         self.forget_recorded()
-        for block in getattr(self.model, "blocks", []):
+        for block in [*getattr(self.model, "blocks", []), *(self.method.parts() if self.method is not None else [])]:
             block._compiled_call_impl = None
 
     # ---- learning --------------------------------------------------------------------------------------------------------------
@@ -120,6 +123,8 @@ class Stepper:
         outcome = self._recorded[keep].replay(inputs) if keep in self._recorded else self._learn(inputs, keep)
         if self.ema is not None:
             self.ema.update(self.model)
+        if self.method_ema is not None and self.method is not None:
+            self.method_ema.update(self.method)
         return outcome
 
     def _inputs(self, batch: Any) -> list[Tensor | None]:
@@ -143,6 +148,8 @@ class Stepper:
                 (part if self.scaler is None else self.scaler.scale(part)).backward()
             loss, correct = loss + part.detach(), correct + outcome.correct
         self._apply()
+        if self.method is not None:
+            self.method.after(self.model)
         return Outcome(loss, correct)
 
     def _record(self, batch: Any, keep: float | None) -> Recorded:
@@ -176,9 +183,15 @@ class Stepper:
 
     # ---- evaluating ------------------------------------------------------------------------------------------------------------
 
-    def inside(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def inside(self) -> Iterator[None]:
         """The weights that count: those of the EMA, where there is one."""
-        return self.ema.inside(self.model) if self.ema is not None else nullcontext()
+        with ExitStack() as stack:
+            if self.ema is not None:
+                stack.enter_context(self.ema.inside(self.model))
+            if self.method_ema is not None and self.method is not None:
+                stack.enter_context(self.method_ema.inside(self.method))
+            yield
 
     def logits(self, images: Tensor) -> Tensor:
         """For evaluation. When compiled, a smaller batch is filled up: another size would be another compilation."""
@@ -202,7 +215,7 @@ class Stepper:
         if not self.compiled:
             return 0.0
         began = time.perf_counter()
-        own = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        own = {name: value.clone() for name, value in self._live().items()}
         random = random_states()
         self._mixed = mixed
         for keep in token_shares(self.config):
@@ -216,10 +229,12 @@ class Stepper:
             with torch.no_grad(), self.precision():
                 self.logits(next(iter(evaluation.epoch(0))).images)
             self.model.train()
-        copy_values(own, {name: value.detach() for name, value in self.model.state_dict().items()})
+        copy_values(own, self._live())
         self.optimizer.forget()
         if self.ema is not None:
             self.ema.restart(self.model)
+        if self.method_ema is not None and self.method is not None:
+            self.method_ema.restart(self.method)
         if self.scaler is not None:
             self.scaler = torch.amp.GradScaler(self.device.type)  # type: ignore[attr-defined]
         set_random_states(random)
@@ -245,10 +260,17 @@ class Stepper:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a checkpoint must hold, by name."""
-        state = {f"model/{name}": value.detach() for name, value in self.model.state_dict().items()}
-        if self.ema is not None:
-            state |= {f"ema/{name}": value for name, value in self.ema.values.items()}
+        state = self._live()
+        for name, average in (("ema", self.ema), ("task-ema", self.method_ema)):
+            if average is not None:
+                state |= {f"{name}/{key}": value for key, value in average.values.items()}
         return state | {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
+
+    def _live(self) -> dict[str, Tensor]:
+        """Weights and buffers as they are now, the model's and its task's."""
+        live = {f"model/{name}": value.detach() for name, value in self.model.state_dict().items()}
+        own = self.method.state_dict() if self.method is not None else {}
+        return live | {f"task/{name}": value.detach() for name, value in own.items()}
 
 
 @contextmanager
@@ -267,10 +289,15 @@ def _beside(device: torch.device) -> Iterator[None]:
 def run_memory(config: RunConfig, images: int, dtype: torch.dtype, compiled: bool, data: int = 0) -> Memory:
     """What a run's step on `images` at a time holds at its worst moment; `data`: bytes of images that lie on the device."""
     train, model = config.train, shadow(config.model).train()
-    learning, moved = choose(model, train.tune), Counter[str]()
+    choose(model, train.tune)
+    size: tuple[int, ...] = (config.model.channels, *config.model.image_size)
+    if config.pretrain is None:
+        task = task_of(train, None, None)
+    else:
+        task, size = method_of(config.pretrain, model).to("meta"), (config.pretrain.views, *size)
+    learning, moved = {name: value for name, value in learnable(model, task).items() if value.requires_grad}, Counter[str]()
     for group in groups(learning, train, config.model.depth):
         moved[group.rule] += sum(learning[name].numel() for name in group.names)
-    size = (config.model.channels, *config.model.image_size)
     inputs = (torch.empty(images, *size, device="meta"), torch.empty(images, dtype=torch.int64, device="meta"))
-    learner = Learner(model, task_of(train, None, None))
+    learner = Learner(model, task)
     return step_memory(learner, inputs, moved, dtype=dtype, compiled=compiled, ema=train.ema is not None, data=data)

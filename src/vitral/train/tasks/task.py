@@ -10,15 +10,50 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from vitral.model.classifier import Classifier
+
 
 class Outcome(NamedTuple):
     loss: Tensor
     """Mean over the pictures, to be minimised."""
     correct: Tensor
-    """Number of right answers; a mixed picture counts for each of its labels by its weight."""
+    """Number of right answers; a mixed picture counts for each of its labels by its weight. Without labels: 0."""
 
 
 Task = Callable[[nn.Module, Tensor, Tensor, Tensor | None, Tensor | None, float | None], Outcome]
+
+
+class Method(nn.Module):
+    """A task that learns without labels, from views (B, V, C, H, W), with modules of its own (a projection, a decoder, a teacher).
+
+    They learn, are averaged, stored in checkpoints, wrapped and recorded together with the model, but are no part of what is saved.
+    """
+
+    def forward(
+        self, model: Classifier, images: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None, keep: float | None
+    ) -> Outcome:
+        """Labels and what belongs to them are there because the loop has them for every task; no method looks at them."""
+        raise NotImplementedError
+
+    def embed(self, model: Classifier, images: Tensor) -> Tensor:
+        """What the loss compares, of images (N, C, H, W): (N, D)."""
+        raise NotImplementedError
+
+    def begin(self, progress: float) -> None:
+        """Before each step: set what changes over a run, in place on the device."""
+
+    def after(self, model: Classifier) -> None:
+        """After the optimizer has moved the model, recorded with its step."""
+
+    def parts(self) -> list[nn.Module]:
+        """Modules that are compiled, each on its own."""
+        return []
+
+
+def learnable(model: nn.Module, task: Task) -> dict[str, nn.Parameter]:
+    """The parameters of a model and of its task by name; the task's begin with `task.`."""
+    own = {f"task.{name}": value for name, value in task.named_parameters()} if isinstance(task, Method) else {}
+    return dict(model.named_parameters()) | own
 
 
 class Learner(nn.Module):

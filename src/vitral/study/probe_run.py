@@ -1,0 +1,76 @@
+"""What a model that learnt without labels is worth: a linear probe and nearest neighbours on the validation pictures of its own run.
+
+Labels are read here for the first time, when the run is over. Settings are chosen on a tenth of the training pictures; the test split
+stays closed (`vitral probe` opens it).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vitral.base.device import pick_device
+from vitral.base.errors import DataError
+from vitral.base.text import table
+from vitral.data.datasets import Data, open_data, open_source
+from vitral.data.keys import generator
+from vitral.data.preprocess import Preprocess
+from vitral.data.source import UNLABELLED
+from vitral.model.classifier import Classifier
+from vitral.run.folder import RunFolder
+from vitral.study.result import Result
+from vitral.study.statistics import paired_bootstrap
+from vitral.train.evaluate import evaluation_loader
+from vitral.train.probe import fit_linear, fit_neighbours, read_features
+
+BATCH = 128
+NEIGHBOURS = 20
+CHOOSING = 10
+"""One in so many training pictures chooses the strength of the linear probe."""
+
+
+def probe_run(path: str | Path, *, device: str = "auto", quiet: bool = False) -> Result:
+    """Probe the model of a finished pre-training on its own data, and write what came out into its folder (probe.json)."""
+    folder = RunFolder.open(path)
+    model = folder.model().to(pick_device(device))
+    opened = labelled(folder, model)
+    place = next(model.parameters()).device
+    loaders = [evaluation_loader(split, opened.preprocess, place, BATCH) for split in (opened.train, opened.validation)]
+    (features, labels), (judged, answers) = (read_features(model, loader, quiet=quiet) for loader in loaders)
+    order = torch.from_numpy(generator(folder.settled.data.split_seed, "probe").permutation(len(labels))).to(labels.device)
+    few, most = order[: len(order) // CHOOSING], order[len(order) // CHOOSING :]
+    classes = len(opened.class_names)
+    strength = fit_linear((features[most], labels[most]), (features[few], labels[few]), classes).strength * len(most) / len(labels)
+    options = {
+        "linear": fit_linear((features, labels), None, classes, strength),
+        "neighbours": fit_neighbours((features, labels), None, classes, (min(NEIGHBOURS, len(labels)),)),
+    }
+    found: dict[str, Any] = {"data": opened.name, "split": "validation", "pictures": len(answers), "width": features.shape[1]}
+    lines = []
+    for name, option in options.items():
+        right = option(judged).eq(answers).cpu().numpy()
+        interval = paired_bootstrap(right, np.zeros_like(right), claim=False)
+        found[name] = {"accuracy": float(right.mean()), "interval": [interval.low, interval.high], "settings": str(option)}
+        lines.append([name, f"{right.mean():.2%}", f"{interval.low:.2%} – {interval.high:.2%}", str(option)])
+    folder.write_probe(found)
+    return Result(table(lines, ["probe", "validation accuracy", "95 % over pictures", "with"], "lrll"), found)
+
+
+def labelled(folder: RunFolder, model: Classifier) -> Data:
+    """The pictures of a run that learnt without labels, split as it split them, with their labels."""
+    config = folder.settled.data
+    source = open_source(config)
+    if source.class_names == UNLABELLED:
+        raise DataError(f"{config.name} has no labels to probe with", "sort some of the pictures into class folders, then vitral probe")
+    data = open_data(dataclasses.replace(config, subset=None), preprocess=Preprocess.of(model), source=source)
+    before = folder.environment.get("data", {}).get("validation")
+    if before is not None and before != len(data.validation):
+        raise DataError(
+            f"{config.name} has {len(data.validation):,} labelled pictures for validation, the run had {before:,}",
+            "put every picture into a class folder, or probe with vitral probe",
+        )
+    return data

@@ -1,0 +1,84 @@
+"""LeJEPA (Balestriero and LeCun 2025, arXiv 2511.08544): all views of a picture have one embedding, and embeddings are Gaussian.
+
+The pull alone would be satisfied by one embedding for everything. What forbids it is not a teacher, a queue or a stop-gradient but a test:
+along random directions, embeddings must be distributed like N(0, 1) (SIGReg, section 4 of the paper). The test of Epps and Pulley compares
+the characteristic function of the batch with that of the Gaussian, exp(−t²/2), at a few points t.
+B pictures, V views, D numbers of an embedding, S directions, T points.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from vitral.config import PretrainConfig
+from vitral.model.classifier import Classifier
+from vitral.train.parallel import everywhere, same_everywhere, world_size
+from vitral.train.tasks.projection import Projection
+from vitral.train.tasks.task import Method, Outcome
+
+POINTS, FARTHEST = 17, 3.0
+"""Where characteristic functions are compared: 0 to 3, the negative side being its mirror image."""
+
+
+class LeJEPA(Method):
+    def __init__(self, config: PretrainConfig, width: int) -> None:
+        super().__init__()
+        self.weight, self.targets, self.directions = config.gaussian_weight, config.global_views, config.directions
+        # The test must act on a projection: features that were Gaussian themselves would be worse for everything else.
+        self.projection = Projection(width, config.projection_hidden, config.projection)
+        self.waves = Waves()
+
+    def forward(
+        self,
+        model: Classifier,
+        images: Tensor,
+        labels: Tensor,  # noqa: ARG002
+        labels_b: Tensor | None,  # noqa: ARG002
+        lam: Tensor | None,  # noqa: ARG002
+        keep: float | None,
+    ) -> Outcome:
+        features = model(images.flatten(0, 1), keep_patches=keep)  # (B·V, width): such a model has no head
+        embeddings = self.projection(features).float().unflatten(0, images.shape[:2])  # (B, V, D)
+        target = embeddings[:, : self.targets].mean(1, keepdim=True)
+        pull = (embeddings - target).square().mean()
+        loss = (1 - self.weight) * pull + self.weight * self.normality(embeddings)
+        return Outcome(loss, loss.new_zeros(()))
+
+    def normality(self, embeddings: Tensor) -> Tensor:
+        """How far the embeddings (B, V, D) of each view are from N(0, 1) along random directions: the statistic of Epps and Pulley."""
+        with torch.autocast(embeddings.device.type, enabled=False):
+            directions = same_everywhere(torch.randn(embeddings.shape[-1], self.directions, device=embeddings.device))
+            real, imaginary = self.waves(embeddings @ (directions / directions.norm(dim=0)))
+            real, imaginary = everywhere(real), everywhere(imaginary)  # (V, S, T)
+            distance = (real - self.waves.gaussian).square() + imaginary.square()
+            return len(embeddings) * world_size() * (distance @ self.waves.weights).mean()
+
+    def embed(self, model: Classifier, images: Tensor) -> Tensor:
+        return self.projection(model(images))
+
+    def parts(self) -> list[nn.Module]:
+        return [self.projection, self.waves]
+
+
+class Waves(nn.Module):
+    """The characteristic function of a batch: the mean of exp(i t x), as its real and its imaginary part."""
+
+    points: Tensor
+    gaussian: Tensor
+    weights: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        points = torch.linspace(0, FARTHEST, POINTS)
+        gaussian = torch.exp(-points.square() / 2)
+        # The integral over all t, weighted by the Gaussian, by the trapezoid rule; the negative side counts by doubling.
+        trapezoid = torch.full((POINTS,), 2 * FARTHEST / (POINTS - 1))
+        trapezoid[[0, -1]] /= 2
+        for name, value in (("points", points), ("gaussian", gaussian), ("weights", trapezoid * gaussian)):
+            self.register_buffer(name, value, persistent=False)
+
+    def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, V, S) → twice (V, S, T)."""
+        angles = values[..., None] * self.points  # (B, V, S, T)
+        return angles.cos().mean(0), angles.sin().mean(0)

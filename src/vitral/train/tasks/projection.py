@@ -1,0 +1,31 @@
+"""From features to what a loss compares: an MLP whose hidden layers are normalised over the batch of all processes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from vitral.train.parallel import everywhere
+
+
+class BatchNorm(nn.Module):
+    """Each number centred and scaled over the batch, also over all processes, also on a CPU. It keeps no running figures: a
+    projection is used while learning alone."""
+
+    def __init__(self, width: int, epsilon: float = 1e-5) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+    def forward(self, values: Tensor) -> Tensor:
+        centred = values.float() - everywhere(values.float().mean(0))
+        spread = everywhere(centred.square().mean(0)).add(self.epsilon).rsqrt()
+        return (centred * spread * self.weight + self.bias).to(values.dtype)
+
+
+class Projection(nn.Sequential):
+    """Linear → norm → GELU, twice, then linear: (N, width) → (N, out)."""
+
+    def __init__(self, width: int, hidden: int, out: int) -> None:
+        first, second = nn.Linear(width, hidden), nn.Linear(hidden, hidden)
+        super().__init__(first, BatchNorm(hidden), nn.GELU(), second, BatchNorm(hidden), nn.GELU(), nn.Linear(hidden, out))

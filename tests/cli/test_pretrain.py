@@ -1,0 +1,153 @@
+"""vitral pretrain, from the command to the probe; and that no label is read on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vitral.base.errors import ConfigError, DataError
+from vitral.cli import main
+from vitral.config import DataConfig, RunConfig
+from vitral.data.datasets import open_data, open_source
+from vitral.data.source import Part
+from vitral.presets.runs import pretraining
+from vitral.run.folder import RunFolder
+from vitral.study.probe_run import labelled, probe_run
+from vitral.train.fit import fit
+
+SMALL = ["--threads", "1", "--device", "cpu", "--batch-size", "64", "--quiet"]
+SMALL += ["--set", "width=16", "depth=2", "heads=2", "mlp_width=16", "projection=8", "projection_hidden=16"]
+
+
+def tiny(data: str = "digits", **changes: Any) -> RunConfig:
+    config = pretraining(data)
+    model = dataclasses.replace(config.model, width=16, depth=1, heads=2, mlp_width=16, patch_size=(4, 4), image_size=(8, 8))
+    train = dataclasses.replace(config.train, **({"epochs": 0.3, "batch_size": 32, "threads": 1, "device": "cpu"} | changes))
+    assert config.pretrain is not None
+    return dataclasses.replace(config, model=model, train=train, pretrain=dataclasses.replace(config.pretrain, projection_hidden=16))
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    assert main(["pretrain", "digits", "--epochs", "0.5", "--out", str(out), *SMALL]) == 0
+    return out
+
+
+def test_a_run_folder_like_any_other_with_a_probe_in_it(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["split"] == "validation" and all("accuracy" not in line for line in lines)
+    assert lines[-1]["effective_rank"] > 1 and np.isfinite(lines[-1]["loss"])
+    folder = RunFolder.open(run_folder)
+    assert folder.finished and folder.faults() == [] and folder.settled.model.classes == 0
+    found = folder.probe()
+    assert found is not None and 0.1 < found["linear"]["accuracy"] <= 1 and found["neighbours"]["settings"] == "k=20"
+    stored = json.loads((run_folder / "env.json").read_text())["data"]
+    assert stored["classes"] == [] and stored["opened"] == {}, "labels and test stay closed"
+
+
+def test_the_probe_judges_on_pictures_that_the_run_did_not_learn_from(run_folder: Path) -> None:
+    folder = RunFolder.open(run_folder)
+    opened, model = labelled(folder, folder.model()), folder.model()
+    config = folder.settled.data
+    blind = open_data(config, source=open_source(config, labels=False), image_size=(8, 8))
+    assert (opened.validation.indices == blind.validation.indices).all() and (opened.train.indices == blind.train.indices).all()
+    assert set(blind.train.labels) == {0} and len(set(opened.train.labels)) == 10 and model.config.classes == 0
+
+
+class Forbidden(Part):
+    """A part whose labels may not be looked at."""
+
+    @property
+    def labels(self) -> Any:  # type: ignore[override]
+        raise AssertionError("a label was read")
+
+    @labels.setter
+    def labels(self, _: Any) -> None: ...
+
+
+def test_labels_are_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_source(DataConfig(name="digits"))
+    parts = {}
+    for name in ("train",):
+        part = Forbidden.__new__(Forbidden)
+        for field, value in (("reader", getattr(source, name).reader), ("indices", getattr(source, name).indices)):
+            object.__setattr__(part, field, value)
+        parts[name] = part
+
+    def refuse() -> Part:
+        raise AssertionError("test was opened")
+
+    closed = dataclasses.replace(source, **parts, test=refuse)
+    monkeypatch.setattr("vitral.data.datasets.open_named", lambda *_: closed)
+    run = fit(tiny(), out=tmp_path / "run", quiet=True)
+    assert run.metrics[-1]["split"] == "validation"
+    with pytest.raises(AssertionError, match="a label was read"):
+        probe_run(run.path, device="cpu", quiet=True)
+
+
+def test_a_folder_without_classes_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    draw = np.random.default_rng(0)
+    for number in range(160):
+        where = tmp_path / "photos" / ("deep/er" if number % 2 else "")
+        where.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(where / f"{number}.png")
+    (tmp_path / "photos" / "notes.txt").write_text("no picture")
+    data = f"folder:{tmp_path / 'photos'}"
+    with pytest.raises(DataError, match=r"one class|class folders"):
+        open_data(DataConfig(name=data))
+    run = fit(tiny(data), out=tmp_path / "run", quiet=True)
+    assert run.model.config.classes == 0 and run.model(torch.zeros(1, 3, 8, 8)).shape == (1, 16)
+    assert "1 (notes.txt)" in capsys.readouterr().err
+    with pytest.raises(DataError):
+        probe_run(run.path, device="cpu", quiet=True)
+
+
+def test_a_stopped_pretraining_goes_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.train import engine
+
+    config = tiny(epochs=1.0, ema=0.9, evaluate_every=0.2, token_drop=0.5, token_drop_after=0.25, token_drop_until=0.5)
+    whole = fit(config, out=tmp_path / "whole", quiet=True)
+    learn = engine.Engine._learn
+
+    def stopping(self: Any, batch: Any) -> None:
+        learn(self, batch)
+        if self.counts.step == 17:
+            self.interrupts.asked = "SIGTERM"
+
+    monkeypatch.setattr(engine.Engine, "_learn", stopping)
+    with pytest.raises(Exception, match=r"vitral pretrain digits --out .* --resume"):
+        fit(config, out=tmp_path / "parts", quiet=True)
+    monkeypatch.setattr(engine.Engine, "_learn", learn)
+    parts = fit(config, out=tmp_path / "parts", resume=True, quiet=True)
+    assert all(torch.equal(a, b) for a, b in zip(whole.model.state_dict().values(), parts.model.state_dict().values(), strict=True))
+    passing = {"seconds", "images_per_second"}
+    one, two = ([{k: v for k, v in line.items() if k not in passing} for line in run.metrics] for run in (whole, parts))
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("train", "data", "words"),
+    [
+        ({"accumulate": 2}, {}, "whole batch"),
+        ({"test": True}, {}, "no accuracy"),
+        ({"strategy": "fsdp"}, {}, "DDP"),
+        ({}, {"split_by": "class"}, "would read labels"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(train: dict[str, Any], data: dict[str, Any], words: str) -> None:
+    config = tiny()
+    with pytest.raises(ConfigError, match=words):
+        dataclasses.replace(config, train=dataclasses.replace(config.train, **train), data=dataclasses.replace(config.data, **data))
+
+
+def test_seconds_are_a_budget_with_the_schedule_scaled_to_it(tmp_path: Path) -> None:
+    run = fit(tiny(max_seconds=1.0, epochs=1e6, evaluate_every=1000.0), out=tmp_path / "run", quiet=True)
+    assert 0.9 < run.metrics[-1]["seconds"] < 3 and run.metrics[-1]["lr"] < 0.3 * 2e-3

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vitral.train.monitor import effective_rank, embedding_health, uniformity
+
+
+def test_effective_rank_counts_the_directions_that_are_filled() -> None:
+    torch.manual_seed(0)
+    full = torch.linalg.qr(torch.randn(200, 16))[0]
+    full = full - full.mean(0)
+    assert effective_rank(full) == pytest.approx(16, abs=0.2)
+    assert effective_rank(full[:, :4] @ torch.randn(4, 16)) < 4.01
+    assert effective_rank(torch.ones(50, 16)) == 0 and effective_rank(torch.full((50, 16), float("nan"))) == 0
+
+
+def test_figures_of_good_and_of_collapsed_embeddings() -> None:
+    torch.manual_seed(0)
+    base = torch.randn(300, 16)
+    good, collapsed = embedding_health(base, base + 0.1 * torch.randn_like(base)), embedding_health(
+        torch.ones(300, 16) + 1e-4 * torch.randn(300, 16), torch.ones(300, 16) + 1e-4 * torch.randn(300, 16)
+    )  # fmt: skip
+    assert good["purity"] > 0.99 and collapsed["purity"] < 0.05
+    assert good["spread"] > 0.9 and collapsed["spread"] < 1e-3
+    assert good["uniformity"] < -3 and collapsed["uniformity"] > -0.01
+    assert 0 < good["alignment"] < 0.1
+
+
+def test_uniformity_is_its_definition() -> None:
+    points = torch.nn.functional.normalize(torch.randn(20, 3, generator=torch.Generator().manual_seed(0)), dim=1)
+    pairs = [((points[a] - points[b]) ** 2).sum() for a in range(20) for b in range(a)]
+    assert uniformity(points) == pytest.approx(torch.stack(pairs).mul(-2).exp().mean().log().item(), rel=1e-4)
