@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -12,11 +13,13 @@ from PIL import Image
 
 from vitral.base.errors import DataError
 from vitral.base.origin import Origin, assumed, known
+from vitral.build import create
 from vitral.config import to_dict
 from vitral.data.augment import POLICIES, policy
 from vitral.presets.runs import run
 from vitral.report.run import headline, write_run_report
 from vitral.run.answers import Answers
+from vitral.run.folder import RunFolder
 
 FIRST_VERSION = Path(__file__).parents[1] / "run" / "first-version"
 
@@ -216,7 +219,7 @@ def test_pictures_lead_to_their_files(folder: Path, read: Callable) -> None:
     page = read(write_run_report(folder))
     for text in ("most confident errors", "a, taken for b, 80 %", "least confident right answers", "a, 60 %", "of class a"):
         assert text in page.text
-    links = {attributes["href"] for tag, attributes in page.tags if tag == "a"}
+    links = {attributes["href"] for tag, attributes in page.tags if tag == "a" and not attributes["href"].startswith("#")}
     assert links == {"../my%20photos/0.png", "../my%20photos/1%3A.png", "../my%20photos/2.png"}
     assert {(folder / unquote(link)).resolve() for link in links} == {Path(path) for path in paths[:3]}
 
@@ -224,7 +227,7 @@ def test_pictures_lead_to_their_files(folder: Path, read: Callable) -> None:
 def test_answers_of_a_stranger_are_only_text(folder: Path, read: Callable, nasty: str) -> None:
     answered(folder, ("javascript:alert(1)", nasty, "/etc/passwd", "http://x/a.png"))
     page = read(write_run_report(folder))
-    assert not [tag for tag, _ in page.tags if tag == "a"] and "most confident errors" in page.text
+    assert all(attributes["href"].startswith("#") for tag, attributes in page.tags if tag == "a") and "most confident errors" in page.text
     np.savez(folder / "test.npz", predictions=np.zeros(3), labels=np.zeros((2, 2)), pictures=np.array([0]))
     assert "could not be shown" in read(write_run_report(folder)).text
 
@@ -244,3 +247,36 @@ def test_how_to_make_figures_can_be_typed(folder: Path, read: Callable) -> None:
     shutil.rmtree(spaced / "figures")
     text = read(write_run_report(spaced)).text
     assert f"vitral figures '{spaced}' --out '{spaced / 'figures'}'" in text
+
+
+def test_pictures_have_maps_unless_the_run_is_a_strangers(folder: Path, read: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run from elsewhere may name any file of this user: its pictures are linked, never opened."""
+    config = json.loads((folder / "config.json").read_text())
+    config["data"]["name"] = "folder:photos"
+    (folder / "config.json").write_text(json.dumps(config))
+    paths = tuple(str(folder.parent / f"{number}.png") for number in range(4))
+    for path in paths:
+        Image.new("RGB", (40, 30), "teal").save(path)
+    answered(folder, paths)
+    monkeypatch.setattr(RunFolder, "has_model", True)
+    monkeypatch.setattr(RunFolder, "model", lambda _: create("tiny", classes=2))
+
+    def maps(**options: bool) -> list[str]:
+        page = read(write_run_report(folder, **options))
+        return [facts["aria-label"] for tag, facts in page.tags if tag == "input" and facts["aria-label"].startswith("enlarge: for ")]
+
+    assert maps() == []
+    monkeypatch.setattr("vitral.report.run.made_here", lambda _: True)
+    assert maps()[:3] == ["enlarge: for b", "enlarge: for a", "enlarge: for a"], "an error has two"
+    assert maps(maps=False) == []
+
+
+def test_no_figure_stands_twice_and_the_page_has_contents(folder: Path, read: Callable, figures: Callable) -> None:
+    figures(folder, "curves", caption="Accuracy and loss over the epochs.")
+    figures(folder, "rollout-again", caption="Rollout of a five")
+    page = read(write_run_report(folder))
+    shown = [facts["alt"] for tag, facts in page.tags if tag == "img"]
+    assert len([alt for alt in shown if alt.startswith("Accuracy and loss")]) == 1 and shown.count("Rollout of a five") == 1
+    assert [facts["href"] for tag, facts in page.tags if tag == "a"][:2] == ["#part-1", "#part-2"]
+    before = [one for (one, _), (tag, _) in itertools.pairwise(page.tags) if tag == "img"]
+    assert before and set(before) == {"input"}, "a click enlarges each"

@@ -8,7 +8,7 @@ import pytest
 
 from vitral.base.errors import DataError
 from vitral.base.layout import RESULT, STUDY
-from vitral.report.study import write_study_report
+from vitral.report.study import interval, write_study_report
 
 ROW = {"seeds": 3, "parameters": 3_195_146, "flops": 412_000_000, "seconds": 75.2, "memory": 3 * 2**30}
 
@@ -58,8 +58,8 @@ def test_a_whole_study(folder: Path, read: Callable) -> None:
         "412 M",
         "1 min 15 s",
         "3 GiB",
-        "-11.88 points",
-        "-13.00 to -11.00 points",
+        "−11.88 points",
+        "−13.00 to −11.00 points",
         "< 0.001",
         "different",
         "paired bootstrap, Holm",
@@ -128,3 +128,9 @@ def test_names_are_only_text(folder: Path, read: Callable, nasty: str) -> None:
 def test_no_study(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"is no study: it has neither study\.json nor result\.json"):
         write_study_report(tmp_path)
+
+
+def test_no_interval_leaves_what_is_possible() -> None:
+    """Student's t of two seeds may say 70 ± 150 points."""
+    assert interval([-0.8, 2.2]) == "0.00 to 100.00 %" and interval([0.7, 0.9]) == "70.00 to 90.00 %"
+    assert interval([-1.6, 1.4], "points") == "−100.00 to +100.00 points" and interval([-0.00001, 0.02], "points") == "0.00 to +2.00 points"

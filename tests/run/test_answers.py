@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from vitral.base.errors import DataError
-from vitral.run.answers import Answers, kept
+from vitral.run.answers import Answers, SeveralAnswers, kept
 
 LABELS = np.array([0, 0, 0, 1, 1, 1])
 PREDICTIONS = np.array([0, 1, 1, 1, 1, 1])
@@ -54,3 +54,14 @@ def test_answers_of_before_have_no_pictures(tmp_path: Path) -> None:
 
 def test_few_classes_are_kept_whole() -> None:
     assert [kept(classes) for classes in (2, 10, 11, 1000)] == [2, 10, 5, 5]
+
+
+def test_what_to_ask_about_an_image() -> None:
+    assert Answers(np.array([1, 0]), np.array([1, 2])).disputed(0) == [1] and Answers(np.array([1, 0]), np.array([1, 2])).disputed(1) == [
+        0,
+        2,
+    ]
+    shares = np.array([[0.9, 0.8, 0.1, 0.3], [0.7, 0.9, 0.1, 0.2]])
+    several = SeveralAnswers(np.array([[1, 1, 0, 0], [1, 1, 0, 0]]), np.array([[0, 1, 1, 1], [1, 1, 0, 0]]), probabilities=shares)
+    assert several.disputed(0) == [0, 2], "the wrong label it was surest of, and the one it missed by most"
+    assert several.disputed(1) == [1], "all right: the surest"

@@ -60,8 +60,9 @@ def run(arguments: list[str]) -> int:
 
     if flags.table:
         check_kind(flags.table)
+    model = open_model(flags.model, flags)
     result = evaluate(
-        open_model(flags.model, flags),
+        model,
         flags.data,
         flags.split,
         batch_size=flags.batch,
@@ -77,7 +78,7 @@ def run(arguments: list[str]) -> int:
         from vitral.draw.provenance import command_line
         from vitral.report.evaluation import write_evaluation
 
-        page = write_evaluation(result, flags.out, flags.model, flags.data, command_line(["vitral", "eval", *arguments]))
+        page = write_evaluation(result, flags.out, flags.model, flags.data, command_line(["vitral", "eval", *arguments]), model)
         print(page, file=sys.stderr)
     split = result.split.name if result.split else "all"
     values = {"model": flags.model, "data": flags.data, "split": split, **result.to_dict()}

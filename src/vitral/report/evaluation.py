@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from vitral.base.files import make_folder, write_json
 from vitral.base.layout import REPORT, scores_name
-from vitral.report.outcome import how_it_did
+from vitral.model.classifier import Classifier
+from vitral.report.outcome import explainer_of, how_it_did
 from vitral.report.render import write_page
+from vitral.run.answers import Answers
 from vitral.train.evaluate import Scored
 
 
-def write_evaluation(result: Scored, folder: str | Path, model: str, data: str, command: str = "") -> Path:
-    """test.json, test.npz, test.webp and report.html in `folder`; the page's path."""
+def write_evaluation(
+    result: Scored, folder: str | Path, model: str, data: str, command: str = "", classifier: Classifier | None = None
+) -> Path:
+    """test.json, test.npz, test.webp and report.html in `folder`; the page's path. `classifier`: the model itself, for maps."""
+
+    def picture(_: Answers, number: int) -> Any:
+        assert result.split is not None
+        return result.split.picture(int(result.positions[number]))
+
+    classifier = classifier if result.split is not None else None
     folder = make_folder(Path(folder))
     scores = {"model": model, "data": data, "split": result.split.name if result.split else "all", **result.to_dict()}
     result.answers().write(folder)
@@ -24,7 +35,7 @@ def write_evaluation(result: Scored, folder: str | Path, model: str, data: str, 
         page,
         title=f"{model} on {data}",
         lead=f"{result.headline} on {len(result.labels):,} pictures ({scores['split']})",
-        test=how_it_did(scores, folder, page, notes),
+        test=how_it_did(scores, folder, page, notes, explainer=explainer_of(classifier, picture) if classifier is not None else None),
         notes=notes,
         command=command,
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,25 +37,32 @@ class Illustration:
     """What drew it."""
     link: str = ""
     """Where a click leads: a file, relative to the page."""
+    beside: tuple[Illustration, ...] = ()
+    """Maps over the same picture."""
 
 
 def of_figure(figure: Figure, caption: str) -> Illustration:
     return Illustration(_address(png_bytes(figure, dpi=160), "image/png"), caption)
 
 
-def of_image(image: Image.Image, caption: str, link: str = "") -> Illustration:
+def of_image(image: Image.Image, caption: str, link: str = "", beside: Sequence[Illustration] = ()) -> Illustration:
     content = io.BytesIO()
     image.save(content, "WEBP", quality=80)
-    return Illustration(_address(content.getvalue(), "image/webp"), caption, link=link)
+    return Illustration(_address(content.getvalue(), "image/webp"), caption, link=link, beside=tuple(beside))
 
 
-def of_folder(folder: Path, hint: str) -> list[Illustration | str]:
-    """All figures under `folder` with the captions and commands of the JSON files beside them; a text says what is not shown."""
-    files = figure_files(folder)
+def of_folder(folder: Path, hint: str, without: Sequence[str] = ()) -> list[Illustration | str]:
+    """All figures under `folder` with the captions and commands of the JSON files beside them; a text says what is not shown.
+
+    `without`: figures that the page has already, by their names. Of two alike, in picture and caption, the first is shown.
+    """
+    files = [path for path in figure_files(folder) if path.stem not in without]
     if not files:
         return [f"there are no figures yet: {hint}"]
+    pictures = map(of_file, reversed(files[:MOST]))
+    shown = {(one.source, one.caption) if isinstance(one, Illustration) else one: one for one in pictures}
     left = len(files) - MOST
-    return [of_file(path) for path in files[:MOST]] + ([f"{left} more figures were left out; they are in {folder}"] if left > 0 else [])
+    return [*reversed(shown.values()), *([f"{left} more figures were left out; they are in {folder}"] if left > 0 else [])]
 
 
 def of_frames(folder: Path) -> list[Illustration]:

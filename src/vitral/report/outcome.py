@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
-from vitral.base.errors import VitralError
+from vitral.base.errors import MissingError, VitralError
 from vitral.base.layout import answers_name
 from vitral.data.decode import EXTENSIONS
 from vitral.draw.charts import bar_chart, reliability_figure
 from vitral.draw.matrices import confusion_figure
+from vitral.look.notable import Explained, explain
+from vitral.model.classifier import Classifier
 from vitral.report import inline
 from vitral.report.render import percent
 from vitral.report.stored import mapping, number
@@ -24,20 +28,32 @@ MOST = 40
 
 Gallery = list[tuple[str, list[inline.Illustration]]]
 """Headings with the pictures under them."""
+Explainer = Callable[[Answers], dict[int, Explained]]
+MOST_MAPS = 64
+"""Pictures of one page that get maps: more, and a page would be slow to write and heavy to send."""
 
 
-def how_it_did(test: dict[str, Any], folder: Path, page: Path, notes: list[str], split: str = "test") -> dict[str, Any]:
-    """What `parts.html` shows of a test: `test` is what test.json holds, `folder` has the answers, `page` is where links start."""
+def how_it_did(
+    test: dict[str, Any], folder: Path, page: Path, notes: list[str], split: str = "test", explainer: Explainer | None = None
+) -> dict[str, Any]:
+    """What `parts.html` shows of a test: `test` is what test.json holds, `folder` has the answers, `page` is where links start.
+
+    `explainer` gives the pictures their maps; None: they stand alone.
+    """
     gallery: Gallery = []
+    explained: dict[int, Explained] = {}
     if (folder / answers_name(split)).is_file():
         try:
-            gallery = pictures(Answers.read(folder, split), list(map(str, mapping(test.get("per_class") or test.get("classes")))), page)
+            answers = Answers.read(folder, split)
+            explained = explainer(answers) if explainer else {}
+            gallery = pictures(answers, list(map(str, mapping(test.get("per_class") or test.get("classes")))), page, explained)
         except (VitralError, IndexError, TypeError, ValueError) as error:
             notes.append(f"the pictures of {split} could not be shown ({error})")
+    shown = {"gallery": gallery, "maps": maps_words(explained)}
     if "mean_average_precision" in test:
-        return {**of_several(test), "gallery": gallery}
+        return {**of_several(test), **shown}
     columns = ["class", "recall", "precision", "F1"]
-    return {"scores": scores(test), "columns": columns, "classes": by_class(test), "figures": figures(test), "gallery": gallery}
+    return {"scores": scores(test), "columns": columns, "classes": by_class(test), "figures": figures(test), **shown}
 
 
 def of_several(test: dict[str, Any]) -> dict[str, Any]:
@@ -83,8 +99,38 @@ def by_class(test: dict[str, Any]) -> list[list[str]]:
     return [[name, percent(value, 1), percent(precision.get(name), 1), percent(f1.get(name), 1)] for value, name in present]
 
 
-def pictures(answers: Answers, names: list[str], page: Path) -> Gallery:
-    """The pictures that were kept beside the answers: by what they teach, then by class."""
+def explainer_of(model: Classifier, picture: Callable[[Answers, int], Any]) -> Explainer:
+    """Maps for the pictures that teach most, and for those of each class while they are few; `picture` opens the one at a position."""
+
+    def explained(answers: Answers) -> dict[int, Explained]:
+        first = [int(position) for positions in answers.notable().values() for position in positions]
+        others = [int(position) for positions in answers.by_class().values() for position in positions]
+        wanted = list(dict.fromkeys([*first, *others]))
+        return explain(model, answers, wanted if len(wanted) <= MOST_MAPS else dict.fromkeys(first), partial(picture, answers))
+
+    return explained
+
+
+def file_of(answers: Answers, position: int) -> Path:
+    """The file of a picture, where it still is."""
+    path = answers.paths[position] if answers.paths else ""
+    if not _is_picture(path):
+        raise MissingError(f"there is no picture {path!r} any more", "it was moved or removed")
+    return Path(path)
+
+
+def maps_words(explained: dict[int, Explained]) -> str:
+    if not explained:
+        return ""
+    method = next(iter(explained.values())).heats[0].method.replace("_", " ")
+    return (
+        f"Light on a picture is what speaks for the class named under it ({method}); each map has its own scale, from its lowest value to "
+        "its 97th percentile. Under an error stand two: for the answer, and for the truth."
+    )
+
+
+def pictures(answers: Answers, names: list[str], page: Path, explained: dict[int, Explained]) -> Gallery:
+    """The pictures that were kept beside the answers: by what they teach, then by class; each with its maps."""
     kept = answers.pictures or {}
 
     def name(number: int) -> str:
@@ -92,7 +138,11 @@ def pictures(answers: Answers, names: list[str], page: Path) -> Gallery:
 
     def tile(position: int) -> inline.Illustration:
         path = answers.paths[position] if answers.paths else ""
-        return inline.of_image(kept[position], answers.told(position, name), link_to(path, page))
+        one, caption = explained.get(position), answers.told(position, name)
+        if one is None:
+            return inline.of_image(kept[position], caption, link_to(path, page))
+        maps = [inline.of_image(image, f"for {name(int(heat.target))}") for image, heat in zip(one.overlays(), one.heats, strict=True)]  # type: ignore[arg-type]
+        return inline.of_image(one.picture(), caption, link_to(path, page), maps)
 
     groups = {**answers.notable(), **{f"of class {name(label)}": places for label, places in answers.by_class().items()}}
     shown = {title: [tile(int(place)) for place in places if int(place) in kept] for title, places in groups.items()}
@@ -101,23 +151,26 @@ def pictures(answers: Answers, names: list[str], page: Path) -> Gallery:
 
 def link_to(path: str, page: Path) -> str:
     """To the picture's file from the page, where there is one; nothing but pictures is linked to."""
-    if Path(path).suffix.lower() not in EXTENSIONS or not Path(path).is_file():
+    if not _is_picture(path):
         return ""
     return quote(Path(os.path.relpath(path, page.parent)).as_posix())
 
 
+def _is_picture(path: str) -> bool:
+    return Path(path).suffix.lower() in EXTENSIONS and Path(path).is_file()
+
+
 def figures(test: dict[str, Any]) -> list[inline.Illustration | str]:
-    """What is confused with what, and whether the model knows how sure it may be."""
+    """What is confused with what, and whether the model knows what its confidence is worth."""
     class_names = list(map(str, mapping(test.get("per_class"))))
     try:
         counts, bins = np.asarray(test["confusion"]), test["calibration"]
         confusion = confusion_figure(counts, class_names if len(class_names) == len(counts) else ())
         confidence, accuracy, count = (np.asarray(bins[key]) for key in ("confidence", "accuracy", "count"))
+        reliability = reliability_figure(confidence, accuracy, count, error=bins["error"])
         return [
             inline.of_figure(confusion, "Confusion matrix: true classes down, predicted ones across"),
-            inline.of_figure(
-                reliability_figure(confidence, accuracy, count, error=bins["error"]), "Calibration: is it right as often as it is sure?"
-            ),
+            inline.of_figure(reliability, "Calibration: is it right as often as its confidence says?"),
         ]
     except (KeyError, TypeError, ValueError, VitralError) as error:
         return [f"test.json could not be drawn ({type(error).__name__}: {error})"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from vitral.base.files import write_atomic
 from vitral.base.text import NOTHING
@@ -37,6 +39,7 @@ def pages() -> jinja2.Environment:
         "percent": percent,
         "spaced": lambda name: str(name).replace("_", " "),
         "numeric_columns": numeric_columns,
+        "with_contents": with_contents,
     }
     return environment
 
@@ -66,6 +69,19 @@ def percent(value: Any, digits: int = 2) -> str:
 def numeric_columns(rows: Iterable[Sequence[Any]]) -> list[bool]:
     """For each column, whether it holds nothing but numbers: these stand to the right."""
     return [all(map(_looks_like_number, column)) for column in zip(*rows, strict=False)]
+
+
+def with_contents(body: str) -> tuple[Markup, list[tuple[str, Markup, int]]]:
+    """A page with a mark at each heading, and (mark, heading, level) of all. What folders hold is escaped: the headings are our own."""
+    contents: list[tuple[str, Markup, int]] = []
+
+    def marked(found: re.Match[str]) -> str:
+        level, heading = found.groups()
+        mark = f"part-{len(contents) + 1}"
+        contents.append((mark, Markup(heading), int(level)))
+        return f'<h{level} id="{mark}">{heading}</h{level}>'
+
+    return Markup(re.sub(r"<h([23])>(.*?)</h\1>", marked, str(body))), contents
 
 
 def _looks_like_number(value: Any) -> bool:

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from vitral.base import layout
-from vitral.base.errors import ConfigError, UsageError
+from vitral.base.errors import ConfigError, UsageError, VitralError
 from vitral.base.origin import Fact
 from vitral.base.text import NOTHING, duration
 from vitral.config import RunConfig, to_dict
 from vitral.data.augment import policy
+from vitral.data.datasets import open_split
+from vitral.data.preprocess import Preprocess
 from vitral.draw.curves import read_curve, training_curves
 from vitral.report import inline
-from vitral.report.outcome import how_it_did
+from vitral.report.outcome import Explainer, explainer_of, file_of, how_it_did
 from vitral.report.render import percent, show, write_page
 from vitral.report.stored import mapping, number, optional_object
 from vitral.run.folder import RunFolder
@@ -24,8 +26,8 @@ from vitral.run.made_here import made_here
 Metrics = list[dict[str, Any]]
 
 
-def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> Path:
-    """The report of a run, at `out` or in the run folder as report.html; its path."""
+def write_run_report(run_folder: str | Path, out: str | Path | None = None, maps: bool = True) -> Path:
+    """The report of a run, at `out` or in the run folder as report.html; its path. `maps`: over the pictures that it lists."""
     run = RunFolder.open(run_folder)
     notes: list[str] = []
     try:
@@ -43,6 +45,9 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> P
     figures = run.path / layout.FIGURES
     typed = shlex.join(["vitral", "figures", str(run.path), "--out", str(figures)])
     page = Path(out or run.path / layout.REPORT)
+    explainer = explainer_for(run, notes) if maps and any(scored.values()) else None
+    learnt = curves(name, metrics)
+    drawn = ("curves",) if any(isinstance(one, inline.Illustration) for one in learnt) else ()
     return write_page(
         "run.html",
         page,
@@ -51,11 +56,11 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> P
         notes=notes,
         results=results(metrics),
         harder=reasons,
-        curves=curves(name, metrics),
-        scored={split: how_it_did(scores, run.path, page, notes, split) for split, scores in scored.items() if scores},
+        curves=learnt,
+        scored={split: how_it_did(scores, run.path, page, notes, split, explainer) for split, scores in scored.items() if scores},
         validated=bool(last(metrics, "validation")),
         film=inline.of_frames(run.path / layout.FILM / layout.FRAMES),
-        figures=inline.of_folder(figures, f"make some with `{typed}`, then write this page again"),
+        figures=inline.of_folder(figures, f"make some with `{typed}`, then write this page again", without=drawn),
         origin=origin,
         origin_facts=[(key, fact) for key, fact in vars(origin).items() if isinstance(fact, Fact)] if origin else [],
         settings={part: to_dict(getattr(config, part)) for part in ("model", "data", "train")} if config else {},
@@ -64,6 +69,23 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None) -> P
         data=mapping(environment.get("data")),
         command=command,
     )
+
+
+def explainer_for(run: RunFolder, notes: list[str]) -> Explainer | None:
+    """Maps by the run's model. A run from elsewhere names files that are none of its business: they are not opened."""
+    if not run.has_model or not made_here(run.path):
+        return None
+    try:
+        model = run.model()
+    except VitralError as error:
+        notes.append(f"the pictures have no maps ({error})")
+        return None
+    if model.config.classes < 2:
+        return None
+    if run.settled.data.name != "digits":
+        return explainer_of(model, file_of)
+    test = open_split(run.settled.data, Preprocess.of(model), "test")  # these digits have no files, and come with scikit-learn
+    return explainer_of(model, lambda _, position: test.picture(position))
 
 
 def title_of(run: RunFolder, config: RunConfig) -> str:

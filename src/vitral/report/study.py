@@ -8,7 +8,7 @@ from typing import Any
 
 from vitral.base import layout
 from vitral.base.errors import DataError
-from vitral.base.text import NOTHING, byte_size, duration, short
+from vitral.base.text import NOTHING, byte_size, duration, short, signed
 from vitral.report import inline
 from vitral.report.render import percent, show, write_page
 from vitral.report.stored import mapping, number, optional_object
@@ -102,7 +102,7 @@ def tested(pairs: Sequence[dict[str, Any]]) -> Table:
         [
             *_values(pair, apart),
             f"{pair['a']} – {pair['b']}",
-            f"{100 * pair['difference']:+.2f} points",
+            f"{signed(100 * pair['difference'])} points",
             interval(pair.get("interval"), "points"),
             _probability(pair.get("p")),
             _probability(pair.get("adjusted")),
@@ -115,7 +115,10 @@ def tested(pairs: Sequence[dict[str, Any]]) -> Table:
 def interval(ends: Any, unit: str = "%") -> str:
     if not isinstance(ends, list | tuple) or len(ends) != 2:
         return NOTHING
-    return f"{100 * ends[0]:.2f} to {100 * ends[1]:.2f} {unit}"
+    # An accuracy lies between 0 and 100 %: Student's t of two seeds knows nothing of that, and its ends may lie far beyond.
+    least = -1.0 if unit == "points" else 0.0
+    low, high = (100 * min(max(float(end), least), 1.0) for end in ends)
+    return f"{signed(low)} to {signed(high)} {unit}" if unit == "points" else f"{low:.2f} to {high:.2f} {unit}"
 
 
 def _apart(rows: Sequence[dict[str, Any]]) -> dict[str, str]:

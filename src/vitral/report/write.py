@@ -10,7 +10,7 @@ from vitral.report.study import is_study, write_study_report
 from vitral.run.folder import RunFolder
 
 
-def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
+def write_report(folder: str | Path, out: str | Path | None = None, maps: bool = True) -> Path:
     """The page of a run or a study, whichever the folder holds; its path."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -18,7 +18,7 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
     if is_study(folder):
         return write_study_report(folder, out)
     if RunFolder(folder).exists:
-        return write_run_report(folder, out)
+        return write_run_report(folder, out, maps)
     raise DataError(
         f"{folder} holds neither a run nor a study", "name a folder that `vitral train`, `vitral compare` or `vitral scale` wrote"
     )

@@ -63,6 +63,10 @@ class Answers:
         truth, answer = name(int(self.labels[position])), name(int(self.predictions[position]))
         return f"{truth if truth == answer else f'{truth}, taken for {answer}'}, {100 * self.confidence[position]:.0f} %"
 
+    def disputed(self, position: int) -> list[int]:
+        """The classes to ask about an image: its answer, and the truth where that is another."""
+        return list(dict.fromkeys([int(self.predictions[position]), int(self.labels[position])]))
+
     def _sound(self) -> bool:
         """Whole numbers, one of each kind for each image."""
         count = len(self.labels)
@@ -165,6 +169,13 @@ class SeveralAnswers(Answers):
             return ", ".join(words) or "no label"
 
         return f"{listed(self.labels[position], False)}; answered: {listed(self.predictions[position], True)}"
+
+    def disputed(self, position: int) -> list[int]:
+        """The label it was surest of that is not there, and the one that it missed by most; the surest where all are right."""
+        answers, labels, shares = self.predictions[position] == 1, self.labels[position] == 1, self._shares[position]
+        wrong, missed = np.where(answers & ~labels, shares, -1), np.where(~answers & labels, shares, 2)
+        found = [int(wrong.argmax())] * bool(wrong.max() >= 0) + [int(missed.argmin())] * bool(missed.min() <= 1)
+        return found or [int(shares.argmax())]
 
     def notable(self) -> dict[str, np.ndarray]:
         """The labels it was surest of that are not there, and those that are there and it was surest of that they are not."""
