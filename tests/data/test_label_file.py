@@ -185,3 +185,16 @@ def test_parquet_may_hold_lists_of_labels(photos: Path):
     parquet.write_table(arrow.Table.from_pylist(rows), photos.parent / "labels.parquet")
     source = open_source(DataConfig(f"parquet:{photos.parent}/labels.parquet"))
     assert source.class_names == ("cat", "dog") and source.train.labels.tolist() == [[1, 1], [0, 0]]
+
+
+def test_a_parquet_file_that_points_beyond_its_dictionary_is_refused(photos: Path, monkeypatch: pytest.MonkeyPatch):
+    """Seen as one flipped bit of thousands of damaged tables."""
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    paths = arrow.DictionaryArray.from_arrays(arrow.array([0, 68], arrow.int32()), ["photos/cat/00.png"], safe=False)
+    read = arrow.table({"path": paths, "label": ["cat", "dog"]})
+    parquet.write_table(arrow.table({"path": ["a", "b"], "label": ["cat", "dog"]}), photos.parent / "labels.parquet")
+    monkeypatch.setattr(parquet.ParquetFile, "read", lambda *_, **__: read)
+    with pytest.raises(DataError, match=r"is not a readable Parquet file \(.*68"):
+        open_source(DataConfig(f"parquet:{photos.parent}/labels.parquet"))

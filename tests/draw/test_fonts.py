@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +12,11 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib.font_manager import fontManager
 
+from vitral.base.text import clean
 from vitral.draw import fonts
+from vitral.draw.matrices import confusion_figure
 from vitral.draw.palette import dress, head_line, new_figure
+from vitral.draw.provenance import render
 
 FLOWER = "花"
 
@@ -87,3 +91,16 @@ def test_a_broken_font_is_passed_over(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: [str(tmp_path / "broken.ttf")])
     monkeypatch.setattr(fontManager, "ttflist", [entry for entry in fontManager.ttflist if entry.name.startswith((fonts.OWN, "Last"))])
     assert fonts.families_for(FLOWER) == ((), FLOWER)
+
+
+@pytest.mark.parametrize("name", ["caf\udce9", "\x1b[31mred", r"$\frac{$", "two\x00"])
+def test_a_name_that_no_font_can_show_is_spelt_out_wherever_it_stands(name: str) -> None:
+    """Half a letter stopped the drawing, and so did a formula with a mistake in it."""
+    figure = confusion_figure(np.array([[3, 1], [0, 4]]), (name, "dog"))
+    figure.suptitle(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for ending in ("png", "svg"):
+            assert render(figure, ending, caption=name)
+        figure.canvas.draw()
+    assert any(text.get_text() == clean(name) for text in figure.axes[0].get_yticklabels())

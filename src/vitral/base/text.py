@@ -91,7 +91,7 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), align: str 
 
     `align`: `l` or `r` for each column, the last letter for all that follow: `lr` is a name and then numbers.
     """
-    lines = [list(header), *map(list, rows)] if header else [list(row) for row in rows]
+    lines = [[clean(cell) for cell in row] for row in ([header, *rows] if header else rows)]
     if not lines:
         return ""
     right = [align[min(column, len(align) - 1)] == "r" for column in range(len(lines[0]))]

@@ -104,6 +104,7 @@ def _read_parquet(path: Path) -> dict[str, list[Any]]:
         file = parquet.ParquetFile(path, read_dictionary=[leaf for leaf in leaves if leaf.partition(".")[0] in wanted])
         _few_enough(path, _most_values(file.metadata), min(MOST, max(PACKED, path.stat().st_size)))
         table = file.read(wanted)
+        table.validate(full=True)  # a damaged file can point beyond its own dictionary
     except (ArrowException, OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise

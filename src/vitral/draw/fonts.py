@@ -6,10 +6,11 @@ Names of classes, files and folders may be in any script, and a name that became
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from vitral.base.progress import say
+from vitral.base.text import clean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 OWN = "DejaVu Sans"
 """What every figure is set in; matplotlib brings it along."""
+FORMULA = r"\mathdefault"
+"""In the numbers of a logarithmic scale: the only formulas in our figures."""
 NO_LETTERS = ("Last Resort", "Adobe Blank")
 """Fonts that have a sign for everything: a box."""
 PREFERRED = (
@@ -36,12 +39,31 @@ PREFERRED = (
 def dress_letters(figure: Figure) -> None:
     """Give every text of a figure the fonts that have its letters."""
     from matplotlib.text import Text
+    from matplotlib.ticker import FuncFormatter
 
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            ticks = axis.get_major_formatter()
+            if isinstance(ticks, FuncFormatter) and not isinstance(ticks.func, _Clean):  # names: it sets them anew at each drawing
+                ticks.func = _Clean(ticks.func)
     for text in figure.findobj(Text):
         dress_text(text)  # type: ignore[arg-type]
 
 
+class _Clean:
+    """What a formatter says, without signs that no font has and that some stop a drawing."""
+
+    def __init__(self, say: Callable[..., str]) -> None:
+        self.say = say
+
+    def __call__(self, *arguments: Any) -> str:
+        return clean(self.say(*arguments))
+
+
 def dress_text(text: Text) -> None:
+    if text.get_text() and FORMULA not in text.get_text():
+        text.set_text(clean(text.get_text()))
+        text.set_parse_math(False)  # a name with two dollar signs is no formula
     unusual = "".join(sorted({sign for sign in text.get_text() if sign > "\xff" and sign.isprintable()}))
     if not unusual:
         return

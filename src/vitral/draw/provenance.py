@@ -16,6 +16,7 @@ from PIL import Image
 
 from vitral.base.errors import UsageError, one_of
 from vitral.base.files import write_atomic, write_json
+from vitral.base.text import clean
 from vitral.base.version import __version__
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def render(figure: Figure | Image.Image, ending: str, caption: str = "") -> byte
         return buffer.getvalue()
     import matplotlib
 
-    by = f"Vitral {__version__}"
+    by, caption = f"Vitral {__version__}", clean(caption)
     metadata = {
         "png": {"Software": by, "Description": caption},
         "svg": {"Creator": by, "Date": None, "Title": caption or "figure"},

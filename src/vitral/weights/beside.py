@@ -93,7 +93,7 @@ def settings(model: Classifier) -> dict[str, Any]:
 
 def metadata(model: Classifier) -> dict[str, str]:
     """The same for a file's own metadata, which holds texts."""
-    return {f"vitral.{name}": json.dumps(value, ensure_ascii=False) for name, value in settings(model).items()}
+    return {f"vitral.{name}": json.dumps(value) for name, value in settings(model).items()}
 
 
 def write_beside(model: Classifier, folder: Path, runs: bool) -> None:
