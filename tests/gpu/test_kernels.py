@@ -12,6 +12,7 @@ from torch import nn
 from vitral.kernels.gelu import linear_gelu
 from vitral.kernels.qkv import queries_keys_values
 
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
 Forward = Callable[[torch.Tensor, nn.Linear], torch.Tensor]
 CASES = ((197, 192, 768), (33, 96, 200))
 

@@ -48,7 +48,8 @@ def test_a_recorded_step_is_the_plain_step(cuda: torch.device, model: str, chang
         assert torch.equal(value, before[name]), f"warming up leaves {name} as it was"
     for number, batch in enumerate(shown):
         one, other = (each.step(batch, 1.0 / (number + 1), None) for each in (plain, recorded))
-        assert one.loss.item() == pytest.approx(other.loss.item(), rel=2e-3), f"step {number}"
+        # Rounding that AdamW and Muon blow up (see below) reaches the loss of a CNN after a few steps: 0.2 % at the fifth, seen.
+        assert one.loss.item() == pytest.approx(other.loss.item(), rel=(1e-5, 1e-3, 1e-2)[min(number, 2)]), f"step {number}"
     for name, value in plain.values().items():
         # Where a gradient is all rounding (a bias before a norm), AdamW and Muon still take a whole step: a few numbers may differ.
         near = torch.isclose(value, recorded.values()[name], rtol=2e-2, atol=2e-3)
