@@ -10,7 +10,7 @@ WORKERS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || ec
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 PYTEST := $(ONE_THREAD) $(PYTHON) -m pytest
 
-.PHONY: help venv demo test test-slow test-browser test-gpu fuzz check format bench docs
+.PHONY: help venv demo test test-slow test-browser test-gpu fuzz check format bench docs results
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -56,6 +56,9 @@ format: $(STAMP) ## let ruff mend what it can
 
 bench: $(STAMP) ## speed and memory
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(PYTHON) $$script; done
+
+results: $(STAMP) ## every table and figure of the results, from docs/results/records alone
+	@$(ONE_THREAD) PYTHONPATH=src $(PYTHON) docs/results/build.py
 
 docs: $(STAMP) ## the documentation as web pages, in site/
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet

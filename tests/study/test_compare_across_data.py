@@ -18,6 +18,8 @@ from vitral.study.result import Result
 sys.path.insert(0, str(Path(__file__).parent))
 import drive
 
+PAIR = {"a": "vit", "b": "cnn", "p": 0.03, "adjusted": 0.03, "different": True}
+
 
 def run(study: Study, folder: Path) -> Result:
     """A comparison in which the cnn failed on the second data set."""
@@ -25,7 +27,14 @@ def run(study: Study, folder: Path) -> Result:
     first = study.data.name == "digits"
     rows = [{"model": "vit", "mean": 0.5, "interval": [0.4, 0.6], "seeds": 2, "note": "ViT"}]
     rows += [{"model": "cnn", "mean": 0.25, "interval": None, "seeds": 1, "note": "CNN"}] if first else []
-    shared = {"budget": "samples=768", "seeds": [0, 1], "recipe": {}, "machine": {}, "pairs": [], "models": {"vit": "ViT", "cnn": "CNN"}}
+    shared = {
+        "budget": "samples=768",
+        "seeds": [0, 1],
+        "recipe": {},
+        "machine": {},
+        "pairs": [PAIR],
+        "models": {"vit": "ViT", "cnn": "CNN"},
+    }
     failed = {} if first else {"final--cnn": "it died"}
     return Result("", {"data": study.data.name, "rows": rows, "conclusion": "Nothing.", "failed": failed, **shared}, folder)
 
@@ -39,7 +48,9 @@ def test_a_row_for_each_model_and_a_column_for_each_data_set(tmp_path: Path) -> 
     assert [line.split("  ")[0] for line in result.table.splitlines()[:4]] == ["model", "─────", "vit", "cnn"]
     assert "50.00% (40.00% – 60.00%)" in result.table and "25.00% (one seed)" in result.table and "failed" in result.table
     assert [row["data"] for row in result.rows] == ["digits", "digits", "folder:my photos"]
-    assert result.failed == {"folder:my photos final--cnn": "it died"} and "Each data set is tested by itself" in result.conclusion
+    assert result.failed == {"folder:my photos final--cnn": "it died"}
+    assert "Holm over all 2 pairs of all data sets): not told apart: vit and cnn on digits" in result.conclusion
+    assert [(pair["adjusted"], pair["different"]) for pair in result.values["pairs"]] == [(0.06, False)] * 2, "two tests on one page"
     assert "Test accuracy at 768 samples: mean, 95 % interval over 2/1 seeds." in (tmp_path / "both" / TABLE).read_text()
     assert read_json(tmp_path / "both" / RESULT)["studies"] == {"digits": "digits", "folder:my photos": "folder-my-photos"}
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from vitral.study.conclude import compare_pairs, conclude
+from vitral.study.statistics import DRAWS, Interval
 from vitral.study.table import Outcome, row
 
 CELL = Outcome("c", "vit", 0, 1e-3, 0.9, 0.3, 0.9, 100, 100, 1e6, 100, 1.0, 100, "digits")
@@ -13,7 +14,10 @@ CELL = Outcome("c", "vit", 0, 1e-3, 0.9, 0.3, 0.9, 100, 100, 1e6, 100, 1.0, 100,
 
 def rows(**accuracies: tuple[float, ...]):
     return [
-        row([dataclasses.replace(CELL, model=name, seed=seed, accuracy=value) for seed, value in enumerate(values)])
+        row(
+            [dataclasses.replace(CELL, model=name, seed=seed, accuracy=value) for seed, value in enumerate(values)],
+            Interval(float(np.mean(values)), 0.5, 1.0, len(values)) if len(values) > 1 else None,
+        )
         for name, values in accuracies.items()
     ]
 
@@ -21,7 +25,7 @@ def rows(**accuracies: tuple[float, ...]):
 def test_says_what_differs_what_does_not_and_what_it_cannot_say() -> None:
     rng = np.random.default_rng(0)
     correct = {"vit": rng.random((3, 1000)) < 0.8, "cnn": rng.random((3, 1000)) < 0.9, "hybrid": rng.random((3, 1000)) < 0.9}
-    pairs = compare_pairs(correct)
+    pairs = compare_pairs({"": correct})[""]
     assert [pair.different for pair in pairs] == [True, True, False]
     assert all(pair.adjusted >= pair.p for pair in pairs)
     text = conclude(
@@ -37,6 +41,17 @@ def test_says_what_differs_what_does_not_and_what_it_cannot_say() -> None:
     assert "Not told apart: cnn and hybrid" in text and "no proof that they are equal" in text
     assert "The grid was small." in text and "1 cell failed" in text and "Up to 4 cells shared" in text
     assert "This holds for digits, seconds=20" in text and "or pretrained weights" in text and "equally right" not in text
+
+
+def test_every_pair_of_the_page_is_counted_and_a_bound_is_called_one() -> None:
+    rng = np.random.default_rng(1)
+    correct = {"vit": rng.random((3, 1000)) < 0.6, "cnn": rng.random((3, 1000)) < 0.9}
+    alone = compare_pairs({1: correct})[1][0]
+    both = compare_pairs({1: correct, 2: correct})
+    assert alone.p == both[1][0].p == pytest.approx(2 / (DRAWS + 1)) and both[1][0].adjusted == pytest.approx(2 * alone.adjusted)
+    assert alone.at_most and both[2][0].at_most and alone.told_p == "p ≤ 0.0005"
+    close = compare_pairs({1: {"vit": rng.random((3, 1000)) < 0.88, "cnn": correct["cnn"]}})[1][0]
+    assert not close.at_most and close.told_p.startswith("p = ")
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,20 @@ from vitral.presets import model
 from vitral.study.conduct import Conducted
 from vitral.study.plots import draw_compare, draw_compute, draw_data, points
 from vitral.study.protocol import Budget, Contender, Study
-from vitral.study.statistics import power_law_fit
+from vitral.study.statistics import Interval, power_law_fit
 from vitral.study.table import Outcome, Table, row
 
 CELL = Outcome("c", "vit", 0, 1e-3, 0.9, 0.3, 0.9, 100, 100, 1e6, 100, 1.0, 100, "digits")
-VIT = row([CELL, dataclasses.replace(CELL, seed=1, accuracy=0.8)])
+PAIR = [CELL, dataclasses.replace(CELL, seed=1, accuracy=0.8)]
+VIT = row(PAIR, Interval(0.85, 0.7, 0.95, 2))
+STUDY = Study("compare", DataConfig(), (Contender("vit", model("digits"), 1),), Budget("samples", 1000), images=100, seeds=(0, 1))
+
+
+def conducted(folder: Path) -> Conducted:
+    """A study whose cells were right as often as they say, on ten pictures."""
+    done = Conducted(STUDY, folder, ())
+    object.__setattr__(done, "right", lambda cells: np.array([np.arange(10) < round(10 * cell.accuracy) for cell in cells]))
+    return done
 
 
 def write_journal(folder: Path) -> None:
@@ -32,14 +41,14 @@ def test_an_interval_shows_at_a_single_point() -> None:
     mark, bar = points([VIT])
     assert (mark.x, mark.y, mark.label) == ([1e6], [VIT.mean], "vit")
     assert bar.x == [1e6, 1e6] and tuple(bar.y) == VIT.interval and not bar.markers and bar.colour == mark.colour
-    assert len(points([row([CELL])])) == 1
+    assert len(points([row([CELL], None)])) == 1
 
 
 @pytest.mark.parametrize("claim", [True, False])
 def test_no_interval_is_spoken_of_where_there_is_none(tmp_path: Path, claim: bool) -> None:
     study = Study("compare", DataConfig(), (Contender("vit", model("digits"), 1),), Budget("samples", 1000), images=100, seeds=(0, 1))
     write_journal(tmp_path)
-    table = Table((row([CELL, dataclasses.replace(CELL, seed=1, accuracy=0.8)], claim=claim),))
+    table = Table((VIT if claim else row(PAIR, None),))
     draw_compare(Conducted(study, tmp_path, (CELL,)), table)
     assert ("interval" in (tmp_path / "figures" / "accuracy.json").read_text()) == claim
 
@@ -48,7 +57,7 @@ def test_models_of_one_family_can_be_told_apart(tmp_path: Path, monkeypatch: pyt
     drawn: list[Line] = []
     monkeypatch.setattr("vitral.study.plots.line_chart", lambda lines, **options: drawn.extend(lines) or line_chart(lines, **options))
     families = {"vit": [CELL, dataclasses.replace(CELL, model="vit-small")], "cnn": [dataclasses.replace(CELL, model="cnn")]}
-    draw_compute(tmp_path, families, "title")
+    draw_compute(conducted(tmp_path), families, "title")
     assert [(line.label, line.colour, line.marker) for line in drawn] == [("vit", 0, 0), ("vit-small", 0, 1), ("cnn", 1, 2)]
 
 
@@ -64,8 +73,8 @@ def test_one_seed_has_no_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
         for seed in range(seeds)
     ]
     fit = power_law_fit([10, 100], np.array([[1 - cell.accuracy for cell in cells if cell.seed == seed] for seed in range(seeds)]))
-    draw_data(tmp_path, {"vit": cells}, {"vit": fit}, {}, "title")
-    draw_compute(tmp_path, {"vit": cells}, "title")
+    draw_data(conducted(tmp_path), {"vit": cells}, {"vit": fit}, {}, "title")
+    draw_compute(conducted(tmp_path), {"vit": cells}, "title")
     assert len(notes) == 3 and all(("band" in note) == (seeds > 1) for note in notes)
 
 

@@ -43,7 +43,11 @@ def test_probe_of_a_random_model_beats_chance_and_more_shots_help(model: Classif
         for score in (row["linear"], row["neighbours"]):
             low, high = score["interval"]
             assert low <= score["mean"] <= high and high - low < 0.6
-    assert everything["linear"]["over"] == "test pictures" and few["linear"]["over"] == "3 draws" and len(few["linear"]["chosen"]) == 3
+    assert (
+        everything["linear"]["over"] == "test pictures"
+        and few["linear"]["over"].startswith("3 draws")
+        and len(few["linear"]["chosen"]) == 3
+    )
     assert "10 a class" in result.table and everything["shots"] is None and "features of random reach" in result.conclusion
 
 

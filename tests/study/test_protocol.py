@@ -7,8 +7,10 @@ import pytest
 
 from vitral.base.errors import ConfigError, UsageError
 from vitral.config import DataConfig, TrainConfig
+from vitral.data.datasets import open_data
 from vitral.presets import model
 from vitral.study.protocol import Budget, Cell, Contender, Study, check_same, final_cells, fingerprint, tuning_cells
+from vitral.study.scale import scaling
 
 VIT = Contender("s/2", model("s/2", image_size=8, classes=10, channels=1), flops=1000, lrs=(1e-3, 3e-3))
 CNN = Contender("cnn", model("cnn"), flops=4000, lrs=(1e-3, 3e-3))
@@ -120,3 +122,10 @@ def test_good_budgets() -> None:
         "2.5 s",
         "5·10¹⁴ FLOPs",
     ]
+
+
+def test_a_subset_is_drawn_anew_for_each_seed_and_nested_within_it() -> None:
+    study = scaling("data", DataConfig(name="digits"), Budget("samples", 256), models=["cnn"], sizes=(64, 128, 1.0), seeds=2, lrs=(1e-3,))
+    chosen = {(cell.seed, cell.size): set(open_data(cell.run.data).train.indices.tolist()) for cell in final_cells(study, {"cnn": 1e-3})}
+    assert chosen[0, 64] < chosen[0, 128] and chosen[1, 64] < chosen[1, 128]
+    assert chosen[0, 64] != chosen[1, 64] and chosen[0, study.images] == chosen[1, study.images]

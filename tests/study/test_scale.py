@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from vitral.base.errors import UsageError
@@ -93,11 +94,18 @@ def test_no_exponent_or_crossing_is_claimed_where_the_fit_does_not_hold(tmp_path
 
     outcomes = tuple(outcome(name, index, seed) for name in errors for index in (0, 1) for seed in (0, 1))
     tuning = {name: {"trials": [{"lr": 1e-3}], "at_edge": name == "vit", "chosen": 1e-3} for name in errors}
-    done = _compute(Conducted(study, tmp_path, outcomes, Tuning(tuning), failed={"final--vit": "it died"}))
+    conducted = Conducted(study, tmp_path, outcomes, Tuning(tuning), failed={"final--vit": "it died"})
+    rng = np.random.default_rng(0)
+    for outcome in outcomes:
+        conducted._known[outcome.cell] = np.zeros(1000), rng.random(1000) < outcome.accuracy
+    done = _compute(conducted)
     assert "The error of hybrid falls" in done.conclusion and "The error of vit" not in done.conclusion
     assert "no crossing is claimed" in done.conclusion and not done.values["crossings"]
     assert "best learning rate of vit lies at the edge" in done.conclusion and "1 cell failed and is missing" in done.conclusion
     assert "Learning rates were chosen with all training pictures" in done.conclusion
+    # An order is claimed where a test tells one, at the same part of the budget, all six pairs counted.
+    assert "vit-small above vit" in done.conclusion and "Holm over all 6 pairs of this study" in done.conclusion
+    assert {pair["share"] for pair in done.values["pairs"]} == set(study.shares) and len(done.values["pairs"]) == 6
     assert "- hybrid: hybrid: ResNet stem" in (tmp_path / "table.md").read_text()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from vitral.base.errors import DataError, UsageError
+from vitral.study.statistics import Interval
 from vitral.study.table import Outcome, Table, outcome_of, row
 
 CELL = Outcome(
@@ -19,30 +20,30 @@ def cells(model: str = "vit", split: str = "digits/0.1/0", values=(0.9, 0.92, 0.
 
 
 def test_row_and_renderings() -> None:
-    made = row(reversed(cells()))
+    made = row(reversed(cells()), Interval(0.92, 0.87, 0.96, 3))
     assert made.mean == pytest.approx(0.92) and made.seeds == 3 and made.accuracies == (0.9, 0.92, 0.94)
-    assert made.interval is not None and made.interval[0] < 0.9 < made.interval[1]
-    table = Table((made, row(cells("cnn", values=(0.8,)))), "digits")
+    assert made.interval == (0.87, 0.96)
+    table = Table((made, row(cells("cnn", values=(0.8,)), None)), "digits")
     assert {"model", "seeds", "mean", "interval", "parameters", "flops", "seconds", "memory"} <= set(dataclasses.asdict(made))
     assert [entry.interval for entry in table.rows] == [made.interval, None]
     assert "| vit | 92.00% |" in table.text(markdown=True) and "1,234,567" in table.text()
     assert "none (one seed)" in table.text()
-    described = row(cells(), claim=False)
+    described = row(cells(), None)
     assert described.interval is None and described.accuracies == made.accuracies and "one seed" not in Table((described,)).text()
 
 
 def test_different_splits_are_refused() -> None:
     with pytest.raises(UsageError, match="different splits"):
-        Table((row(cells()), row(cells("cnn", split="digits/0.1/7"))))
+        Table((row(cells(), None), row(cells("cnn", split="digits/0.1/7"), None)))
     with pytest.raises(UsageError, match="different splits"):
-        row([*cells(), *cells(split="digits/0.2/0")])
+        row([*cells(), *cells(split="digits/0.2/0")], None)
 
 
 def test_tuning_cells_and_nothing_are_refused() -> None:
     with pytest.raises(UsageError, match="tuning cell"):
-        row([dataclasses.replace(CELL, role="tune")])
+        row([dataclasses.replace(CELL, role="tune")], None)
     with pytest.raises(UsageError, match="at least one"):
-        row([])
+        row([], None)
 
 
 def test_a_damaged_cell_is_named() -> None:

@@ -29,7 +29,8 @@ QUIET = Pool(quiet=True)
 def test_a_learning_rate_that_fails_is_passed_over_and_named(tmp_path: Path) -> None:
     tuning = tune(STUDY, tmp_path, QUIET, learn)
     assert tuning.lrs == {"vit": 3e-3} and len(tuning.trials) == 2
-    assert tuning.remarks() == ["Learning rate 0.01 of vit failed in tuning and could not be chosen."]
+    assert tuning.remarks()[1:] == ["Learning rate 0.01 of vit failed in tuning and could not be chosen."]
+    assert "chosen once, in 3 short runs with one seed" in tuning.remarks()[0]
     assert read_json(tmp_path / TUNING)["vit"]["trials"][2] == {"lr": 1e-2, "failed": "RuntimeError: the loss is nan"}
 
 
@@ -45,7 +46,7 @@ def test_one_learning_rate_is_taken_as_it_is(tmp_path: Path) -> None:
 
 def test_the_edge_of_the_grid_is_named(tmp_path: Path) -> None:
     study = dataclasses.replace(STUDY, contenders=(dataclasses.replace(VIT, lrs=(3e-4, 1e-3, 3e-3)),))
-    assert "The best learning rate of vit lies at the edge of the grid" in tune(study, tmp_path, QUIET, learn).remarks()[0]
+    assert "The best learning rate of vit lies at the edge of the grid" in tune(study, tmp_path, QUIET, learn).remarks()[1]
 
 
 def test_final_cells_cannot_choose() -> None:

@@ -28,6 +28,8 @@ class DataConfig:
     """class: each class is carved by its share; chance: pictures are drawn whatever they show, so that no label need be read."""
     subset: float | None = None
     """Train on this many pictures (≥ 1) or this share (< 1), nested and class-balanced; None: all."""
+    subset_seed: int | None = None
+    """Which pictures a subset holds; None: as split_seed says. A data study draws them anew for each of its seeds."""
     augment: str = "standard"
     """none, light, standard, resized-crop, strong, randaugment, trivialaugment, autoaugment."""
     mixup: float | None = None

@@ -163,7 +163,7 @@ def open_data(
     training = split("train", train)
     if config.subset is not None:
         count = round(config.subset) if config.subset >= 1 else max(1, round(config.subset * len(training)))
-        training = training.first(count, config.split_seed)
+        training = training.first(count, config.split_seed if config.subset_seed is None else config.subset_seed)
     check(training.labels, source.class_names, f"{source.name} (train)", whole=labelled)
     closed = {"test": lambda: split("test", test())} | ({"sealed": lambda: split("sealed", sealed)} if sealed is not None else {})
     return Data(source, config, training, split("validation", validation), closed)

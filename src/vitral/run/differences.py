@@ -14,6 +14,7 @@ import numpy as np
 from vitral.base import layout
 from vitral.base.errors import DataError, UsageError
 from vitral.base.files import sha256_file
+from vitral.base.manifest import read_manifest
 from vitral.base.text import NOTHING, table
 from vitral.config import to_dict
 from vitral.run.answers import agree
@@ -21,7 +22,7 @@ from vitral.run.folder import RunFolder
 from vitral.run.survey import row_of
 
 RESULTS = ("accuracy", "sealed", "validation", "epochs", "seconds", "finished")
-PASSING = {"compile_seconds", "opened", "notes", "times"}
+PASSING = {"compile_seconds", "opened", "notes", "times", "where"}
 """What differs between any two runs and says nothing."""
 LONGEST = 40
 """Letters of a value in the table."""
@@ -140,6 +141,8 @@ def _compare_answers(first: RunFolder, other: RunFolder) -> dict[str, Any]:
 
 def _fingerprint(run: RunFolder) -> str | None:
     path = run.path / layout.WEIGHTS
+    if run.is_record:
+        return (read_manifest(run.path) or {}).get("weights")
     return sha256_file(path) if path.is_file() else None
 
 

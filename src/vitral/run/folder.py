@@ -180,7 +180,12 @@ class RunFolder:
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """The journal as it stands."""
-        return read_metrics(self.path / layout.METRICS)
+        return read_metrics(self.path / (layout.PACKED_METRICS if self.is_record else layout.METRICS))
+
+    @property
+    def is_record(self) -> bool:
+        """What is kept of a published run: everything but the weights, the journal packed."""
+        return (self.path / layout.PACKED_METRICS).is_file()
 
     @property
     def has_model(self) -> bool:
@@ -189,7 +194,7 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         """Whether the last thing a run does is done: the model written, and what is opened last scored."""
-        if not self.has_model:
+        if not self.has_model and not self.is_record:
             return False
         metrics = self.metrics
         return bool(metrics) and (not (opens := self.settled.opens) or metrics[-1].get("split") == opens[-1])

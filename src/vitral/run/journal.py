@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
-from vitral.base.errors import ConfigError
+from vitral.base.errors import ConfigError, DataError
 from vitral.base.files import read_bounded, write_atomic, writing
 from vitral.config import TrainConfig
 
@@ -76,12 +78,17 @@ class Journal:
 
 
 def read_metrics(path: Path, damaged: list[str] | None = None) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl. One that cannot be read, as a crash leaves it, is left out and added to `damaged`."""
+    """The lines of a metrics.jsonl, or of a record's metrics.jsonl.gz.
+
+    One that cannot be read, as a crash leaves it, is left out and added to `damaged`."""
     if not path.exists():
         return []
+    content = read_bounded(path, LARGEST)
+    if path.suffix == ".gz":
+        content = _unpacked(path, content)
     rows = []
-    for content in io.BytesIO(read_bounded(path, LARGEST)):
-        line = content.decode(errors="replace")
+    for piece in io.BytesIO(content):
+        line = piece.decode(errors="replace")
         try:
             row = json.loads(line) if line.endswith("\n") else None
         except (ValueError, RecursionError):
@@ -91,6 +98,17 @@ def read_metrics(path: Path, damaged: list[str] | None = None) -> list[dict[str,
         elif damaged is not None:
             damaged.append(line)
     return rows
+
+
+def _unpacked(path: Path, content: bytes) -> bytes:
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            unpacked = file.read(LARGEST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be unpacked ({error})", "it is damaged: fetch the record again") from error
+    if len(unpacked) > LARGEST:
+        raise DataError(f"{path} unpacks to more than {LARGEST:,} bytes", "it is no journal")
+    return unpacked
 
 
 def _fits(name: str, value: Any) -> bool:

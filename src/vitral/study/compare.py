@@ -111,13 +111,13 @@ def run_comparison(study: Study, out: str | Path, pool: Pool | None = None, work
     claim = study.claim == "significance"
     kept = [contender for contender in study.contenders if done.of(contender.name)]
     table = Table(
-        tuple(row(done.of(contender.name), contender.note, claim=claim) for contender in kept),
+        tuple(row(cells := done.of(contender.name), done.interval(cells) if claim else None, contender.note) for contender in kept),
         f"{study.data.name} at {study.budget.words}",
         tuple(f"{contender.name}: {contender.note}" for contender in kept),
     )
     correct = done.correct()
     enough = claim and len(correct) > 1 and min(map(len, correct.values())) > 1
-    pairs = compare_pairs(correct) if enough else []
+    pairs = compare_pairs({"": correct})[""] if enough else []
     conclusion = conclude(
         table.rows,
         pairs,

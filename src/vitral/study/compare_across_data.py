@@ -11,8 +11,10 @@ from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.layout import STUDY
 from vitral.base.manifest import vouching
 from vitral.base.text import table
+from vitral.study.conclude import LEVEL
 from vitral.study.protocol import Budget, Study
 from vitral.study.result import Result, finish, folder_name
+from vitral.study.statistics import holm
 
 KIND = "several"
 
@@ -28,6 +30,9 @@ def across_data(studies: Sequence[Study], folder: Path, run: Callable[[Study, Pa
     with vouching(make_folder(folder), STUDY):  # at once, so that an unfinished comparison is known for what it is
         write_json(folder / STUDY, {"kind": KIND, "studies": studied})
     done = [run(study, folder / name).values for study, name in zip(studies, names, strict=True)]
+    pairs = [{"data": values["data"], **pair} for values in done for pair in values["pairs"]]
+    for pair, adjusted in zip(pairs, holm([pair["p"] for pair in pairs]), strict=True):
+        pair |= {"adjusted": adjusted, "different": adjusted < LEVEL}
     said = [f"{values['data']}: {values['conclusion']}" for values in done]
     values = {
         "kind": KIND,
@@ -36,11 +41,22 @@ def across_data(studies: Sequence[Study], folder: Path, run: Callable[[Study, Pa
         "models": {name: note for values in done for name, note in values["models"].items()},
         "studies": studied,
         "rows": [{"data": values["data"], **row} for values in done for row in values["rows"]],
-        "pairs": [{"data": values["data"], **pair} for values in done for pair in values["pairs"]],
-        "conclusion": "\n\n".join([*said, "Each data set is tested by itself: Holm counts its pairs, not those of the others."]),
+        "pairs": pairs,
+        "conclusion": "\n\n".join([*said, *_together(pairs)]),
         "failed": {f"{values['data']} {cell}": why for values in done for cell, why in values["failed"].items()},
     }
     return finish(folder, lambda markdown: _table(done, markdown), values)
+
+
+def _together(pairs: Sequence[dict[str, Any]]) -> list[str]:
+    """Above, each data set was tested by itself; who reads this page reads all of its tests."""
+    if not pairs:
+        return []
+    told = {
+        different: [f"{p['a']} and {p['b']} on {p['data']}" for p in pairs if p["different"] == different] for different in (True, False)
+    }
+    parts = [f"{word}: {', '.join(told[key])}" for key, word in ((True, "told apart"), (False, "not told apart")) if told[key]]
+    return [f"Counted together (Holm over all {len(pairs)} pairs of all data sets): {'; '.join(parts)}."]
 
 
 def _holds_several(folder: Path) -> bool:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from vitral.study.statistics import holm, paired_bootstrap
 from vitral.study.table import Row
 
+K = TypeVar("K")
 LEVEL = 0.05
 
 
@@ -30,6 +31,13 @@ class Pair:
     """After Holm, for the number of pairs."""
     pictures: int
     seeds: tuple[int, int]
+    at_most: bool = False
+    """The bootstrap ends here: `adjusted` is at most this, and cannot be told smaller."""
+
+    @property
+    def told_p(self) -> str:
+        """`p = 0.012`, or `p ≤ 0.003` where the bootstrap ends."""
+        return f"p {'≤' if self.at_most else '='} {self.adjusted:.2g}"
 
     @property
     def different(self) -> bool:
@@ -44,14 +52,20 @@ class Pair:
         return {**asdict(self), "different": self.different, "test": "paired bootstrap, Holm"}
 
 
-def compare_pairs(correct: dict[str, np.ndarray]) -> list[Pair]:
-    """All pairs of models; `correct` holds (S, N) booleans over the same test pictures."""
-    tested = [(a, b, paired_bootstrap(correct[a], correct[b])) for a, b in combinations(correct, 2)]
-    adjusted = holm([result.p for _, _, result in tested])
-    return [
-        Pair(a, b, result.difference, (result.low, result.high), result.p, p, result.images, result.seeds)
-        for (a, b, result), p in zip(tested, adjusted, strict=True)
+def compare_pairs(groups: Mapping[K, Mapping[str, np.ndarray]]) -> dict[K, list[Pair]]:
+    """All pairs of models in each group (a size, a budget, a data set); a group holds (S, N) booleans over the same test pictures.
+
+    Holm counts the pairs of all groups that are given at once: who reads one page reads all of its tests.
+    """
+    tested = [
+        (place, a, b, paired_bootstrap(correct[a], correct[b])) for place, correct in groups.items() for a, b in combinations(correct, 2)
     ]
+    adjusted = holm([result.p for *_, result in tested])
+    out: dict[K, list[Pair]] = {place: [] for place in groups}
+    for (place, a, b, result), p in zip(tested, adjusted, strict=True):
+        bound = result.bound * len(tested)
+        out[place].append(Pair(a, b, result.difference, (result.low, result.high), result.p, p, result.images, result.seeds, p <= bound))
+    return out
 
 
 def conclude(
@@ -88,9 +102,7 @@ def conclude(
             sentences += found
         sentences.append(f"(Paired bootstrap over test pictures with the seeds' spread, Holm over {tests}.)")
     if agreed := [row.model for row in rows if len(set(row.accuracies)) == 1 and row.interval]:
-        sentences.append(
-            f"All seeds of {', '.join(agreed)} are equally right: an interval over seeds says nothing there about other pictures."
-        )
+        sentences.append(f"All seeds of {', '.join(agreed)} are equally right: their interval is that of the pictures alone.")
     sentences += remarks
     if failed:
         sentences.append(missing(failed))
@@ -112,7 +124,7 @@ def _different(pairs: Sequence[Pair]) -> list[str]:
     for pair in pairs:
         if pair.different:
             low, high = sorted(abs(end) * 100 for end in pair.interval)
-            points = f"{abs(pair.difference) * 100:.2f} points ({low:.2f} to {high:.2f}, p = {pair.adjusted:.2g})"
+            points = f"{abs(pair.difference) * 100:.2f} points ({low:.2f} to {high:.2f}, {pair.told_p})"
             out.append(f"{pair.ranked[0]} is better than {pair.ranked[1]} by {points}.")
     return out
 
@@ -121,5 +133,5 @@ def _alike(pairs: Sequence[Pair]) -> list[str]:
     alike = [pair for pair in pairs if not pair.different]
     if not alike:
         return []
-    listed = ", ".join(f"{pair.a} and {pair.b} ({pair.difference * 100:+.2f} points, p = {pair.adjusted:.2g})" for pair in alike)
+    listed = ", ".join(f"{pair.a} and {pair.b} ({pair.difference * 100:+.2f} points, {pair.told_p})" for pair in alike)
     return [f"Not told apart: {listed}; that is no proof that they are equal."]

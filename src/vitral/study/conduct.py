@@ -6,6 +6,7 @@ OUT/study.json, OUT/cells/NAME/ (run folders), OUT/tuning.json; `compare` and `s
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from vitral.run.folder import RunFolder
 from vitral.study.contenders import has_batch_norm
 from vitral.study.pool import Pool, Work, run_cells
 from vitral.study.protocol import Study, check_same, final_cells
+from vitral.study.statistics import Interval, accuracy_interval
 from vitral.study.table import Outcome, outcome_of
 from vitral.study.train_cell import train_cell
 from vitral.study.tune import Tuning, tune
@@ -42,6 +44,8 @@ class Conducted:
     tuning: Tuning = field(default_factory=lambda: Tuning({}))
     retried: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    _known: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False, compare=False)
+    """Cell → labels, right answers; read once."""
 
     def of(self, contender: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.model == contender]
@@ -50,22 +54,31 @@ class Conducted:
         """Optimizer steps of a finished cell; a small set is divided into even batches."""
         return outcome.samples // even_batches(outcome.size or self.study.images, self.study.train.batch_size)[1]
 
-    def correct(self, size: int | None = None) -> dict[str, np.ndarray]:
-        """Contender → (seeds, images): which test images each seed got right, of the cells that learnt from `size` images."""
-        reference: np.ndarray | None = None
-        out: dict[str, list[np.ndarray]] = {}
-        for outcome in self.outcomes:
-            if size not in (None, outcome.size):
-                continue
-            answers = RunFolder(self.folder / CELLS / outcome.cell).answers()
-            reference = answers.labels if reference is None else reference
-            if not np.array_equal(reference, answers.labels):
+    def correct(self, size: int | None = None, share: float | None = None) -> dict[str, np.ndarray]:
+        """Contender → (seeds, images): which test images each seed got right, of the cells that learnt from `size` images or spent
+        `share` of the budget."""
+        chosen = [outcome for outcome in self.outcomes if size in (None, outcome.size) and share in (None, outcome.share)]
+        names = dict.fromkeys(outcome.model for outcome in chosen)
+        return {name: self.right([outcome for outcome in chosen if outcome.model == name]) for name in names}
+
+    def right(self, outcomes: Sequence[Outcome]) -> np.ndarray:
+        """(cells, images): which test images these cells got right."""
+        return np.stack([self._right(outcome.cell) for outcome in outcomes])
+
+    def interval(self, outcomes: Sequence[Outcome]) -> Interval | None:
+        """Of a model's accuracy, over seeds and test images; None with one seed."""
+        return accuracy_interval(self.right(outcomes)) if len(outcomes) > 1 else None
+
+    def _right(self, cell: str) -> np.ndarray:
+        if cell not in self._known:
+            answers = RunFolder(self.folder / CELLS / cell).answers()
+            labels, _ = next(iter(self._known.values()), (answers.labels, None))
+            if not np.array_equal(labels, answers.labels):
                 raise UsageError(
-                    f"cell {outcome.cell} was tested on other pictures than the rest",
-                    "models of different splits cannot stand in one table",
+                    f"cell {cell} was tested on other pictures than the rest", "models of different splits cannot stand in one table"
                 )
-            out.setdefault(outcome.model, []).append(answers.right)
-        return {name: np.stack(seeds) for name, seeds in out.items()}
+            self._known[cell] = labels, answers.right
+        return self._known[cell][1]
 
 
 def conduct(study: Study, out: str | Path, pool: Pool | None = None, work: Work = train_cell) -> Conducted:

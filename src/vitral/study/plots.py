@@ -14,7 +14,7 @@ from vitral.draw.curves import Line, line_chart, training_curves
 from vitral.draw.provenance import command_line, save_figure
 from vitral.run.folder import RunFolder
 from vitral.study.conduct import Conducted
-from vitral.study.statistics import Crossing, PowerLaw, t_interval
+from vitral.study.statistics import Crossing, PowerLaw
 from vitral.study.table import Outcome, Row, Table
 
 TRAINING_FLOPS = "training FLOPs of one run"
@@ -24,7 +24,7 @@ def draw_compare(done: Conducted, table: Table) -> list[str]:
     """Curves of all models in one picture, accuracy with intervals, accuracy against training FLOPs."""
     runs = {row.model: [RunFolder(done.folder / CELLS / outcome.cell).metrics for outcome in done.of(row.model)] for row in table.rows}
     title = f"{done.study.data.name}, {done.study.budget.words}"
-    shown = ", 95 % interval over seeds" if any(row.interval for row in table.rows) else ""
+    shown = ", 95 % interval over seeds and pictures" if any(row.interval for row in table.rows) else ""
     means = np.array([row.mean for row in table.rows])
     low, high = (np.array([row.interval[i] if row.interval else row.mean for row in table.rows]) for i in (0, 1))
     bars = bar_chart(list(runs), means * 100, label=f"test accuracy (%){shown}", title=title, low=low * 100, high=high * 100, form="{:.2f}")
@@ -35,7 +35,7 @@ def draw_compare(done: Conducted, table: Table) -> list[str]:
     ]
     if done.study.budget.kind == "flops":
         return paths  # all models have spent the same: the axis would show how their budgets were rounded to batches
-    note = "bar: 95 % interval over seeds" if shown else ""
+    note = "bar: 95 % interval over seeds and pictures" if shown else ""
     figure = line_chart(points(table.rows), x=TRAINING_FLOPS, y="test accuracy", title=title, log_x=True, percent=True, note=note)
     numbers = {"flops": [row.training_flops for row in table.rows], "accuracy": means}
     return [*paths, _save(done.folder, "flops", figure, numbers, f"Accuracy against training FLOPs; {title}")]
@@ -53,14 +53,14 @@ def points(rows: Sequence[Row]) -> list[Line]:
 
 
 def draw_data(
-    folder: Path, outcomes: dict[str, list[Outcome]], fits: dict[str, PowerLaw], crossings: dict[str, Crossing], title: str
+    done: Conducted, outcomes: dict[str, list[Outcome]], fits: dict[str, PowerLaw], crossings: dict[str, Crossing], title: str
 ) -> list[str]:
     """Test error against training images: points with intervals, fitted lines with bootstrap bands, crossings named."""
     errors: list[Line] = []
     accuracies: list[Line] = []
     numbers: dict[str, Any] = {}
     for index, (name, cells) in enumerate(outcomes.items()):
-        sizes, means, low, high = _by(cells, lambda outcome: outcome.size)
+        sizes, means, low, high = _by(done, cells, lambda outcome: outcome.size)
         several = _seeds(cells) > 1
         errors.append(Line(sizes, 1 - means, name, *((1 - high, 1 - low) if several else (None, None)), colour=index))
         accuracies.append(Line(sizes, means, name, *((low, high) if several else (None, None)), colour=index))
@@ -77,22 +77,22 @@ def draw_data(
     error = line_chart(errors, y="test error", log_y=True, note=note, **shared)
     accuracy = line_chart(accuracies, y="test accuracy", note=bands, **shared)
     return [
-        _save(folder, "error-against-data", error, numbers, f"Test error against training pictures; {title}"),
-        _save(folder, "accuracy-against-data", accuracy, numbers, f"Test accuracy against training pictures; {title}"),
+        _save(done.folder, "error-against-data", error, numbers, f"Test error against training pictures; {title}"),
+        _save(done.folder, "accuracy-against-data", accuracy, numbers, f"Test accuracy against training pictures; {title}"),
     ]
 
 
-def draw_compute(folder: Path, families: dict[str, list[Outcome]], title: str) -> list[str]:
+def draw_compute(done: Conducted, families: dict[str, list[Outcome]], title: str) -> list[str]:
     """Accuracy against training FLOPs: a colour for each family, a line with its own marks for each model, from short to long training."""
     lines, numbers = [], {}
     for index, cells in enumerate(families.values()):
         for name in dict.fromkeys(cell.model for cell in cells):
-            flops, means, low, high = _by([cell for cell in cells if cell.model == name], lambda outcome: outcome.training_flops)
+            flops, means, low, high = _by(done, [cell for cell in cells if cell.model == name], lambda outcome: outcome.training_flops)
             lines.append(Line(flops, means, name, low, high, colour=index, marker=len(lines)))
             numbers |= {f"{name} flops": flops, f"{name} accuracy": means, f"{name} low": low, f"{name} high": high}
     note = "; ".join(filter(None, ["one line per model, from short to long training", _bands(families.values())]))
     figure = line_chart(lines, x=TRAINING_FLOPS, y="test accuracy", title=title, log_x=True, percent=True, note=note)
-    return [_save(folder, "accuracy-against-compute", figure, numbers, f"Accuracy against training FLOPs; {title}")]
+    return [_save(done.folder, "accuracy-against-compute", figure, numbers, f"Accuracy against training FLOPs; {title}")]
 
 
 def draw_cost(folder: Path, rows: list[dict[str, Any]], title: str) -> list[str]:
@@ -124,17 +124,17 @@ def _seeds(cells: Iterable[Outcome]) -> int:
 
 def _bands(groups: Iterable[list[Outcome]]) -> str:
     """What the bands are, where there are any: one seed has none."""
-    return "band: 95 % interval over seeds" if any(_seeds(cells) > 1 for cells in groups) else ""
+    return "band: 95 % interval over seeds and pictures" if any(_seeds(cells) > 1 for cells in groups) else ""
 
 
-def _by(cells: list[Outcome], key: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _by(done: Conducted, cells: list[Outcome], key: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Places, mean accuracies and interval ends over the cells that share a place."""
     places = sorted({key(cell) for cell in cells})
     means, lows, highs = [], [], []
     for place in places:
-        values = [cell.accuracy for cell in cells if key(cell) == place]
-        interval = t_interval(values) if len(values) > 1 else None
-        means.append(float(np.mean(values)))
+        own = [cell for cell in cells if key(cell) == place]
+        interval = done.interval(own)
+        means.append(float(np.mean([cell.accuracy for cell in own])))
         lows.append(interval.low if interval else means[-1])
         highs.append(interval.high if interval else means[-1])
     return np.array(places, dtype=float), np.array(means), np.array(lows), np.array(highs)

@@ -24,7 +24,7 @@ from vitral.data.preprocess import Preprocess
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
 from vitral.study.result import Result
-from vitral.study.statistics import paired_bootstrap, t_interval
+from vitral.study.statistics import accuracy_interval, paired_bootstrap
 from vitral.train.probe import Labelled, Linear, Neighbours, fit_linear, fit_neighbours, read_features
 from vitral.weights.load import load
 
@@ -145,8 +145,8 @@ def _score(fitted: Sequence[Linear | Neighbours], features: Tensor, labels: Tens
     correct = np.stack([option(features).eq(labels).cpu().numpy() for option in fitted])  # (draws, N)
     accuracies, chosen = tuple(map(float, correct.mean(axis=1))), tuple(map(str, fitted))
     if len(fitted) > 1:
-        interval = t_interval(accuracies)
-        return Score(interval.mean, (interval.low, interval.high), f"{len(fitted)} draws", accuracies, chosen)
+        interval = accuracy_interval(correct)
+        return Score(interval.mean, (interval.low, interval.high), f"{len(fitted)} draws, test pictures", accuracies, chosen)
     against_none = paired_bootstrap(correct[0], np.zeros_like(correct[0]), claim=False)
     return Score(accuracies[0], (against_none.low, against_none.high), "test pictures", accuracies, chosen)
 

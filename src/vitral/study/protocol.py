@@ -248,7 +248,8 @@ def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], lr
         test=role == "final",
         evaluate_every=often,
     )
-    data = study.data if size == study.images else dataclasses.replace(study.data, subset=float(size))
+    # Other pictures for each seed: else an interval would be that of one subset, and say nothing of how lucky it was.
+    data = study.data if size == study.images else dataclasses.replace(study.data, subset=float(size), subset_seed=seed)
     name = _plain("_".join([role, contender.name, f"n{size}", f"b{share:g}", f"lr{_lr(lr)}", f"s{seed}"]))
     run = RunConfig(name=name, model=contender.model, data=data, train=train, weights=contender.weights)
     return Cell(name, contender.name, role, run, size, share, contender.flops)

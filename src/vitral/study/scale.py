@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from vitral.study.table import Outcome, Table, row
 from vitral.study.token_cost import study_cost, varied
 from vitral.study.train_cell import train_cell
 
+K = TypeVar("K")
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
 DATA_MODELS = ("vit-small", "vit", "cnn")
 COMPUTE_MODELS = ("vit-small", "vit", "vit-large", "hybrid-small", "hybrid", "resnet18", "resnet50")
@@ -167,10 +168,10 @@ def _data(done: Conducted) -> Result:
     fits = {name: fit for name, cells in by_model.items() if (fit := fit_cells(cells, lambda cell: cell.size)) is not None}
     crossings = {f"{a} and {b}": crossing(fits[a], fits[b]) for a, b in combinations(fits, 2)}
     tables = _tables(done, "size", {size: f"{size:,} pictures" for size in study.sizes})
-    ends = {size: _pairs_at(done, size) for size in (study.sizes[0], study.sizes[-1])}
+    ends = _pairs(done, {size: done.correct(size=size) for size in (study.sizes[0], study.sizes[-1])})
     conclusion = conclude_data(study, fits, crossings, ends, [*remarks(done), *step_remarks(done)])
     pairs = [{**pair.to_dict(), "size": size} for size, pairs in ends.items() for pair in pairs]
-    figures = plots.draw_data(done.folder, by_model, fits, crossings, f"{study.data.name}, {study.budget.words} for each size")
+    figures = plots.draw_data(done, by_model, fits, crossings, f"{study.data.name}, {study.budget.words} for each size")
     return _finish(done, tables, fits, crossings, pairs, conclusion, figures)
 
 
@@ -186,10 +187,11 @@ def fit_cells(cells: Sequence[Outcome], place: Any) -> PowerLaw | None:
     return power_law_fit(whole, np.array([[errors[at][seed] for at in whole] for seed in seeds]), floor=1e-4)
 
 
-def _pairs_at(done: Conducted, size: int) -> list[Pair]:
-    """Tests between all models at one size."""
-    correct = {name: seeds for name, seeds in done.correct(size).items() if len(seeds) > 1}
-    return compare_pairs(correct) if len(correct) > 1 and done.study.claim == "significance" else []
+def _pairs(done: Conducted, groups: dict[K, dict[str, np.ndarray]]) -> dict[K, list[Pair]]:
+    """Tests between all models at each place, counted together; those with one seed are left out."""
+    claimed = done.study.claim == "significance"
+    several = {place: {name: seeds for name, seeds in correct.items() if claimed and len(seeds) > 1} for place, correct in groups.items()}
+    return compare_pairs(several)
 
 
 def remarks(done: Conducted) -> list[str]:
@@ -282,10 +284,27 @@ def _compute(done: Conducted) -> Result:
             f"The points of {', '.join(bent)} do not lie on one power law (off by up to {worst:.1f} times): "
             "size and length of training do not trade evenly there, so no exponent and no crossing is claimed."
         )
+    pairs = _pairs(done, {share: done.correct(share=share) for share in study.shares})
+    lines += _order(pairs, study)
     lines += remarks(done)
     lines.append(f"This holds for {study.data.name} and runs of up to {study.budget.words}; training counts as three forward passes.")
-    figures = plots.draw_compute(done.folder, families, f"{study.data.name}, up to {study.budget.words}")
-    return _finish(done, tables, fits, crossings, [], " ".join(lines), figures)
+    figures = plots.draw_compute(done, families, f"{study.data.name}, up to {study.budget.words}")
+    tested = [{**pair.to_dict(), "share": share} for share, found in pairs.items() for pair in found]
+    return _finish(done, tables, fits, crossings, tested, " ".join(lines), figures)
+
+
+def _order(pairs: dict[float, list[Pair]], study: Study) -> list[str]:
+    """What may be said of who is above whom: only what a test tells, at the same part of the budget."""
+    count = sum(map(len, pairs.values()))
+    if not count:
+        return [f"No order of the models is claimed: no test was made ({_untested(study)})."]
+    out = []
+    for share, found in pairs.items():
+        told = [f"{pair.ranked[0]} above {pair.ranked[1]}" for pair in found if pair.different]
+        rest = [f"{pair.a} and {pair.b}" for pair in found if not pair.different]
+        parts = ([", ".join(told)] if told else []) + ([f"not told apart: {', '.join(rest)}"] if rest else [])
+        out.append(f"At {share:.0%} of {study.budget.words}: {'; '.join(parts)}.")
+    return [*out, f"(Paired bootstrap over test pictures with the seeds' spread, Holm over all {count} pairs of this study.)"]
 
 
 def _overlap(first: PowerLaw, second: PowerLaw) -> bool:
@@ -299,7 +318,14 @@ def _tables(done: Conducted, place: str, titles: dict[Any, str]) -> list[Table]:
     """A table for each size, or each share of the budget; what the models are stands once, under the last one."""
     found = {contender.name: done.of(contender.name) for contender in done.study.contenders if done.of(contender.name)}
     tables = [
-        Table(tuple(row(own) for cells in found.values() if (own := [cell for cell in cells if getattr(cell, place) == at])), title)
+        Table(
+            tuple(
+                row(own, done.interval(own) if done.study.claim == "significance" else None)
+                for cells in found.values()
+                if (own := [cell for cell in cells if getattr(cell, place) == at])
+            ),
+            title,
+        )
         for at, title in titles.items()
     ]
     notes = tuple(f"{contender.name}: {contender.note}" for contender in done.study.contenders if contender.name in found)

@@ -10,7 +10,7 @@ from typing import Any
 from vitral.base.errors import DataError, UsageError
 from vitral.base.layout import CELL
 from vitral.base.text import byte_size, short, table
-from vitral.study.statistics import t_interval
+from vitral.study.statistics import Interval
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def _texts(row: Row) -> list[str]:
     ]
 
 
-def row(outcomes: Iterable[Outcome], note: str = "", claim: bool = True) -> Row:
-    """The row of one model's final cells; without a `claim` it has no interval.
+def row(outcomes: Iterable[Outcome], interval: Interval | None, note: str = "") -> Row:
+    """The row of one model's final cells; `interval` is that of their accuracy, None with one seed or where none is claimed.
 
     A row of cells that selected anything on test cannot be made: only final cells count.
     """
@@ -130,7 +130,6 @@ def row(outcomes: Iterable[Outcome], note: str = "", claim: bool = True) -> Row:
             f"the seeds of {cells[0].model} were measured on different splits ({' and '.join(sorted(splits))})", "use one split seed"
         )
     values = tuple(cell.accuracy for cell in cells)
-    interval = t_interval(values) if claim and len(values) > 1 else None
     first, count = cells[0], len(cells)
     return Row(
         model=first.model,

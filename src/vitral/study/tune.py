@@ -34,6 +34,11 @@ class Tuning:
     def remarks(self) -> list[str]:
         """What a reader must know of it."""
         out = []
+        if tried := sum(len(entry["trials"]) for entry in self.entries.values()):
+            out.append(
+                f"Learning rates were chosen once, in {tried} short runs with one seed, and kept for every seed: intervals and tests "
+                "do not carry how another choice would have come out."
+            )
         if edge := [name for name, entry in self.entries.items() if entry["at_edge"]]:
             help_them = f"a wider one could help {'it' if len(edge) == 1 else 'them'}"
             out.append(f"The best learning rate of {', '.join(edge)} lies at the edge of the grid, {help_them}.")

@@ -1,0 +1,319 @@
+"""make results: every generated table and figure of docs/results and the README, from the records alone.
+
+A page holds `<!-- results:NAME -->` … `<!-- /results -->`; what stands between is replaced by the table of that name below. Studies in
+records/ get a table each under `study:NAME`. `--check` writes nothing and fails where a page is not what the records make.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitral.base import layout
+from vitral.base.files import read_json, sha256_bytes
+from vitral.base.manifest import check, read_manifest
+from vitral.base.text import NOTHING, duration, table
+from vitral.draw.curves import training_curves
+from vitral.draw.provenance import save_figure
+from vitral.run.answers import Answers
+from vitral.run.folder import RunFolder
+from vitral.study.conclude import compare_pairs
+from vitral.study.statistics import accuracy_interval
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RECORDS = HERE / "records"
+FIGURES = ROOT / "docs/images/results/records"
+PAGES = (ROOT / "README.md", *sorted(HERE.glob("*.md")))
+MARKED = re.compile(r"(<!-- results:([\w:.-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
+DUPLICATES = HERE / "duplicates.json"
+"""Data set → positions of test pictures that have a near-duplicate among the training pictures (duplicates.py makes it)."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One seed of a published row."""
+
+    path: Path
+    manifest: dict[str, Any]
+    run: RunFolder
+
+    @property
+    def seed(self) -> int:
+        return self.manifest["seed"]
+
+    @property
+    def times(self) -> dict[str, Any]:
+        return self.run.environment.get("times", {})
+
+    def right(self, split: str = "test") -> np.ndarray:
+        return Answers.read(self.path, split).right
+
+
+def read_records(folder: Path = RECORDS) -> dict[str, list[Record]]:
+    """Name of the row → its seeds. A record that is not what was written is refused."""
+    found: dict[str, list[Record]] = {}
+    for path in sorted(path for path in folder.iterdir() if (path / layout.CONFIG).is_file()):
+        check(path)
+        manifest = read_manifest(path) or {}
+        found.setdefault(manifest["record"], []).append(Record(path, manifest, RunFolder(path)))
+    return {name: sorted(records, key=lambda record: record.seed) for name, records in found.items()}
+
+
+def read_studies(folder: Path = RECORDS) -> dict[str, Path]:
+    studies = {path.name: path for path in sorted(folder.iterdir()) if (path / layout.STUDY).is_file()}
+    for path in studies.values():
+        check(path)
+    return studies
+
+
+# ---- what a row says -------------------------------------------------------------------------------------------------------------
+
+
+def accuracy(records: list[Record], split: str = "test", kept: np.ndarray | None = None) -> str:
+    """`96.91 (96.57 to 97.26)`: per cent, with the interval over seeds and pictures; one seed has none. `kept`: of these pictures alone."""
+    labels = {Answers.read(record.path, split).labels.tobytes() for record in records}
+    if len(labels) > 1:
+        raise SystemExit(f"the seeds of {records[0].manifest['record']} were tested on other pictures: they cannot stand in one row")
+    right = np.stack([record.right(split) for record in records])
+    right = right if kept is None else right[:, kept]
+    if len(right) == 1:
+        return f"{100 * right.mean():.2f} (one seed)"
+    found = accuracy_interval(right)
+    return f"{100 * found.mean:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})"
+
+
+def machine(record: Record) -> str:
+    environment = record.run.environment
+    if gpu := environment.get("gpu"):
+        return f"one {gpu.removeprefix('NVIDIA ')}"
+    threads = environment["threads"]
+    return f"{threads} CPU thread{'s' * (threads != 1)}"
+
+
+def timed(records: list[Record], part: str) -> str:
+    """The fastest seed that ran alone; where none did, the fastest, which is an upper bound."""
+    alone = [record for record in records if record.manifest.get("alone")]
+    values = [value for record in alone or records if (value := record.times.get(part)) is not None and not record.times.get("resumed")]
+    return NOTHING if not values else f"{'' if alone else '≤ '}{duration(min(values))}"
+
+
+def compiled(records: list[Record], how: str) -> str:
+    values = [record.times["compilation"] for record in records if record.times.get("compiled") == how]
+    return duration(min(values)) if values else NOTHING
+
+
+def rows() -> list[dict[str, Any]]:
+    return tomllib.loads((HERE / "rows.toml").read_text(encoding="utf-8"))["row"]
+
+
+# ---- the tables ------------------------------------------------------------------------------------------------------------------
+
+
+def readme_table(records: dict[str, list[Record]]) -> str:
+    lines, marked = [], False
+    for row in (row for row in rows() if row.get("readme")):
+        own = records.get(row["record"])
+        if own:
+            time = f"{timed(own, 'training')} ({timed(own, 'total')}) on {machine(own[0])}"
+            lines.append([row["title"], accuracy(own), str(len(own)), time])
+        elif before := row.get("before"):
+            marked = True
+            lines.append([f"{row['title']} †", before["accuracy"], before["seeds"], before["time"]])
+    note = (
+        "Per cent on test; in brackets the 95 % interval over seeds and test pictures. Time: training, in brackets from command to result."
+    )
+    note += " ≤: measured beside other work." if any("≤" in line[3] for line in lines) else ""
+    note += "\n† Without a record, to be run again." if marked else ""
+    return f"{table(lines, ['', 'test accuracy', 'seeds', 'time'], 'lrll', markdown=True)}\n\n{note}"
+
+
+def records_table(records: dict[str, list[Record]]) -> str:
+    header = ["what", "asked", "aim", "test", "each seed", "test pictures", "command", "machine"]
+    lines = []
+    for row in rows():
+        if not (own := records.get(row["record"])):
+            continue
+        each = ", ".join(f"{record.seed}: [{100 * record.right().mean():.2f}](records/{record.path.name})" for record in own)
+        pictures = f"{len(own[0].right()):,}"
+        asked, aim = row.get("asked", NOTHING), row.get("aim", NOTHING)
+        lines.append([row["title"], asked, aim, accuracy(own), each, pictures, f"`{row['command']}`", machine(own[0])])
+    return table(lines, header, "lllrllll", markdown=True)
+
+
+def times_table(records: dict[str, list[Record]]) -> str:
+    """What a user waits for: the best seed of each row."""
+    header = [
+        "what",
+        "seeds alone",
+        "start",
+        "preparation",
+        "compilation, cold",
+        "cached",
+        "training",
+        "validation",
+        "test",
+        "command to result",
+    ]
+    lines = []
+    for row in (row for row in rows() if row["record"] in records):
+        own = records[row["record"]]
+        alone = str(sum(bool(record.manifest.get("alone")) for record in own))
+        parts = [timed(own, part) for part in ("start", "preparation")]
+        cold, cached = compiled(own, "cold"), compiled(own, "cached")
+        rest = [timed(own, part) for part in ("training", "validation", "test", "total")]
+        lines.append([row["title"], alone, *parts, cold, cached, *rest])
+    return table(lines, header, "lr", markdown=True)
+
+
+def sealed_table(records: dict[str, list[Record]]) -> str:
+    """Confirming runs: the same weights on test and on pictures that no choice has seen."""
+    lines = []
+    for name, own in records.items():
+        if own[0].run.settled.opens[:1] == ("sealed",):
+            gap = np.mean([record.right("test").mean() - record.right("sealed").mean() for record in own])
+            lines.append([name, str(len(own)), accuracy(own), accuracy(own, "sealed"), f"{100 * gap:+.2f}"])
+    if not lines:
+        return "No confirming run has a record yet."
+    return table(lines, ["row", "seeds", "test", "sealed", "test − sealed, points"], "lr", markdown=True)
+
+
+def duplicates_table(records: dict[str, list[Record]]) -> str:
+    """Accuracy with and without the test pictures that were found again among the training pictures."""
+    known = read_json(DUPLICATES) if DUPLICATES.is_file() else {}
+    lines = []
+    for row in rows():
+        own = records.get(row["record"])
+        found = known.get(own[0].run.settled.data.name) if own else None
+        if not own or not found:
+            continue
+        held = np.zeros(len(own[0].right()), bool)
+        held[found["positions"]] = True
+        lines.append([row["title"], f"{held.sum():,}", accuracy(own), accuracy(own, kept=~held), accuracy(own, kept=held)])
+    if not lines:
+        return "No row whose data set was searched has a record yet."
+    return table(lines, ["what", "near-duplicates in test", "all of test", "without them", "they alone"], "lr", markdown=True)
+
+
+def study_table(path: Path) -> str:
+    """The table and the tests of one study, computed anew from the answers of its cells."""
+    result = read_json(path / layout.RESULT)
+    groups: dict[tuple[int, float], dict[str, list[np.ndarray]]] = {}
+    for cell in result["cells"]:
+        right = Answers.read(path / layout.CELLS / cell["cell"]).right
+        group = groups.setdefault((cell["size"], cell["share"]), {})
+        group.setdefault(cell["model"], []).append(right)
+    lines, several = [], {}
+    for place, models in groups.items():
+        for model, seeds in models.items():
+            own = next(row for row in result["rows"] if (row["model"], row["size"], row["share"]) == (model, *place))
+            found = accuracy_interval(np.stack(seeds)) if len(seeds) > 1 else None
+            shown = f"{100 * found.mean:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})" if found else f"{100 * own['mean']:.2f}"
+            lines.append(
+                [f"{place[0]:,}", f"{place[1]:g}", model, shown, str(len(seeds)), f"{own['parameters']:,}", f"{own['seconds']:.1f}"]
+            )
+        several[place] = {model: np.stack(seeds) for model, seeds in models.items() if len(seeds) > 1}
+    pairs = [(place, pair) for place, found in compare_pairs(several).items() for pair in found]
+    header = ["training pictures", "part of the budget", "model", "test accuracy (95 %)", "seeds", "parameters", "seconds"]
+    parts = [f"{result['data']}, {result['budget']}.", table(lines, header, "rrlr", markdown=True)]
+    if pairs:
+        tested = [
+            [
+                f"{size:,}",
+                f"{share:g}",
+                f"{pair.ranked[0]} − {pair.ranked[1]}",
+                _points(pair),
+                pair.told_p,
+                "yes" if pair.different else "no",
+            ]
+            for (size, share), pair in pairs
+        ]
+        head = ["training pictures", "part of the budget", "pair", "points (95 %)", f"Holm over {len(pairs)}", "told apart"]
+        parts.append(table(tested, head, "rrlr", markdown=True))
+    return "\n\n".join(parts)
+
+
+def _points(pair: Any) -> str:
+    low, high = sorted(100 * end * (1 if pair.difference > 0 else -1) for end in pair.interval)
+    return f"{100 * abs(pair.difference):.2f} ({low:.2f} to {high:.2f})"
+
+
+def curves_list(records: dict[str, list[Record]]) -> str:
+    titles = {row["record"]: row["title"] for row in rows()}
+    return "\n".join(f"![{titles.get(name, name).replace('`', '')}](../images/results/records/{name}-curves.png)" for name in records)
+
+
+TABLES: dict[str, Callable[[dict[str, list[Record]]], str]] = {
+    "readme": readme_table,
+    "records": records_table,
+    "times": times_table,
+    "sealed": sealed_table,
+    "duplicates": duplicates_table,
+    "curves": curves_list,
+}
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------------------
+
+
+def filled(text: str, made: dict[str, str]) -> str:
+    """A page with what stands between its marks made anew."""
+
+    def one(match: re.Match[str]) -> str:
+        if match[2] not in made:
+            raise SystemExit(f"results:{match[2]} is no table: use one of {', '.join(made)}")
+        return f"{match[1]}\n{made[match[2]]}\n\n{match[3]}"
+
+    return MARKED.sub(one, text)
+
+
+def make() -> dict[str, str]:
+    records = read_records()
+    made = {name: function(records) for name, function in TABLES.items()}
+    return made | {f"study:{name}": study_table(path) for name, path in read_studies().items()}
+
+
+def figure_inputs(records: dict[str, list[Record]]) -> dict[str, str]:
+    """Figure → the hash of the journals it is drawn from: what a figure shows can be checked without comparing pixels."""
+    packed = {name: b"".join((record.path / layout.PACKED_METRICS).read_bytes() for record in own) for name, own in records.items()}
+    return {f"{name}-curves": sha256_bytes(content) for name, content in packed.items()}
+
+
+def draw(records: dict[str, list[Record]]) -> None:
+    for name, digest in figure_inputs(records).items():
+        stored = FIGURES / f"{name}.json"
+        if stored.is_file() and read_json(stored).get("journals") == digest:
+            continue
+        own = records[name.removesuffix("-curves")]
+        row = next((row for row in rows() if row["record"] == name.removesuffix("-curves")), {"command": name})
+        figure = training_curves({row["record"]: [record.run.metrics for record in own]}, title=f"{row['command']}, {len(own)} seeds")
+        save_figure(figure, FIGURES / name, {}, {"journals": digest}, "Training dashed, validation solid.", formats=("png",))
+        print(f"drawn: {FIGURES / name}.png")
+
+
+def main(arguments: list[str]) -> int:
+    made, wrong = make(), []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        new = filled(text, made)
+        if new != text:
+            wrong.append(page.relative_to(ROOT).as_posix())
+            if "--check" not in arguments:
+                page.write_text(new, encoding="utf-8")
+                print(f"written: {wrong[-1]}")
+    if "--check" in arguments:
+        print("\n".join(f"{page} is not what the records make: make results" for page in wrong), end="\n" if wrong else "")
+        return 1 if wrong else 0
+    draw(read_records())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

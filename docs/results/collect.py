@@ -1,0 +1,136 @@
+"""Keep what a stranger needs to check a published run: everything in its folder but the weights.
+
+    python docs/results/collect.py runs/cifar10 runs/cifar10-2 --alone
+    python docs/results/collect.py runs/confirmed --name cifar10-confirm --tar records.tar.gz
+    python docs/results/collect.py runs/compare-cifar10 --name compare-samples
+
+A run becomes docs/results/records/NAME-SEED/: asked.json, config.json, env.json (with the times), metrics.jsonl.gz, test.npz and, of a
+confirming run, sealed.npz (labels, answers, probabilities), and a manifest with the SHA-256 of all of them and of the weights.
+A study becomes records/NAME/: its own files, and of each cell the journal and the answers. `vitral diff RUN RECORD`, `vitral verify RECORD`
+and `make results` read them. Paths of the machine are cut to their last part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import re
+import shutil
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitral.base import layout
+from vitral.base.errors import UsageError, VitralError
+from vitral.base.files import make_folder, read_json, sha256_file, write_atomic, write_json
+from vitral.base.manifest import write_manifest
+from vitral.run.folder import RunFolder
+
+RECORDS = Path(__file__).parent / "records"
+SETTINGS = (layout.ASKED, layout.CONFIG, layout.ENVIRONMENT)
+STUDY_FILES = (layout.STUDY, layout.TUNING, layout.RESULT, layout.TABLE)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="RUN_OR_STUDY")
+    parser.add_argument("--name", help="of the row; a run's default is the name it was started by")
+    parser.add_argument("--out", type=Path, default=RECORDS)
+    parser.add_argument("--alone", action="store_true", help="nothing else ran on the device, so that the times are its own")
+    parser.add_argument("--tar", type=Path, help="also pack what was collected into this .tar.gz")
+    flags = parser.parse_args(arguments)
+    try:
+        made = [collect(folder, flags.out, flags.name, flags.alone) for folder in flags.folders]
+    except VitralError as error:
+        print(f"collect: {error}", file=sys.stderr)
+        return error.exit_code
+    if flags.tar:
+        with tarfile.open(flags.tar, "w:gz") as archive:
+            for path in made:
+                archive.add(path, path.name)
+    for path in made:
+        print(path, f"{sum(file.stat().st_size for file in path.rglob('*') if file.is_file()):,} bytes")
+    return 0
+
+
+def collect(folder: Path, out: Path = RECORDS, name: str | None = None, alone: bool = False) -> Path:
+    """The record of a finished run or study; one that is there already is replaced."""
+    if (folder / layout.STUDY).is_file():
+        return _study(folder, out, name, alone)
+    run = RunFolder.open(folder)
+    if not run.finished or run.is_record:
+        raise UsageError(f"{folder} is no finished run", "collect it when its training is over")
+    name = name or (run.asked.run if run.asked else run.settled.name)
+    record = _fresh(out / f"{name}-{run.settled.train.seed}")
+    for file in SETTINGS:
+        if (folder / file).is_file():
+            write_json(record / file, without_paths(read_json(folder / file)))
+    _journal(folder, record)
+    for split in run.settled.opens:
+        _answers(run, record, split)
+    files = [file.name for file in record.iterdir()]
+    write_manifest(record, files, record=name, seed=run.settled.train.seed, alone=alone, weights=sha256_file(folder / layout.WEIGHTS))
+    return record
+
+
+def _study(folder: Path, out: Path, name: str | None, alone: bool) -> Path:
+    if not (folder / layout.RESULT).is_file():
+        raise UsageError(f"{folder} is no finished study", "collect it when it has a result.json")
+    name = name or folder.name
+    record = _fresh(out / name)
+    for file in STUDY_FILES:
+        if not (folder / file).is_file():
+            continue
+        if file.endswith(".json"):
+            write_json(record / file, without_paths(read_json(folder / file)))
+        else:
+            shutil.copyfile(folder / file, record / file)
+    for cell in sorted(path for path in (folder / layout.CELLS).iterdir() if (path / layout.CELL).is_file()):
+        kept = make_folder(record / layout.CELLS / cell.name)
+        write_json(kept / layout.CELL, read_json(cell / layout.CELL))
+        _journal(cell, kept)
+        if (cell / layout.answers_name()).is_file():
+            _answers(RunFolder(cell), kept, "test", probabilities=False)
+    files = [file.relative_to(record).as_posix() for file in record.rglob("*") if file.is_file()]
+    write_manifest(record, files, record=name, alone=alone)
+    return record
+
+
+def _fresh(record: Path) -> Path:
+    if record.exists():
+        shutil.rmtree(record)
+    return make_folder(record)
+
+
+def _journal(folder: Path, record: Path) -> None:
+    """Packed without a date: the same journal gives the same bytes."""
+    write_atomic(record / layout.PACKED_METRICS, gzip.compress((folder / layout.METRICS).read_bytes(), 9, mtime=0))
+
+
+def _answers(run: RunFolder, record: Path, split: str, probabilities: bool = True) -> None:
+    """In the smallest whole numbers; most probable class first, probabilities in half precision, as the run itself keeps them."""
+    answers = run.answers(split)
+    small = np.uint8 if max(answers.labels.max(), answers.predictions.max()) < 256 else np.uint16
+    values = {"predictions": answers.predictions.astype(small), "labels": answers.labels.astype(small)}
+    if probabilities and answers.top is not None and answers.probabilities is not None:
+        values |= {"top": answers.top.astype(small), "probabilities": answers.probabilities.astype(np.float16)}
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **values)
+    write_atomic(record / layout.answers_name(split), content.getvalue())
+
+
+def without_paths(value: Any) -> Any:
+    """Where things lay on the machine that made the record is nobody's business, and other on the next one."""
+    if isinstance(value, dict):
+        return {key: without_paths(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [without_paths(inner) for inner in value]
+    return re.sub(r"(?<![\w.])(?:/[^\s/:'\"]+)+/(?=[^\s/])", "", value) if isinstance(value, str) else value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""What docs/results publishes: made from its records, and nothing stated that has none."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from vitral.base.errors import DataError
+from vitral.base.files import read_json
+from vitral.cli import main
+from vitral.config import DataConfig
+from vitral.run.differences import differences
+from vitral.run.folder import RunFolder
+from vitral.run.journal import read_metrics
+from vitral.study.compare import compare
+from vitral.train.fit import fit
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "docs/results/records"
+STATED = re.compile(r"(?<![\w.,-])\d{2}\.\d{1,2}(?![\w.,]*\d)(?: ?%)?|(?<![\w.,-])\d{2} ?%")
+"""An accuracy: 96.91, 97.1 %, 94 %."""
+
+
+def script(name: str) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(f"results_{name}", ROOT / f"docs/results/{name}.py")
+    assert specification is not None and specification.loader is not None
+    module = sys.modules[specification.name] = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+build, collect = script("build"), script("collect")
+
+
+def test_what_is_committed_is_what_the_records_make(capsys: pytest.CaptureFixture[str]) -> None:
+    assert build.main(["--check"]) == 0, capsys.readouterr().out
+    inputs = build.figure_inputs(build.read_records())
+    assert inputs and {name: read_json(build.FIGURES / f"{name}.json")["journals"] for name in inputs} == inputs
+    assert {path.stem for path in build.FIGURES.glob("*.png")} == set(inputs), "a figure whose record is gone"
+
+
+@pytest.mark.parametrize("page", build.PAGES, ids=lambda page: page.name)
+def test_every_figure_has_a_record_or_says_that_it_has_none(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    if page.name == "README.md" and page.parent == ROOT:
+        text = text[text.index("## Results") : text.index("## The tree")]
+    unrecorded = re.findall(r"<!-- without a record -->.*?<!-- /without -->", text, re.DOTALL)
+    for part in unrecorded:
+        before = text[: text.index(part)]
+        assert "ithout a record, to be run again" in before[-400:], "a reader must see it, too"
+        text = text.replace(part, "")
+    text = re.sub(r"`[^`\n]*`", "", build.MARKED.sub("", text))
+    asked = r"\(10 %\)|95 %"  # a share of the pictures, the level of an interval
+    assert not STATED.findall(re.sub(asked, "", text)), "a figure without a record"
+
+
+def test_the_check_itself() -> None:
+    assert STATED.findall("reaches 96.91 (97.1 %), and 94 % of it") == ["96.91", "97.1 %", "94 %"]
+    assert not STATED.findall("torch 2.11, Python 3.12, 2026-11-16, 10,000 pictures, 0.95, 1.75")
+
+
+def test_a_row_without_a_record_is_marked_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    known = set(build.read_records())
+    for row in build.rows():
+        line = next((line for line in text.splitlines() if line.startswith(f"| {row['title']}")), "")
+        assert ("†" in line) == bool(row.get("readme") and row["record"] not in known), row["record"]
+        assert row["record"] not in known or "before" not in row, f"{row['record']} has records: remove what stood there before"
+
+
+@pytest.mark.parametrize("record", sorted(path.name for path in RECORDS.iterdir()))
+def test_every_record_is_what_was_written_and_tells_nothing_of_the_machine(record: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(RECORDS / record)]) == 0, capsys.readouterr().out
+    text = "".join(path.read_text(encoding="utf-8") for path in (RECORDS / record).rglob("*.json"))
+    assert not re.search(r'[" ]/(?:home|root|tmp|work|mnt|data|Users)/', text)
+    assert sum(path.stat().st_size for path in (RECORDS / record).rglob("*")) < 2**21
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from vitral.presets.runs import run as named
+
+    config = named("digits", epochs=1.0, threads=1, device="cpu", stage="confirm", seed=3)
+    return fit(config, out=tmp_path_factory.mktemp("runs") / "run", quiet=True, command="vitral train digits --from /home/me/x.pt").path
+
+
+def test_a_record_holds_all_but_the_weights_and_can_be_compared_with_its_run(run: Path, tmp_path: Path) -> None:
+    path = collect.collect(run, tmp_path, "mine", alone=True)
+    assert path.name == "mine-3" and not (path / "model.safetensors").exists()
+    assert {"asked.json", "config.json", "env.json", "metrics.jsonl.gz", "test.npz", "sealed.npz", "manifest.json"} == {
+        file.name for file in path.iterdir()
+    }
+    record, original = RunFolder.open(path), RunFolder.open(run)
+    assert record.finished and record.metrics == original.metrics and record.settled == original.settled
+    assert record.asked is not None and record.asked.command == "vitral train digits --from x.pt"
+    for split in ("test", "sealed"):
+        kept, had = record.answers(split), original.answers(split)
+        assert np.array_equal(kept.predictions, had.predictions) and np.array_equal(kept.probabilities, had.probabilities)
+    found = differences([run, path])
+    assert not found.differ and found.answers[0]["same"] == 360 and found.weights == [True]
+    assert (
+        collect.collect(run, tmp_path / "again", "mine", alone=True).joinpath("manifest.json").read_bytes()
+        == (path / "manifest.json").read_bytes()
+    ), "the same run gives the same record"
+    shown = build.sealed_table(build.read_records(tmp_path))
+    assert "| mine | 1 |" in shown and "(one seed)" in shown
+    other = shutil.copytree(path, tmp_path / "mine-4")
+    (other / "metrics.jsonl.gz").write_bytes(b"\x1f\x8bno")
+    with pytest.raises(DataError, match="cannot be unpacked"):
+        read_metrics(other / "metrics.jsonl.gz")
+    with pytest.raises(DataError, match=r"metrics\.jsonl\.gz"):
+        build.read_records(tmp_path)
+    (run / "model.safetensors").rename(run / "gone")
+    assert collect.main([str(run)]) == 2
+    (run / "gone").rename(run / "model.safetensors")
+
+
+def test_a_study_is_computed_anew_from_its_cells(tmp_path: Path) -> None:
+    result = compare(
+        "digits", ["vit-small", "cnn"], budget="samples=256", seeds=2, lrs=[3e-3], out=tmp_path / "study", quiet=True, device="cpu"
+    )
+    path = collect.collect(tmp_path / "study", tmp_path / "records", "small")
+    assert {file.name for file in path.iterdir()} >= {"study.json", "result.json", "table.md", "cells", "manifest.json"}
+    text = build.study_table(build.read_studies(tmp_path / "records")["small"])
+    for row in result.rows:
+        low, high = row["interval"]
+        assert f"{100 * row['mean']:.2f} ({100 * low:.2f} to {100 * high:.2f})" in text
+    assert "Holm over 1" in text and json.loads((path / "result.json").read_text())["data"] == DataConfig().name
