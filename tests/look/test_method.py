@@ -137,3 +137,10 @@ def test_the_guide_shows_the_table() -> None:
     for methods in (MAPS, NUMBERS):
         expected = table([row(method) for method in methods], ("method", "shows", "needs", "takes"), markdown=True)
         assert expected in guide, f"put this into docs/guide/look.md:\n{expected}"
+
+
+def test_every_measure_shows_itself_in_a_notebook(make, images) -> None:
+    model = make(depth=2).float()
+    tape = vitral.watch(model, images(model).float())
+    for name, measure in look.MEASURES.items():
+        assert measure(tape)._repr_png_().startswith(b"\x89PNG"), name

@@ -60,3 +60,11 @@ def test_bad_input_is_one_line(make) -> None:
         assert words in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(vitral.VitralError, match="no head"):
         vitral.predict(make(classes=0), torch.zeros(1, 3, 16, 16))
+
+
+def test_a_ranking_is_a_table_in_a_notebook(make, images) -> None:
+    model = make()
+    (ranking, *_) = vitral.predict(model, images(model), top=2)
+    shown = ranking._repr_html_()
+    assert "<th>class</th><th>probability</th><th>logit</th>" in shown and shown.count("<tr>") == 3
+    assert f"<td>{ranking[0][0]}</td><td>{100 * ranking[0][1]:.2f} %</td>" in shown

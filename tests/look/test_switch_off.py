@@ -84,4 +84,8 @@ def test_a_block_that_is_off_adds_nothing(make, images) -> None:
 
 def test_an_ablation_shows_itself(make, images) -> None:
     model = make()
-    assert look.ablate(vitral.watch(model, images(model)))._repr_png_().startswith(b"\x89PNG")
+    found = look.ablate(vitral.watch(model, images(model)))
+    assert found._repr_png_().startswith(b"\x89PNG")
+    shown = found._repr_html_()
+    assert '<img src="data:image/png;base64,' in shown and "<th>block</th><th>head 0</th>" in shown and "<th>both</th>" in shown
+    assert shown.count("<tr>") == 1 + model.config.depth and repr(found).startswith("Ablation(")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -60,3 +61,14 @@ def test_words_for_values() -> None:
     assert show(list(range(1000))).endswith("11, … (1,000 in all)")
     assert [percent(value) for value in (0.97224, 1, None, "x")] == ["97.22 %", "100.00 %", "–", "–"]
     assert percent(0.25, 0) == "25 %"
+
+
+def test_a_page_shows_itself_in_a_notebook(tmp_path: Path) -> None:
+    page = write_page("evaluation.html", tmp_path / "page.html", title="<mine>", lead="", notes=[], test=NOTHING_SCORED, command="")
+    assert page == tmp_path / "page.html" and isinstance(page, Path)
+    shown = page._repr_html_()
+    assert shown.startswith('<iframe srcdoc="') and "sandbox" in shown
+    assert html.unescape(shown.split('srcdoc="')[1].split('"')[0]) == page.read_text(encoding="utf-8")
+
+
+NOTHING_SCORED = {"scores": {}, "figures": [], "columns": [], "classes": [], "gallery": [], "maps": ""}

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from vitral.presets.runs import run
-from vitral.train.engine import Run
+from vitral.train.finished import Run
 from vitral.train.fit import fit
 
 

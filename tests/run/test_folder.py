@@ -27,7 +27,7 @@ from vitral.presets.runs import change, run
 from vitral.run.folder import Asked, RunFolder
 from vitral.run.journal import read_metrics
 from vitral.train import engine
-from vitral.train.engine import Run
+from vitral.train.finished import Run
 from vitral.train.fit import fit
 
 FIRST_VERSION = Path(__file__).parent / "first-version"

@@ -10,7 +10,7 @@ import torch
 
 from vitral.config import RunConfig
 from vitral.presets.runs import run
-from vitral.train.engine import Run
+from vitral.train.finished import Run
 from vitral.train.fit import fit
 
 

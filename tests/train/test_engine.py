@@ -17,8 +17,8 @@ from vitral.base.errors import ConfigError, DataError, UsageError, VitralError
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
 from vitral.train import engine
-from vitral.train.engine import Run
 from vitral.train.evaluate import evaluate
+from vitral.train.finished import Run
 from vitral.train.fit import fit
 from vitral.train.steps import Stepper
 from vitral.train.tasks.task import Outcome

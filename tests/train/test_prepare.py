@@ -17,7 +17,7 @@ from vitral.cli.train import parse
 from vitral.config import DataConfig, ModelConfig, RunConfig, from_dict, to_dict
 from vitral.presets.models import MODELS
 from vitral.presets.runs import RUNS, change, run
-from vitral.train.engine import Run
+from vitral.train.finished import Run
 from vitral.train.fit import fit
 from vitral.train.prepare import prepare
 from vitral.train.tasks.distil import Teacher, load_teacher

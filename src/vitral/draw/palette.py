@@ -210,6 +210,16 @@ def break_lines(text: str, length: int) -> list[str]:
     return [*lines, line] if line else lines
 
 
+class ShowsItself:
+    """Numbers that a notebook shows as the figure they draw."""
+
+    def draw(self) -> Figure:
+        raise NotImplementedError
+
+    def _repr_png_(self) -> bytes:
+        return png_bytes(self.draw())
+
+
 def png_bytes(figure: Figure, dpi: int = 120) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi)

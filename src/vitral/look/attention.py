@@ -14,7 +14,7 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import matrix_figure
-from vitral.draw.palette import png_bytes
+from vitral.draw.palette import ShowsItself
 from vitral.look.choice import Start, check_index, check_item, need_transformer, start_index, start_patch, unused
 from vitral.look.maps import heat, to_grid
 from vitral.look.rerun import with_values
@@ -67,7 +67,7 @@ def _row(tape: Tape, item: int, start: Start, block: int, head: int | None) -> t
 
 
 @dataclass(frozen=True)
-class AttentionMatrix:
+class AttentionMatrix(ShowsItself):
     """All of one block's attention for one picture: (T, T) of one head or of the mean."""
 
     values: np.ndarray
@@ -91,9 +91,6 @@ class AttentionMatrix:
         label = "deviations from the row's mean" if self.normalised else "attention (logarithmic)"
         options = {"prefix": self.prefix, "signed": self.normalised, "label": label, "log": not self.normalised}
         return matrix_figure(self.values, title=self.title, **options)
-
-    def _repr_png_(self) -> bytes:
-        return png_bytes(self.draw())
 
 
 def attention_matrix(

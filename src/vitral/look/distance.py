@@ -17,6 +17,7 @@ import torch
 from vitral.base.progress import track
 from vitral.config import ModelConfig
 from vitral.draw.charts import head_scatter
+from vitral.draw.palette import ShowsItself
 from vitral.look.choice import Start, check_item, need_transformer, unused
 from vitral.look.maps import precise
 from vitral.look.rerun import with_values
@@ -31,7 +32,7 @@ BATCH = 16
 
 
 @dataclass(frozen=True)
-class HeadNumbers:
+class HeadNumbers(ShowsItself):
     """One number per picture, block and head."""
 
     name: str

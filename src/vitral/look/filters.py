@@ -10,6 +10,7 @@ from torch import nn
 
 from vitral.base.errors import UsageError
 from vitral.draw.filters import filter_tiles
+from vitral.draw.palette import ShowsItself
 from vitral.look.choice import Start, model_of, unused
 from vitral.look.similarity import principal
 from vitral.model.classifier import Classifier
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Filters:
+class Filters(ShowsItself):
     """Small pictures of what a first layer answers to."""
 
     tiles: np.ndarray

@@ -15,6 +15,7 @@ import numpy as np
 from vitral.base.text import counted
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
+from vitral.draw.palette import ShowsItself
 from vitral.look.choice import Start, check_index, check_item, need_transformer, unused
 from vitral.look.maps import heat
 from vitral.look.rerun import with_values
@@ -31,7 +32,7 @@ LARGER = 1.5
 
 
 @dataclass(frozen=True)
-class Health:
+class Health(ShowsItself):
     """Norms of one picture's tokens after every block."""
 
     patches: np.ndarray

@@ -11,6 +11,7 @@ import torch
 
 from vitral.base.errors import FailedError, UsageError
 from vitral.base.records import ranked
+from vitral.base.text import html, table
 from vitral.data.split import SEVERAL
 from vitral.draw.charts import prediction_chart
 from vitral.look.watch import as_images, each
@@ -59,6 +60,11 @@ class Ranking(list[tuple[str, float]]):
         for row, threshold in zip(classes, self.thresholds, strict=False):
             row["threshold"] = threshold
         return {"picture": self.source, "classes": classes, **({"answers": self.answers} if self.thresholds else {})}
+
+    def _repr_html_(self) -> str:
+        rows = zip(self, self.logits, strict=True)
+        lines = [[name, f"{100 * share:.2f} %", f"{logit:.3f}"] for (name, share), logit in rows]
+        return html(f"{self.source or 'prediction'}\n{table(lines, ['class', 'probability', 'logit'], 'lr')}")
 
     def record(self) -> dict[str, Any]:
         """As a row of a table."""

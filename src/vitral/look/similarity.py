@@ -15,6 +15,7 @@ from vitral.base.text import counted
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids
+from vitral.draw.palette import ShowsItself
 from vitral.draw.tiles import picture_sheet
 from vitral.look.choice import Start, check_index, check_item, model_of, start_index, start_patch, unused
 from vitral.look.describe import seen
@@ -32,7 +33,7 @@ POSITIONED = ("learned", "sincos")
 
 
 @dataclass(frozen=True)
-class PositionSimilarity:
+class PositionSimilarity(ShowsItself):
     """Cosine similarity of each position's vector with all others."""
 
     values: np.ndarray
@@ -132,7 +133,7 @@ def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start
 
 
 @dataclass(frozen=True)
-class TokenColours:
+class TokenColours(ShowsItself):
     """The first three principal components of the patches' tokens as red, green and blue."""
 
     colours: np.ndarray

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from vitral.base.progress import track
-from vitral.draw.palette import png_bytes
+from vitral.base.text import html, signed, table
+from vitral.draw.palette import ShowsItself
 from vitral.draw.switch_off import ablation_figure
 from vitral.look.choice import Start, check_item, find_target, need_transformer, unused
 from vitral.look.rerun import alone, run, score, score_unit
@@ -35,8 +38,8 @@ class Off:
     """Blocks whose MLP adds nothing."""
 
 
-@dataclass(frozen=True)
-class Ablation:
+@dataclass(frozen=True, repr=False)
+class Ablation(ShowsItself):
     """Change of the target's probability when a part is switched off: below zero, the model needed it."""
 
     heads: np.ndarray
@@ -53,8 +56,16 @@ class Ablation:
     def numbers(self) -> dict[str, Any]:
         return {"heads": self.heads, "parts": self.parts, "whole": self.whole}
 
-    def _repr_png_(self) -> bytes:
-        return png_bytes(self.draw())
+    def __repr__(self) -> str:
+        depth, count = self.heads.shape
+        return f"Ablation({self.name}: {self.unit} {self.whole:.3f} with everything on; {depth} blocks, {count} heads)"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the figure, then its numbers as a table."""
+        lines = [[str(block), *map(signed, row)] for block, row in enumerate(np.hstack([self.heads, self.parts]).tolist())]
+        header = ["block", *(f"head {head}" for head in range(self.heads.shape[1])), *PARTS]
+        picture = base64.b64encode(self._repr_png_()).decode()
+        return f'<img src="data:image/png;base64,{picture}" alt="{escape(repr(self))}">' + html(f"{self!r}\n{table(lines, header, 'r')}")
 
     def draw(self) -> Figure:
         return ablation_figure(self.heads, self.parts, PARTS, f"{self.name}: {self.unit} {self.whole:.3f} with everything on", self.unit)

@@ -27,7 +27,7 @@ from vitral.presets.runs import change
 from vitral.presets.runs import run as named_run
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
-from vitral.train.engine import Run
+from vitral.train.finished import Run
 from vitral.train.fit import fit
 
 NAME = "demo"

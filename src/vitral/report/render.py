@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,17 @@ SHOWN = 12
 """Items of a list that are written out."""
 
 
-def write_page(template: str, path: str | Path, **content: Any) -> Path:
+class Page(type(Path())):
+    """The path of a page, which a notebook shows as the page itself."""
+
+    def _repr_html_(self) -> str:
+        content = escape(self.read_text(encoding="utf-8"), quote=True)
+        return f'<iframe srcdoc="{content}" sandbox width="100%" height="640" style="border: 1px solid #ccc"></iframe>'
+
+
+def write_page(template: str, path: str | Path, **content: Any) -> Page:
     """Everything in `content` is plain text to the template: it is escaped as it is put in."""
-    return write_atomic(path, pages().get_template(template).render(content, version=__version__))
+    return Page(write_atomic(path, pages().get_template(template).render(content, version=__version__)))
 
 
 @cache

@@ -10,7 +10,6 @@ import dataclasses
 import math
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,13 @@ from vitral.base.layout import METRICS, PROGRESS, STATE
 from vitral.base.progress import Progress, progress, say
 from vitral.config import from_dict
 from vitral.cost.flops import forward_flops
-from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.run.journal import Journal
 from vitral.run.times import Times
 from vitral.train import advice, failure
 from vitral.train.ema import copy_values, local
 from vitral.train.evaluate import Scored, evaluate_loader
+from vitral.train.finished import Run
 from vitral.train.monitor import Monitor
 from vitral.train.parallel import World, lost_peer
 from vitral.train.prepare import Setup
@@ -44,20 +43,6 @@ GLANCE = 0.5
 """Seconds after which one process reads earlier, so that slow steps still show."""
 LINES = 100
 """Training lines in a journal, about; the validations' come on top."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished training."""
-
-    path: Path
-    metrics: list[dict[str, Any]]
-    model: Classifier
-
-    @property
-    def test(self) -> dict[str, Any]:
-        """The last line: accuracy and loss on the test split."""
-        return self.metrics[-1]
 
 
 @dataclass

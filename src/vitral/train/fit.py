@@ -20,7 +20,8 @@ from vitral.run.folder import Asked, RunFolder, taken, train_on
 from vitral.run.journal import check_installed
 from vitral.run.times import Times, process_start
 from vitral.train import advice
-from vitral.train.engine import Engine, Run
+from vitral.train.engine import Engine
+from vitral.train.finished import Run
 from vitral.train.parallel import World
 from vitral.train.prepare import Given, Setup, prepare, prepare_again
 from vitral.train.probe import start_head
