@@ -43,6 +43,8 @@ class Look(ModelFlags):
     start: str = "class"
     """For attention, rollout, gradient_rollout, relevance, similarity: the token a map starts from: class, distillation, mean, a token's
     number, or ROW,COLUMN of a patch."""
+    exact: bool = False
+    """For occlusion: cover every square, in twice the time; else every second one."""
     top: int = 5
     """How many classes to show."""
     format: tuple[Literal["png", "svg", "pdf"], ...] = ("png",)
@@ -68,6 +70,7 @@ def run(arguments: list[str]) -> int:
         start=read_start(asked.start),
         block=asked.block,
         head=asked.head,
+        exact=asked.exact,
         top=asked.top,
         formats=asked.format,
         command=command_line(["vitral", "look", *arguments]),

@@ -92,7 +92,7 @@ MAPS = (
         ("target", "baseline", "steps", "tolerance", "per"),
         gradients=True,
     ),
-    Method(occlusion, "how far the probability falls when a square around each patch is covered", ("target", "size", "fill")),
+    Method(occlusion, "how far the probability falls when a square around each patch is covered", ("target", "size", "fill", "exact")),
     Method(similarity, "cosine of one token with every patch after a block", ("start", "block"), features=True),
     Method(norms, "the length of each patch's token after a block", ("block",), features=True, tokens=True, usual=False),
 )

@@ -18,14 +18,27 @@ BATCH = {"cpu": 8}
 """Squares at once; a CPU gains nothing from more, and whoever waits for a step of it would wait longer."""
 USUAL_BATCH = 32
 RIVAL_SIDE = 14
+MANY = 64
+"""Squares beyond which every second one is covered and the others lie between them. With ViT-Ti on three photographs such maps correlate
+with the exact ones by 0.98, 0.95 and 0.99; with a third of the squares, by any rule that was tried, below 0.95 (docs/LOG.md)."""
+REACH = 2.5
+"""Patches over which neighbouring squares resemble each other."""
 
 
 def occlusion(
-    tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, size: int | None = None, fill: float = 0.0
+    tape: Tape,
+    item: int = 0,
+    target: int | str | None = None,
+    start: Start = "class",
+    *,
+    size: int | None = None,
+    fill: float = 0.0,
+    exact: bool = False,
 ) -> Heatmap:
     """How much the target's probability falls when a square around each patch is covered; signed. A `start` is noted, not used.
 
     size: patches per side of the square (default: about a fifth of the grid). fill: its value after preprocessing (0: the mean colour).
+    exact: cover every square; else, where they are many and overlap, every second one, as the squares of one colour on a chessboard.
     A rival's picture is divided into at most 14 × 14 patches.
     """
     item = check_item(tape, item)
@@ -39,6 +52,9 @@ def occlusion(
     before, after = (size - 1) // 2, size - (size - 1) // 2
     edges_down, edges_across = edges(height, rows), edges(width, columns)
     places = [(row, column) for row in range(rows) for column in range(columns)]
+    between = not exact and size > 1 and len(places) > MANY
+    if between:
+        places = [(row, column) for row, column in places if (row + column) % 2 == 0]
     batch = BATCH.get(image.device.type, USUAL_BATCH)
     drops: list[float] = []
     with torch.no_grad():
@@ -51,10 +67,29 @@ def occlusion(
                 covered[index, :, top:bottom, left:right] = fill
             drops += (whole - score(tape, run(tape, covered), target).double()).tolist()
     unit = score_unit(tape)
-    note = f"{unit} {whole:.3f} uncovered; squares of {size} × {size} patches"
-    grid = np.array(drops).reshape(rows, columns)
+    note = f"{unit} {whole:.3f} uncovered; squares of {size} × {size} patches{'; every second one, the others between them' * between}"
+    grid = np.full((rows, columns), np.nan)
+    grid[tuple(np.transpose(places))] = drops
+    if between:
+        grid = fill_between(grid)
     ignored = unused("occlusion", start=start)
     return heat(tape, item, grid, "occlusion", note, ignored, target=target, unit=f"fall of the {unit}", signed=True)
+
+
+def fill_between(grid: np.ndarray) -> np.ndarray:
+    """The missing (NaN) numbers from the others by kriging: squares that are near, and so overlap, lose nearly the same.
+
+    Matérn 3/2 over `REACH` patches. The mean of the four neighbours is worse: 0.97, 0.94 and 0.98 on the photographs named above.
+    """
+    points = np.argwhere(np.ones(grid.shape))  # (N, 2)
+    far = np.sqrt(3) / REACH * np.linalg.norm(points[:, None] - points, axis=-1)
+    alike = (1 + far) * np.exp(-far)  # (N, N)
+    known = ~np.isnan(grid.ravel())
+    values = grid.ravel()[known]
+    among = alike[np.ix_(known, known)] + 0.01 * np.eye(known.sum())
+    ones, parts = np.linalg.solve(among, np.stack([np.ones(len(values)), values], axis=1)).T
+    mean = parts.sum() / ones.sum()
+    return np.where(known, grid.ravel(), mean + alike[:, known] @ (parts - mean * ones)).reshape(grid.shape)
 
 
 def grid_of(model: Classifier) -> tuple[int, int]:

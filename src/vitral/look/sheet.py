@@ -31,6 +31,7 @@ def look_at(
     start: Any = "class",
     block: int | None = None,
     head: int | None = None,
+    exact: bool = False,
     top: int = TOP,
     formats: Sequence[str] = ("png",),
     command: str = "",
@@ -40,7 +41,7 @@ def look_at(
     An option that none of the methods takes is refused; where only some take it, the others' maps have a note, and a line says so.
     """
     chosen = choose(model, methods)
-    options = {"target": target, "start": start, "block": block, "head": head}
+    options = {"target": target, "start": start, "block": block, "head": head, "exact": exact}
     for remark in check_options(chosen, **options):
         say(remark)
     opened = open_pictures(model, each(pictures))
