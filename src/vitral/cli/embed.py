@@ -41,6 +41,8 @@ def run(arguments: list[str]) -> int:
 
     model = open_model(flags.model, flags)
     device = next(model.parameters()).device
-    written = embed_folder(model, flags.folder, flags.out, device=device, batch_size=flags.batch, quiet=flags.quiet)
+    written = embed_folder(
+        model, flags.folder, flags.out, device=device, batch_size=flags.batch, precision=flags.precision, quiet=flags.quiet
+    )
     tell(json.dumps(written) if flags.json else f"{written['pictures']:,} pictures, {written['width']} numbers each: {written['path']}")
     return 0

@@ -71,6 +71,7 @@ def run(arguments: list[str]) -> int:
         on_bad_image=flags.on_bad_image,
         calibrate=flags.calibrate,
         tta=flags.tta,
+        precision=flags.precision,
     )
     if flags.table:
         write_records(flags.table, result.records())

@@ -50,7 +50,7 @@ def run(arguments: list[str]) -> int:
     from vitral.data.pictures import readable
     from vitral.look.predict import predict
 
-    rankings = predict(model, readable(paths, model), top=asked.top, batch_size=asked.batch)
+    rankings = predict(model, readable(paths, model), top=asked.top, batch_size=asked.batch, precision=asked.precision)
     if asked.table:
         write_records(asked.table, [ranking.record() for ranking in rankings])
     if asked.json:

@@ -48,7 +48,7 @@ def run(arguments: list[str]) -> int:
     shots = [_shots(part.strip()) for part in flags.shots.split(",") if part.strip()]
     from vitral.study.probe import probe
 
-    settings = {name: getattr(flags, name) for name in ("draws", "root", "validation", "split_seed", "device", "quiet")}
+    settings = {name: getattr(flags, name) for name in ("draws", "root", "validation", "split_seed", "device", "precision", "quiet")}
     model = open_model(flags.model, flags)
     return show(probe(model, flags.data, shots=shots, batch_size=flags.batch, name=flags.model, **settings), flags.json)
 

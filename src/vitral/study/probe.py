@@ -18,6 +18,7 @@ from vitral.base.errors import UsageError
 from vitral.base.progress import progress
 from vitral.base.text import table
 from vitral.config import DataConfig
+from vitral.cost.precision import Precision
 from vitral.data.datasets import Data, open_data
 from vitral.data.loader import Loader
 from vitral.data.preprocess import Preprocess
@@ -58,6 +59,7 @@ def probe(
     validation: float = 0.1,
     split_seed: int = 0,
     batch_size: int = 128,
+    precision: Precision = "auto",
     device: str = "auto",
     quiet: bool = False,
     name: str = "",
@@ -75,7 +77,8 @@ def probe(
     config = DataConfig(name=data, root=root, validation=validation, split_seed=split_seed)
     opened = open_data(config, preprocess=Preprocess.of(network))
     name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
-    return run_probe(network, opened, name, shots=shots, draws=draws, device=pick_device(device), batch_size=batch_size, quiet=quiet)
+    settings = {"shots": shots, "draws": draws, "batch_size": batch_size, "precision": precision, "quiet": quiet}
+    return run_probe(network, opened, name, device=pick_device(device), **settings)
 
 
 def run_probe(
@@ -87,6 +90,7 @@ def run_probe(
     draws: int = DRAWS,
     device: torch.device | str = "cpu",
     batch_size: int = 128,
+    precision: Precision = "auto",
     quiet: bool = False,
 ) -> Result:
     _check(data, shots, draws)
@@ -95,7 +99,7 @@ def run_probe(
     def read(split: Split) -> Labelled:
         """What the head would read."""
         loader = Loader(split, batch_size=min(batch_size, len(split)), preprocess=Preprocess.of(model), device=device)
-        return read_features(model, loader, quiet=quiet)
+        return read_features(model, loader, precision=precision, quiet=quiet)
 
     (features, labels), judge = read(data.train), read(data.validation)
     fitted: list[tuple[int | None, int, list[Linear], list[Neighbours]]] = []

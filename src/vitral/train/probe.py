@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from vitral.base.errors import ConfigError
 from vitral.base.progress import progress
+from vitral.cost.precision import Answering, Precision, worth_bf16
 from vitral.data.loader import Loader
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
@@ -148,15 +149,18 @@ def _quality(scores: Tensor, labels: Tensor) -> float:
 
 
 @torch.no_grad()
-def read_features(model: Classifier, loader: Loader, *, mirrored: bool = False, quiet: bool = False) -> Labelled:
+def read_features(
+    model: Classifier, loader: Loader, *, mirrored: bool = False, precision: Precision = "fp32", quiet: bool = False
+) -> Labelled:
     """What the head would read of every image (N, D), and the labels (N,), on the loader's device."""
     model = model.to(loader.device).eval()
     dtype = next(model.parameters()).dtype
+    answer = Answering(model.pooled, loader.device, precision, worth=worth_bf16(model), answers=False)
     features, labels = [], []
     with progress(f"Features of {loader.split.name}", len(loader), quiet) as bar:
         for batch in loader.epoch(0):
             for images in (batch.images, batch.images.flip(-1)) if mirrored else (batch.images,):
-                features.append(model.pooled(images.to(dtype)).float())
+                features.append(answer(images.to(dtype)).float())
                 labels.append(batch.labels)
             bar.advance(1)
     return torch.cat(features), torch.cat(labels)
