@@ -22,6 +22,7 @@ from vitral.base.errors import UsageError, WeightsError
 from vitral.base.files import write_atomic
 from vitral.base.picture import Picture
 from vitral.draw.lens import lens_figure
+from vitral.draw.palette import ShowsItself
 from vitral.look.choice import Start, find_target, need_transformer, unused
 from vitral.look.describe import digest, seen
 from vitral.look.rerun import with_values
@@ -37,7 +38,7 @@ PULL = 0.01
 
 
 @dataclass(frozen=True)
-class Lens:
+class Lens(ShowsItself):
     """What the head says at every depth: of the picture as a whole, and of each patch."""
 
     logits: np.ndarray
