@@ -217,7 +217,7 @@ def test_pictures_lead_to_their_files(folder: Path, read: Callable) -> None:
         Image.new("RGB", (4, 4)).save(path)
     answered(folder, paths)
     page = read(write_run_report(folder))
-    for text in ("most confident errors", "a, taken for b, 80 %", "least confident right answers", "a, 60 %", "of class a"):
+    for text in ("most confident errors", "a, taken for b, 80 %", "least confident right answers", "a, 60 %"):
         assert text in page.text
     links = {attributes["href"] for tag, attributes in page.tags if tag == "a" and not attributes["href"].startswith("#")}
     assert links == {"../my%20photos/0.png", "../my%20photos/1%3A.png", "../my%20photos/2.png"}

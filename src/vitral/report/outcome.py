@@ -144,7 +144,13 @@ def pictures(answers: Answers, names: list[str], page: Path, explained: dict[int
         maps = [inline.of_image(image, f"for {name(int(heat.target))}") for image, heat in zip(one.overlays(), one.heats, strict=True)]  # type: ignore[arg-type]
         return inline.of_image(one.picture(), caption, link_to(path, page), maps)
 
-    groups = {**answers.notable(), **{f"of class {name(label)}": places for label, places in answers.by_class().items()}}
+    notable = answers.notable()
+    above = {int(place) for places in notable.values() for place in places}  # no picture stands twice
+    by_label = {
+        f"more of class {name(label)}": [place for place in places if int(place) not in above]
+        for label, places in answers.by_class().items()
+    }
+    groups = {**notable, **by_label}
     shown = {title: [tile(int(place)) for place in places if int(place) in kept] for title, places in groups.items()}
     return [(title, tiles) for title, tiles in shown.items() if tiles]
 
