@@ -3,16 +3,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vitral.train.monitor import effective_rank, embedding_health, uniformity
+from vitral.train.monitor import effective_rank, embedding_health, feature_rank, uniformity
 
 
 def test_effective_rank_counts_the_directions_that_are_filled() -> None:
     torch.manual_seed(0)
     full = torch.linalg.qr(torch.randn(200, 16))[0]
-    full = full - full.mean(0)
-    assert effective_rank(full) == pytest.approx(16, abs=0.2)
-    assert effective_rank(full[:, :4] @ torch.randn(4, 16)) < 4.01
-    assert effective_rank(torch.ones(50, 16)) == 0 and effective_rank(torch.full((50, 16), float("nan"))) == 0
+    assert effective_rank(full) == pytest.approx(15, abs=0.1) and feature_rank(full) == pytest.approx(16, abs=0.2)
+    assert effective_rank(full[:, :4] @ torch.randn(4, 16)) < 3.01
+    noise = torch.ones(50, 16) + 1e-3 * torch.randn(50, 16)
+    assert effective_rank(noise) < 1e-3, "one point, whatever noise is around it"
+    assert effective_rank(torch.ones(50, 16)) == pytest.approx(0, abs=1e-9) and effective_rank(torch.full((50, 16), float("nan"))) == 0
 
 
 def test_figures_of_good_and_of_collapsed_embeddings() -> None:

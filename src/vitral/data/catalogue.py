@@ -125,6 +125,17 @@ _ENTRIES = (
         ways=("local", "torchvision"),
     ),
     Entry(
+        name="tinyimagenet32",
+        title="200 classes of ImageNet at 32 pixels (from tiny-imagenet-200, cs231n.stanford.edu)",
+        train=100_000,
+        test=10_000,
+        classes=200,
+        megabytes=237,
+        licence="research use",
+        native_size=(32, 32),
+        ways=("local",),
+    ),
+    Entry(
         name="flowers102",
         title="Oxford flowers (10 pictures a class to train, 10 to validate)",
         train=1_020,

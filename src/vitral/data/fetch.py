@@ -21,6 +21,7 @@ FOLDERS = {
     "fashion-mnist": "FashionMNIST/raw",
     "cifar10": "cifar-10-batches-py",
     "cifar100": "cifar-100-python",
+    "tinyimagenet32": "tiny-imagenet-200",
     **LAYOUTS,
 }
 """Where torchvision keeps them, under its root."""

@@ -21,6 +21,7 @@ from vitral.base.files import read_json, replacing_folder, write_json
 from vitral.data.catalogue import Entry
 from vitral.data.source import ArrayReader, Part, Source
 from vitral.data.split import balanced_order
+from vitral.data.tiny_imagenet import tiny_folder
 
 Arrays = tuple[np.ndarray, np.ndarray]
 """Pixels (N, C, H, W) uint8 and labels (N,) int64."""
@@ -91,6 +92,9 @@ def keep_published(entry: Entry, root: Path, folder: Path) -> None:
     """Keep what lies in `folder` under the names that its publishers (and torchvision) use."""
     if entry.name in ("cifar10", "cifar100"):
         arrays, class_names = cifar_folder(folder, hundred=entry.name == "cifar100")
+        keep(entry, root, arrays, str(folder), class_names)
+    elif entry.name == "tinyimagenet32":
+        arrays, class_names = tiny_folder(folder)
         keep(entry, root, arrays, str(folder), class_names)
     else:
         keep(entry, root, idx_folder(folder), str(folder))

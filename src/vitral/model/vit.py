@@ -134,8 +134,12 @@ def drop_patches(tokens: torch.Tensor, rotation: Rotation | None, prefix: int, k
     kept = max(1, round(keep * count))
     if keep <= 0:
         raise UsageError(f"keep_patches = {keep} leaves no patch", "use a share above 0")
-    order = torch.rand(batch, count, device=tokens.device).argsort(dim=1)[:, :kept].sort(dim=1).values + prefix
-    index = torch.cat([torch.arange(prefix, device=tokens.device).expand(batch, -1), order], dim=1)  # (B, prefix + kept)
+    return keep_tokens(tokens, rotation, prefix, torch.rand(batch, count, device=tokens.device).argsort(dim=1)[:, :kept].sort(dim=1).values)
+
+
+def keep_tokens(tokens: torch.Tensor, rotation: Rotation | None, prefix: int, order: torch.Tensor) -> tuple[torch.Tensor, Rotation | None]:
+    """The prefix and the patches whose numbers are in `order` (B, kept)."""
+    index = torch.cat([torch.arange(prefix, device=tokens.device).expand(len(tokens), -1), order + prefix], dim=1)  # (B, prefix + kept)
     tokens = tokens.gather(1, index[:, :, None].expand(-1, -1, tokens.shape[2]))
     if rotation is not None:
         rotation = rotation[0][index], rotation[1][index]  # (B, T, 1, d/2)

@@ -239,12 +239,12 @@ def pretraining(data: str, method: Literal["lejepa", "dino", "mae"] = "lejepa") 
     base = base.get(data, PRETRAIN_PHOTOS)
     name = base.name if data == base.data.name else "pretrain"
     assert base.pretrain is not None
-    return dataclasses.replace(
-        base,
-        name=name,
-        data=dataclasses.replace(base.data, name=data),
-        pretrain=dataclasses.replace(base.pretrain, method=method),
-    )
+    pretrain, train = dataclasses.replace(base.pretrain, method=method), base.train
+    if method == "mae":  # one view, hardly changed: what is hidden makes it hard, and the method hides patches itself
+        train = dataclasses.replace(train, token_drop=0.0, token_drop_after=0.0)
+        plain = {"colour": 0.0, "blur": 0.0, "solarise": 0.0, "global_scale": (0.35, 1.0)}
+        pretrain = dataclasses.replace(pretrain, global_views=1, local_views=0, **plain)
+    return dataclasses.replace(base, name=name, data=dataclasses.replace(base.data, name=data), train=train, pretrain=pretrain)
 
 
 RUNS: dict[str, RunConfig] = {

@@ -92,8 +92,8 @@ class Engine:
             raise ConfigError("keep = best and patience need validation pictures, there are none", "set validation to 0.1 or so")
         self.stepper = Stepper(setup.model, setup.task(quiet), train, setup.device, world)
         self.loader = setup.training_loader(world)
-        answers = len(setup.data.validation) > 0 and self.stepper.method is None
-        self.validation = setup.evaluation_loader(setup.data.validation, world) if answers else None
+        held = setup.data.validation if self.stepper.method is None else ()
+        self.validation = setup.evaluation_loader(setup.data.validation, world) if len(held) else None
         self.monitor = Monitor(setup, self.stepper) if self.stepper.method is not None else None
         self.total = max(1, round(train.epochs * len(self.loader)))
         self.evaluate_every = max(1, round(train.evaluate_every * len(self.loader)))
@@ -123,6 +123,8 @@ class Engine:
                 self.compile_seconds += self.monitor.warm_up()
         self.times.facts = {"compiled": self.stepper.origin_of_code(), "resumed": going_on}
         position = self._restore() if going_on else 0
+        if self.monitor is not None and going_on:
+            self.monitor.remember(folder.metrics)
         metrics = folder.path / METRICS if self.world.main else None
         self.journal = Journal(metrics, position, self.train.tensorboard, self.train.wandb, self.config.name)
         try:
@@ -132,6 +134,8 @@ class Engine:
                 say(self.setup.headline(self.total, self.counts.step))
             with self.interrupts, progress("Training", self.total, self.quiet, self.counts.step) as bar:
                 if self.counts.step == 0:
+                    if self.monitor is not None:
+                        self._look_inside(bar, self.monitor)
                     self._snapshot()
                     self._save()  # from here on there is always something to go on from
                 self._loop(bar)
@@ -201,7 +205,9 @@ class Engine:
         self._read(bar)
         if line:
             self._write_line()
-        if validate and (self.validation is not None or self.monitor is not None):
+        if validate and self.monitor is not None:
+            self._look_inside(bar, self.monitor)
+        elif validate and self.validation is not None:
             self._validate(bar)
         if snapshot:
             self._snapshot()
@@ -303,12 +309,6 @@ class Engine:
 
     def _validate(self, bar: Progress) -> None:
         counts = self.counts
-        if self.monitor is not None:
-            with self.stepper.inside(), self.times.taking("validation"):
-                health, speed = self.monitor.look()
-            self._record("validation", health.pop("loss"), None, speed, **health)
-            bar.advance(0, effective_rank=health["effective_rank"])
-            return
         with self.stepper.inside(), self.times.taking("validation"):
             result, speed = self._measure(self.validation)
         self._record("validation", result.loss, result.top1, speed, **result.journal)
@@ -323,6 +323,13 @@ class Engine:
             counts.warned = True
             if not self.quiet:
                 say(f"note: {note}")
+
+    def _look_inside(self, bar: Progress, monitor: Monitor) -> None:
+        with self.stepper.inside(), self.times.taking("validation"):
+            health, speed = monitor.look(self.counts.step)
+        self._record("validation", health.pop("loss"), None, speed, **health)
+        bar.advance(0, effective_rank=health["effective_rank"])
+        self.counts.warned = monitor.warn(health.get("collapsed"), self.counts.step, self.counts.warned)
 
     def _snapshot(self) -> None:
         if self.counts.step not in self.snapshots:

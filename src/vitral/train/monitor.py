@@ -6,28 +6,32 @@ N pictures, two views of each, D numbers of an embedding.
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from vitral.base.errors import ConfigError
+from vitral.base.progress import say
 from vitral.data.loader import Batch
 from vitral.model.classifier import evaluating
+from vitral.train.collapse import collapsed, stopped
+from vitral.train.ema import local
 from vitral.train.prepare import Setup
 from vitral.train.state import random_states, seed_process, set_random_states
 from vitral.train.steps import Stepper
 
 LEAST = 8
-ROUNDING = 1e-4
-"""A spread this small beside the mean is rounding, not information."""
 PICTURES = 2048
 """Most validation pictures that are looked at."""
 
 
 class Monitor:
     def __init__(self, setup: Setup, stepper: Stepper) -> None:
-        self.stepper = stepper
+        self.stepper, self.run, self._doubt = stepper, setup.config, False
+        self.first: dict[str, float] | None = None
+        """What the untrained model showed."""
         batch, split = setup.config.train.batch_size, setup.data.validation
         if len(split) < LEAST:
             raise ConfigError(f"{len(split)} validation pictures do not show whether it learns", f"set validation so that {LEAST} are left")
@@ -44,17 +48,40 @@ class Monitor:
             self.stepper.wait()
         return time.perf_counter() - began
 
-    def look(self) -> tuple[dict[str, float], float]:
-        """(loss and health, pictures per second)."""
+    def remember(self, journal: list[dict[str, Any]]) -> None:
+        """A run that is gone on with: what the untrained model showed stands in its first line."""
+        self.first = next((line for line in journal if line.get("split") == "validation"), None)
+
+    def warn(self, cause: str | None, step: int, warned: bool) -> bool:
+        """Say that it has collapsed, once, or end the run; returns whether it has been said."""
+        if cause is None:
+            return warned
+        assert self.run.pretrain is not None
+        if self.run.pretrain.on_collapse == "stop":
+            raise stopped(cause, step)
+        if not warned:
+            say(f"warning: the embeddings have collapsed at step {step}: {cause}")
+        return True
+
+    def look(self, step: int) -> tuple[dict[str, Any], float]:
+        """(loss and health, pictures per second); `collapsed` says why, when it shows in two looks one after the other."""
         began, seen = time.perf_counter(), [self._see(batch) for batch in self.loader.epoch(0)]
         loss = torch.stack([each[0] for each in seen]).mean().item()
-        first, second, features = (torch.cat([each[place] for each in seen]) for place in (1, 2, 3))
-        health = {"loss": loss, **embedding_health(first, second), "feature_rank": effective_rank(features)}
+        first, second, features = (torch.cat(column) for column in zip(*(each[1:4] for each in seen), strict=True))
+        more = {name: torch.stack([each[4][name] for each in seen]).mean().item() for name in seen[0][4]}
+        health: dict[str, Any] = {"loss": loss, **embedding_health(first, second), "feature_rank": feature_rank(features), **more}
+        health |= {"feature_spread": _spread(features), "input_spread": max(float(each[5]) for each in seen)}
+        health["weight_size"] = _size([value for value in self.stepper.model.parameters() if value.ndim > 1])
+        self.first = self.first or health
+        cause = collapsed(self.run, self.first, health) if step else None
+        if cause is not None and self._doubt:
+            health["collapsed"] = cause
+        self._doubt = cause is not None
         return health, len(first) / (time.perf_counter() - began)
 
     @torch.no_grad()
-    def _see(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The loss, the embeddings of two views, and the features of the first."""
+    def _see(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Tensor], Tensor]:
+        """The loss, the embeddings of two views, the features of the first, and what the method shows of itself."""
         stepper, method = self.stepper, self.stepper.method
         assert method is not None
         before = random_states()
@@ -62,10 +89,10 @@ class Monitor:
         with evaluating(stepper.model), stepper.precision():
             loss = method(stepper.model, batch.images, batch.labels, None, None, None).loss
             one, two = batch.images[:, 0], batch.images[:, 1 % batch.images.shape[1]]
-            features = stepper.model(one)
+            features, more = stepper.model(one), method.figures(batch.images)
             embeddings = method.embed(stepper.model, one), method.embed(stepper.model, two)
         set_random_states(before)
-        return loss, embeddings[0].float(), embeddings[1].float(), features.float()
+        return loss, embeddings[0].float(), embeddings[1].float(), features.float(), more, batch.images.float().std(0).mean()
 
 
 def embedding_health(first: Tensor, second: Tensor) -> dict[str, float]:
@@ -74,25 +101,43 @@ def embedding_health(first: Tensor, second: Tensor) -> dict[str, float]:
     nearest = (one @ two.T).argmax(1)
     return {
         "effective_rank": effective_rank(first),
-        "spread": float(first.std(0).mean()),
+        "spread": _spread(first),
         "alignment": float((F.normalize(first, dim=1) - F.normalize(second, dim=1)).square().sum(1).mean()),
         "uniformity": uniformity(F.normalize(first, dim=1)),
         "purity": float((nearest == torch.arange(len(one), device=one.device)).float().mean()),
     }
 
 
-def effective_rank(values: Tensor) -> float:
-    """How many directions the values (N, D) really fill: the exponential of the entropy of the shares of their singular values
-    (Roy and Vetterli 2007). Everything in one point has rank 0; what rounding adds to it is no direction."""
-    values = values.double()
-    mean = values.mean(0)
-    covariance = (values - mean).T @ (values - mean) / len(values)
-    if not covariance.isfinite().all():
-        return 0.0
-    spectrum = torch.linalg.eigvalsh(covariance.cpu()).clamp_min(0).sqrt()
-    spectrum = spectrum[spectrum > ROUNDING * max(1e-6, float(mean.norm()))]
-    shares = spectrum / spectrum.sum()
+def effective_rank(embeddings: Tensor) -> float:
+    """How many directions the embeddings (N, D) fill beside the one that all have in common: the exponential of the entropy of their
+    energy by direction, less one. In one point it is 0, whatever noise is left around it."""
+    embeddings = embeddings.double()
+    energy = _eigenvalues(embeddings.T @ embeddings)
+    shares = energy / energy.sum().clamp_min(1e-300)
+    return float(torch.exp(-(shares * shares.clamp_min(1e-300).log()).sum())) - 1 if len(energy) else 0.0
+
+
+def feature_rank(features: Tensor) -> float:
+    """How many directions features (N, D) fill around their mean: the exponential of the entropy of the shares of their singular values
+    (Roy and Vetterli 2007)."""
+    centred = features.double() - features.double().mean(0)
+    spectrum = _eigenvalues(centred.T @ centred).sqrt()
+    shares = spectrum[spectrum > 0] / spectrum.sum()
     return float(torch.exp(-(shares * shares.log()).sum())) if len(shares) else 0.0
+
+
+def _eigenvalues(matrix: Tensor) -> Tensor:
+    """Of a symmetric matrix; none where it is not finite."""
+    return torch.linalg.eigvalsh(matrix.cpu()).clamp_min(0) if matrix.isfinite().all() else torch.zeros(0)
+
+
+def _spread(values: Tensor) -> float:
+    return float(values.std(0).mean())
+
+
+def _size(weights: list[Tensor]) -> float:
+    """Root of the mean square over all."""
+    return (sum(float(local(value).square().sum()) for value in weights) / sum(value.numel() for value in weights)) ** 0.5
 
 
 def uniformity(unit: Tensor) -> float:

@@ -113,16 +113,18 @@ class Setup:
             world=world.size,
         )
 
-    def views(self) -> Views | None:
-        if self.config.pretrain is None:
+    def views(self, least: int = 1) -> Views | None:
+        pretrain = self.config.pretrain
+        if pretrain is None:
             return None
-        return views_of(self.config.pretrain, flip=self.data.train.flip, channels=self.data.channels, side=min(self.data.image_size))
+        pretrain = dataclasses.replace(pretrain, global_views=max(least, pretrain.global_views))
+        return views_of(pretrain, flip=self.data.train.flip, channels=self.data.channels, side=min(self.data.image_size))
 
     def view_loader(self, split: Split) -> Loader:
         """Views of a split that are the same each time it is gone through, in batches as large as the training's."""
         settings, batch = self.config.data, self.config.train.batch_size
         wanted = {"seed": self.config.data.split_seed, "workers": settings.workers, "placement": settings.placement}
-        return Loader(split, batch_size=batch, preprocess=self.preprocess, views=self.views(), device=self.device, **wanted)
+        return Loader(split, batch_size=batch, preprocess=self.preprocess, views=self.views(least=2), device=self.device, **wanted)
 
     def evaluation_loader(self, split: Split, world: World) -> Loader:
         return evaluation_loader(split, self.preprocess, self.device, self.config.train.batch_size, self.config.data.workers, world)

@@ -7,8 +7,10 @@ from torch import Tensor, nn
 from vitral.config import PretrainConfig, TrainConfig
 from vitral.model.classifier import Classifier
 from vitral.train.tasks.classify import classification
+from vitral.train.tasks.dino import DINO
 from vitral.train.tasks.distil import distillation
 from vitral.train.tasks.lejepa import LeJEPA
+from vitral.train.tasks.mae import MAE
 from vitral.train.tasks.tag import several_labels
 from vitral.train.tasks.task import Method, Task
 
@@ -24,9 +26,7 @@ def task_of(config: TrainConfig, weights: Tensor | None, teacher: nn.Module | No
 
 def method_of(config: PretrainConfig, model: Classifier) -> Method:
     """How `model` learns without labels."""
-    return METHODS[config.method](config, model)
-
-
-METHODS = {
-    "lejepa": lambda config, model: LeJEPA(config, model.config.width * (2 if model.config.pool == "class+mean" else 1)),
-}
+    width = model.config.width * (2 if model.config.pool == "class+mean" else 1)
+    if config.method == "lejepa":
+        return LeJEPA(config, width)
+    return DINO(config, model, width) if config.method == "dino" else MAE(config, model)

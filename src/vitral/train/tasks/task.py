@@ -39,6 +39,10 @@ class Method(nn.Module):
         """What the loss compares, of images (N, C, H, W): (N, D)."""
         raise NotImplementedError
 
+    def figures(self, images: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        """What else shows whether it learns, of views (B, V, C, H, W)."""
+        return {}
+
     def begin(self, progress: float) -> None:
         """Before each step: set what changes over a run, in place on the device."""
 

@@ -1,0 +1,76 @@
+"""Has it collapsed, and why? Read off the figures of `monitor`: those of the untrained model, and those of now.
+
+Collapse: embeddings of different pictures become one point, which makes every loss that only compares views small. What is looked at are
+distances between embeddings (uniformity), their length (spread, where the method prescribes it) and the directions they fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vitral.base.errors import FailedError
+from vitral.config import RunConfig
+
+POINT = 0.002
+"""Uniformity this close to 0 is one point (0: all alike; −4: as far apart as possible)."""
+LEFT = 0.25
+"""Share of the untrained model's uniformity below which embeddings are drawing together."""
+SHORT = 0.15
+"""LeJEPA prescribes embeddings of spread 1; so much less is a point soon."""
+TOLD = 0.035
+"""What a DINO teacher's answer tells of a picture, as a share of the most there could be: entropy of the mean less the mean entropy."""
+FLAT = 0.6
+"""Share of the untrained model's feature rank below which directions have been lost."""
+GREAT_STEP = 0.3
+"""Learning rate relative to the size of the first weights: AdamW moves each weight by about its learning rate."""
+NOTHING = 1e-4
+"""A spread this small is none."""
+
+Figures = Mapping[str, float]
+
+
+def collapsed(run: RunConfig, first: Figures, now: Figures) -> str | None:
+    """Why the embeddings have collapsed; None: they have not."""
+    assert run.pretrain is not None
+    apart = -now["uniformity"]
+    point = apart < POINT or now["spread"] < NOTHING
+    if run.pretrain.method == "mae":  # nothing is pulled together here: what is lost are directions
+        gone = now["feature_rank"] < FLAT * first["feature_rank"]
+    elif run.pretrain.method == "lejepa":
+        gone = now["spread"] < SHORT
+    else:
+        gone = apart < LEFT * -first["uniformity"] and now["teacher_entropy_of_mean"] - now["teacher_entropy"] < TOLD
+    return cause_of(run, first, now) if point or gone else None
+
+
+def cause_of(run: RunConfig, first: Figures, now: Figures) -> str:
+    """The first that applies: what is fed in, what the settings leave out, how far a step goes, what the model makes of it."""
+    settings, train = run.pretrain, run.train
+    assert settings is not None
+    if now["input_spread"] < NOTHING:
+        return "the pictures are all alike after augmentation: look at them with vitral data show"
+    if settings.method == "lejepa" and settings.gaussian_weight == 0:
+        return "gaussian_weight = 0: nothing keeps embeddings apart; use 0.02"
+    if settings.method == "dino":
+        missing = ["centring (centre_momentum = 1)"] * (settings.centre_momentum == 1)
+        missing += ["sharpening (target_temperature is not below student_temperature)"] * (
+            settings.target_temperature >= settings.student_temperature
+        )
+        copies = settings.teacher_momentum == 0
+        if missing or copies:
+            parts = ["the teacher copies its student (teacher_momentum = 0)"] * copies + [f"there is no {part}" for part in missing]
+            return f"{', '.join(parts)}: nothing keeps the answers apart; use 0.9, 0.04 and 0.992"
+    if train.lr > GREAT_STEP * first["weight_size"]:
+        return (
+            f"a step is as large as the weights (lr {train.lr:g}, weights about {first['weight_size']:.2g}): use --lr {train.lr / 30:.1g}"
+        )
+    if now["feature_spread"] < NOTHING:
+        return "the model makes the same features of every picture: lower --lr, or warm up longer"
+    if now["spread"] < NOTHING and settings.method != "mae":
+        return "the projection makes one embedding of features that do differ: is it tied to a constant?"
+    return "embeddings of different pictures draw together: lower --lr, use more pictures a batch, or another method"
+
+
+def stopped(cause: str, step: int) -> FailedError:
+    what, _, remedy = cause.partition(": ")
+    return FailedError(f"the embeddings have collapsed at step {step}: {what}", remedy or "lower --lr")

@@ -1,0 +1,105 @@
+"""DINO (Caron et al. 2021, arXiv 2104.14294): a student that sees a part answers like its teacher, who sees the whole and is its own EMA.
+
+Both answer with a distribution over prototypes that mean nothing at first. Two things keep all answers from becoming one: the teacher's
+are centred (no prototype wins everywhere) and sharpened (nor are all alike); either alone would collapse in the other's way.
+B pictures, V views of which G are global, K prototypes.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vitral.config import PretrainConfig
+from vitral.model.classifier import Classifier
+from vitral.train.parallel import everywhere
+from vitral.train.tasks.task import Method, Outcome
+
+
+class DINO(Method):
+    centre: Tensor
+    seen: Tensor
+    momentum: Tensor
+
+    def __init__(self, config: PretrainConfig, model: Classifier, width: int) -> None:
+        super().__init__()
+        self.config, self.whole = config, config.global_views
+        self.head = Head(width, config.projection_hidden, config.projection, config.prototypes)
+        self.teacher, self.teacher_head = (copy.deepcopy(each).requires_grad_(False).eval() for each in (model, self.head))
+        self.register_buffer("centre", torch.zeros(config.prototypes))
+        self.register_buffer("seen", torch.zeros(config.prototypes), persistent=False)  # the teacher's mean answer in this batch
+        self.register_buffer("momentum", torch.tensor(config.teacher_momentum), persistent=False)
+
+    def forward(
+        self,
+        model: Classifier,
+        images: Tensor,
+        labels: Tensor,  # noqa: ARG002
+        labels_b: Tensor | None,  # noqa: ARG002
+        lam: Tensor | None,  # noqa: ARG002
+        keep: float | None,
+    ) -> Outcome:
+        answers = self.head(model(images.flatten(0, 1), keep_patches=keep)).unflatten(0, images.shape[:2])  # (B, V, K)
+        wanted = self.targets(images[:, : self.whole])  # (B, G, K)
+        log = F.log_softmax(answers.float() / self.config.student_temperature, dim=-1)
+        crossed = -torch.einsum("bgk,bvk->gv", wanted, log) / len(images)
+        # A student does not answer for the view that its teacher has just seen.
+        other = 1 - torch.eye(self.whole, images.shape[1], device=images.device)
+        loss = (crossed * other).sum() / other.sum()
+        return Outcome(loss, loss.new_zeros(()))
+
+    @torch.no_grad()
+    def targets(self, images: Tensor) -> Tensor:
+        """What the teacher answers to whole pictures (B, G, C, H, W): centred, then sharpened."""
+        answers = self.teacher_head(self.teacher(images.flatten(0, 1))).float()
+        self.seen.copy_(everywhere(answers.mean(0)))
+        return F.softmax((answers - self.centre) / self.config.target_temperature, dim=-1).unflatten(0, images.shape[:2])
+
+    def begin(self, progress: float) -> None:
+        """The teacher's momentum rises to 1 along a cosine."""
+        start = self.config.teacher_momentum
+        self.momentum.fill_(1 - (1 - start) * (math.cos(math.pi * progress) + 1) / 2)
+
+    @torch.no_grad()
+    def after(self, model: Classifier) -> None:
+        """The teacher follows its student, the centre the teacher's answers."""
+        self.centre.lerp_(self.seen, 1 - self.config.centre_momentum)
+        teacher: list[Tensor] = [*self.teacher.parameters(), *self.teacher_head.parameters()]
+        student: list[Tensor] = [*model.parameters(), *self.head.parameters()]
+        torch._foreach_mul_(teacher, self.momentum)
+        torch._foreach_add_(teacher, torch._foreach_mul(student, 1 - self.momentum))
+
+    def embed(self, model: Classifier, images: Tensor) -> Tensor:
+        return F.softmax(self.head(model(images)).float() / self.config.student_temperature, dim=-1)
+
+    def figures(self, images: Tensor) -> dict[str, Tensor]:
+        """Entropy of the teacher's answers, one by one and in the mean, as shares of the largest: healthy are low and high."""
+        wanted = self.targets(images[:, : self.whole]).flatten(0, 1)  # (B·G, K)
+        largest = math.log(wanted.shape[-1])
+        mean = wanted.mean(0)
+        single, together = (-(p * p.clamp_min(1e-12).log()).sum(-1) / largest for p in (wanted, mean))
+        return {"teacher_entropy": single.mean(), "teacher_entropy_of_mean": together}
+
+    def parts(self) -> list[nn.Module]:
+        return [*getattr(self.teacher, "blocks", []), self.head, self.teacher_head]
+
+
+class Head(nn.Module):
+    """Three layers, then the cosine to each prototype: both sides have length 1, so no answer grows by growing."""
+
+    def __init__(self, width: int, hidden: int, out: int, prototypes: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU(), nn.Linear(hidden, out))
+        self.prototypes = nn.Parameter(torch.empty(prototypes, out))
+        for layer in self.layers:
+            if isinstance(layer, nn.Linear):
+                nn.init.trunc_normal_(layer.weight, std=1 / math.sqrt(layer.in_features))
+                nn.init.zeros_(layer.bias)
+        nn.init.normal_(self.prototypes)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return F.linear(F.normalize(self.layers(features).float(), dim=-1), F.normalize(self.prototypes, dim=-1))  # (N, K)

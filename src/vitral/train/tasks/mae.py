@@ -1,0 +1,117 @@
+"""MAE (He et al. 2021, arXiv 2111.06377): most patches are hidden, the encoder sees the rest, and a small decoder rebuilds the hidden ones.
+
+The encoder is the model; what it learns is what the rest of a picture says about the hidden part. Targets are pixels, each patch with its
+own mean and spread taken out. B pictures, N patches of which M are hidden, P numbers of a patch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor, nn
+
+from vitral.base.errors import ConfigError
+from vitral.config import PretrainConfig
+from vitral.model.block import TransformerBlock
+from vitral.model.classifier import Classifier
+from vitral.model.patches import cut
+from vitral.model.positions import sine_cosine
+from vitral.model.vit import ViT, keep_tokens
+from vitral.train.tasks.task import Method, Outcome
+
+EPSILON = 1e-6
+
+
+class MAE(Method):
+    positions: Tensor
+
+    def __init__(self, config: PretrainConfig, model: Classifier) -> None:
+        super().__init__()
+        own = model.config
+        if not isinstance(model, ViT) or own.family != "vit" or own.pool == "attention":
+            raise ConfigError("mae needs a plain ViT without attention pooling", "choose another model, or --method lejepa")
+        self.grid, self.prefix, self.cell, self.channels = own.grid, own.prefix, own.patch_stride, own.channels
+        # Where patches overlap, a neighbour shows what is hidden: then whole squares of patches are hidden together.
+        self.square = tuple(max(1, size // step) for size, step in zip(own.patch_size, own.patch_stride, strict=True))
+        if any(side % part for side, part in zip(own.grid, self.square, strict=True)):
+            self.square = (1, 1)
+        squares = self.grid[0] // self.square[0] * (self.grid[1] // self.square[1])
+        self.shown = max(1, round((1 - config.hidden) * squares))
+        width = config.decoder_width // 4 * 4
+        self.enter = nn.Linear(own.width, width)
+        self.unknown = nn.Parameter(torch.randn(width) * 0.02)
+        self.register_buffer("positions", sine_cosine(self.grid, width), persistent=False)
+        small = dataclasses.replace(
+            own, width=width, depth=config.decoder_depth, heads=max(1, width // 32), mlp_width=4 * width, positions="sincos", drop_path=0.0
+        )
+        self.blocks = nn.ModuleList(TransformerBlock(small, index) for index in range(small.depth))
+        self.norm = nn.LayerNorm(width)
+        self.leave = nn.Linear(width, own.channels * self.cell[0] * self.cell[1])
+
+    def forward(
+        self,
+        model: Classifier,
+        images: Tensor,
+        labels: Tensor,  # noqa: ARG002
+        labels_b: Tensor | None,  # noqa: ARG002
+        lam: Tensor | None,  # noqa: ARG002
+        keep: float | None,  # noqa: ARG002 (a method that hides patches itself)
+    ) -> Outcome:
+        images = images.flatten(0, 1)  # every view is a picture of its own
+        order = self.draw(len(images), images.device)
+        rebuilt = self.rebuild(model, images, order)  # (B, N, P)
+        target, _, _ = self.targets(images)
+        hidden = torch.ones(rebuilt.shape[:2], device=images.device).scatter_(1, order, 0.0)  # (B, N)
+        loss = ((rebuilt.float() - target).square().mean(-1) * hidden).sum() / hidden.sum()
+        return Outcome(loss, loss.new_zeros(()))
+
+    def draw(self, batch: int, device: torch.device) -> Tensor:
+        """Numbers of the patches that are shown, in order: as many in each picture, others in each."""
+        rows, columns = self.grid[0] // self.square[0], self.grid[1] // self.square[1]
+        chosen = torch.rand(batch, rows * columns, device=device).argsort(1)[:, : self.shown]  # squares
+        corner = chosen // columns * (self.square[0] * self.grid[1]) + chosen % columns * self.square[1]
+        inside = torch.arange(self.square[0], device=device)[:, None] * self.grid[1] + torch.arange(self.square[1], device=device)
+        return (corner[:, :, None] + inside.flatten()).flatten(1).sort(1).values
+
+    def rebuild(self, model: Classifier, images: Tensor, order: Tensor) -> Tensor:
+        """All patches (B, N, P), from those that `order` shows."""
+        assert isinstance(model, ViT)
+        tokens, rotation = model.embed(images)
+        tokens, rotation = keep_tokens(tokens, rotation, self.prefix, order)
+        for block in model.blocks:
+            tokens = block(tokens, rotation)
+        seen = self.enter(model.norm(tokens))
+        prefix, seen = seen[:, : self.prefix], seen[:, self.prefix :]
+        unknown = self.unknown.to(seen.dtype).expand(len(images), self.grid[0] * self.grid[1], -1)
+        every = unknown.scatter(1, order[:, :, None].expand_as(seen), seen) + self.positions.to(seen.dtype)
+        tokens = torch.cat([prefix, every], 1)
+        for block in self.blocks:
+            tokens = block(tokens)
+        return self.leave(self.norm(tokens[:, self.prefix :]))
+
+    def targets(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Pixels of each patch's own cell with mean 0 and spread 1, and what was taken out."""
+        pixels = cut(images.float(), self.cell)  # (B, N, P)
+        mean, spread = pixels.mean(-1, keepdim=True), (pixels.var(-1, keepdim=True) + EPSILON).sqrt()
+        return (pixels - mean) / spread, mean, spread
+
+    def pictures(self, model: Classifier, images: Tensor) -> tuple[Tensor, Tensor]:
+        """What is shown (hidden patches 0) and what is made of it, both (B, C, H, W)."""
+        order = self.draw(len(images), images.device)
+        target, mean, spread = self.targets(images)
+        shown = torch.zeros(target.shape[:2], device=images.device).scatter_(1, order, 1.0)[:, :, None]
+        pixels = target * spread + mean
+        rebuilt = shown * pixels + (1 - shown) * (self.rebuild(model, images, order).float() * spread + mean)
+        return self._whole(shown * pixels), self._whole(rebuilt)
+
+    def _whole(self, patches: Tensor) -> Tensor:
+        """(B, N, P) → (B, C, H, W), the way back of `cut`."""
+        parts = patches.unflatten(2, (self.channels, *self.cell)).unflatten(1, self.grid)  # (B, h, w, C, p, q)
+        return parts.permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
+
+    def embed(self, model: Classifier, images: Tensor) -> Tensor:
+        return model(images)
+
+    def parts(self) -> list[nn.Module]:
+        return list(self.blocks)

@@ -1,0 +1,84 @@
+"""What is hidden, what is compared, and that pictures come together again."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from vitral.base.errors import ConfigError
+from vitral.build import create
+from vitral.config import PretrainConfig
+from vitral.model.vit import ViT
+from vitral.train.tasks import method_of
+from vitral.train.tasks.mae import MAE
+from vitral.train.tasks.task import learnable
+
+CONFIG = PretrainConfig(method="mae", global_views=1, local_views=0, decoder_width=16, decoder_depth=1)
+
+
+def made(**changes: object) -> tuple[ViT, MAE]:
+    torch.manual_seed(0)
+    model = create("tiny", classes=0, width=12, mlp_width=12, heads=2, **changes)
+    method = method_of(CONFIG, model)
+    assert isinstance(method, MAE) and isinstance(model, ViT)
+    return model, method
+
+
+def test_three_quarters_are_hidden_from_the_encoder() -> None:
+    model, method = made()
+    seen = []
+    model.blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[1]))
+    method(model, torch.randn(3, 1, 3, 32, 32), None, None, None, None).loss.backward()
+    assert seen == [1 + 16], "a class token and a quarter of 64 patches"
+    learns = {name for name, value in learnable(model, method).items() if value.grad is not None}
+    assert {"task.unknown", "task.leave.weight", "patches.projection.weight"} <= learns
+
+
+def test_hidden_pixels_change_nothing_that_the_encoder_sees() -> None:
+    model, method = made()
+    images, order = torch.randn(2, 3, 32, 32), method.draw(2, torch.device("cpu"))
+    shown = torch.zeros(2, 64).scatter_(1, order, 1.0)
+    mask = shown.view(2, 1, 8, 8).repeat_interleave(4, 2).repeat_interleave(4, 3)
+    other = images * mask + torch.randn_like(images) * (1 - mask)
+    assert torch.allclose(method.rebuild(model, images, order), method.rebuild(model, other, order), atol=1e-5)
+
+
+def test_the_loss_is_the_squared_error_of_hidden_patches_alone() -> None:
+    model, method = made()
+    images = torch.randn(2, 1, 3, 32, 32)
+    torch.manual_seed(3)
+    found = method(model, images, None, None, None, None).loss.item()
+    torch.manual_seed(3)
+    order = method.draw(2, torch.device("cpu"))
+    rebuilt, errors = method.rebuild(model, images[:, 0], order), []
+    for picture in range(2):
+        for patch in set(range(64)) - set(order[picture].tolist()):
+            row, column = divmod(patch, 8)
+            pixels = images[picture, 0, :, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4].flatten()
+            wanted = (pixels - pixels.mean()) / (pixels.var() + 1e-6).sqrt()
+            errors.append((rebuilt[picture, patch] - wanted).square().mean())
+    assert found == pytest.approx(torch.stack(errors).mean().item(), rel=1e-4)
+
+
+def test_pictures_keep_what_is_shown() -> None:
+    model, method = made()
+    images = torch.randn(2, 3, 32, 32)
+    shown, rebuilt = method.pictures(model, images)
+    visible = shown != 0
+    assert torch.allclose(rebuilt[visible], images[visible], atol=1e-5) and 0.2 < visible.float().mean() < 0.3
+    assert not torch.allclose(rebuilt, images)
+
+
+def test_overlapping_patches_are_hidden_in_squares() -> None:
+    _, method = made(stride=2)
+    order = method.draw(4, torch.device("cpu"))
+    grid = torch.zeros(4, 256).scatter_(1, order, 1.0).view(4, 8, 2, 8, 2)
+    assert order.shape[1] == 64 and (grid.amax((2, 4)) == grid.amin((2, 4))).all()
+
+
+def test_what_it_cannot_hide_is_refused() -> None:
+    model = create("tiny", classes=0, pool="attention")
+    with pytest.raises(ConfigError, match="attention pooling"):
+        method_of(dataclasses.replace(CONFIG), model)

@@ -1,0 +1,99 @@
+"""Faults that collapse are found within the first quarter of a short run, with their cause; healthy runs raise no alarm."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from vitral.base.errors import FailedError
+from vitral.config import RunConfig
+from vitral.data.views import ViewMaker
+from vitral.presets.runs import pretraining
+from vitral.train.engine import Run
+from vitral.train.fit import fit
+from vitral.train.tasks.projection import Projection
+
+STEPS = 80
+SMALL = {"projection": 16, "projection_hidden": 64, "prototypes": 64, "decoder_width": 32, "decoder_depth": 1, "directions": 64}
+
+
+def short(method: Any, lr: float = 2e-3, seed: int = 0, **settings: Any) -> RunConfig:
+    """80 steps on digits; 20 looks at the embeddings, 5 of them in the first quarter."""
+    config = pretraining("digits", method)
+    assert config.pretrain is not None
+    model = dataclasses.replace(config.model, width=32, depth=2, heads=2, mlp_width=64)
+    train = dataclasses.replace(config.train, epochs=8.0, batch_size=128, threads=1, device="cpu", evaluate_every=0.4, ema=None)
+    train = dataclasses.replace(train, lr=lr, seed=seed)
+    return dataclasses.replace(config, model=model, train=train, pretrain=dataclasses.replace(config.pretrain, **(SMALL | settings)))
+
+
+def constant_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ViewMaker.__call__
+    monkeypatch.setattr(ViewMaker, "__call__", lambda self, images, u: torch.zeros_like(made(self, images, u)))
+
+
+def tied(monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = Projection.forward
+    monkeypatch.setattr(Projection, "forward", lambda self, features: 0 * forward(self, features) + 1)
+
+
+def nothing(_: pytest.MonkeyPatch) -> None: ...
+
+
+ALIKE = {"centre_momentum": 1.0, "target_temperature": 0.1}
+FAULTS = {
+    "no centring, no sharpening": (short("dino", **ALIKE), nothing, r"no centring .* no sharpening"),
+    "weight 0": (short("lejepa", gaussian_weight=0.0), nothing, "gaussian_weight = 0"),
+    "lr x 100": (short("dino", lr=0.2), nothing, r"a step is as large as the weights .*: use --lr"),
+    "constant input": (short("lejepa"), constant_input, "the pictures are all alike"),
+    "a teacher that copies": (short("dino", teacher_momentum=0.0, **ALIKE), nothing, "the teacher copies its student"),
+    "tied to a constant": (short("lejepa"), tied, "tied to a constant"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found_in_the_first_quarter_with_its_cause(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, spoil, words = FAULTS[fault]
+    spoil(monkeypatch)
+    assert config.pretrain is not None
+    stops = dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, on_collapse="stop"))
+    with pytest.raises(FailedError, match=r"collapsed at step (4|8|12|16|20): ") as caught:
+        fit(stops, out=tmp_path / "run", quiet=True)
+    import re
+
+    assert re.search(words, str(caught.value)), caught.value
+
+
+def look_at_the_end(run: Run) -> dict[str, Any]:
+    return run.metrics[-1]
+
+
+def test_a_warning_is_said_once_and_kept_in_the_journal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = fit(dataclasses.replace(FAULTS["weight 0"][0]), out=tmp_path / "run", quiet=True)
+    assert capfd.readouterr().err.count("have collapsed at step") == 1
+    assert "gaussian_weight" in look_at_the_end(run)["collapsed"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_these_faults_do_collapse(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Effective rank at the end below 5 % of the healthy run's."""
+    config, spoil, _ = FAULTS[fault]
+    assert config.pretrain is not None
+    healthy = fit(short(config.pretrain.method), out=tmp_path / "healthy", quiet=True)
+    spoil(monkeypatch)
+    spoilt = fit(config, out=tmp_path / "spoilt", quiet=True)
+    assert look_at_the_end(spoilt)["effective_rank"] < 0.05 * look_at_the_end(healthy)["effective_rank"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["lejepa", "dino", "mae"])
+def test_no_alarm_in_healthy_runs(method: str, tmp_path: Path) -> None:
+    """7 seeds of each of 3 methods."""
+    for seed in range(7):
+        run = fit(short(method, seed=seed), out=tmp_path / f"{seed}", quiet=True)
+        assert not any("collapsed" in line for line in run.metrics), (method, seed)
