@@ -15,16 +15,17 @@ def test_the_average_is_the_closed_form_and_leaves_the_weights_alone():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter))
             model[1].running_mean.add_(1.0)  # type: ignore[union-attr, operator]
+            model[1].num_batches_tracked.add_(1)  # type: ignore[union-attr, operator]
         before = {name: value.clone() for name, value in model.state_dict().items()}
         average.update(model)
+        expected["1.num_batches_tracked"] = model.state_dict()["1.num_batches_tracked"].clone()
         decay = ema_decay(0.95, step)
         for name, value in model.state_dict().items():
             assert torch.equal(value, before[name])
-            if name in dict(model.named_parameters()):
+            if value.is_floating_point():
                 expected[name] = decay * expected[name] + (1 - decay) * value
-    for name, _ in model.named_parameters():
-        assert torch.allclose(average.values[name], expected[name], atol=1e-6)
-    assert torch.equal(average.values["1.running_mean"], model.state_dict()["1.running_mean"])
+    for name in expected:  # weights, and the batch statistics that belong to them
+        assert torch.allclose(average.values[name], expected[name], atol=1e-4)
 
 
 def test_inside_swaps_the_weights_and_gives_them_back_bit_for_bit():

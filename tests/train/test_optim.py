@@ -44,6 +44,28 @@ def test_every_parameter_is_in_one_group_and_only_matrices_decay():
             assert group.lr == (0.02 if group.rule == "muon" else 1e-3)
 
 
+@pytest.mark.parametrize(("name", "first"), [("cnn", "stages.0.0"), ("resnet18", "network.conv1"), ("hybrid", "stem.0")])
+def test_muon_moves_the_filters_of_rivals_but_neither_the_first_nor_the_last_layer(name: str, first: str):
+    parameters = dict(create(name, classes=10, image_size=32).named_parameters())
+    found = groups(parameters, TrainConfig(optimizer="muon"), 2)
+    rules = {parameter: group.rule for group in found for parameter in group.names}
+    filters = [parameter for parameter, value in parameters.items() if value.ndim == 4 and not parameter.startswith((first, "patches."))]
+    assert filters and {rules[parameter] for parameter in filters} == {"muon"}
+    assert rules[first + ".weight"] == "adamw" and {rule for parameter, rule in rules.items() if is_head(parameter)} == {"adamw"}
+    assert {rules[parameter] for parameter, value in parameters.items() if value.ndim == 1} == {"adamw"}
+
+
+def test_filters_move_as_the_matrix_of_their_rows():
+    torch.manual_seed(0)
+    filters, matrix = nn.Parameter(torch.randn(6, 5, 3, 3).to(memory_format=torch.channels_last)), nn.Parameter(torch.empty(6, 45))
+    matrix.data.copy_(filters.detach().flatten(1))
+    gradient = torch.randn(6, 5, 3, 3)
+    filters.grad, matrix.grad = gradient.to(memory_format=torch.channels_last), gradient.flatten(1)
+    for parameter in (filters, matrix):
+        Muon([{"params": [parameter], "parts": [1], "lr": torch.tensor(0.1), "weight_decay": 0.2}], 0.9).step()
+    assert torch.equal(filters.flatten(1), matrix)
+
+
 def test_layer_decay_halves_the_rate_of_each_block_below():
     found = groups(dict(create("tiny").named_parameters()), TrainConfig(lr=1.0, layer_decay=0.5), 2)
     rates = {name: group.lr for group in found for name in group.names}

@@ -22,7 +22,7 @@ class TrainConfig:
     accumulate: int = 1
     """Split each batch into this many micro-batches to save memory; the result is the same."""
     optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
-    """muon: batched Muon for the matrices of the blocks, AdamW for the rest."""
+    """muon: batched Muon for the matrices of the blocks and the filters of convolutions, AdamW for the rest."""
     lr: float = 1e-3
     """Peak learning rate (of Muon's matrices, when the optimizer is muon)."""
     adam_lr: float = 2e-3

@@ -11,10 +11,15 @@ from torch import Tensor, nn
 from vitral.train.schedule import ema_decay
 
 
+STATISTICS = ("running_mean", "running_var")
+"""Of batch norms."""
+
+
 class EMA:
     """ema ← d · ema + (1 − d) · weights after every step, with d = min(decay, (1 + k) / (10 + k)).
 
-    Buffers (batch statistics) are copied, not averaged; so are frozen parameters that something else moves (`moved`: a teacher's).
+    Batch statistics are averaged with the weights they belong to; counters are copied, and so are frozen parameters that
+    something else moves (`moved`: a teacher's).
     `values` are named as in the model's state dict.
     """
 
@@ -22,12 +27,12 @@ class EMA:
         self.decay, self.updates = decay, 0
         self.values = {name: value.detach().clone() for name, value in model.state_dict().items()}
         learned = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-        self._learned = [name for name in self.values if name in learned]
-        self._copied = [name for name, _ in (model.state_dict() if moved else dict(model.named_buffers())).items() if name in self.values]
-        self._copied = [name for name in self._copied if name not in learned]
+        averaged = [name for name in self.values if name in learned or name.endswith(STATISTICS)]
+        others = model.state_dict() if moved else dict(model.named_buffers())
+        self._copied = [name for name in others if name in self.values and name not in averaged]
         live = model.state_dict()
-        self._sources = [local(live[name]) for name in self._learned]
-        self._targets = [local(self.values[name]) for name in self._learned]
+        self._sources = [local(live[name]) for name in averaged]
+        self._targets = [local(self.values[name]) for name in averaged]
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:

@@ -1,7 +1,7 @@
 """What learns, how fast, and by which rule.
 
 `choose` says which parameters learn, `groups` gives each its learning rate and decay, `Optimizer` steps them all:
-AdamW or SGD, or Muon for the matrices of the blocks and AdamW for the rest. The learning rate is a tensor on the device,
+AdamW or SGD, or Muon for the matrices of the blocks and the filters of convolutions, and AdamW for the rest. The learning rate is a tensor on the device,
 so that changing it neither recompiles nor waits.
 """
 
@@ -22,6 +22,10 @@ from vitral.train.ema import local
 HEADS = ("head.", "distillation_head.", "network.fc.")
 BLOCK = re.compile(r"^blocks\.(\d+)\.")
 STAGE = re.compile(r"^(?:network\.layer|stages\.)(\d+)")
+MATRICES = re.compile(r"^(?:blocks\.|stages\.|hidden\.|stem\.[1-9]|network\.layer)")
+"""Where Muon's matrices are: between the first layer, which reads pixels, and the last, which answers."""
+PIXEL_CHANNELS = 4
+"""Filters on at most so many channels look at pixels."""
 NO_DECAY = ("tokens.", "positions.", "pool.query")
 
 
@@ -76,6 +80,11 @@ def decays(name: str, parameter: Tensor) -> bool:
     return parameter.ndim >= 2 and not name.startswith(NO_DECAY)
 
 
+def is_matrix(name: str, parameter: Tensor) -> bool:
+    """Whether Muon moves it: a matrix, or the filters of a convolution as one, a row for each filter; not filters on bare pixels."""
+    return bool(MATRICES.match(name)) and (parameter.ndim == 2 or (parameter.ndim == 4 and parameter.shape[1] > PIXEL_CHANNELS))
+
+
 @dataclass(frozen=True)
 class Group:
     """Parameters that share a rule, a learning rate and a decay."""
@@ -90,7 +99,7 @@ def groups(parameters: dict[str, nn.Parameter], config: TrainConfig, depth: int)
     """Every learning parameter in exactly one group."""
     found: dict[tuple[str, float, float], list[str]] = {}
     for name, parameter in parameters.items():
-        muon = config.optimizer == "muon" and bool(BLOCK.match(name)) and parameter.ndim == 2
+        muon = config.optimizer == "muon" and is_matrix(name, parameter)
         rule = "muon" if muon else "sgd" if config.optimizer == "sgd" else "adamw"
         peak = config.adam_lr if config.optimizer == "muon" and not muon else config.lr
         scale = config.layer_decay ** (depth + 1 - depth_of(name, depth))
@@ -157,9 +166,9 @@ class Muon(torch.optim.Optimizer):
         for parameter in parameters:
             if "momentum" not in self.state[parameter]:
                 self.state[parameter]["momentum"] = torch.zeros_like(whole(parameter), memory_format=torch.contiguous_format)
-        momenta = [self.state[parameter]["momentum"] for parameter in parameters]
-        gradients = [whole(parameter.grad) for parameter in parameters]  # type: ignore[arg-type]
-        updates = muon_update(gradients, momenta, parts, self.momentum)
+        momenta = [self.state[parameter]["momentum"].flatten(1) for parameter in parameters]  # filters become rows
+        gradients = [whole(parameter.grad).contiguous().flatten(1) for parameter in parameters]  # type: ignore[union-attr]
+        updates = [update.view(parameters[0].shape) for update in muon_update(gradients, momenta, parts, self.momentum)]
         shards = [shard_like(update, parameter) for update, parameter in zip(updates, parameters, strict=True)]
         targets = [local(parameter) for parameter in parameters]
         if decay:
