@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 import torch
 
 from vitral.base.errors import UsageError
-from vitral.build import build, create
+from vitral.build import build, create, shadow
 from vitral.config import DataConfig
 from vitral.data.datasets import open_data
-from vitral.study.contenders import describe, fit_model, fitting_vit, has_batch_norm, make_contenders
+from vitral.study.contenders import LRS, describe, fit_model, fitting_vit, has_batch_norm, make_contenders
+from vitral.study.protocol import Budget, Contender, Study, tuning_cells
+from vitral.study.recipe import Recipe
 from vitral.weights.checkpoint import save
 
 DATA = open_data(DataConfig(name="digits"), image_size=32, channels=3)
@@ -75,3 +78,37 @@ def test_what_cannot_be_chosen_is_refused() -> None:
     with pytest.raises(UsageError, match="digits has no validation pictures to choose learning rates on"):
         make_contenders(["vit"], without)
     assert make_contenders(["vit"], without, lrs=[1e-3])[0].lrs == (1e-3,)
+
+
+def test_every_recipe_makes_a_contender_with_learning_rates_of_its_optimizer():
+    data = DATA
+    made = make_contenders(["vit", "cnn"], data, recipes=Recipe(recipe="plain,strong").recipes())
+    assert [contender.name for contender in made] == ["vit plain", "vit strong", "cnn plain", "cnn strong"]
+    assert [contender.base for contender in made] == ["vit", "vit", "cnn", "cnn"]
+    assert made[0].lrs == LRS["adamw"] and made[1].lrs == LRS["muon"] and all(contender.widens for contender in made)
+    assert made[1].starts == ("torch", "zero") and made[3].starts == () and "strong recipe" in made[3].note
+    study = Study("compare", DataConfig(), made, Budget("samples", 20_000), images=len(data.train))
+    cells = {(cell.contender, cell.lr, cell.run.model.initialisation): cell.run for cell in tuning_cells(study)}
+    strong, plain = cells["vit strong", 0.04, "zero"], cells["vit plain", 1e-3, "torch"]
+    assert (strong.train.optimizer, strong.train.adam_lr, strong.train.ema, strong.data.augment) == ("muon", 0.004, 0.99, "strong")
+    assert (plain.train.optimizer, plain.train.ema, plain.data.augment) == ("adamw", None, "standard")
+    (own,) = make_contenders(["vit"], data, lrs=[1e-3])
+    assert own.starts == ("torch",) and not own.widens and own.name == "vit"
+
+
+@pytest.mark.parametrize("what", ["parameters", "flops"])
+def test_a_model_can_be_made_as_large_as_another(what: str):
+    data = DATA
+    first, *made = make_contenders(["cnn", f"vit@{what}", f"hybrid@{what}", f"cnn@{what}"], data)
+
+    def size(contender: Contender) -> float:
+        return contender.flops if what == "flops" else sum(value.numel() for value in shadow(contender.model).parameters())
+
+    assert all(abs(math.log(size(contender) / size(first))) < 0.1 for contender in made)
+    assert made[-1].model == first.model
+    with pytest.raises(UsageError, match="comes in one width"):
+        make_contenders(["vit", f"resnet18@{what}"], data)
+    with pytest.raises(UsageError, match="no model to match"):
+        make_contenders([f"vit@{what}"], data)
+    with pytest.raises(UsageError, match="unknown size to match 'depth'"):
+        make_contenders(["vit", "cnn@depth"], data)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from vitral.base.errors import UsageError
+from vitral.config import TrainConfig
 from vitral.study.recipe import Recipe
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -19,7 +21,21 @@ def test_every_model_gets_the_same_data_and_training():
     data, train = recipe.data_config("digits"), recipe.train_config("head")
     assert (data.name, data.validation, data.split_seed, data.augment) == ("digits", 0.2, 3, "light")
     assert (train.batch_size, train.weight_decay, train.tune, train.threads) == (7, 0.3, "head", 2)
-    assert (train.optimizer, train.schedule, train.warmup, train.compile) == ("adamw", "cosine", 0.05, "no")
+    assert (train.optimizer, train.schedule, train.warmup, train.compile) == ("adamw", "cosine", 0.05, "auto")
+
+
+def test_a_recipe_is_asked_for_by_name_and_changed_by_flag():
+    both = Recipe(recipe="plain,strong", label_smoothing=0.2, augment="light").recipes()
+    assert list(both) == ["plain", "strong"]
+    assert (both["plain"]["optimizer"], both["strong"]["optimizer"], both["strong"]["ema"]) == ("adamw", "muon", 0.99)
+    assert all((settings["label_smoothing"], settings["augment"]) == (0.2, "light") for settings in both.values())
+    assert Recipe().data_config("digits").augment == "standard" and Recipe(recipe="strong").data_config("digits").augment == "strong"
+    for settings in both.values():  # each is a training that there is
+        TrainConfig(**{name: value for name, value in settings.items() if name != "augment"})
+    with pytest.raises(UsageError, match="unknown recipe 'strnog'"):
+        Recipe(recipe="strnog").recipes()
+    with pytest.raises(UsageError, match="one twice"):
+        Recipe(recipe="plain,plain").recipes()
 
 
 def test_cells_share_the_cores(monkeypatch: pytest.MonkeyPatch):

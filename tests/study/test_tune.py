@@ -14,12 +14,12 @@ from vitral.base.layout import TUNING
 from vitral.config import DataConfig
 from vitral.presets import model
 from vitral.study.pool import Pool
-from vitral.study.protocol import Budget, Contender, Study
+from vitral.study.protocol import Budget, Contender, Study, final_cells
 from vitral.study.table import Outcome
-from vitral.study.tune import choose_lrs, tune
+from vitral.study.tune import choose_lrs, tune, widened
 
 sys.path.insert(0, str(Path(__file__).parent))
-from works import diverge, learn
+from works import diverge, learn, prefer_zero
 
 VIT = Contender("vit", model("digits"), 1000, lrs=(1e-3, 3e-3, 1e-2))
 STUDY = Study("compare", DataConfig(), (VIT,), Budget("samples", 1000), images=100, seeds=(0, 1))
@@ -47,6 +47,23 @@ def test_one_learning_rate_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_the_edge_of_the_grid_is_named(tmp_path: Path) -> None:
     study = dataclasses.replace(STUDY, contenders=(dataclasses.replace(VIT, lrs=(3e-4, 1e-3, 3e-3)),))
     assert "The best learning rate of vit lies at the edge of the grid" in tune(study, tmp_path, QUIET, learn).remarks()[1]
+
+
+def test_a_grid_of_ours_is_widened_until_the_best_lies_inside(tmp_path: Path) -> None:
+    study = dataclasses.replace(STUDY, contenders=(dataclasses.replace(VIT, lrs=(1e-4, 3e-4, 1e-3), widens=True),))
+    tuning = tune(study, tmp_path, QUIET, learn)  # the higher the better, up to 3.3e-3; above 5e-3 it fails
+    tried = [trial["lr"] for trial in tuning.entries["vit"]["trials"]]
+    assert sorted(tried) == [1e-4, 3e-4, 1e-3, 3.3e-3, 1.1e-2] and tuning.lrs == {"vit": 3.3e-3}
+    assert not tuning.entries["vit"]["at_edge"]
+    assert widened((1e-3, 3e-3), 1e-3) == (3.3e-4, 1e-3, 3e-3)
+
+
+def test_starts_are_chosen_together_with_the_learning_rate(tmp_path: Path) -> None:
+    study = dataclasses.replace(STUDY, contenders=(dataclasses.replace(VIT, lrs=(1e-3, 3e-3), starts=("torch", "zero")),))
+    tuning = tune(study, tmp_path, QUIET, prefer_zero)
+    assert len(tuning.trials) == 4 and tuning.starts == {"vit": "zero"} and tuning.entries["vit"]["start"] == "zero"
+    (first, *_) = final_cells(study, tuning.lrs, tuning.starts)
+    assert first.run.model.initialisation == "zero" and "zero" in first.name
 
 
 def test_final_cells_cannot_choose() -> None:

@@ -20,6 +20,7 @@ Examples:
   vitral compare digits --models vit,cnn,hybrid --budget samples=50000 --out runs/fight
   vitral compare cifar10 --models vit,cnn,resnet18,hybrid --budget seconds=20 --batch-size 512 --parallel 4
   vitral compare cifar100 flowers102 folder:photos --from vit=timm:vit_base_patch16_224,resnet=torchvision:resnet152 --tune attention
+  vitral compare cifar10 --models vit,cnn,vit@flops --recipe plain,strong --budget samples=2500000 --batch-size 512
   vitral compare digits --models vit,cnn --ray local --json
 
 The same command again goes on where it was stopped.
@@ -33,13 +34,15 @@ class Question:
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """A name from `vitral data list` or folder:PATH."""
     models: str | None = None
-    """Names with commas: vit, vit-small, vit-large, hybrid, cnn, resnet18, s/4 …; vit is a ViT made for the data's size."""
+    """Names with commas: vit, vit-small, vit-large, hybrid, cnn, resnet18, s/4 …; vit is a ViT made for the data's size;
+    cnn@parameters, vit@flops: as wide as makes them equal to the first."""
     budget: str = "samples=50000"
     """What one final run may spend: samples=50000, seconds=20 or flops=1e15."""
     seeds: int = 3
     """Final runs per model (and size)."""
     lrs: str | None = None
-    """Learning rates to choose from on validation, with commas; one: no tuning. Default: 3e-4,1e-3,3e-3."""
+    """Learning rates to choose from on validation, with commas; one: no tuning. Default: three that suit
+    the optimizer, more while the best lies at the edge."""
     tuning_share: float = 0.25
     """Part of the budget that each tuning run may spend."""
     out: str | None = None

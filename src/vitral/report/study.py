@@ -132,8 +132,13 @@ def _values(row: dict[str, Any], keys: Iterable[str]) -> list[str]:
 
 
 def _tuned(model: str, entry: dict[str, Any]) -> list[str]:
-    tried = ", ".join(f"{show(trial.get('lr'))} ({_tried(trial)})" for trial in entry.get("trials") or []) or "given"
-    return [model, show(entry.get("chosen")), tried, "at the edge of what was tried" if entry.get("at_edge") else ""]
+    tried = ", ".join(f"{_setting(trial, 'lr')} ({_tried(trial)})" for trial in entry.get("trials") or []) or "given"
+    return [model, _setting(entry, "chosen"), tried, "at the edge of what was tried" if entry.get("at_edge") else ""]
+
+
+def _setting(trial: dict[str, Any], lr: str) -> str:
+    """A learning rate, and the start where several were tried."""
+    return show(trial.get(lr)) + (f", start {trial['start']}" if "start" in trial else "")
 
 
 def _tried(trial: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from vitral.data.datasets import open_data
 from vitral.study import plots
 from vitral.study.compare_across_data import across_data
 from vitral.study.conclude import compare_pairs, conclude
-from vitral.study.conduct import common_values, conduct, settling_remarks
+from vitral.study.conduct import Conducted, common_values, conduct, settling_remarks
 from vitral.study.contenders import make_contenders
 from vitral.study.pool import Pool, Work
 from vitral.study.protocol import Budget, Study
@@ -41,13 +41,15 @@ def compare(
     """Train several models under one budget and say which is better, as far as that can be said: `vitral compare` as a call.
 
     - data: a name from `vitral data list` or "folder:PATH"; several: the same comparison on each, then one table of them all.
-    - models: "vit" (a ViT made for the data's size), "vit-small", "vit-large", "hybrid", "cnn", "resnet18", "s/4" …
+    - models: "vit" (a ViT made for the data's size), "vit-small", "vit-large", "hybrid", "cnn", "resnet18", "s/4" …;
+      "cnn@parameters", "vit@flops": as wide as makes them equal to the first model.
     - budget: what one final run may spend: "samples=50000", "seconds=20" or "flops=1e15".
     - seeds: final runs per model; one: a description without intervals and tests.
     - lrs: learning rates to choose from on validation, each tried with `tuning_share` of the budget; one: no tuning.
     - weights: model → what it starts from, anything that `vitral.load` takes; `tune` says which of its parameters learn.
     - out: the study's folder (runs/compare-DATA); a study in it goes on where it was stopped.
-    - recipe: fields of `Recipe`: augment, batch_size, weight_decay, validation, image_size, device, parallel, quiet …
+    - recipe: fields of `Recipe`: recipe ("plain", "strong" or "plain,strong"), optimizer, schedule, ema, label_smoothing, augment,
+      batch_size, weight_decay, validation, image_size, device, parallel, quiet …
 
         result = vitral.study.compare("digits", ["vit", "cnn"], budget="samples=20000")
         result.rows[0]["mean"], result.conclusion, result.path
@@ -65,6 +67,7 @@ def compare(
             weights=weights,
             image_size=shared.image_size,
             claim=claim,
+            recipes=shared.recipes(),
         )
         for name in names
     ]
@@ -87,6 +90,7 @@ def comparison(
     weights: dict[str, str] | None = None,
     image_size: int | tuple[int, int] | None = None,
     claim: str = "auto",
+    recipes: Mapping[str, dict[str, Any]] | None = None,
 ) -> Study:
     """The protocol of a comparison. Opens the data to learn its size; the test split stays closed."""
     opened, train = open_data(data, image_size=image_size), train or Recipe().train_config()
@@ -94,7 +98,7 @@ def comparison(
     return Study(
         kind="compare",
         data=data,
-        contenders=make_contenders(models, opened, lrs=lrs, weights=weights, tune=train.tune, weights_size=size),
+        contenders=make_contenders(models, opened, lrs=lrs, weights=weights, tune=train.tune, weights_size=size, recipes=recipes),
         budget=budget,
         images=len(opened.train),
         seeds=tuple(range(seeds)),
@@ -123,7 +127,7 @@ def run_comparison(study: Study, out: str | Path, pool: Pool | None = None, work
         pairs,
         data=study.data.name,
         budget=study.budget.words,
-        remarks=[*done.tuning.remarks(), *settling_remarks(done)],
+        remarks=[*best_recipes(done), *done.tuning.remarks(), *settling_remarks(done)],
         failed=len(done.failed),
         shared=pool.parallel if study.budget.kind == "seconds" else 1,
         pretrained=any(contender.weights for contender in kept),
@@ -137,3 +141,16 @@ def run_comparison(study: Study, out: str | Path, pool: Pool | None = None, work
         "figures": plots.draw_compare(done, table),
     }
     return finish(done.folder, table.text, values)
+
+
+def best_recipes(done: Conducted) -> list[str]:
+    """Each model with the recipe that suits it, chosen on validation, where it was trained with several; the best model first."""
+    own: dict[str, list[tuple[float, float, str]]] = {}
+    for contender in done.study.contenders:
+        if cells := done.of(contender.name):
+            validation, test = (sum(getattr(cell, name) for cell in cells) / len(cells) for name in ("validation", "accuracy"))
+            own.setdefault(contender.base, []).append((validation, test, contender.name))
+    if all(len(found) < 2 for found in own.values()):
+        return []
+    best = sorted((max(found) for found in own.values()), key=lambda found: -found[1])
+    return ["Each with its better recipe, chosen on validation: " + ", ".join(f"{name} {test:.2%}" for _, test, name in best) + "."]

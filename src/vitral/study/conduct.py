@@ -94,7 +94,7 @@ def conduct(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
         with vouching(make_folder(folder), STUDY):
             write_json(folder / STUDY, study.to_dict())
     tuning = tune(study, folder, pool, work)
-    cells = final_cells(study, tuning.lrs)
+    cells = final_cells(study, tuning.lrs, tuning.starts)
     finals = run_cells(cells, folder / CELLS, work, pool, threads=study.train.threads, description="Final runs")
     outcomes = tuple(outcome_of(result, folder / CELLS / name) for name, result in finals.results.items())
     if not outcomes:
@@ -123,13 +123,15 @@ def settling_remarks(done: Conducted) -> list[str]:
 def common_values(done: Conducted) -> dict[str, Any]:
     """What every result.json says, whatever was studied."""
     study, train = done.study, done.study.train
-    shared = ("batch_size", "optimizer", "schedule", "warmup", "weight_decay", "clip", "layer_decay")
+    shared = ("batch_size", "weight_decay", "layer_decay")
+    recipes = {contender.name: contender.settings for contender in study.contenders}
+    same = all(settings == next(iter(recipes.values())) for settings in recipes.values())
     return {
         "kind": study.kind,
         "data": study.data.name,
         "budget": str(study.budget),
         "seeds": list(study.seeds),
-        "recipe": {"augment": study.data.augment, **{name: getattr(train, name) for name in shared}},
+        "recipe": {name: getattr(train, name) for name in shared} | (next(iter(recipes.values())) if same else {"each": recipes}),
         "models": {contender.name: contender.note for contender in study.contenders},
         "tuning": done.tuning.entries,
         "tuning_share": study.tuning_share,

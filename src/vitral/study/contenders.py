@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -18,8 +19,8 @@ from vitral.presets.runs import SMALL_DATA
 from vitral.study.protocol import Contender
 from vitral.weights.load import load
 
-LRS = (3e-4, 1e-3, 3e-3)
-"""AdamW from scratch: half a decade apart, the same for every family."""
+LRS = {"adamw": (3e-4, 1e-3, 3e-3), "muon": (0.01, 0.02, 0.04), "sgd": (0.01, 0.03, 0.1)}
+"""From scratch, by the optimizer, the same for every family: a beginning, which is widened while the best lies at its edge."""
 TUNING_LRS = {"all": (3e-5, 1e-4, 3e-4, 1e-3), "attention": (3e-5, 1e-4, 3e-4, 1e-3), "head": (1e-3, 3e-3, 1e-2, 3e-2)}
 """AdamW from weights, by what learns. One grid for all and attention: a rival without attention learns wholly beside such a ViT."""
 LEARNS = {"all": "all parameters learn", "attention": "attention and head learn", "head": "the head learns"}
@@ -32,10 +33,15 @@ VIT_SIZES = {
 }
 HYBRID_SIZES = {"hybrid-small": (96, 3, 3, 192), "hybrid": (192, 6, 3, 384), "hybrid-large": (384, 8, 6, 768)}
 SMALL_PICTURES = {**SMALL_DATA, "initialisation": "torch"}
-"""PyTorch's start and positions of size 1, as in the reports. With the run's own start (positions of size 0.02) AdamW needs most of
-a short budget to learn where a patch lies: digits, 20,000 samples, lr 3e-3, one seed, validation: 57.5 % against 94.7 %. On
-CIFAR-10 it costs two points instead (500,000 samples, three seeds, validation: 74.1 against 72.1 %): one start for all is the safe one.
-The hybrid, whose stem knows places, keeps the run's start: digits, 92.8 % against 88.4 % after 6,400 samples."""
+STARTS = {"vit": ("torch", "zero"), "hybrid": ("zero", "torch")}
+"""No start is the best one everywhere, so each transformer on small pictures chooses on validation; the first where there is nothing to
+choose on. PyTorch's (positions of size 1) against the run's own (positions of 0.02, branches at zero), a ViT under AdamW: digits,
+20,000 samples, 94.7 against 57.5 %; CIFAR-10, 500,000 samples, 72.1 against 74.1 %. The hybrid, whose stem knows places: digits,
+6,400 samples, 88.4 against 92.8 %."""
+WIDEST = 4096
+"""Of models that are made as wide as others are large."""
+MATCHED = {"parameters": "parameters", "flops": "FLOPs"}
+"""What a name such as cnn@parameters or vit@flops is made equal in, to the first model without such an ending."""
 TOKENS = (16, 64, 196)
 """Patches aimed at, for the same three ranges of sizes."""
 
@@ -92,6 +98,25 @@ def has_batch_norm(config: ModelConfig) -> bool:
     return any(isinstance(module, _BatchNorm) for module in shadow(config).modules())
 
 
+def matched(config: ModelConfig, to: ModelConfig, what: str) -> ModelConfig:
+    """The same kind of model, as wide as makes it equal to another in parameters or forward FLOPs, as nearly as whole heads allow."""
+    if config.family not in ("vit", "hybrid", "cnn"):
+        raise UsageError(f"{config.family} comes in one width and cannot be matched", f"match a vit, hybrid or cnn to it: vit@{what}")
+    measure = forward_flops if what == "flops" else lambda made: sum(value.numel() for value in shadow(made).parameters())
+    target, step = math.log(measure(to)), 4 * config.heads if config.is_transformer else 1
+    ratio = config.mlp_width / config.width
+    low, high = 1, WIDEST // step  # both grow with the width: find where it passes the target
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if math.log(measure(_as_wide(config, middle * step, ratio))) < target else (low, middle)
+    around = [_as_wide(config, width * step, ratio) for width in (low - 1, low) if width > 0]
+    return min(around, key=lambda made: abs(math.log(measure(made)) - target))
+
+
+def _as_wide(config: ModelConfig, width: int, ratio: float) -> ModelConfig:
+    return dataclasses.replace(config, width=width, **({"mlp_width": round(ratio * width)} if config.is_transformer else {}))
+
+
 def make_contenders(
     names: Sequence[str],
     data: Data,
@@ -100,33 +125,70 @@ def make_contenders(
     weights: dict[str, str] | None = None,
     tune: str = "all",
     weights_size: tuple[int, int] | None = None,
+    recipes: Mapping[str, dict[str, Any]] | None = None,
 ) -> tuple[Contender, ...]:
-    """One contender per name; `weights` maps names to what they start from (anything `vitral.load` takes).
+    """One contender per name (and recipe, of several); `weights` maps names to what they start from (anything `vitral.load` takes).
 
     `tune` is for those that start from weights; where there is no attention to tune, everything learns, and the note says so.
     They keep the size their weights were trained at, unless `weights_size` gives another.
     """
-    weights = weights or {}
+    weights, recipes = weights or {}, recipes or {"": {}}
     if tune != "all" and not weights:
         raise UsageError(f"--tune {tune} without weights would freeze random numbers", "give weights with --from, or leave --tune out")
     if unknown := next((name for name in weights if name not in names), None):
         raise UsageError(f"--from gives weights for {unknown}, which is not among the models", f"add it to --models, now {','.join(names)}")
+    if (not len(data.validation)) and (lrs is None or len(lrs) > 1):
+        raise UsageError(
+            f"{data.config.name} has no validation pictures to choose learning rates on", "set --validation 0.1, or give one with --lrs"
+        )
     made = []
     for name in names:
         source = weights.get(name)
         if source is None:
-            config, grid, learns = fit_model(name, data.image_size, data.channels, len(data.class_names)), tuple(lrs or LRS), "all"
+            config, learns = _fitted(name, names, data), "all"
         else:
             config = _config_of(source, len(data.class_names), weights_size)
             learns = "all" if tune == "attention" and not config.is_transformer else tune
-            grid = tuple(lrs or TUNING_LRS[learns])
-        if not len(data.validation) and len(grid) > 1:
-            raise UsageError(
-                f"{data.config.name} has no validation pictures to choose learning rates on", "set --validation 0.1, or give one with --lrs"
-            )
+        starts = STARTS.get(config.family, ()) if source is None and config.initialisation in ("torch", "zero") else ()
         note = describe(config) + (f", from {source}, {LEARNS[learns]}" if source else "")
-        made.append(Contender(name, config, forward_flops(config), source, learns, grid, config.family, note))
+        for recipe, settings in recipes.items():
+            optimizer = settings.get("optimizer", "adamw")
+            grid = tuple(lrs or (LRS[optimizer] if source is None else _tuning_lrs(optimizer, learns)))
+            made.append(
+                Contender(
+                    f"{name} {recipe}" if len(recipes) > 1 else name,
+                    config,
+                    forward_flops(config),
+                    source,
+                    learns,
+                    grid,
+                    config.family,
+                    f"{note}, {recipe} recipe" if len(recipes) > 1 else note,
+                    name,
+                    settings,
+                    starts if lrs is None else starts[:1],
+                    widens=lrs is None,
+                )
+            )
     return tuple(made)
+
+
+def _fitted(name: str, names: Sequence[str], data: Data) -> ModelConfig:
+    plain, _, what = name.partition("@")
+    given = (data.image_size, data.channels, len(data.class_names))
+    config = fit_model(plain, *given)
+    if not what:
+        return config
+    if what not in MATCHED:
+        raise one_of("size to match", what, list(MATCHED))
+    if (first := next((other for other in names if "@" not in other), None)) is None:
+        raise UsageError(f"{name} has no model to match", "name one without @ first, for example --models resnet18,vit@flops")
+    return matched(config, fit_model(first, *given), what)
+
+
+def _tuning_lrs(optimizer: str, learns: str) -> tuple[float, ...]:
+    """From weights: Muon's are to AdamW's as they are from scratch."""
+    return tuple(float(f"{lr * LRS[optimizer][1] / LRS['adamw'][1]:.2g}") for lr in TUNING_LRS[learns])
 
 
 def _config_of(source: str, classes: int, size: tuple[int, int] | None) -> ModelConfig:

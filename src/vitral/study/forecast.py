@@ -165,10 +165,12 @@ def _time_cell(cell: Cell, device: torch.device) -> tuple[Timing, int, int]:
 def left(study: Study, folder: str | Path | None) -> list[Cell]:
     """The cells that are yet to run. Their names hold the learning rate, which is known once tuning is done."""
     lrs = {contender.name: contender.lrs[0] for contender in study.contenders}
+    starts = {contender.name: contender.starts[0] for contender in study.contenders if contender.starts}
     if folder is not None and (Path(folder) / TUNING).is_file():
         chosen = read_json(Path(folder) / TUNING)
         lrs |= {name: entry["chosen"] for name, entry in chosen.items() if name in lrs}
-    cells = tuning_cells(study) + final_cells(study, lrs)
+        starts |= {name: entry["start"] for name, entry in chosen.items() if "start" in entry}
+    cells = tuning_cells(study) + final_cells(study, lrs, starts)
     return [cell for cell in cells if folder is None or not (Path(folder) / CELLS / cell.name / CELL).is_file()]
 
 

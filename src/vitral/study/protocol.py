@@ -10,7 +10,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,6 +28,8 @@ EVALUATIONS = 10
 """Validations per run: enough for a curve, too few to cost much."""
 ENDLESS = 100_000.0
 """Epochs of a run that the clock ends."""
+MUON_TO_ADAM = 0.1
+"""AdamW's learning rate beside Muon's, as in the run `cifar10`."""
 NAMED = 4
 """Differences between two studies that are named; more would not be read."""
 
@@ -90,6 +92,18 @@ class Contender:
     family: str = ""
     """Contenders of one family lie on one line in a compute study."""
     note: str = ""
+    base: str = ""
+    """The model's name, where several recipes make several contenders of it."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What its recipe changes in the training that all share; `augment` is the data's."""
+    starts: tuple[str, ...] = ()
+    """Initialisations to choose from, together with the learning rate; none: the model's own."""
+    widens: bool = False
+    """Whether learning rates beyond the grid are tried while the best lies at its edge."""
+
+    @property
+    def is_tuned(self) -> bool:
+        return len(self.lrs) > 1 or len(self.starts) > 1
 
     @property
     def training_flops(self) -> float:
@@ -160,7 +174,7 @@ class Study:
 
     def _check_steps(self, contender: Contender) -> None:
         """A run takes whole batches: one that may see less than a batch would spend more than it is said to."""
-        shortest = min(*self.shares, self.tuning_share if len(contender.lrs) > 1 else 1.0)
+        shortest = min(*self.shares, self.tuning_share if contender.is_tuned else 1.0)
         samples, batch = self.budget.times(shortest).samples(contender.training_flops), even_batches(self.images, self.train.batch_size)[1]
         if samples is not None and samples < batch:
             raise ConfigError(
@@ -209,20 +223,21 @@ class Cell:
         return from_dict(cls, data, "cell")
 
 
-def tuning_cells(study: Study) -> list[Cell]:
-    """Short runs over each contender's learning rates, judged on validation. They use all training images."""
+def tuning_cells(study: Study, grids: Mapping[str, Sequence[float]] | None = None) -> list[Cell]:
+    """Short runs over each contender's learning rates and starts, judged on validation. They use all training images."""
     return [
-        _cell(study, contender, "tune", lr, study.tuning_seed, study.images, study.tuning_share)
+        _cell(study, contender, "tune", lr, start, study.tuning_seed, study.images, study.tuning_share)
         for contender in study.contenders
-        if len(contender.lrs) > 1
-        for lr in contender.lrs
+        if contender.is_tuned
+        for start in contender.starts or (None,)
+        for lr in (grids or {}).get(contender.name, contender.lrs)
     ]
 
 
-def final_cells(study: Study, lrs: dict[str, float]) -> list[Cell]:
-    """The runs that count, each contender with its chosen learning rate."""
+def final_cells(study: Study, lrs: Mapping[str, float], starts: Mapping[str, str] | None = None) -> list[Cell]:
+    """The runs that count, each contender with its chosen learning rate and start."""
     return [
-        _cell(study, contender, "final", lrs[contender.name], seed, size, share)
+        _cell(study, contender, "final", lrs[contender.name], (starts or {}).get(contender.name), seed, size, share)
         for contender in study.contenders
         for size in (study.sizes or (study.images,))
         for share in study.shares
@@ -230,14 +245,19 @@ def final_cells(study: Study, lrs: dict[str, float]) -> list[Cell]:
     ]
 
 
-def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], lr: float, seed: int, size: int, share: float) -> Cell:
+def _cell(
+    study: Study, contender: Contender, role: Literal["tune", "final"], lr: float, start: str | None, seed: int, size: int, share: float
+) -> Cell:
     budget = study.budget.times(share)
     samples = budget.samples(contender.training_flops)
     epochs = ENDLESS if samples is None else samples / per_epoch(size, study.train.batch_size)
     # By the clock an epoch of a small subset may be a few steps: validate after as many images as in the whole set.
     often = study.images / size if samples is None else epochs / EVALUATIONS
+    recipe = dataclasses.replace(study.train, **{name: value for name, value in contender.settings.items() if name != "augment"})
+    if recipe.optimizer == "muon":  # what Muon leaves to AdamW keeps its proportion to Muon's own rate
+        recipe = dataclasses.replace(recipe, adam_lr=lr * MUON_TO_ADAM)
     train = dataclasses.replace(
-        study.train,
+        recipe,
         epochs=epochs,
         max_seconds=budget.amount if budget.kind == "seconds" else None,
         lr=lr,
@@ -248,10 +268,13 @@ def _cell(study: Study, contender: Contender, role: Literal["tune", "final"], lr
         test=role == "final",
         evaluate_every=often,
     )
+    data = dataclasses.replace(study.data, augment=contender.settings.get("augment", study.data.augment))
     # Other pictures for each seed: else an interval would be that of one subset, and say nothing of how lucky it was.
-    data = study.data if size == study.images else dataclasses.replace(study.data, subset=float(size), subset_seed=seed)
-    name = _plain("_".join([role, contender.name, f"n{size}", f"b{share:g}", f"lr{_lr(lr)}", f"s{seed}"]))
-    run = RunConfig(name=name, model=contender.model, data=data, train=train, weights=contender.weights)
+    data = data if size == study.images else dataclasses.replace(data, subset=float(size), subset_seed=seed)
+    chosen = [start] if start is not None and len(contender.starts) > 1 else []
+    name = _plain("_".join([role, contender.name, f"n{size}", f"b{share:g}", f"lr{_lr(lr)}", *chosen, f"s{seed}"]))
+    model = contender.model if start is None else dataclasses.replace(contender.model, initialisation=start)  # type: ignore[arg-type]
+    run = RunConfig(name=name, model=model, data=data, train=train, weights=contender.weights)
     return Cell(name, contender.name, role, run, size, share, contender.flops)
 
 

@@ -7,12 +7,40 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vitral.base.device import pick_device
+from vitral.base.errors import UsageError, one_of
 from vitral.config import DataConfig, TrainConfig
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "plain": {"augment": "standard", "optimizer": "adamw", "schedule": "cosine", "warmup": 0.05},
+    "strong": {
+        "augment": "strong",
+        "optimizer": "muon",
+        "betas": (0.9, 0.95),
+        "schedule": "linear",
+        "warmup": 0.03,
+        "clip": None,
+        "label_smoothing": 0.1,
+        "mixing_off": 0.12,
+        "ema": 0.99,
+    },
+}
+"""plain: what a first try looks like, AdamW and flips and shifts. strong: what the run `cifar10` does, Muon, mixing, smoothing, EMA."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The same for every contender: AdamW, cosine, 5 % warm-up, no regularisation beyond weight decay, final weights."""
+    """The same for every contender; final weights are judged."""
+
+    recipe: str = "plain"
+    """plain: AdamW, cosine, light augmentation; strong: Muon, mixed pictures, label smoothing, EMA; plain,strong: each model with both."""
+    optimizer: Literal["adamw", "sgd", "muon"] | None = None
+    """Instead of the recipe's."""
+    schedule: Literal["cosine", "linear", "step", "constant"] | None = None
+    """Instead of the recipe's."""
+    ema: float | None = None
+    """Decay of the average of the weights, instead of the recipe's."""
+    label_smoothing: float | None = None
+    """Instead of the recipe's."""
 
     root: str | None = None
     """Where data sets are kept."""
@@ -20,8 +48,8 @@ class Recipe:
     """Share of the training pictures to choose on."""
     split_seed: int = 0
     """Seed of the carved splits; the same for every model and seed."""
-    augment: str = "standard"
-    """The same for every model: none, light, standard, strong …"""
+    augment: str | None = None
+    """none, light, standard, strong …, instead of the recipe's."""
     image_size: int | None = None
     """Side of the picture; default: the data's own, or what the weights were trained at."""
     batch_size: int = 128
@@ -30,8 +58,8 @@ class Recipe:
     """Pull of the weights towards zero, the same for every model."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """auto: bf16 on a GPU that has it, fp32 otherwise."""
-    compile: Literal["auto", "yes", "no"] = "no"
-    """Worth it for runs of minutes; short cells are over before it pays."""
+    compile: Literal["auto", "yes", "no"] = "auto"
+    """auto: on a GPU. Compilation is no part of a budget, be it samples, FLOPs or seconds of training."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     threads: int = 1
@@ -43,10 +71,23 @@ class Recipe:
     quiet: bool = False
     """No progress."""
 
+    def recipes(self) -> dict[str, dict[str, Any]]:
+        """Each recipe that was asked for: settings of a training, and the augmentation."""
+        given = {name: getattr(self, name) for name in ("augment", "optimizer", "schedule", "ema", "label_smoothing")}
+        given = {name: value for name, value in given.items() if value is not None}
+        names = [name for part in self.recipe.split(",") if (name := part.strip())]
+        if wrong := next((name for name in names if name not in RECIPES), None):
+            raise one_of("recipe", wrong, list(RECIPES))
+        if not names or len(set(names)) < len(names):
+            raise UsageError(f"--recipe {self.recipe!r} names no recipe, or one twice", "use plain, strong or plain,strong")
+        return {name: RECIPES[name] | given for name in names}
+
     def data_config(self, name: str) -> DataConfig:
-        return DataConfig(name=name, root=self.root, validation=self.validation, split_seed=self.split_seed, augment=self.augment)
+        augment = next(iter(self.recipes().values()))["augment"]
+        return DataConfig(name=name, root=self.root, validation=self.validation, split_seed=self.split_seed, augment=augment)
 
     def train_config(self, tune: Any = "all") -> TrainConfig:
+        """What all cells share; a contender's recipe changes the rest."""
         return TrainConfig(
             batch_size=self.batch_size,
             weight_decay=self.weight_decay,

@@ -8,7 +8,7 @@ trained from the start at several parts of the budget, against training FLOPs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -87,6 +87,7 @@ def scale(
         lrs=lrs,
         tuning_share=tuning_share,
         image_size=shared.image_size,
+        recipes=shared.recipes(),
     )
     pool = Pool(shared.cells_at_a_time(), shared.ray, shared.quiet)
     if max_hours is not None or agree is not None:
@@ -124,6 +125,7 @@ def scaling(
     lrs: Sequence[float] | None = None,
     tuning_share: float = 0.25,
     image_size: int | tuple[int, int] | None = None,
+    recipes: Mapping[str, dict[str, Any]] | None = None,
 ) -> Study:
     """The protocol of a scaling study; `sizes` are shares (< 1, or 1 for all) or numbers of images."""
     opened = open_data(data, image_size=image_size)
@@ -141,7 +143,7 @@ def scaling(
     return Study(
         kind=kind,
         data=data,
-        contenders=make_contenders(models or (DATA_MODELS if kind == "data" else COMPUTE_MODELS), opened, lrs=lrs),
+        contenders=make_contenders(models or (DATA_MODELS if kind == "data" else COMPUTE_MODELS), opened, lrs=lrs, recipes=recipes),
         budget=budget,
         images=whole,
         seeds=tuple(range(seeds)),

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from vitral.train.schedule import ema_decay
 
-
 STATISTICS = ("running_mean", "running_var")
 """Of batch norms."""
 

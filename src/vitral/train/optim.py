@@ -1,7 +1,7 @@
 """What learns, how fast, and by which rule.
 
-`choose` says which parameters learn, `groups` gives each its learning rate and decay, `Optimizer` steps them all:
-AdamW or SGD, or Muon for the matrices of the blocks and the filters of convolutions, and AdamW for the rest. The learning rate is a tensor on the device,
+`choose` says which parameters learn, `groups` gives each its learning rate and decay, `Optimizer` steps them all: AdamW or SGD, or Muon
+for the matrices of the blocks and the filters of convolutions and AdamW for the rest. The learning rate is a tensor on the device,
 so that changing it neither recompiles nor waits.
 """
 
