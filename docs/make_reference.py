@@ -38,6 +38,7 @@ COMMANDS: dict[str, list[tuple[str, str]]] = {
     "report": [("", "Flags EXAMPLES")],
     "runs": [("", "Flags EXAMPLES")],
     "diff": [("", "Flags EXAMPLES")],
+    "bench": [("", "Flags EXAMPLES")],
     "verify": [("", "Flags EXAMPLES")],
     "weights": [("inspect", "Inspect INSPECT"), ("convert", "Convert CONVERT"), ("list", "Names LIST")],
     "data": [("list", "List LIST"), ("get", "Get GET"), ("show", "Show SHOW")],

@@ -41,6 +41,7 @@ UNKNOWN_FLAG = [
     ["data", "get", "digits"],
     ["data", "show", "digits"],
     ["plan", "digits"],
+    ["bench"],
 ]
 MISSING_ARGUMENT = [
     (["train"], "use one of digits"),

@@ -59,6 +59,7 @@ LAZY = {
     "starlette": "web",
     "timm": "hub",
     "transformers": "hub",
+    "vit_pytorch": "dev: only measured beside",
     "huggingface_hub": "hub",
     "datasets": "hub",
     "onnx": "onnx",

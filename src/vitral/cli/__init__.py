@@ -30,6 +30,7 @@ VERBS: dict[str, str] = {
     "report": "a run or a study as one HTML page",
     "weights": "inspect, convert and list weights of any origin",
     "data": "list, fetch and show data sets",
+    "bench": "how fast a ViT is here, beside other libraries' own",
     "plan": "what a training will cost, before it is spent",
     "runs": "what has been trained: listed, compared, cleaned up",
     "diff": "which settings, data, versions, curves and answers of runs differ",

@@ -1,0 +1,61 @@
+"""vitral bench [MODEL]: how fast a ViT is on this machine, beside the same one of other libraries."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from vitral.base.progress import tell
+from vitral.cli.parsing import parse
+
+EXAMPLES = """How fast a ViT trains, answers and shows its attention here, beside the same one of timm, torchvision, transformers and
+vit-pytorch, those of them that are installed. All take turns in one run; a ratio that the spread of the rounds could explain is not given.
+
+Examples:
+  vitral bench
+  vitral bench b/16 --batch 256 --json
+  vitral bench s/16 --peers timm --rounds 12
+  vitral bench --quick
+"""
+
+
+@dataclass(frozen=True)
+class Flags:
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = "ti/16"
+    """A plain ViT by its name: ti/16, s/16, b/16, l/16, b/32 …"""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
+    threads: int | None = None
+    """CPU threads that one operation may use; None: PyTorch's choice."""
+    batch: int | None = None
+    """Images of a training step and of large inference; None: 256 on a GPU, 8 on a CPU."""
+    rounds: int = 7
+    """How often everyone has a turn."""
+    compile: Literal["auto", "yes", "no"] = "auto"
+    """Compiled models as well; auto: on a GPU."""
+    peers: str | None = None
+    """Libraries, joined by commas: timm, torchvision, transformers, vit-pytorch. None: all that are installed."""
+    quick: bool = False
+    """Three rounds, small batches, no start-up: to see whether it runs."""
+    json: bool = False
+    """Print everything as JSON."""
+    quiet: bool = False
+    """No progress."""
+
+
+def run(arguments: list[str]) -> int:
+    flags = parse(Flags, arguments, "vitral bench", EXAMPLES)
+    from vitral.base.device import using_threads
+    from vitral.study.bench import bench
+
+    few = {"batch": flags.batch or 2, "rounds": 3} if flags.quick else {"batch": flags.batch, "rounds": flags.rounds}
+    peers = None if flags.peers is None else [name.strip() for name in flags.peers.split(",") if name.strip()]
+    compiled = {"auto": None, "yes": True, "no": False}[flags.compile]
+    with using_threads(flags.threads):
+        settings = {"device": flags.device, "compiled": compiled, "peers": peers, "start_up": not flags.quick, "quiet": flags.quiet}
+        result = bench(flags.model, **few, **settings)
+    print(json.dumps(result.to_dict(), indent=2)) if flags.json else tell(result.text())
+    return 0

@@ -1,0 +1,379 @@
+"""How fast a ViT is here, beside the same one of other libraries: every contestant in turn, round after round, in one run.
+
+A ratio is taken within a round, so that what slows the machine slows both sides. One whose spread (10 to 90 % of the rounds) reaches
+across 1 says nothing, and is not given.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitral.base.device import describe_machine, pick_device
+from vitral.base.errors import UsageError
+from vitral.base.progress import progress
+from vitral.base.text import NOTHING, byte_size, few, table
+from vitral.build import build, create
+from vitral.config import ModelConfig, TrainConfig
+from vitral.cost.flops import WHOLE, forward_flops
+from vitral.cost.memory import PeakMemory
+from vitral.cost.precision import Answering, autocast, dtype_of, worth_bf16
+from vitral.cost.time import GPUS
+from vitral.data.loader import Batch
+from vitral.look.rollout import rollout
+from vitral.look.watch import watch
+from vitral.study.peers import PEERS, Capture, Peer, plain, roll_out
+from vitral.train.parallel import World
+from vitral.train.steps import Stepper
+from vitral.train.tasks import task_of
+
+OURS = "vitral"
+ACTIONS = ("training step", "inference", "inference of one", "all attention maps", "rollout of one")
+LOOKS = {"class row / forward pass": {"rows": "class"}, "all maps / forward pass": {}}
+"""Of ours alone: what looking costs beside a pass that keeps nothing."""
+BATCHES = {"cuda": (256, 64), "cpu": (8, 4)}
+"""Images of a training step and of large inference, and of attention maps, which are as large as many images."""
+START = """import time; began = time.process_time()
+import resource, torch
+{build}
+with torch.inference_mode():
+    model(torch.zeros(1, {channels}, {height}, {width}))
+print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"""
+
+Action = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Row:
+    action: str
+    mode: Literal["eager", "compiled"]
+    contestant: str
+    seconds: float
+    """Median over the rounds; of the start: the best, in CPU seconds."""
+    images: int
+    ratio: float | None = None
+    """Its time over ours, median of the rounds: above 1, ours is faster. None: ours itself."""
+    interval: tuple[float, float] | None = None
+    """10 to 90 % of the rounds."""
+    memory: int | None = None
+    """Bytes at the worst moment (GPU); of the start: of the process."""
+    share_of_peak: float | None = None
+
+    @property
+    def told(self) -> bool:
+        """Whether the ratio's spread is smaller than what it shows."""
+        return self.interval is not None and not self.interval[0] <= 1 <= self.interval[1]
+
+
+@dataclass(frozen=True)
+class Bench:
+    model: str
+    machine: dict[str, Any]
+    peak: float
+    """FLOP/s: a GPU's by its data sheet, a CPU's (or an unknown GPU's) by a large product timed here."""
+    rows: tuple[Row, ...]
+    looking: dict[str, tuple[float, float, float]]
+    """Ours: median, 10 and 90 % of what looking costs beside a plain pass."""
+    absent: dict[str, str]
+    """Contestants that were not measured, and why."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "rows": [{**asdict(row), "told": row.told} for row in self.rows]}
+
+    def text(self) -> str:
+        names = [OURS, *(peer.name for peer in PEERS if peer.name not in self.absent)]
+        kinds = list(dict.fromkeys((row.action, row.mode, row.images) for row in self.rows))
+        lines = []
+        for action, mode, images in kinds:
+            found = {row.contestant: row for row in self.rows if (row.action, row.mode) == (action, mode)}
+            ours = found.get(OURS)
+            share = f"{ours.share_of_peak:.0%}" if ours and ours.share_of_peak else NOTHING
+            memory = byte_size(ours.memory) if ours and ours.memory else NOTHING
+            lines.append([action, mode, str(images), *(_cell(found.get(name)) for name in names), share, memory])
+        parts = [table(lines, ["", "", "images", *names, "of peak", "memory"], "llr")]
+        parts += [f"{name}: {middle:.2f} × ({low:.2f} to {high:.2f})" for name, (middle, low, high) in self.looking.items()]
+        parts += [f"{name} is absent: {why}" for name, why in self.absent.items()]
+        parts.append("× : its time over ours, within a round; ≈ : the rounds differ by more than the two do")
+        return "\n".join(parts)
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return NOTHING
+    took = f"{row.seconds * 1e3:,.3g} ms" if row.seconds < 1 else f"{row.seconds:,.3g} s"
+    return took if row.ratio is None else f"{took} ({f'{row.ratio:.2f} ×' if row.told else '≈'})"
+
+
+def bench(
+    model: str = "ti/16",
+    *,
+    device: str = "auto",
+    batch: int | None = None,
+    rounds: int = 7,
+    compiled: bool | None = None,
+    peers: Sequence[str] | None = None,
+    start_up: bool = True,
+    quiet: bool = False,
+    **changes: Any,
+) -> Bench:
+    """Measure a named model (`vitral.models()`; `changes`: fields of its config) beside those of `peers` (None: all that are there).
+
+    `compiled` None: on a GPU. `batch`: images of a training step and of large inference.
+    """
+    place = pick_device(device)
+    with torch.device("meta"):
+        config = create(model, **changes).config
+    if not plain(config):
+        raise UsageError(f"{model} is no plain ViT, so that there is nothing to measure it beside", "use ti/16, s/16, b/16, l/16 …")
+    if rounds < 2:
+        raise UsageError(f"{rounds} round has no spread", "use at least 2")
+    chosen, absent = _present(peers)
+    large, watched = BATCHES["cuda" if place.type == "cuda" else "cpu"]
+    large = batch or large
+    peak = _peak(place)
+    modes: tuple[Literal["eager", "compiled"], ...] = (
+        ("eager", "compiled") if compiled or (compiled is None and place.type == "cuda") else ("eager",)
+    )
+    rows: list[Row] = []
+    with progress("Measuring", len(modes) * 3 + 3 + start_up, quiet) as bar:
+        for mode in modes:
+            for action, images, make in (
+                ("training step", large, _training),
+                ("inference", large, _inference),
+                ("inference of one", 1, _inference),
+            ):
+                actions, failed = _made(lambda peer, images=images, make=make, mode=mode: make(peer, config, place, images, mode), chosen)
+                absent |= {} if not failed else {f"{name} ({action}, {mode})": why for name, why in failed.items()}
+                passes = WHOLE if action == "training step" else 1.0
+                rows += _rows(action, mode, images, actions, place, rounds, passes * forward_flops(config), peak)
+                del actions
+                _tidy(place)
+                bar.advance(1)
+        for action, images, make in (("all attention maps", watched, _capture), ("rollout of one", 1, _rollout)):
+            actions, failed = _made(lambda peer, images=images, make=make: make(peer, config, place, images), chosen)
+            absent |= {f"{name} ({action})": why for name, why in failed.items()}
+            rows += _rows(action, "eager", images, actions, place, rounds, None, peak)
+            del actions
+            _tidy(place)
+            bar.advance(1)
+        looking = _looking(config, place, watched, rounds)
+        bar.advance(1)
+        if start_up:
+            rows += _start(config, chosen, min(rounds, 3))
+            bar.advance(1)
+    return Bench(model, describe_machine(), peak, tuple(rows), looking, absent)
+
+
+def _present(names: Sequence[str] | None) -> tuple[list[Peer], dict[str, str]]:
+    known = [peer.name for peer in PEERS]
+    if names is not None and (unknown := next((name for name in names if name not in known), None)):
+        raise UsageError(f"unknown peer {unknown!r}", f"use {', '.join(known)}")
+    wanted = [peer for peer in PEERS if names is None or peer.name in names]
+    there = [peer for peer in wanted if importlib.util.find_spec(peer.package) is not None]
+    missing = {peer.name: "not installed" for peer in wanted if peer not in there}
+    return there, missing | {name: "not asked for" for name in known if names is not None and name not in names}
+
+
+def _made(make: Callable[[Peer | None], Action | None], peers: Sequence[Peer]) -> tuple[dict[str, Action], dict[str, str]]:
+    """One action for each contestant, run once, which also compiles it; and those that cannot."""
+    made: dict[str, Action] = {}
+    failed: dict[str, str] = {}
+    for peer in (None, *peers):
+        name = OURS if peer is None else peer.name
+        try:
+            action = make(peer)
+            if action is not None:
+                action()
+                action()
+                made[name] = action
+        except Exception as error:
+            if peer is None:
+                raise
+            failed[name] = f"{type(error).__name__}: {few(str(error).splitlines(), 1)}"
+    return made, failed
+
+
+def _rows(
+    action: str, mode: Any, images: int, actions: dict[str, Action], place: torch.device, rounds: int, flops: float | None, peak: float
+) -> list[Row]:
+    times, memory = _in_turn(actions, place, rounds)
+    rows = []
+    for name, found in times.items():
+        seconds = float(np.median(found))
+        ratio, interval = (None, None) if name == OURS else _ratio(found, times[OURS])
+        share = flops * images / seconds / peak if flops else None
+        rows.append(Row(action, mode, name, seconds, images, ratio, interval, memory.get(name), share))
+    return rows
+
+
+def _in_turn(actions: dict[str, Action], place: torch.device, rounds: int) -> tuple[dict[str, list[float]], dict[str, int]]:
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    memory: dict[str, int] = {}
+    for _ in range(rounds):
+        for name, action in actions.items():
+            peak = PeakMemory(place) if place.type == "cuda" else None
+            _wait(place)
+            began = time.perf_counter()
+            action()
+            _wait(place)
+            times[name].append(time.perf_counter() - began)
+            memory |= {name: peak.bytes()} if peak else {}
+    return times, memory
+
+
+def _ratio(theirs: Sequence[float], ours: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    low, middle, high = np.quantile(np.divide(theirs, ours), (0.1, 0.5, 0.9))
+    return float(middle), (float(low), float(high))
+
+
+def _wait(place: torch.device) -> None:
+    if place.type == "cuda":
+        torch.cuda.synchronize(place)
+
+
+def _tidy(place: torch.device) -> None:
+    """Models of the last action and what the compiler holds of them."""
+    torch.compiler.reset()
+    gc.collect()
+    if place.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+# ---- what is timed ----------------------------------------------------------------------------------------------------------------
+
+
+def _images(config: ModelConfig, place: torch.device, count: int) -> Tensor:
+    return torch.randn(count, config.channels, *config.image_size, generator=torch.Generator().manual_seed(0)).to(place)
+
+
+def _training(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, mode: str) -> Action:
+    """Ours as `vitral train` takes a step; the others with fused AdamW, and bf16 where a GPU has it."""
+    images, labels = _images(config, place, count), torch.arange(count, device=place) % config.classes
+    if peer is None:
+        train = TrainConfig(batch_size=count, optimizer="adamw", compile="yes" if mode == "compiled" else "no", device=str(place))
+        stepper = Stepper(build(config).to(place), task_of(train, None, None), train, place, World())
+        batch = Batch(images, labels, None, None, torch.arange(count))
+        stepper.warm_up(batch, False, None)
+        return lambda: stepper.step(batch, 1e-3, None)
+    module = peer.build(config).to(place).train()
+    model: Any = torch.compile(module) if mode == "compiled" else module
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=place.type == "cuda")
+
+    def step() -> None:
+        with autocast(dtype_of("auto", place), place):
+            loss = F.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _inference(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, mode: str) -> Action:
+    """As `vitral eval` and the others' users run it: bf16 on a GPU that has it; on a CPU, ours in bf16 where its answers agree."""
+    images = _images(config, place, count)
+    module = (build(config) if peer is None else peer.build(config)).to(place).eval()
+    model: Any = torch.compile(module) if mode == "compiled" else module
+    if peer is None and place.type == "cpu":
+        model = Answering(model, place, worth=worth_bf16(module), answers=False)  # random weights: their answers are ties
+
+    def infer() -> None:
+        with torch.inference_mode(), autocast(dtype_of("auto", place), place):
+            model(images)
+
+    return infer
+
+
+def _capture(peer: Peer | None, config: ModelConfig, place: torch.device, count: int) -> Action | None:
+    images = _images(config, place, count)
+    if peer is None:
+        model = build(config).to(place).eval()
+        return lambda: watch(model, images)
+    return None if peer.capture is None else _without_gradients(peer.capture(config, place), images)
+
+
+def _rollout(peer: Peer | None, config: ModelConfig, place: torch.device, count: int) -> Action | None:
+    images = _images(config, place, count)
+    if peer is None:
+        model = build(config).to(place).eval()
+        return lambda: rollout(watch(model, images))
+    if peer.capture is None:
+        return None
+    capture = peer.capture(config, place)
+    return _without_gradients(lambda images: [roll_out(capture(images))], images)
+
+
+def _without_gradients(capture: Capture, images: Tensor) -> Action:
+    def look() -> None:
+        with torch.no_grad():
+            capture(images)
+
+    return look
+
+
+def _looking(config: ModelConfig, place: torch.device, count: int, rounds: int) -> dict[str, tuple[float, float, float]]:
+    """A pass that keeps nothing beside passes that keep the class token's row, or everything."""
+    model, images = build(config).to(place).eval(), _images(config, place, count)
+    dtype = dtype_of("auto", place)
+
+    def kept(**options: Any) -> Action:
+        def look() -> None:
+            with torch.no_grad(), autocast(dtype, place):
+                watch(model, images, **options) if options != {"plain": True} else model(images)
+
+        return look
+
+    actions = {"plain": kept(plain=True), **{name: kept(**options) for name, options in LOOKS.items()}}
+    for action in actions.values():
+        action()
+    times, _ = _in_turn(actions, place, rounds)
+    found = {name: _ratio(times[name], times["plain"]) for name in LOOKS}
+    return {name: (middle, *interval) for name, (middle, interval) in found.items()}
+
+
+def _start(config: ModelConfig, peers: Sequence[Peer], rounds: int) -> list[Row]:
+    """A process of its own that imports the library, builds the model and shows it one image, on the CPU."""
+    own = "from vitral.build import build; from vitral.config import ModelConfig, from_dict"
+    model = f"from_dict(ModelConfig, {asdict(config)!r}, 'bench')"
+    builds = {OURS: f"{own}; model = build({model}).eval()"}
+    for peer in peers:
+        call = f"from vitral.study import peers; model = peers.{peer.build.__name__}({model}).eval()"
+        builds[peer.name] = f"import {peer.package}; from vitral.config import ModelConfig, from_dict; {call}"
+    height, width = config.image_size
+    found: dict[str, list[tuple[float, int]]] = {name: [] for name in builds}
+    for _ in range(rounds):
+        for name, lines in builds.items():
+            code = START.format(build=lines, channels=config.channels, height=height, width=width)
+            done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+            if done.returncode == 0:
+                seconds, memory = done.stdout.split()[-2:]
+                found[name].append((float(seconds), int(memory)))
+    best = {name: min(pairs) for name, pairs in found.items() if pairs}
+    rows = []
+    for name, (seconds, memory) in best.items():
+        pairs = [(theirs[0], ours[0]) for theirs, ours in zip(found[name], found[OURS], strict=False)]
+        ratio, interval = (None, None) if name == OURS else _ratio(*zip(*pairs, strict=True))
+        rows.append(Row("start, to the first answer (CPU seconds)", "eager", name, seconds, 1, ratio, interval, memory))
+    return rows
+
+
+def _peak(place: torch.device) -> float:
+    """FLOP/s that this machine can do at best."""
+    kind = torch.cuda.get_device_name(place).lower() if place.type == "cuda" else ""
+    if known := next((gpu.peak for name, gpu in GPUS.items() if name in kind), None):
+        return known
+    side = 4096 if place.type == "cuda" else 1024
+    left = torch.randn(side, side, device=place, dtype=dtype_of("auto", place))
+    times, _ = _in_turn({OURS: lambda: left @ left}, place, 6)
+    return 2 * side**3 / min(times[OURS])

@@ -1,0 +1,85 @@
+"""Contestants that take turns: what is measured, what is said of it, and what is not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from vitral.base.errors import UsageError
+from vitral.cli import main
+from vitral.study.bench import ACTIONS, OURS, Bench, Row, bench
+
+TINY: dict[str, Any] = {"image_size": 32, "patch_size": 8, "width": 16, "depth": 2, "heads": 2, "mlp_width": 32, "classes": 5}
+
+
+@pytest.fixture(scope="module")
+def measured() -> Bench:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vitral.study.bench._peak", lambda place: 1e12)
+        return bench("ti/16", device="cpu", batch=2, rounds=2, start_up=False, peers=["torchvision"], quiet=True, **TINY)
+
+
+def test_every_action_is_measured_for_ours_and_its_peers(measured: Bench):
+    found = {(row.action, row.contestant) for row in measured.rows}
+    assert {(action, OURS) for action in ACTIONS} <= found and ("inference", "torchvision") in found
+    assert len(measured.looking) == 2 and not any(name == OURS for name in measured.absent)
+    for row in measured.rows:
+        assert row.seconds > 0 and (row.ratio is None) == (row.contestant == OURS)
+    json.dumps(measured.to_dict())
+
+
+@pytest.mark.slow
+def test_the_libraries_build_the_same_model_and_the_same_maps():
+    from vitral.build import create
+    from vitral.study.peers import PEERS
+
+    model = create("ti/16", **TINY)
+    counts = sum(parameter.numel() for parameter in model.parameters())
+    for peer in PEERS:
+        pytest.importorskip(peer.package)
+        other = peer.build(model.config)
+        assert sum(parameter.numel() for parameter in other.parameters()) == pytest.approx(counts, rel=0.05), peer.name
+        if peer.capture is not None:
+            with torch.no_grad():
+                maps = peer.capture(model.config, torch.device("cpu"))(torch.randn(3, 3, 32, 32))
+            assert len(maps) == 2 and {tuple(each.shape) for each in maps} == {(3, 2, 17, 17)}, peer.name
+            assert torch.allclose(maps[0].sum(dim=-1), torch.ones(3, 2, 17), atol=1e-5), peer.name
+
+
+def test_a_ratio_that_its_spread_could_explain_is_not_given():
+    def row(name: str, low: float, high: float) -> Row:
+        return Row("inference", "eager", name, 0.02, 8, (low + high) / 2, (low, high))
+
+    rows = (Row("inference", "eager", OURS, 0.01, 8), row("timm", 0.9, 1.4), row("torchvision", 1.2, 1.4), row("transformers", 0.7, 0.8))
+    shown = Bench("ti/16", {}, 1e12, rows, {}, {"vit-pytorch": "not installed"}).text()
+    assert "20 ms (≈)" in shown and "20 ms (1.30 ×)" in shown and "20 ms (0.75 ×)" in shown
+    assert "vit-pytorch is absent: not installed" in shown
+
+
+def test_a_library_that_is_missing_or_fails_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("vitral.study.bench._peak", lambda place: 1e12)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = bench("ti/16", device="cpu", batch=2, rounds=2, start_up=False, quiet=True, **TINY)
+    assert set(result.absent.values()) == {"not installed"} and {row.contestant for row in result.rows} == {OURS}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["cnn"], "no plain ViT"),
+        (["ti/16", "--rounds", "1"], "at least 2"),
+        (["--peers", "tim"], "unknown peer 'tim'"),
+        (["b16"], "did you mean"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["bench", *arguments, "--device", "cpu"]) in (1, 2)
+    assert hint in capsys.readouterr().err
+
+
+def test_only_plain_vits_have_peers():
+    with pytest.raises(UsageError, match="no plain ViT"):
+        bench("ti/16", device="cpu", qk_norm=True)
