@@ -92,6 +92,7 @@ ONE_IDEA_IN_TWO_ROLES = {
     "compare": VERB,
     "data": ASKED,
     "demo": VERB,
+    "bench": VERB,
     "embed": VERB,
     "figures": VERB,
     "film": "the verb asks, study watches the snapshots, draw draws them",

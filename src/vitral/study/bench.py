@@ -28,7 +28,7 @@ from vitral.build import build, create
 from vitral.config import ModelConfig, TrainConfig
 from vitral.cost.flops import WHOLE, forward_flops
 from vitral.cost.memory import PeakMemory
-from vitral.cost.precision import Answering, autocast, dtype_of, worth_bf16
+from vitral.cost.precision import Answering, autocast, dtype_of, has_bf16, worth_bf16
 from vitral.cost.time import GPUS
 from vitral.data.loader import Batch
 from vitral.look.rollout import rollout
@@ -286,7 +286,8 @@ def _inference(peer: Peer | None, config: ModelConfig, place: torch.device, coun
     module = (build(config) if peer is None else peer.build(config)).to(place).eval()
     model: Any = torch.compile(module) if mode == "compiled" else module
     if peer is None and place.type == "cpu":
-        model = Answering(model, place, worth=worth_bf16(module), answers=False)  # random weights: their answers are ties
+        # Random weights answer with near ties, so that nothing is asked of a first batch here.
+        model = Answering(model, place, "bf16" if has_bf16(place) and worth_bf16(module) else "fp32")
 
     def infer() -> None:
         with torch.inference_mode(), autocast(dtype_of("auto", place), place):
