@@ -25,8 +25,8 @@ class Flags:
     """A folder that `vitral train`, `vitral compare` or `vitral scale` wrote."""
     out: str | None = None
     """The page; default: report.html in the folder."""
-    maps: bool = True
-    """Maps over the test pictures that a run's page lists."""
+    no_maps: bool = False
+    """Leave out the maps over the test pictures that a run's page lists."""
     json: bool = False
     """Print the page's path as JSON."""
 
@@ -35,6 +35,6 @@ def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral report", EXAMPLES)
     from vitral.report.write import write_report
 
-    path = write_report(flags.folder, flags.out, flags.maps)
+    path = write_report(flags.folder, flags.out, not flags.no_maps)
     tell(json.dumps({"path": str(path)}) if flags.json else path)
     return 0
