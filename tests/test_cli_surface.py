@@ -17,7 +17,7 @@ from vitral.weights.checkpoint import save
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = [[verb] for verb in VERBS] + [["weights", name] for name in ("inspect", "convert", "list")]
-COMMANDS += [["data", name] for name in ("list", "get", "show")]
+COMMANDS += [["data", name] for name in ("list", "get", "show", "check")]
 
 UNKNOWN_FLAG = [
     ["demo"],
@@ -40,6 +40,7 @@ UNKNOWN_FLAG = [
     ["data", "list"],
     ["data", "get", "digits"],
     ["data", "show", "digits"],
+    ["data", "check", "digits"],
     ["plan", "digits"],
     ["bench"],
 ]
@@ -64,9 +65,10 @@ MISSING_ARGUMENT = [
     (["weights"], "inspect, convert, list"),
     (["weights", "inspect"], "FILE is missing"),
     (["weights", "convert", "RUN"], "FOLDER is missing"),
-    (["data"], "list, get, show"),
+    (["data"], "list, get, show, check"),
     (["data", "get"], "NAME is missing"),
     (["data", "show"], "DATA is missing"),
+    (["data", "check"], "DATA is missing"),
     (["train", "digits", "--epochs"], "--epochs has no value"),
 ]
 MISSING_FILE = [

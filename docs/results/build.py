@@ -34,7 +34,8 @@ FIGURES = ROOT / "docs/images/results/records"
 PAGES = (ROOT / "README.md", *sorted(HERE.glob("*.md")))
 MARKED = re.compile(r"(<!-- results:([\w:.-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 DUPLICATES = HERE / "duplicates.json"
-"""Data set → positions of test pictures that have a near-duplicate among the training pictures (duplicates.py makes it)."""
+"""Data set → positions of test pictures that have a near copy among the training pictures, as `vitral data check` found them, and the hash
+of the labels in whose order they stand."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,8 @@ def duplicates_table(records: dict[str, list[Record]]) -> str:
         found = known.get(own[0].run.settled.data.name) if own else None
         if not own or not found:
             continue
+        if sha256_bytes(Answers.read(own[0].path).labels.astype("u1").tobytes()) != found["labels"]:
+            raise SystemExit(f"{row['record']} was tested on {own[0].run.settled.data.name} in another order than duplicates.json knows")
         held = np.zeros(len(own[0].right()), bool)
         held[found["positions"]] = True
         lines.append([row["title"], f"{held.sum():,}", accuracy(own), accuracy(own, kept=~held), accuracy(own, kept=held)])

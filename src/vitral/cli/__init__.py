@@ -29,7 +29,7 @@ VERBS: dict[str, str] = {
     "scale": "accuracy against data and compute; cost against tokens",
     "report": "a run or a study as one HTML page",
     "weights": "inspect, convert and list weights of any origin",
-    "data": "list, fetch and show data sets",
+    "data": "list, fetch, show and check data sets",
     "bench": "how fast a ViT is here, beside other libraries' own",
     "plan": "what a training will cost, before it is spent",
     "runs": "what has been trained: listed, compared, cleaned up",

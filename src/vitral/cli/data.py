@@ -1,4 +1,4 @@
-"""vitral data list|get|show: list, fetch and show data sets."""
+"""vitral data list|get|show|check: list, fetch, show and check data sets."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from vitral.base.progress import tell
 from vitral.base.text import table
 from vitral.cli.parsing import parse, run_command
 
-EXAMPLES = """List, fetch and show data sets.
+EXAMPLES = """List, fetch, show and check data sets.
 
 Examples:
   vitral data list
   vitral data get mnist
   vitral data show digits --augment strong
+  vitral data check folder:photos
 """
 
 LIST = """Every data set that has a name: pictures, classes, size, licence, and where it is.
@@ -40,6 +41,17 @@ SHOW = """A sheet of each class, and a sheet of what a model really sees after a
 Examples:
   vitral data show digits --augment strong
   vitral data show folder:photos --image-size 64 --out sheets
+"""
+
+
+CHECK = """What is wrong with a data set: copies within and between splits, unreadable, tiny and one-colour pictures, unbalanced classes.
+
+Opens every split, test too, and trains nothing.
+
+Examples:
+  vitral data check folder:photos
+  vitral data check cifar10 --json
+  vitral data check folder:photos --against cifar10 folder:more --out checked
 """
 
 
@@ -77,6 +89,22 @@ class Show:
     """Which pictures are chosen."""
     on_bad_image: Literal["fail", "skip"] = "fail"
     """Stop at a file that cannot be read, or skip it."""
+    json: bool = False
+    """Print everything as JSON."""
+
+
+@dataclass(frozen=True)
+class Check:
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    """A name from `vitral data list`, folder:PATH, csv:FILE, hf:NAME or webdataset:PATTERN."""
+    against: tuple[str, ...] = ()
+    """Also look for its pictures in these data sets."""
+    near: Literal["yes", "no"] = "yes"
+    """Also find copies that are shifted, recompressed, brightened or mirrored; no: the same pixels alone."""
+    out: Path = Path("data-check")
+    """Folder for check.json, check.md and pairs.png."""
+    root: str | None = None
+    """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
     json: bool = False
     """Print everything as JSON."""
 
@@ -163,4 +191,21 @@ def _show(arguments: list[str]) -> int:
     return 0
 
 
-COMMANDS = {"list": _list, "get": _get, "show": _show}
+def _check(arguments: list[str]) -> int:
+    flags = parse(Check, arguments, "vitral data check", CHECK)
+    from vitral.config import DataConfig
+    from vitral.data.check import check_data, write_check
+
+    config, *against = (DataConfig(name=name, root=flags.root, on_bad_image="skip") for name in (flags.name, *flags.against))
+    findings, shown = check_data(config, against, flags.near == "yes", flags.json)
+    paths = write_check(findings, shown, flags.out)
+    if flags.json:
+        print(json.dumps({**findings.to_dict(), "files": [str(path) for path in paths]}, ensure_ascii=False))
+        return 0
+    tell(findings.text())
+    for path in paths:
+        tell(path)
+    return 0
+
+
+COMMANDS = {"list": _list, "get": _get, "show": _show, "check": _check}

@@ -20,6 +20,7 @@ from vitral.data.fingerprint import fingerprint
 from vitral.data.huggingface import open_hub
 from vitral.data.keys import generator
 from vitral.data.label_file import KINDS, open_labels
+from vitral.data.near import copies
 from vitral.data.own_dataset import OWN
 from vitral.data.preprocess import Preprocess
 from vitral.data.sealed import SHARE, check_open, seal, validation_share
@@ -50,6 +51,8 @@ class Data:
         self.train, self.validation = train, validation
         self._closed = closed
         self._open: dict[str, Split] = {}
+        self.copies: dict[str, int] = {}
+        """How many pictures of each are copies of training pictures, byte for byte."""
         self.opened: dict[str, str] = {}
         """When test, or the sealed pictures, were first opened (UTC)."""
 
@@ -89,6 +92,7 @@ class Data:
         check_open(self.config, name)
         if name not in self._open:
             self._open[name] = self._closed[name]()
+            self.copies[name] = copies(self.train, self._open[name])
             self.opened[name] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         return self._open[name]
 
@@ -119,6 +123,7 @@ class Data:
             "subset": self.config.subset,
             "stage": self.config.stage,
             "opened": dict(self.opened),
+            "copies": dict(self.copies),
             "notes": list(self.notes),
         }
 

@@ -12,7 +12,7 @@ from vitral.data.datasets import open_data
 from vitral.study import plots
 from vitral.study.compare_across_data import across_data
 from vitral.study.conclude import compare_pairs, conclude
-from vitral.study.conduct import Conducted, common_values, conduct, settling_remarks
+from vitral.study.conduct import Conducted, common_values, conduct, copy_remarks, settling_remarks
 from vitral.study.contenders import make_contenders
 from vitral.study.pool import Pool, Work
 from vitral.study.protocol import Budget, Study
@@ -127,7 +127,7 @@ def run_comparison(study: Study, out: str | Path, pool: Pool | None = None, work
         pairs,
         data=study.data.name,
         budget=study.budget.words,
-        remarks=[*best_recipes(done), *done.tuning.remarks(), *settling_remarks(done)],
+        remarks=[*best_recipes(done), *done.tuning.remarks(), *settling_remarks(done), *copy_remarks(done)],
         failed=len(done.failed),
         shared=pool.parallel if study.budget.kind == "seconds" else 1,
         pretrained=any(contender.weights for contender in kept),

@@ -102,6 +102,15 @@ def conduct(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     return Conducted(study, folder, outcomes, tuning, {**(tuning.retried or {}), **finals.retried}, finals.failed)
 
 
+def copy_remarks(done: Conducted) -> list[str]:
+    """What every cell's accuracy is worth less by: test pictures that were learnt."""
+    described = RunFolder(done.folder / CELLS / done.outcomes[0].cell).environment.get("data", {})
+    count = described.get("copies", {}).get("test", 0)
+    if not count:
+        return []
+    return [f"{count:,} test pictures are copies of training pictures (vitral data check {done.study.data.name} shows them)."]
+
+
 def settling_remarks(done: Conducted) -> list[str]:
     """Which models were judged by batch statistics that had too few steps to settle. Those that start from weights bring theirs along."""
     named = []

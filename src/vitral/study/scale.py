@@ -21,7 +21,7 @@ from vitral.config import DataConfig, TrainConfig
 from vitral.data.datasets import open_data
 from vitral.study import plots
 from vitral.study.conclude import Pair, compare_pairs, missing
-from vitral.study.conduct import Conducted, common_values, conduct, settling_remarks
+from vitral.study.conduct import Conducted, common_values, conduct, copy_remarks, settling_remarks
 from vitral.study.contenders import fit_model, make_contenders
 from vitral.study.forecast import Forecast, forecast
 from vitral.study.pool import Pool, Work
@@ -202,7 +202,13 @@ def remarks(done: Conducted) -> list[str]:
         "Learning rates were chosen with all training pictures and a part of the budget, and kept for every size and length of training."
     ]
     chosen = any(entry["trials"] for entry in done.tuning.entries.values())
-    return (tuned if chosen else []) + done.tuning.remarks() + settling_remarks(done) + ([missing(len(done.failed))] if done.failed else [])
+    return (
+        (tuned if chosen else [])
+        + done.tuning.remarks()
+        + settling_remarks(done)
+        + copy_remarks(done)
+        + ([missing(len(done.failed))] if done.failed else [])
+    )
 
 
 def step_remarks(done: Conducted) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vitral.config import RunConfig
+from vitral.data.datasets import Data
 from vitral.run.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -55,6 +56,14 @@ def _trained_on(config: RunConfig) -> list[str]:
     if any(getattr(earlier.settled.data, name) != getattr(config.data, name) for name in carved):
         notes.append(f"its pictures are divided in another way than in {earlier.path}: what is tested may have been learnt there")
     return notes
+
+
+def copied(data: Data, split: str) -> list[str]:
+    """An accuracy on pictures that were learnt is not one on new pictures."""
+    if not (count := data.copies.get(split, 0)):
+        return []
+    of = f"{count:,} of the {len(data.open(split)):,} {split} pictures"
+    return [f"{of} are copies of training pictures: `vitral data check {data.name}` shows them"]
 
 
 def of_config(config: RunConfig) -> list[str]:

@@ -403,6 +403,8 @@ class Engine:
             self.folder.write_answers({**result.to_dict(), "opened": data.opened[split]}, result.answers(data.open(split)), split)
         self._record(split, result.loss, result.top1, speed, **result.journal, compile_seconds=round(self.compile_seconds, 3))
         if not self.quiet:
+            for note in advice.copied(data, split):
+                say(f"note: {note}")
             say(f"{split} {result.headline}, loss {result.loss:.4f}, {self.counts.seconds:.1f} s of training; {self.folder.path}")
 
     def _environment(self) -> dict[str, Any]:
