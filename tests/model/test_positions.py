@@ -1,9 +1,12 @@
 """Positions: what is added where, fixed tables, and what rotation promises."""
 
+import pytest
 import torch
 
+from vitral.base.errors import UsageError
 from vitral.build import create
-from vitral.model.positions import rotate, sine_cosine
+from vitral.look.watch import watch
+from vitral.model.positions import relative_index, sine_cosine
 
 
 def test_registers_get_no_position_unless_asked():
@@ -26,20 +29,27 @@ def test_sine_cosine_follows_its_formula():
     assert create("tiny", positions="sincos").state_dict().keys().isdisjoint({"positions.table"}), "fixed tables are not weights"
 
 
-def test_rotary_scores_depend_on_the_offset_alone():
-    """Moving two patches together leaves their score as it was."""
-    model = create("tiny", image_size=32, positions="rotary", width=48, heads=3)
-    rotation = model.rotary()
+def test_relative_positions_of_equal_pairs_share_a_bias():
+    index = relative_index((2, 3), prefix=1)
+    assert index.shape == (7, 7)
+    patch = index[1:, 1:]
+    assert patch[0, 1] == patch[1, 2] == patch[3, 4], "one column to the right"
+    assert patch[0, 1] != patch[1, 0] and patch[0, 3] != patch[0, 1]
+    assert len(patch.unique()) == 3 * 5
+    assert index[0, 1:].unique().tolist() == [15] and index[1:, 0].unique().tolist() == [16] and index[0, 0] == 17
+
+
+def test_relative_bias_is_part_of_the_attention_that_is_shown():
     torch.manual_seed(0)
-    query, key = torch.randn(16), torch.randn(16)
-    turned_query, turned_key = (rotate(value.expand(1, 65, 1, 16), rotation)[0, :, 0] for value in (query, key))
-
-    def token(row, column):
-        return 1 + row * 8 + column
-
-    first = turned_query[token(1, 2)] @ turned_key[token(3, 5)]
-    moved = turned_query[token(4, 1)] @ turned_key[token(6, 4)]
-    other = turned_query[token(4, 1)] @ turned_key[token(5, 4)]
-    assert torch.allclose(first, moved, atol=1e-5)
-    assert not torch.allclose(first, other, atol=1e-3)
-    assert torch.equal(turned_query[0], query), "prefix tokens do not turn"
+    model = create("tiny", positions="relative").eval()
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attention.relative.table.normal_()
+    images = torch.randn(2, 3, 32, 32)
+    tape = watch(model, images, keep=["*.attention.weights", "*.value", "*.heads"])
+    assert torch.allclose(tape.logits, model(images), atol=1e-5)
+    assert torch.allclose(tape.attention(0) @ tape["blocks.0.attention.value"], tape["blocks.0.attention.heads"], atol=1e-5)
+    one = watch(model, images, heads=[1], rows=[3])
+    assert torch.allclose(one.attention(1)[:, 0, 0], tape.attention(1)[:, 1, 3], atol=1e-6)
+    with pytest.raises(UsageError, match="whole grids"):
+        model(images, keep_patches=0.5)

@@ -9,6 +9,7 @@ from tests.model.conftest import configs, images_for
 from vitral.build import build, create
 from vitral.config import ModelConfig
 from vitral.model.patches import cut
+from vitral.model.rotary import Rotation
 from vitral.model.tape import Tape
 from vitral.model.vit import drop_patches
 
@@ -137,7 +138,7 @@ def test_token_dropping_keeps_the_prefix_and_matches_the_dense_pass_when_all_are
     torch.manual_seed(1)
     assert not torch.allclose(model(images, keep_patches=0.5), model(images))
     tokens = torch.arange(12.0).view(1, 12, 1).expand(3, -1, 2)
-    kept, rotation = drop_patches(tokens, (tokens[0], tokens[0]), prefix=2, keep=0.5)
+    kept, rotation = drop_patches(tokens, Rotation(tokens[0], tokens[0]), prefix=2, keep=0.5)
     assert kept.shape == (3, 7, 2)
     assert not torch.equal(kept[0], kept[1]), "each picture loses patches of its own"
     assert torch.equal(kept[:, :2], tokens[:, :2])

@@ -27,6 +27,11 @@ def _timm_named(name: str, **changes: Any) -> nn.Module:
     return timm.create_model(name, **{**TIMM, **changes})
 
 
+def _rotary(name: str, **changes: Any) -> nn.Module:
+    """Heads whose numbers turn in pairs along two axes; not square, so that rows and columns cannot be mistaken for one another."""
+    return _timm_named(name, img_size=(32, 48), **{"num_heads": 2, **changes})
+
+
 def _torchvision(**changes: Any) -> nn.Module:
     from torchvision.models import VisionTransformer
 
@@ -80,6 +85,27 @@ FAMILIES: dict[str, Callable[[], nn.Module]] = {
     "timm-deit": lambda: _timm_named("deit_tiny_patch16_224"),
     "timm-deit3": lambda: _timm_named("deit3_small_patch16_224"),
     "timm-deit-distilled": lambda: _timm_named("deit_tiny_distilled_patch16_224"),
+    "timm-siglip": lambda: _timm(class_token=False, global_pool="map"),
+    "timm-map-registers": lambda: _timm(class_token=False, global_pool="map", reg_tokens=2, pool_include_prefix=True),
+    "timm-aimv2": lambda: _timm_named("aimv2_large_patch14_224"),
+    "timm-beit": lambda: _timm_named("beit_base_patch16_224"),
+    "timm-beit-no-norm": lambda: _timm_named("beitv2_base_patch16_224", global_pool="token"),
+    "timm-beit3": lambda: _timm_named("beit3_base_patch16_224"),
+    "timm-eva": lambda: _timm_named("eva_giant_patch14_224"),
+    "timm-eva02": lambda: _rotary("eva02_tiny_patch14_224"),
+    "timm-eva02-base": lambda: _rotary("eva02_base_patch14_224"),
+    "timm-eva02-clip": lambda: _rotary("eva02_base_patch16_clip_224"),
+    "timm-eva02-enormous": lambda: _rotary("eva02_enormous_patch14_clip_224"),
+    "timm-res-post-norm": lambda: _timm_named("vit_base_patch16_rpn_224"),
+    "timm-dinov3": lambda: _rotary("vit_small_patch16_dinov3"),
+    "timm-dinov3-biased": lambda: _rotary("vit_small_plus_patch16_dinov3_qkvb"),
+    "timm-perception-core": lambda: _rotary("vit_pe_core_base_patch16_224", ref_feat_shape=(4, 6)),
+    "timm-perception-spatial": lambda: _rotary("vit_pe_spatial_base_patch16_512", ref_feat_shape=(4, 6)),
+    "timm-rope": lambda: _rotary("vit_small_patch16_rope_224"),
+    "timm-rope-registers": lambda: _rotary("vit_medium_patch16_rope_reg1_gap_256"),
+    "timm-rope-learned": lambda: _rotary("vit_small_patch16_rope_ape_224"),
+    "timm-rope-mixed": lambda: _rotary("vit_small_patch16_rope_mixed_224"),
+    "timm-rope-mixed-learned": lambda: _rotary("vit_small_patch16_rope_mixed_ape_224"),
     "torchvision": _torchvision,
     "torchvision-hidden": lambda: _torchvision(representation_size=16),
     "hf-vit": lambda: _hf("ViTForImageClassification", "ViTConfig", **MLP, num_labels=5),
@@ -108,15 +134,11 @@ FAMILIES: dict[str, Callable[[], nn.Module]] = {
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "swin": (lambda: _named("swin_tiny_patch4_window7_224"), "relative positions"),
-    "beit": (lambda: _named("beit_base_patch16_224", depth=1), "relative positions"),
     "relative-vit": (lambda: _named("vit_relpos_small_patch16_224", depth=1), "relative positions"),
     "hybrid": (lambda: _named("vit_tiny_r_s16_p8_224", depth=1), "hybrid of another library"),
-    "siglip": (lambda: _timm(class_token=False, global_pool="map"), "SigLIP"),
-    "eva": (lambda: _named("eva02_tiny_patch14_224", depth=1), "EVA"),
     "parallel": (lambda: _named("vit_small_patch16_18x2_224", depth=1), "parallel branches"),
     "convnext": (lambda: _named("convnext_atto"), "staged or convolutional"),
     "resnet34": (lambda: _resnet("resnet34"), "known are resnet18, resnet50, resnet152|resnet18"),
-    "timm-dinov3": (lambda: _named("vit_small_patch16_dinov3", depth=1), "rotary"),
     "hf-siglip": (lambda: _hf("SiglipVisionModel", "SiglipVisionConfig", **MLP), "SigLIP"),
     "hf-beit": (lambda: _hf("BeitModel", "BeitConfig", **MLP), "BEiT"),
     "hf-dinov3": (lambda: _hf("DINOv3ViTModel", "DINOv3ViTConfig", **MLP), "rotary"),

@@ -11,19 +11,36 @@ from vitral.weights.load import load
 from vitral.weights.proof import prove
 
 # What no key tells and the family's convention does not either: these tiny models have unusual widths.
-TOLD = {"hf-deit": {}, "timm-non-square": {"image_size": (32, 48)}, "timm-clip": {"activation": "quick_gelu"}}
+OBLONG = {"image_size": (32, 48), "heads": 2}
+ROTARY = (
+    "eva02", "eva02-base", "eva02-clip", "dinov3", "dinov3-biased", "perception-core", "perception-spatial",
+    "rope", "rope-registers", "rope-mixed", "rope-mixed-learned",
+)  # fmt: skip
+TOLD = {
+    "timm-non-square": {"image_size": (32, 48)},
+    "timm-clip": {"activation": "quick_gelu"},
+    **{f"timm-{name}": OBLONG for name in ROTARY},
+}
+# What neither keys nor shapes tell, but timm's name of the architecture does.
+NAMED = {
+    "timm-res-post-norm": ("vit_base_patch16_rpn_224", {}),
+    "timm-eva02-enormous": ("eva02_enormous_patch14_clip_224", OBLONG),
+    "timm-rope-learned": ("vit_small_patch16_rope_ape_224", OBLONG),
+    "timm-map-registers": ("test_vit3", {}),
+}
 
 
 def test_a_file_of_the_state_dict_computes_the_same(family, tiny, tmp_path) -> None:
     source = tiny(family)
-    path = tmp_path / "weights.safetensors"
+    name, told = NAMED.get(family, ("weights", TOLD.get(family, {})))
+    path = tmp_path / f"{name}.safetensors"
     save_file({name: tensor.clone() for name, tensor in source.state_dict().items()}, path)
     if family == "timm-no-positions":  # its keys are those of a rotary ViT
         with pytest.raises(WeightsError, match="no learned positions"):
             load(path, heads=3, image_size=32)
         return
     heads = {} if family.startswith("resnet") else {"heads": 3}
-    model = load(path, **{**heads, **TOLD.get(family, {})})
+    model = load(path, **{**heads, **told})
     inner = source.vit if family == "hf-mae" else source
     proof = prove(model, inner)
     assert proof.worst <= 1e-5, proof.table()

@@ -39,25 +39,42 @@ class ModelConfig:
     """Attention heads per block; each has width / heads numbers."""
     mlp_width: int = 768
     """Hidden numbers of the MLP in each block."""
-    pool: Literal["class", "mean", "class+mean", "attention"] = "class"
-    """What the head reads: the class token, the mean of the patches, both side by side (DINOv2's linear head), or what a learned
-    query attends to."""
+    pool: Literal["class", "mean", "class+mean", "attention", "map"] = "class"
+    """What the head reads: the class token, the mean of the patches, both side by side (DINOv2's linear head), what a learned
+    query attends to, or that with an MLP added (map: SigLIP)."""
+    pool_over: Literal["patches", "tokens"] = "patches"
+    """What mean and map read: the patches alone, or the tokens before them too."""
+    pool_heads: int = 0
+    """Attention heads of pool = map; 0: as many as a block has."""
+    pool_mlp_width: int = 0
+    """Hidden numbers of the MLP of pool = map; 0: as many as a block has."""
     class_token: bool = True
     """Prepend a learned class token. Needed for pool = class; possible with the others."""
     distillation_token: bool = False
     """A second token with its own head (DeiT); the two heads are averaged when predicting."""
     registers: int = 0
     """Extra learned tokens that belong to no patch (DINOv2 with registers)."""
-    positions: Literal["learned", "sincos", "rotary", "none"] = "learned"
-    """One learned vector per token; fixed sine/cosine; 2-D rotary inside attention; or none."""
+    positions: Literal["learned", "sincos", "rotary", "learned+rotary", "relative", "none"] = "learned"
+    """One learned vector per token; fixed sine/cosine; 2-D rotary inside attention; vectors and rotary; a learned bias on attention
+    by how far apart two patches lie (BEiT); or none."""
+    rotary: Literal["plain", "axial", "mixed", "eva", "perception", "dinov3"] = "plain"
+    """The kind of angles of rotary positions: plain = ours; axial and mixed (each head learns its own) = RoPE-ViT; eva = EVA-02;
+    perception = Perception Encoder; dinov3."""
+    rotary_grid: tuple[int, int] | None = None
+    """Rows and columns of patches that eva's and perception's angles are made for; a larger grid is squeezed into it. None: any."""
     prefix_positions: Literal["all", "class", "none"] = "class"
     """Which tokens before the patches have learned positions too: all, class (and distillation) tokens, none."""
     norm: Literal["layer", "rms"] = "layer"
     """LayerNorm or RMSNorm."""
     norm_epsilon: float = 1e-6
     """Added to the variance before its root is divided by."""
-    norm_order: Literal["pre", "post"] = "pre"
-    """pre (ViT): normalise before attention and MLP; post (the original Transformer): after each addition."""
+    norm_order: Literal["pre", "post", "res-post"] = "pre"
+    """pre (ViT): normalise before attention and MLP; post (the original Transformer): after each addition; res-post (Swin v2): before
+    each addition, what is added."""
+    sub_norm: Literal["none", "mlp", "attention+mlp"] = "none"
+    """A norm inside too (EVA-02, BEiT v3): on the hidden numbers of the MLP, and on the joined heads."""
+    patch_norm: bool = False
+    """A norm on each patch's vector before positions are added (AIMv2)."""
     embedding_norm: bool = False
     """A norm on the tokens before the first block (CLIP)."""
     final_norm: bool = True
@@ -93,7 +110,7 @@ class ModelConfig:
     """Recompute blocks in the backward pass: less memory, more time."""
 
     def __post_init__(self) -> None:
-        for name in ("image_size", "patch_size", "stride"):
+        for name in ("image_size", "patch_size", "stride", "rotary_grid"):
             value = getattr(self, name)
             if isinstance(value, int):
                 object.__setattr__(self, name, (value, value))
@@ -103,7 +120,7 @@ class ModelConfig:
         for name, least in (("channels", 1), ("width", 1), ("depth", 1), ("heads", 1), ("mlp_width", 1), ("classes", 0)):
             if name not in self.left_open:
                 at_least(self, name, least)
-        for name in ("registers", "head_hidden"):
+        for name in ("registers", "head_hidden", "pool_heads", "pool_mlp_width"):
             at_least(self, name, 0)
         for name in ("dropout", "attention_dropout", "drop_path"):
             check_share(self, name)
@@ -128,7 +145,11 @@ class ModelConfig:
             raise ConfigError("pool = class+mean has no norm on the pooled vector", "set pool_norm = False")
         if self.distillation_token and self.pool != "class":
             raise ConfigError("a distillation token goes with pool = class", "set pool = class")
-        if self.positions == "rotary" and (self.width // self.heads) % 4:
+        if self.pool == "map" and self.width % (self.pool_heads or self.heads):
+            raise ConfigError(f"width {self.width} is not divisible by {self.pool_heads} heads of its pool", "change pool_heads")
+        if self.positions == "relative" and self.prefix != int(self.class_token):
+            raise ConfigError("relative positions know of one token beside the patches, the class token", "leave out the other tokens")
+        if self.is_rotary and (self.width // self.heads) % 4:
             raise ConfigError(
                 f"2-D rotary positions need a head width divisible by 4, here it is {self.width // self.heads}",
                 "change width or heads",
@@ -154,7 +175,7 @@ class ModelConfig:
             options = [_size(tuple(v * down for v in option)) for option in (low, high) if min(option) > 0]
             name = "patch" if stride == self.patch_size else "stride"
             raise ConfigError(f"{what} {_by(source)} is not divisible by {name} {_size(stride)}", f"use image size {' or '.join(options)}")
-        if self.positions in ("sincos", "rotary"):
+        if self.positions == "sincos" or self.is_rotary:
             at_most(f"a table of positions for {self.tokens:,} tokens", self.tokens * self.width, LARGEST_TABLE)
 
     @property
@@ -170,6 +191,16 @@ class ModelConfig:
     def is_transformer(self) -> bool:
         """Whether it has tokens, blocks and attention."""
         return self.family in ("vit", "hybrid")
+
+    @property
+    def is_rotary(self) -> bool:
+        """Whether queries and keys turn by where their patch lies."""
+        return self.positions.endswith("rotary")
+
+    @property
+    def has_table(self) -> bool:
+        """Whether a learned vector is added to each token by where it lies."""
+        return self.positions.startswith("learned")
 
     @property
     def patch_stride(self) -> tuple[int, int]:

@@ -12,7 +12,8 @@ from torch import nn
 from vitral.config import ModelConfig
 from vitral.kernels.qkv import queries_keys_values
 from vitral.model.norm import make_norm
-from vitral.model.positions import rotate
+from vitral.model.positions import RelativePositions
+from vitral.model.rotary import Rotation, rotate
 from vitral.model.tape import Tape
 
 
@@ -26,13 +27,14 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.qkv_bias)
         self.query_norm = make_norm(config.norm, self.head_width, config.norm_epsilon) if config.qk_norm else nn.Identity()
         self.key_norm = make_norm(config.norm, self.head_width, config.norm_epsilon) if config.qk_norm else nn.Identity()
+        self.relative = RelativePositions(config) if config.positions == "relative" else None
+        joined_norm = config.sub_norm == "attention+mlp"
+        self.joined_norm = make_norm(config.norm, config.width, config.norm_epsilon) if joined_norm else nn.Identity()
         self.projection = nn.Linear(config.width, config.width, bias=config.bias)
         self.weight_dropout = config.attention_dropout
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(
-        self, tokens: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor] | None = None, tape: Tape | None = None
-    ) -> torch.Tensor:
+    def forward(self, tokens: torch.Tensor, rotation: Rotation | None = None, tape: Tape | None = None) -> torch.Tensor:
         batch, count, width = tokens.shape
         # Taken apart, normalised and turned as they lie in memory; only then are heads and tokens exchanged, which moves nothing.
         query, key, value = queries_keys_values(tokens, self.qkv, self.heads)  # each (B, T, h, d)
@@ -40,31 +42,35 @@ class Attention(nn.Module):
         if rotation is not None:
             query, key = rotate(query, rotation), rotate(key, rotation)
         query, key, value = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)  # (B, h, T, d)
+        bias = self.relative().to(query.dtype) if self.relative is not None else None  # (1, h, T, T)
         if tape is None:
-            mixed = self._fused(query, key, value)
+            mixed = self._fused(query, key, value, bias)
         else:
-            mixed = self._watched(query, key, value, tape)
-        output = self.dropout(self.projection(mixed.transpose(1, 2).reshape(batch, count, width)))  # (B, T, D)
+            mixed = self._watched(query, key, value, bias, tape)
+        joined = self.joined_norm(mixed.transpose(1, 2).reshape(batch, count, width))
+        output = self.dropout(self.projection(joined))  # (B, T, D)
         return output if tape is None else tape.record(self.name + ".output", output)
 
-    def _fused(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    def _fused(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         dropout = self.weight_dropout if self.training else 0.0
-        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)  # (B, h, T, d)
+        return F.scaled_dot_product_attention(query, key, value, bias, dropout_p=dropout)  # (B, h, T, d)
 
-    def _watched(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, tape: Tape) -> torch.Tensor:
+    def _watched(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, tape: Tape) -> torch.Tensor:
         """The fused kernel still makes the output unless the weights are edited or differentiated."""
         query = tape.record(self.name + ".query", query)
         key = tape.record(self.name + ".key", key)
         value = tape.record(self.name + ".value", value)
         name = self.name + ".weights"
         if tape.uses(name):
-            weights = tape.record(name, self._weights(query, key))  # (B, h, T, T)
+            weights = tape.record(name, self._weights(query, key, bias))  # (B, h, T, T)
             mixed = F.dropout(weights.to(value.dtype), self.weight_dropout, self.training) @ value
         else:
-            mixed = self._fused(query, key, value)
+            mixed = self._fused(query, key, value, bias)
             if tape.wants(name):
-                tape.record(name, self._weights(tape.pick(query), tape.pick_heads(key)))
+                seen = tape.pick(bias) if bias is not None else None
+                tape.record(name, self._weights(tape.pick(query), tape.pick_heads(key), seen))
         return tape.record(self.name + ".heads", mixed)
 
-    def _weights(self, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-        return (query * self.head_width**-0.5 @ key.transpose(-2, -1)).softmax(dim=-1)
+    def _weights(self, query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        scores = query * self.head_width**-0.5 @ key.transpose(-2, -1)
+        return (scores if bias is None else scores + bias).softmax(dim=-1)

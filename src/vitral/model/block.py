@@ -9,18 +9,19 @@ from vitral.config import ModelConfig
 from vitral.model.attention import Attention
 from vitral.model.mlp import MLP
 from vitral.model.norm import make_norm
+from vitral.model.rotary import Rotation
 from vitral.model.tape import Tape
 
 
 class TransformerBlock(nn.Module):
-    """pre: x + f(norm(x)), as in the ViT; post: norm(x + f(x)), as in the original Transformer."""
+    """pre: x + f(norm(x)), as in the ViT; post: norm(x + f(x)), as in the original Transformer; res-post: x + norm(f(x)), as in Swin v2."""
 
     drop_path: torch.Tensor
 
     def __init__(self, config: ModelConfig, index: int = 0) -> None:
         super().__init__()
         self.name = f"blocks.{index}"
-        self.post = config.norm_order == "post"
+        self.order = config.norm_order
         self.norm1 = make_norm(config.norm, config.width, config.norm_epsilon)
         self.attention = Attention(config, self.name + ".attention")
         self.norm2 = make_norm(config.norm, config.width, config.norm_epsilon)
@@ -33,20 +34,20 @@ class TransformerBlock(nn.Module):
         self.scale1 = nn.Parameter(torch.full((config.width,), start)) if start is not None else None
         self.scale2 = nn.Parameter(torch.full((config.width,), start)) if start is not None else None
 
-    def forward(
-        self, tokens: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor] | None = None, tape: Tape | None = None
-    ) -> torch.Tensor:
-        if self.post:
-            tokens = self.norm1(tokens + self._branch(self.attention(tokens, rotation, tape), self.scale1))
-        else:
-            tokens = tokens + self._branch(self.attention(self.norm1(tokens), rotation, tape), self.scale1)
+    def forward(self, tokens: torch.Tensor, rotation: Rotation | None = None, tape: Tape | None = None) -> torch.Tensor:
+        seen = self.norm1(tokens) if self.order == "pre" else tokens
+        tokens = self._add(tokens, self.attention(seen, rotation, tape), self.norm1, self.scale1)
         if tape is not None:
             tokens = tape.record(self.name + ".middle", tokens)
-        if self.post:
-            tokens = self.norm2(tokens + self._branch(self.mlp(tokens, tape), self.scale2))
-        else:
-            tokens = tokens + self._branch(self.mlp(self.norm2(tokens), tape), self.scale2)
+        seen = self.norm2(tokens) if self.order == "pre" else tokens
+        tokens = self._add(tokens, self.mlp(seen, tape), self.norm2, self.scale2)
         return tokens if tape is None else tape.record(self.name + ".output", tokens)  # (B, T, D)
+
+    def _add(self, tokens: torch.Tensor, update: torch.Tensor, norm: nn.Module, scale: torch.Tensor | None) -> torch.Tensor:
+        if self.order == "res-post":
+            update = norm(update)
+        tokens = tokens + self._branch(update, scale)
+        return norm(tokens) if self.order == "post" else tokens
 
     def _branch(self, update: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
         """Layer scale and stochastic depth on what is added to the stream."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from vitral.config import ModelConfig
+from vitral.model.mlp import MLP
+from vitral.model.norm import make_norm
 
 
 def probabilities(logits: torch.Tensor, several: bool = False) -> torch.Tensor:
@@ -32,6 +36,28 @@ class AttentionPool(nn.Module):
         return self.projection(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(batch, width))
 
 
+class MultiheadAttentionPool(nn.Module):
+    """MAP (SigLIP): a learned query looks at the tokens, and an MLP on a norm is added to what it saw."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        inner = dataclasses.replace(config, mlp_width=config.pool_mlp_width or config.mlp_width, sub_norm="none")
+        self.heads = config.pool_heads or config.heads
+        self.probe = nn.Parameter(torch.zeros(1, 1, config.width))
+        self.query = nn.Linear(config.width, config.width)
+        self.key_value = nn.Linear(config.width, 2 * config.width)
+        self.projection = nn.Linear(config.width, config.width)
+        self.norm = make_norm(config.norm, config.width, config.norm_epsilon)
+        self.mlp = MLP(inner, "pool.mlp")
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        query = self.query(self.probe.to(tokens.dtype).expand(len(tokens), -1, -1)).unflatten(-1, (self.heads, -1))  # (B, 1, h, d)
+        key, value = self.key_value(tokens).unflatten(-1, (2, self.heads, -1)).unbind(2)  # (B, T, h, d)
+        seen = F.scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))  # (B, h, 1, d)
+        pooled = self.projection(seen.flatten(1))
+        return pooled + self.mlp(self.norm(pooled))  # (B, D)
+
+
 class MLPHead(nn.Module):
     """A linear layer on the pooled vector; with `hidden`, a tanh layer before it (the paper's pre-training head)."""
 
@@ -44,3 +70,6 @@ class MLPHead(nn.Module):
         if self.hidden is not None:
             pooled = self.hidden(pooled).tanh()
         return self.linear(pooled)  # (B, K)
+
+
+POOLS: dict[str, type[AttentionPool | MultiheadAttentionPool]] = {"attention": AttentionPool, "map": MultiheadAttentionPool}

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from vitral.model.head import AttentionPool
+
 if TYPE_CHECKING:
     from vitral.model.vit import ViT
 
@@ -60,7 +62,7 @@ def _tokens(vit: ViT, std: float) -> None:
     for parameter in vit.positions.parameters():
         nn.init.normal_(parameter, std=std)
     if vit.pool is not None:
-        nn.init.normal_(vit.pool.query, std=0.02)
+        nn.init.normal_(vit.pool.query if isinstance(vit.pool, AttentionPool) else vit.pool.probe, std=0.02)
 
 
 START = {"vit": _paper, "torch": _torch, "zero": _zero}

@@ -10,6 +10,7 @@ from torch import nn
 
 from vitral.config import ModelConfig
 from vitral.kernels.gelu import linear_gelu
+from vitral.model.norm import make_norm
 from vitral.model.tape import Tape
 
 
@@ -21,6 +22,8 @@ class MLP(nn.Module):
         self.expand = nn.Linear(config.width, doubled * config.mlp_width, bias=config.bias)
         self.is_gelu = config.activation == "gelu"
         self.activation = ACTIVATIONS[config.activation]
+        inner = config.sub_norm != "none"
+        self.hidden_norm = make_norm(config.norm, config.mlp_width, config.norm_epsilon) if inner else nn.Identity()
         self.contract = nn.Linear(config.mlp_width, config.width, bias=config.bias)
         self.dropout = nn.Dropout(config.dropout)
 
@@ -31,7 +34,7 @@ class MLP(nn.Module):
             hidden = self.activation(self.expand(tokens))
         if tape is not None:
             hidden = tape.record(self.name + ".hidden", hidden)
-        output = self.dropout(self.contract(self.dropout(hidden)))  # (B, T, D)
+        output = self.dropout(self.contract(self.hidden_norm(self.dropout(hidden))))  # (B, T, D)
         return output if tape is None else tape.record(self.name + ".output", output)
 
 

@@ -1,6 +1,6 @@
-"""Where a patch lies: learned vectors, fixed sines and cosines, or a rotation inside attention.
+"""Where a patch lies: learned vectors or fixed sines and cosines added to it, or a bias on its attention (rotary.py: a rotation).
 
-T tokens = prefix + N patches on an h×w grid, D numbers per token, d per head.
+T tokens = prefix + N patches on an h×w grid, D numbers per token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class AddPositionalEmbeddings(nn.Module):
         self.without = config.prefix - positioned_prefix(config)  # registers stand last in the prefix
         self.prefix = positioned_prefix(config)
         count = config.grid[0] * config.grid[1]
-        if config.positions == "learned":
+        if config.has_table:
             self.table = nn.Parameter(torch.zeros(1, self.prefix + count, config.width))
         else:
             fixed = torch.cat([torch.zeros(self.prefix, config.width, device="cpu"), sine_cosine(config.grid, config.width)])
@@ -35,36 +35,36 @@ class AddPositionalEmbeddings(nn.Module):
         return tokens + table  # (B, T, D)
 
 
-class RotaryPositions(nn.Module):
-    """2-D rotary angles: half of each head turns with the row, half with the column; prefix tokens do not turn."""
+class RelativePositions(nn.Module):
+    """A bias on every attention score by how far apart two patches lie (BEiT); one each from, to and of the class token to itself."""
 
-    cosine: torch.Tensor
-    sine: torch.Tensor
+    index: torch.Tensor
 
-    def __init__(self, config: ModelConfig, base: float = 100.0) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        quarter = config.width // config.heads // 4
-        rows, columns = _grid_points(config.grid)
-        speeds = base ** -(torch.arange(quarter, device="cpu") / quarter)  # (d/4,)
-        angles = torch.cat([rows[:, None] * speeds, columns[:, None] * speeds], dim=1)  # (N, d/2)
-        angles = torch.cat([torch.zeros(config.prefix, 2 * quarter, device="cpu"), angles])  # (T, d/2)
-        self.register_buffer("cosine", angles.cos()[:, None], persistent=False)  # (T, 1, d/2)
-        self.register_buffer("sine", angles.sin()[:, None], persistent=False)
+        rows, columns = config.grid
+        self.table = nn.Parameter(torch.zeros((2 * rows - 1) * (2 * columns - 1) + 3, config.heads))
+        self.register_buffer("index", relative_index(config.grid, config.prefix), persistent=False)  # (T, T)
 
-    def forward(self) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.cosine, self.sine
+    def forward(self) -> torch.Tensor:
+        return self.table[self.index].permute(2, 0, 1).unsqueeze(0)  # (1, heads, T, T)
 
 
-def rotate(value: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """Turn pairs of numbers of queries or keys (B, T, heads, d) by each token's angles."""
-    cosine, sine = (part.to(value.dtype) for part in rotation)  # (T, 1, d/2) or (B, T, 1, d/2)
-    first, second = value.chunk(2, dim=-1)
-    return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
+def relative_index(grid: tuple[int, int], prefix: int) -> torch.Tensor:
+    """Which row of the table belongs to each pair of tokens: rows apart, columns apart; the last three are the class token's."""
+    rows, columns = (axis.long() for axis in grid_points(grid))
+    apart = (rows[:, None] - rows + grid[0] - 1) * (2 * grid[1] - 1) + columns[:, None] - columns + grid[1] - 1  # (N, N)
+    distances = (2 * grid[0] - 1) * (2 * grid[1] - 1)
+    index = torch.full((prefix + len(rows),) * 2, distances, device="cpu")
+    index[:, :prefix] = distances + 1
+    index[:prefix, :prefix] = distances + 2
+    index[prefix:, prefix:] = apart
+    return index
 
 
 def sine_cosine(grid: tuple[int, int], width: int, base: float = 10_000.0) -> torch.Tensor:
     """Fixed 2-D positions (N, D): a quarter each of sine and cosine of the column, then of the row."""
-    rows, columns = _grid_points(grid)
+    rows, columns = grid_points(grid)
     quarter = width // 4
     speeds = base ** -(torch.arange(quarter, device="cpu") / quarter)
     angles = [axis[:, None] * speeds for axis in (columns, rows)]  # (N, D/4)
@@ -77,7 +77,7 @@ def positioned_prefix(config: ModelConfig) -> int:
     return {"all": config.prefix, "class": classes, "none": 0}[config.prefix_positions]
 
 
-def _grid_points(grid: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
+def grid_points(grid: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
     """Row and column of each patch, in reading order."""
     rows = torch.arange(grid[0], dtype=torch.float32, device="cpu")
     columns = torch.arange(grid[1], dtype=torch.float32, device="cpu")

@@ -13,15 +13,14 @@ from vitral.base.errors import UsageError
 from vitral.config import ModelConfig
 from vitral.model.block import TransformerBlock
 from vitral.model.classifier import Classifier
-from vitral.model.head import AttentionPool, MLPHead
+from vitral.model.head import POOLS, MLPHead
 from vitral.model.initialise import initialise, initialise_head
 from vitral.model.norm import make_norm
 from vitral.model.patches import PatchEmbedding
-from vitral.model.positions import AddPositionalEmbeddings, RotaryPositions
+from vitral.model.positions import AddPositionalEmbeddings
+from vitral.model.rotary import Rotation, make_rotary
 from vitral.model.tape import Tape
 from vitral.model.tokens import PrependClassToken
-
-Rotation = tuple[torch.Tensor, torch.Tensor]
 
 
 class ViT(Classifier):
@@ -32,14 +31,15 @@ class ViT(Classifier):
         self.stem = stem
         channels = stem_channels or config.channels
         self.patches = PatchEmbedding(channels, config.width, config.patch_size, config.patch_stride, config.patch_bias)
+        self.patch_norm = self._norm() if config.patch_norm else nn.Identity()
         self.tokens = PrependClassToken(config.width, config.class_token, config.distillation_token, config.registers)
-        self.positions = AddPositionalEmbeddings(config) if config.positions in ("learned", "sincos") else nn.Identity()
-        self.rotary = RotaryPositions(config) if config.positions == "rotary" else None
+        self.positions = AddPositionalEmbeddings(config) if config.has_table or config.positions == "sincos" else nn.Identity()
+        self.rotary = make_rotary(config) if config.is_rotary else None
         self.dropout = nn.Dropout(config.dropout)
         self.embedding_norm = self._norm() if config.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList(TransformerBlock(config, index) for index in range(config.depth))
         self.norm = self._norm() if config.final_norm else nn.Identity()
-        self.pool = AttentionPool(config) if config.pool == "attention" else None
+        self.pool = POOLS[config.pool](config) if config.pool in POOLS else None
         self.pool_norm = self._norm() if config.pool_norm else nn.Identity()
         self.head = self._head() if config.classes else nn.Identity()
         self.distillation_head = self._head() if config.classes and config.distillation_token else None
@@ -70,11 +70,12 @@ class ViT(Classifier):
 
     def through_blocks(self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None) -> torch.Tensor:
         tokens, rotation = self.embed(images, tape, keep_patches)
-        for block in self.blocks:
+        for index, block in enumerate(self.blocks):
+            angles = rotation.of_block(index) if rotation is not None else None
             if self.config.gradient_checkpointing and self.training and tape is None:
-                tokens = checkpoint(block, tokens, rotation, use_reentrant=False)
+                tokens = checkpoint(block, tokens, angles, use_reentrant=False)
             else:
-                tokens = block(tokens, rotation, tape)
+                tokens = block(tokens, angles, tape)
         return tokens  # (B, T, D)
 
     def embed(
@@ -83,21 +84,24 @@ class ViT(Classifier):
         """Images → tokens that know their position, and the angles for rotary attention."""
         self.check_images(images)
         source = images if self.stem is None else self.stem(images)
-        patches = self.patches(source)  # (B, N, D)
+        patches = self.patch_norm(self.patches(source))  # (B, N, D)
         if tape is not None:
             patches = tape.record("patches", patches)
         tokens = self.embedding_norm(self.dropout(self.positions(self.tokens(patches))))  # (B, T, D)
         rotation = self.rotary() if self.rotary is not None else None
         if keep_patches is not None and keep_patches < 1:
+            if self.config.positions == "relative":
+                raise UsageError("relative positions are of whole grids, and keep_patches drops patches", "leave keep_patches out")
             tokens, rotation = drop_patches(tokens, rotation, self.config.prefix, keep_patches)
         return tokens if tape is None else tape.record("embedding", tokens), rotation
 
     def read(self, tokens: torch.Tensor) -> torch.Tensor:
         """The one vector (B, D) that stands for the image."""
+        seen = tokens if self.config.pool_over == "tokens" or self.config.pool == "attention" else tokens[:, self.config.prefix :]
         if self.pool is not None:
-            return self.pool(tokens)
+            return self.pool(seen)
         if self.config.pool == "mean":
-            return tokens[:, self.config.prefix :].mean(dim=1)
+            return seen.mean(dim=1)
         if self.config.pool == "class+mean":
             return torch.cat([tokens[:, 0], tokens[:, self.config.prefix :].mean(dim=1)], dim=1)  # (B, 2D)
         return tokens[:, 0]
@@ -141,6 +145,4 @@ def keep_tokens(tokens: torch.Tensor, rotation: Rotation | None, prefix: int, or
     """The prefix and the patches whose numbers are in `order` (B, kept)."""
     index = torch.cat([torch.arange(prefix, device=tokens.device).expand(len(tokens), -1), order + prefix], dim=1)  # (B, prefix + kept)
     tokens = tokens.gather(1, index[:, :, None].expand(-1, -1, tokens.shape[2]))
-    if rotation is not None:
-        rotation = rotation[0][index], rotation[1][index]  # (B, T, 1, d/2)
-    return tokens, rotation
+    return tokens, rotation.of_tokens(index) if rotation is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from vitral.model.classifier import Classifier
 from vitral.weights.checkpoint import as_float32
 from vitral.weights.detect import Detected, detect
 from vitral.weights.family import PREPROCESS
+from vitral.weights.from_timm import NAMED
 from vitral.weights.infer import Known, infer_config, says
 from vitral.weights.keymap import Mapped, check, convert
 
@@ -29,7 +31,7 @@ def assemble(tensors: Mapping[str, Tensor], source: str, said: Known | None = No
     """The model that the tensors make up, in eval mode on the CPU, every parameter filled exactly once."""
     said = said or Known()
     detected = detect(tensors, source)
-    said = said.over(file_says(detected))
+    said = said.over(file_says(detected)).over(name_says(detected, source))
     mapped = convert(detected.family.table, detected.tensors, source)
     config, facts = infer_config(mapped.tensors, detected.family, said, source)
     model = fill(config, mapped, source)
@@ -47,6 +49,12 @@ def file_says(detected: Detected) -> Known:
     if query is None or query.ndim != 3:
         return Known()
     return says("the file's own shapes", {"heads": query.shape[1]})
+
+
+def name_says(detected: Detected, name: str) -> Known:
+    """What a timm architecture's name tells and its tensors do not; files are most often called after it."""
+    found = [fields for word, fields in NAMED.items() if re.search(word, name)] if detected.family.name.startswith("timm") else []
+    return says(f"the name {name}", {key: value for fields in found for key, value in fields.items()})
 
 
 def fill(config: ModelConfig, mapped: Mapped, source: str) -> Classifier:

@@ -111,37 +111,38 @@ def of_timm_folder(described: dict[str, Any]) -> Known:
     return architecture.over(of_timm_settings(described.get("pretrained_cfg") or described, "config.json"))
 
 
-def of_timm(module: nn.Module) -> Known:
+def of_timm(module: Any) -> Known:
     """A live timm ViT."""
-    if any(getattr(module, name, False) for name in ("pool_include_prefix",)) and getattr(module, "global_pool", "") != "token":
-        raise WeightsError("this timm ViT averages over its prefix tokens too", "Vitral's average is over patches alone; load a plain ViT")
-    pools = {"token": "class", "avg": "mean", "": None}
+    pools = {"token": "class", "avg": "mean", "map": "map", "": None}
     pooling = getattr(module, "global_pool", "token")
     if pooling not in pools:
-        raise WeightsError(f"this timm ViT pools with {pooling!r}", "known are token and avg")
-    if getattr(module, "rope", None) is not None:
-        raise WeightsError(
-            f"this {type(module).__name__} turns queries and keys (rotary positions)", "rotary ViTs of other libraries are not read"
-        )
-    block: Any = next(iter(module.blocks))  # type: ignore[arg-type]
+        raise WeightsError(f"this timm ViT pools with {pooling!r}", "known are token, avg and map")
+    block: Any = next(iter(module.blocks))
     gated = type(block.mlp).__name__ in ("GluMlp", "SwiGLU", "SwiGLUPacked")
     act = None if gated else activation(type(block.mlp.act).__name__, "this timm ViT")
     if act == "gelu" and getattr(block.mlp.act, "approximate", "none") == "tanh":
         act = "gelu_tanh"
     embedding: Any = module.patch_embed
+    probe = getattr(module, "attn_pool", None)
+    # EVA's own class lets its query look at every token, vision_transformer's at the patches unless it is told otherwise.
+    everything = getattr(module, "pool_include_prefix", type(module).__name__ == "Eva" and probe is not None)
     architecture = says(
         "the live timm module",
         {
             "heads": block.attn.num_heads,
             "activation": act,
             "norm_epsilon": block.norm1.eps,
+            "norm_order": "res-post" if type(block).__name__ in ("ResPostBlock", "EvaBlockPostNorm") else None,
             "image_size": pair(embedding.img_size) if embedding.img_size else None,
             "pool": pools[pooling],
-            "positions": "none" if getattr(module, "pos_embed", None) is None else None,
+            "pool_over": "tokens" if everything else None,
+            "pool_heads": probe.num_heads if probe is not None else None,
+            "positions": _timm_positions(module),
+            **_timm_rotary(getattr(module, "rope", None)),
             "prefix_positions": "none"
             if getattr(module, "no_embed_class", False)
             else "all"
-            if getattr(module, "num_reg_tokens", 0)
+            if getattr(module, "reg_token", None) is not None
             else None,
         },
     )
@@ -149,6 +150,38 @@ def of_timm(module: nn.Module) -> Known:
     if settings.get("num_classes") != getattr(module, "num_classes", None):
         settings.pop("label_names", None)
     return architecture.over(of_timm_settings(settings))
+
+
+def _timm_positions(module: Any) -> str | None:
+    """None where the tensors tell: learned ones and relative ones leave a table."""
+    learned = getattr(module, "pos_embed", None) is not None
+    if getattr(module, "rope", None) is not None:
+        return "learned+rotary" if learned else "rotary"
+    relative = getattr(module.blocks[0].attn, "relative_position_bias_table", None) is not None
+    return None if learned or relative else "none"
+
+
+def _timm_rotary(rope: Any) -> dict[str, Any]:
+    """Our kind of a timm module's angles; another one than a family uses is refused, for no tensor would show the difference."""
+    if rope is None:
+        return {}
+    kind = type(rope).__name__.removeprefix("RotaryEmbedding")
+    if kind == "Mixed" and rope.grid_indexing == "xy":
+        return {"rotary": "mixed"}
+    if kind == "DinoV3" and (rope.temperature, rope.grid_indexing, rope.normalize_coords, rope.rotate_half) == (
+        100,
+        "ij",
+        "separate",
+        True,
+    ):
+        return {"rotary": "dinov3"}
+    if kind == "Cat" and not rope.in_pixels and not rope.rotate_half:
+        kinds = {(100, "xy", False): "axial", (10_000, "ij", True): "eva", (10_000, "xy", True): "perception"}
+        if found := kinds.get((rope.temperature, rope.grid_indexing, rope.ref_feat_shape is not None)):
+            return {"rotary": found, "rotary_grid": tuple(rope.ref_feat_shape) if rope.ref_feat_shape is not None else None}
+    raise WeightsError(
+        f"this timm ViT turns queries and keys by angles of its own ({type(rope).__name__})", "load one of timm's named models"
+    )
 
 
 def of_torchvision(module: nn.Module) -> Known:

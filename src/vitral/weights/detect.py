@@ -46,19 +46,16 @@ PREFIXES = (
     "base_encoder.",
 )
 
-SIGLIP = "a ViT with an attention pooling (SigLIP) that Vitral's does not hold exactly"
-
 # A name that gives another kind of model away (a regular expression) → what it is.
 REFUSED: dict[str, str] = {
-    r"relative_position|(^|\.)rel_pos": "a model with relative positions (Swin, BEiT, ViTDet, SAM), which Vitral's ViT does not have",
+    r"^layers\.\d+\.blocks\.\d+\.|(^|\.)rel_pos": "a model with windows or relative positions of another kind (Swin, ViTDet, SAM)",
     r"downsample\.(reduction|norm)\.": "a Swin or another staged model: windows and merged patches are not part of a ViT",
     r"patch_embed\.backbone\.|(^|/)conv_root/": "a hybrid of another library (ResNetV2 stem)",
-    r"(^|\.)attn_pool\.|vision_model\.head\.attention|MAPHead_0|(^|\.)head\.probe$": SIGLIP,
-    r"(^|[._])rope[._]|rotary|(^|\.)rope_embed": "a ViT with rotary positions of another library (EVA-02, DINOv3)",
+    r"vision_model\.head\.attention|MAPHead_0|(^|\.)head\.probe$": "SigLIP",
     r"\.attns\.\d|\.ffns\.\d": "a ViT with parallel branches in its blocks",
     r"^stages\.\d|^features\.\d": "a staged or convolutional model",
-    r"\.attn\.(q_bias|v_bias)$|\.attn\.inner_attn_ln": "BEiT or EVA: its attention has parts that Vitral's does not",
     r"(^|\.)lambda_[12]$": "BEiT",
+    r"\.attn\.lambda_": "a ViT with differential attention",
     r"(^|\.)embeddings\.patch_embeddings\.weight$": "DINOv3, whose rotary positions are another library's",
     r"visual\.layer1\.": "CLIP with a ResNet as its vision tower",
     r"Transformer/encoderblock/": "a Google checkpoint whose blocks are stacked into one array",

@@ -1,6 +1,6 @@
-"""timm's ViT (AugReg and others), DeiT with a distillation token, and CLIP towers as timm keeps them.
+"""timm's ViTs: vision_transformer (AugReg, DeiT, CLIP towers, SigLIP, AIMv2 …), eva (EVA, DINOv3, Perception Encoder, RoPE-ViT) and beit.
 
-Names as in timm.models.vision_transformer; the original DeiT, DINO and MAE files descend from them (see from_dino.py).
+The original DeiT, DINO and MAE files descend from its names (see from_dino.py).
 """
 
 from __future__ import annotations
@@ -13,25 +13,47 @@ BLOCKS: Table = {
     "blocks.{i}.attn.qkv.{p}": "blocks.{i}.attention.qkv.{p}",
     "blocks.{i}.attn.q_norm.{p}": "blocks.{i}.attention.query_norm.{p}",
     "blocks.{i}.attn.k_norm.{p}": "blocks.{i}.attention.key_norm.{p}",
+    "blocks.{i}.attn.norm.{p}": "blocks.{i}.attention.joined_norm.{p}",
     "blocks.{i}.attn.proj.{p}": "blocks.{i}.attention.projection.{p}",
     "blocks.{i}.ls1.gamma": "blocks.{i}.scale1",
     "blocks.{i}.norm2.{p}": "blocks.{i}.norm2.{p}",
     "blocks.{i}.mlp.fc1.{p}": "blocks.{i}.mlp.expand.{p}",
+    "blocks.{i}.mlp.norm.{p}": "blocks.{i}.mlp.hidden_norm.{p}",
     "blocks.{i}.mlp.fc2.{p}": "blocks.{i}.mlp.contract.{p}",
     "blocks.{i}.ls2.gamma": "blocks.{i}.scale2",
+    # What some blocks keep apart: gate and value of a gated MLP, queries, keys and values, and biases of two of the three.
+    ("blocks.{i}.mlp.fc1_g.{p}", "blocks.{i}.mlp.fc1_x.{p}"): "blocks.{i}.mlp.expand.{p}",
+    ("blocks.{i}.attn.q_proj.weight", "blocks.{i}.attn.k_proj.weight", "blocks.{i}.attn.v_proj.weight"): "blocks.{i}.attention.qkv.weight",
+    ("blocks.{i}.attn.q_proj.bias", "blocks.{i}.attn.v_proj.bias"): ("blocks.{i}.attention.qkv.bias", "without keys"),
+    ("blocks.{i}.attn.q_bias", "blocks.{i}.attn.v_bias"): ("blocks.{i}.attention.qkv.bias", "without keys"),
+    "blocks.{i}.attn.relative_position_bias_table": "blocks.{i}.attention.relative.table",
+    "blocks.{i}.attn.relative_position_index": None,
+}
+
+POOL: Table = {
+    "attn_pool.latent": "pool.probe",
+    "attn_pool.q.{p}": "pool.query.{p}",
+    "attn_pool.kv.{p}": "pool.key_value.{p}",
+    "attn_pool.proj.{p}": "pool.projection.{p}",
+    "attn_pool.norm.{p}": "pool.norm.{p}",
+    "attn_pool.mlp.fc1.{p}": "pool.mlp.expand.{p}",
+    "attn_pool.mlp.fc2.{p}": "pool.mlp.contract.{p}",
 }
 
 TABLE: Table = {
     "patch_embed.proj.{p}": "patches.projection.{p}",
+    "patch_embed.norm.{p}": "patch_norm.{p}",
     "cls_token": "tokens.class_token",
     "reg_token": "tokens.registers",
     "pos_embed": "positions.table",
+    "rope.freqs": "rotary.speeds",
     "norm_pre.{p}": "embedding_norm.{p}",
     **BLOCKS,
     # DeiT III and older files write the factors without a module of their own.
     "blocks.{i}.gamma_1": "blocks.{i}.scale1",
     "blocks.{i}.gamma_2": "blocks.{i}.scale2",
     "norm.{p}": "norm.{p}",
+    **POOL,
     "fc_norm.{p}": "pool_norm.{p}",
     "pre_logits.fc.{p}": "head.hidden.{p}",
     "head.{p}": "head.linear.{p}",
@@ -45,10 +67,29 @@ HEAD_KEYS = ("head.{p}", "head.{i}.{p}", "head.fc.{p}", "fc.{p}", "classifier.{p
 
 DISTILLED: Table = {**TABLE, "dist_token": "tokens.distillation_token", "head_dist.{p}": "distillation_head.linear.{p}"}
 
-MARKERS = ("patch_embed.proj.weight", "blocks.{i}.attn.qkv.weight")
+PATCHES = "patch_embed.proj.weight"
+MARKERS = (PATCHES, "blocks.{i}.attn.qkv.weight")
+PROBE, RELATIVE, SCALE = "attn_pool.latent", "blocks.{i}.attn.relative_position_bias_table", "blocks.{i}.gamma_1"
+PERCEPTION = {"pool_over": "tokens", "pool_heads": 8}
+
+# What timm's names tell and no tensor does (a regular expression, in an architecture's or a file's name → fields of the config).
+NAMED: dict[str, dict[str, str]] = {
+    r"_rpn_|eva02_enormous": {"norm_order": "res-post"},
+    r"_rope_ape_": {"positions": "learned+rotary", "rotary": "axial"},
+    r"_lingbot": {"pool": "class"},
+    r"test_vit3": {"pool_over": "tokens"},
+}
 
 FAMILIES = (
     Family("deit-distilled", "DeiT with distillation token, timm layout", (*MARKERS, "dist_token"), DISTILLED, "deit"),
+    Family("timm-beit", "BEiT, timm layout", (*MARKERS, RELATIVE), TABLE, "half"),
+    Family("timm-perception", "Perception Encoder, timm layout", (*MARKERS, PROBE, "norm_pre.weight"), TABLE, "squash", PERCEPTION, 1e-5),
+    Family("timm-map", "ViT with attention pooling (SigLIP), timm layout", (*MARKERS, PROBE), TABLE, "squash"),
+    Family("timm-aimv2", "AIMv2, timm layout", (*MARKERS, "patch_embed.norm.weight"), TABLE, "clip", norm_epsilon=1e-5),
+    Family("timm-dinov3", "DINOv3, timm layout", (*MARKERS, "cls_token", "reg_token", SCALE), TABLE, "imagenet", {"pool": "mean"}, 1e-5),
+    Family("timm-eva", "EVA, timm layout", (PATCHES, "blocks.{i}.attn.q_bias"), TABLE, "clip"),
+    Family("timm-eva", "EVA-02, timm layout", (PATCHES, "blocks.{i}.attn.q_proj.weight"), TABLE, "clip"),
+    Family("timm-beit3", "BEiT v3, timm layout", (*MARKERS, "blocks.{i}.attn.norm.weight"), TABLE, "half", norm_epsilon=1e-5),
     Family("timm-clip", "CLIP vision tower, timm layout", (*MARKERS, "norm_pre.weight"), TABLE, "clip", norm_epsilon=1e-5),
     Family("timm-registers", "ViT with registers, timm layout", (*MARKERS, "reg_token"), TABLE, "deit"),
     Family("timm-scaled", "ViT with layer scale (DINOv2, DeiT III), timm layout", (*MARKERS, "blocks.{i}.ls1.gamma"), TABLE, "deit"),

@@ -13,11 +13,13 @@ from vitral.base.errors import ConfigError, UsageError, VitralError, WeightsErro
 from vitral.base.origin import Fact, assumed, known
 from vitral.config import ModelConfig
 from vitral.weights.family import Family
+from vitral.weights.rotary_kind import USUAL_SIZE, rotary_of
 
 # Width → heads where the 64-per-head rule does not hold (ViT-H, g, G, so400m).
 WIDE = {1280: 16, 1408: 16, 1664: 16, 1152: 16}
 PER_HEAD = 64
 
+RELATIVE = "blocks.0.attention.relative.table"
 RESNETS = {(2, False): "resnet18", (6, True): "resnet50", (36, True): "resnet152"}
 """(blocks in the third stage, bottlenecks?) → name."""
 
@@ -72,7 +74,8 @@ def _transformer(shapes: dict[str, tuple[int, ...]], family: Family, said: Known
     hidden = shapes["blocks.0.mlp.contract.weight"][1]
     swiglu = shapes["blocks.0.mlp.expand.weight"][0] == 2 * hidden
     pool_norm = "pool_norm.weight" in shapes
-    class_token = "tokens.class_token" in shapes
+    class_token, probe = "tokens.class_token" in shapes, "pool.probe" in shapes
+    inner = [part for part in ("attention.joined_norm", "mlp.hidden_norm") if f"blocks.0.{part}.weight" in shapes]
     fields: dict[str, Any] = {
         "channels": channels,
         "patch_size": tuple(patch),
@@ -80,12 +83,14 @@ def _transformer(shapes: dict[str, tuple[int, ...]], family: Family, said: Known
         "width": width,
         "depth": len(blocks),
         "mlp_width": hidden,
-        "pool": "mean" if pool_norm or not class_token else "class",
+        "pool": "map" if probe else "mean" if pool_norm or not class_token else "class",
         "class_token": class_token,
         "distillation_token": "tokens.distillation_token" in shapes,
         "registers": shapes["tokens.registers"][1] if "tokens.registers" in shapes else 0,
-        "positions": "learned" if "positions.table" in shapes else "none",
+        "positions": "learned" if "positions.table" in shapes else "relative" if RELATIVE in shapes else "none",
         "norm": "layer" if "blocks.0.norm1.bias" in shapes else "rms",
+        "sub_norm": ("none", "mlp", "attention+mlp")[len(inner)],
+        "patch_norm": "patch_norm.weight" in shapes,
         "embedding_norm": "embedding_norm.weight" in shapes,
         "final_norm": "norm.weight" in shapes,
         "pool_norm": pool_norm,
@@ -97,6 +102,8 @@ def _transformer(shapes: dict[str, tuple[int, ...]], family: Family, said: Known
         "head_bias": "head.linear.bias" in shapes or "head.linear.weight" not in shapes,
         "head_hidden": shapes["head.hidden.weight"][0] if "head.hidden.weight" in shapes else 0,
     }
+    if probe and (mlp := shapes["pool.mlp.expand.weight"][0]) != hidden:
+        fields["pool_mlp_width"] = mlp
     if fields["classes"] and shapes["head.linear.weight"][1] == 2 * width and not fields["head_hidden"]:
         fields["pool"] = "class+mean"  # DINOv2's linear head reads both
     facts: dict[str, Fact[Any]] = {
@@ -106,11 +113,13 @@ def _transformer(shapes: dict[str, tuple[int, ...]], family: Family, said: Known
         if fields["qk_norm"]
         else said.config.get("heads") or assumed(*_heads(width)),
     }
-    fields |= family.config
+    fields |= rotary_of(shapes, swiglu, family.name) | family.config
     fields |= {name: fact.value for name, fact in said.config.items() if name != "image_size"}
     fields |= {name: fact.value for name, fact in facts.items()}
     size = said.config["image_size"].value if "image_size" in said.config else None
     fields["image_size"] = _image_size(shapes, fields, size, "positions" in said.config, source)
+    if fields.get("rotary") == "perception" and "rotary_grid" not in fields:
+        fields["rotary_grid"] = tuple(side // p for side, p in zip(fields["image_size"], patch, strict=True))
     return ModelConfig(**fields), facts
 
 
@@ -132,11 +141,19 @@ def _image_size(shapes: dict[str, tuple[int, ...]], fields: dict[str, Any], said
     """From the number of positions: their grid times the patch; and which prefix tokens have a position."""
     patch = fields["patch_size"]
     wanted = pair(said) if said else None
+    if RELATIVE in shapes:
+        side = (math.isqrt(shapes[RELATIVE][0] - 3) + 1) // 2
+        return side * patch[0], side * patch[1]
     if "positions.table" not in shapes:
+        if fields["positions"] == "rotary" and wanted is None and (usual := USUAL_SIZE.get(fields["rotary"])):
+            return usual // patch[0] * patch[0], usual // patch[1] * patch[1]
+        if fields["positions"] == "rotary" and wanted is not None:
+            return wanted[0] // patch[0] * patch[0], wanted[1] // patch[1] * patch[1]
         if not positionless or wanted is None:
             # Rotary and fixed positions leave no key: without them the model would run, and be wrong.
             raise WeightsError(
-                f"{source} has no learned positions", "a folder of ours knows which it has; rotary ViTs of other libraries are not read"
+                f"{source} has no learned positions",
+                "it may have rotary ones, which leave no key: adopt the live module, or load a folder of ours",
             )
         return wanted
     total = shapes["positions.table"][1]

@@ -68,6 +68,10 @@ OPERATIONS: dict[str, Operation] = {
         lambda p: torch.cat([part.flatten() for part in p]),
         lambda t, count, heads: [part.reshape(heads, -1).contiguous() for part in t.chunk(count)],
     ),
+    # (D,) of queries and of values ↔ (3·D,): keys without a bias are keys with a bias of zero
+    "without keys": Operation(
+        lambda p: torch.cat([p[0], torch.zeros_like(p[0]), p[1]]), lambda t, *_: [t.chunk(3)[0].contiguous(), t.chunk(3)[2].contiguous()]
+    ),
     # (heads, d, D) ↔ (D, D)
     "heads out": Operation(
         lambda p: p[0].flatten(0, 1).T.contiguous(), lambda t, _, heads: [t.T.reshape(heads, -1, t.shape[0]).contiguous()]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitral.base.errors import ParityError, WeightsError
@@ -93,10 +94,19 @@ def prove(model: Classifier, source: nn.Module, tolerance: float = TOLERANCE, na
     config = model.config
     shape = (1 if config.family == "vit" and config.tokens > 600 else 2, config.channels, *config.image_size)
     images = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    theirs = run_source(source, images)
+    theirs = run_source(source, _fitted(source, images))
     ours = _run_ours(model, images, list(theirs))
     rows = tuple(Difference(layer, difference(ours[layer], theirs[layer])) for layer in theirs)
     return Proof(rows, tolerance, name or type(source).__name__)
+
+
+def _fitted(source: Any, images: Tensor) -> Tensor:
+    """For a picture size that its patches do not divide (384 by 14): a source passes over the pixels that are left at the edges."""
+    embedding = getattr(source, "patch_embed", None)
+    size = getattr(embedding, "img_size", None) if getattr(embedding, "strict_img_size", True) else None
+    if size is None:
+        return images
+    return F.pad(images, (0, size[1] - images.shape[3], 0, size[0] - images.shape[2]))
 
 
 def difference(ours: Tensor, theirs: Tensor) -> float:

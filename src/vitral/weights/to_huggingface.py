@@ -31,7 +31,14 @@ def limits(target: str, model: Classifier, allowed: dict[str, tuple[Any, ...]]) 
     config = model.config
     if config.family != "vit":
         raise UsageError(f"{target} has no place for a {config.family}", ELSEWHERE)
-    everywhere = {"norm": ("layer",), "norm_order": ("pre",), "stride": (None, config.patch_size)}
+    everywhere = {
+        "norm": ("layer",),
+        "norm_order": ("pre",),
+        "sub_norm": ("none",),
+        "patch_norm": (False,),
+        "pool_over": ("patches",),
+        "stride": (None, config.patch_size),
+    }
     for name, values in {**everywhere, **allowed}.items():
         value = getattr(config, name)
         if value not in values:
