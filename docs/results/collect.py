@@ -62,7 +62,8 @@ def collect(folder: Path, out: Path = RECORDS, name: str | None = None, alone: b
     if (folder / layout.STUDY).is_file():
         return _study(folder, out, name, alone)
     run = RunFolder.open(folder)
-    if not run.finished or run.is_record:
+    digest = _weights(folder)
+    if digest is None or run.is_record or (run.settled.opens and run.metrics[-1].get("split") != run.settled.opens[-1]):
         raise UsageError(f"{folder} is no finished run", "collect it when its training is over")
     name = name or (run.asked.run if run.asked else run.settled.name)
     record = _fresh(out / f"{name}-{run.settled.train.seed}")
@@ -73,8 +74,16 @@ def collect(folder: Path, out: Path = RECORDS, name: str | None = None, alone: b
     for split in run.settled.opens:
         _answers(run, record, split)
     files = [file.name for file in record.iterdir()]
-    write_manifest(record, files, record=name, seed=run.settled.train.seed, alone=alone, weights=sha256_file(folder / layout.WEIGHTS))
+    write_manifest(record, files, record=name, seed=run.settled.train.seed, alone=alone, weights=digest)
     return record
+
+
+def _weights(folder: Path) -> str | None:
+    """The SHA-256 of the weights; of those that stayed where they were trained, as the run's own manifest has it."""
+    if (folder / layout.WEIGHTS).is_file():
+        return sha256_file(folder / layout.WEIGHTS)
+    vouched = read_json(folder / layout.MANIFEST).get("files", {}) if (folder / layout.MANIFEST).is_file() else {}
+    return vouched.get(layout.WEIGHTS, {}).get("sha256")
 
 
 def _study(folder: Path, out: Path, name: str | None, alone: bool) -> Path:
