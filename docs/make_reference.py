@@ -30,6 +30,8 @@ COMMANDS: dict[str, list[tuple[str, str]]] = {
     "look": [("", "Look EXAMPLES")],
     "figures": [("", "Figures EXAMPLES")],
     "explore": [("", "Flags EXAMPLES")],
+    "audit": [("", "Flags EXAMPLES")],
+    "lens": [("", "Flags EXAMPLES")],
     "film": [("", "Flags EXAMPLES")],
     "embed": [("", "Flags EXAMPLES")],
     "probe": [("", "Flags EXAMPLES")],

@@ -88,6 +88,7 @@ VERB = "the verb asks, the other does it"
 NUMBERS = "look computes what draw draws"
 ASKED = "the verb reads flags into the config of that name"
 ONE_IDEA_IN_TWO_ROLES = {
+    "audit": "the verb asks, study judges, draw and report show it",
     "attention": "the layer, and the method that shows its weights",
     "compare": VERB,
     "data": ASKED,
@@ -97,7 +98,7 @@ ONE_IDEA_IN_TWO_ROLES = {
     "figures": VERB,
     "film": "the verb asks, study watches the snapshots, draw draws them",
     "filters": NUMBERS,
-    "lens": NUMBERS,
+    "lens": "the verb asks, look computes, draw draws",
     "plan": VERB,
     "predict": VERB,
     "pretrain": ASKED,

@@ -22,6 +22,8 @@ VERBS: dict[str, str] = {
     "look": "heat maps of what a model attends to, one sheet per picture",
     "figures": "every figure of the ViT literature, from any model",
     "explore": "a page in the browser that shows a model at work",
+    "audit": "which explanation of a model can be trusted",
+    "lens": "what the head says after every block, and what each head adds",
     "film": "how a model came to be, from the snapshots of its training",
     "embed": "feature vectors of a folder of pictures",
     "probe": "linear probe and kNN on frozen features",

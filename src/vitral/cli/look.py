@@ -58,6 +58,7 @@ def run(arguments: list[str]) -> int:
     from vitral.data.pictures import readable
     from vitral.draw.provenance import command_line
     from vitral.look.sheet import look_at
+    from vitral.look.verdicts import audit_folder, read_verdicts
 
     paths = picture_paths(asked.images)
     model = open_model(asked.model, asked)
@@ -74,6 +75,7 @@ def run(arguments: list[str]) -> int:
         top=asked.top,
         formats=asked.format,
         command=command_line(["vitral", "look", *arguments]),
+        verdicts=read_verdicts(model, audit_folder(asked.model)),
     )
     show(written, asked.json)
     return 0

@@ -9,19 +9,24 @@ is the function, `from vitral.look.rollout import RunningRollout` reaches into i
 from __future__ import annotations
 
 from vitral.look.attention import attention, attention_matrix
+from vitral.look.contributions import contributions
 from vitral.look.distance import distance, entropy, watch_heads
 from vitral.look.filters import filters
 from vitral.look.gradcam import gradcam
 from vitral.look.health import health, norms
 from vitral.look.integrated_gradients import integrated_gradients
+from vitral.look.legrad import legrad
 from vitral.look.lens import fit_lens, lens
 from vitral.look.method import MEASURES, METHODS
 from vitral.look.occlusion import occlusion
 from vitral.look.predict import predict
 from vitral.look.relevance import gradient_rollout, relevance
+from vitral.look.rise import rise
 from vitral.look.rollout import rollout, watch_rollout
 from vitral.look.similarity import position_similarity, similarity, token_colours
+from vitral.look.smoothgrad import smoothgrad
 from vitral.look.switch_off import ablate
+from vitral.look.value_attention import value_attention
 from vitral.look.watch import watch
 
 __all__ = [
@@ -30,6 +35,7 @@ __all__ = [
     "ablate",
     "attention",
     "attention_matrix",
+    "contributions",
     "distance",
     "entropy",
     "filters",
@@ -38,15 +44,19 @@ __all__ = [
     "gradient_rollout",
     "health",
     "integrated_gradients",
+    "legrad",
     "lens",
     "norms",
     "occlusion",
     "position_similarity",
     "predict",
     "relevance",
+    "rise",
     "rollout",
     "similarity",
+    "smoothgrad",
     "token_colours",
+    "value_attention",
     "watch",
     "watch_heads",
     "watch_rollout",

@@ -14,18 +14,23 @@ from vitral.base.text import few
 from vitral.draw.heatmap import Heatmap
 from vitral.look.attention import attention, attention_matrix
 from vitral.look.choice import NOT_CHOSEN, unused
+from vitral.look.contributions import contributions
 from vitral.look.distance import distance, entropy
 from vitral.look.filters import filters
 from vitral.look.gradcam import gradcam
 from vitral.look.health import health, norms
 from vitral.look.integrated_gradients import integrated_gradients
+from vitral.look.legrad import legrad
 from vitral.look.lens import lens
 from vitral.look.maps import joined
 from vitral.look.occlusion import occlusion
 from vitral.look.relevance import gradient_rollout, relevance
+from vitral.look.rise import rise
 from vitral.look.rollout import rollout
 from vitral.look.similarity import position_similarity, similarity, token_colours
+from vitral.look.smoothgrad import smoothgrad
 from vitral.look.switch_off import ablate
+from vitral.look.value_attention import value_attention
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Tape
@@ -47,6 +52,8 @@ class Method:
     """Makes sense for tokens alone, so not for a rival's feature maps."""
     gradients: bool = False
     """Differentiates the score of a class."""
+    many: bool = False
+    """Takes many passes for one map."""
     usual: bool = True
     """Stands on a sheet for which no methods were chosen."""
 
@@ -70,6 +77,13 @@ class Method:
 
 MAPS = (
     Method(attention, "where a token looks in one block, by one head or the mean of all", ("start", "block", "head"), attention=True),
+    Method(
+        value_attention,
+        "the length of what each patch hands a token through one block, not the share it gets",
+        ("start", "block", "head"),
+        attention=True,
+        usual=False,
+    ),
     Method(rollout, "attention of all blocks multiplied, with the residual path", ("start", "heads", "discard"), attention=True),
     Method(
         gradient_rollout,
@@ -79,6 +93,15 @@ MAPS = (
         gradients=True,
     ),
     Method(relevance, "attention × gradient, collected through the blocks", ("target", "start", "lower"), attention=True, gradients=True),
+    Method(
+        legrad,
+        "how far each block's own answer would gain from looking at a patch, summed over the blocks",
+        ("target",),
+        attention=True,
+        features=True,
+        gradients=True,
+        usual=False,
+    ),
     Method(
         gradcam,
         "features after a block, weighted by how much each channel moves the class",
@@ -91,8 +114,29 @@ MAPS = (
         "the score's change from a blank picture, shared out over the patches or pixels",
         ("target", "baseline", "steps", "tolerance", "per"),
         gradients=True,
+        many=True,
     ),
-    Method(occlusion, "how far the probability falls when a square around each patch is covered", ("target", "size", "fill", "exact")),
+    Method(
+        occlusion,
+        "how far the probability falls when a square around each patch is covered",
+        ("target", "size", "fill", "exact"),
+        many=True,
+    ),
+    Method(
+        smoothgrad,
+        "how strongly the score answers to each patch's pixels, as the mean over noisy copies",
+        ("target", "copies", "noise", "seed"),
+        gradients=True,
+        many=True,
+        usual=False,
+    ),
+    Method(
+        rise,
+        "the mean probability while a patch is to be seen, over random masks",
+        ("target", "masks", "cells", "keep", "seed"),
+        many=True,
+        usual=False,
+    ),
     Method(similarity, "cosine of one token with every patch after a block", ("start", "block"), features=True),
     Method(norms, "the length of each patch's token after a block", ("block",), features=True, tokens=True, usual=False),
 )
@@ -103,6 +147,7 @@ NUMBERS = (
     Method(distance, "how far each head looks, in pixels", attention=True),
     Method(entropy, "how widely each head looks, in bits", attention=True),
     Method(ablate, "each head, and each block's attention and MLP, switched off in turn", ("target",), tokens=True),
+    Method(contributions, "what each head and MLP adds to a class's logit; the parts sum to it", ("target",), tokens=True),
     Method(lens, "the head read after every block, for the picture and for each patch", ("target", "trained"), features=True, tokens=True),
     Method(health, "token norms through the depth, artefact tokens", features=True, tokens=True),
     Method(token_colours, "tokens as colours: like colour, like token", ("block",), features=True),

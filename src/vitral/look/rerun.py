@@ -10,7 +10,7 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.look.choice import check_item
 from vitral.look.watch import watch
-from vitral.model.classifier import evaluating
+from vitral.model.classifier import Classifier, evaluating
 from vitral.model.head import probabilities
 from vitral.model.tape import Edit, Tape
 
@@ -74,10 +74,10 @@ def _after(first: Edit, second: Edit) -> Edit:
     return lambda value, name: second(first(value, name), name)
 
 
-def score(tape: Tape, logits: torch.Tensor, target: int) -> torch.Tensor:
+def score(tape: Tape | Classifier, logits: torch.Tensor, target: int) -> torch.Tensor:
     """What a change is measured by (B,): the target's probability; the output itself where there is only one (regression)."""
     return logits[:, 0] if score_unit(tape) == "output" else probabilities(logits, tape.origin.several)[:, target]
 
 
-def score_unit(tape: Tape) -> str:
+def score_unit(tape: Tape | Classifier) -> str:
     return "output" if tape.config.classes == 1 and not tape.origin.several else "probability"

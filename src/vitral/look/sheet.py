@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,12 @@ def look_at(
     top: int = TOP,
     formats: Sequence[str] = ("png",),
     command: str = "",
+    verdicts: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """One sheet per picture: what the model says it is, and the chosen maps over it, all from one pass.
 
     An option that none of the methods takes is refused; where only some take it, the others' maps have a note, and a line says so.
+    verdicts: what an audit said of each method, shown beside its map.
     """
     chosen = choose(model, methods)
     options = {"target": target, "start": start, "block": block, "head": head, "exact": exact}
@@ -51,15 +53,18 @@ def look_at(
         tape = watch_for(model, [picture], chosen)
         heats = [call(method, tape, **options) for method in chosen]
         record = {**about, "picture": about_picture(picture), "maps": [heat.to_dict() for heat in heats]}
-        written += sheet(tape, heats, name, top).save(Path(out) / name, record, formats)
+        written += sheet(tape, heats, name, top, verdicts=verdicts).save(Path(out) / name, record, formats)
     return written
 
 
-def sheet(tape: Tape, heats: Sequence[Heatmap], name: str, top: int = TOP, item: int = 0) -> Drawn:
+def sheet(
+    tape: Tape, heats: Sequence[Heatmap], name: str, top: int = TOP, item: int = 0, verdicts: Mapping[str, str] | None = None
+) -> Drawn:
     """Prediction and maps on one page."""
     ranking = rank(tape, tape.logits[item], top=top) if tape.config.classes else None
     picture = tape.pictures[item].original if tape.pictures else None
-    captions = [caption_of(tape, heat) for heat in heats]
+    judged = {heat.method: told for heat in heats if (told := (verdicts or {}).get(heat.method))}
+    captions = [" · ".join([caption_of(tape, heat), *_short(judged.get(heat.method))]) for heat in heats]
     title = name if ranking is None else f"{name}: {ranking[0][0]}, {100 * ranking[0][1]:.1f} %"
     rows = ([n for n, _ in ranking], ranking.logits, [p for _, p in ranking]) if ranking else ((), (), ())
     figure = inside_sheet(picture, *rows, heats, captions, title=title, mode=mode_of(tape))
@@ -67,6 +72,7 @@ def sheet(tape: Tape, heats: Sequence[Heatmap], name: str, top: int = TOP, item:
     provenance = {
         "prediction": ranking.to_dict()["classes"] if ranking else None,
         "notes": {heat.method: heat.note for heat in heats if heat.note},
+        **({"verdicts": judged} if judged else {}),
     }
     return Drawn("methods", figure, numbers, title, provenance)
 
@@ -81,3 +87,8 @@ def caption_of(tape: Tape, heat: Heatmap) -> str:
     if not isinstance(heat.target, int):
         return heat.title
     return f"{heat.title.partition(' → ')[0]} → {tape.origin.class_name(heat.target)}"
+
+
+def _short(verdict: str | None) -> list[str]:
+    """A verdict without its reasons, which stand beside the sheet."""
+    return [f"audit: {verdict.partition(':')[0]}"] if verdict else []

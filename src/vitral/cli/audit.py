@@ -1,0 +1,99 @@
+"""vitral audit MODEL DATA: which explanation can be trusted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from vitral.base.progress import say, tell
+from vitral.base.text import table
+from vitral.cli.opening import ModelFlags, open_model
+from vitral.cli.parsing import parse
+
+EXAMPLES = """Which explanation of this model can be trusted: every method against noise, an edge detector and a blob in the middle.
+
+A planted patch that decides the class, four pictures in one, patches removed in several ways, permuted weights and labels, small changes of
+the picture. No labels are needed. `vitral look` then shows the verdicts beside the maps.
+
+Examples:
+  vitral audit runs/digits digits
+  vitral audit vit_tiny.safetensors photos --methods relevance,rollout --out audits/photos
+  vitral audit runs/flowers folder:photos --method my.py:my_map --json
+"""
+
+
+@dataclass(frozen=True)
+class Flags(ModelFlags):
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    """A name from `vitral data list`, folder:PATH, or a folder of pictures."""
+    methods: str = ""
+    """Methods, joined by commas; empty: the usual ones that suit the model."""
+    method: tuple[str, ...] = ()
+    """Methods of your own: FILE.py:FUNCTION, called with a tape and target=; they give a Heatmap or an array. The file is run."""
+    split: Literal["all", "test", "validation", "train"] | None = None
+    """Which pictures; None: the test split of data that has one, else all."""
+    root: str | None = None
+    """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
+    pictures: int = 8
+    """How many are explained; four tests take half of them. Twice as many take twice as long."""
+    masks: Path | None = None
+    """A folder with a mask NAME.png for pictures called NAME: white is inside."""
+    seed: int = 0
+    """Of which pictures, and of what is permuted."""
+    out: Path | None = None
+    """Folder of the audit; None: MODEL/audit of a run folder, else audits/NAME. One that is there is replaced."""
+    json: bool = False
+    """Print everything as JSON."""
+
+
+def run(arguments: list[str]) -> int:
+    flags = parse(Flags, arguments, "vitral audit", EXAMPLES)
+    from vitral.draw.provenance import command_line
+    from vitral.look.verdicts import audit_folder
+    from vitral.report.audit import write_audit
+    from vitral.study.audit import audit
+    from vitral.study.own_method import load_method
+
+    own = [load_method(name) for name in flags.method]
+    model = open_model(flags.model, flags)
+    found = audit(
+        model,
+        flags.data,
+        [name for name in flags.methods.split(",") if name],
+        own,
+        split=flags.split,
+        root=flags.root,
+        pictures=flags.pictures,
+        masks=flags.masks,
+        seed=flags.seed,
+    )
+    folder = flags.out or audit_folder(flags.model)
+    page = write_audit(found, model, folder, flags.data, command_line(["vitral", "audit", *arguments]))
+    if flags.json:
+        tell(json.dumps({**found.to_dict(), "page": page.as_posix()}, indent=2))
+        return 0
+    for note in found.notes:
+        say(f"note: {note}")
+    columns = ("planted patch", "four in one", "removal", "permuted weights", "small changes", "classes")
+    rows = [
+        [
+            row.method,
+            *(
+                f"{row.tests[test][0]:.2f} ({row.tests[test][1]:.2f} to {row.tests[test][2]:.2f})" if test in row.tests else "–"
+                for test in columns
+            ),
+        ]
+        for row in found.rows
+    ]
+    tell(table(rows, ["", *columns], align="lr"))
+    tell("")
+    for row in found.rows:
+        tell(row.text)
+    tell(page)
+    return 0

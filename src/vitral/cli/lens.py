@@ -1,0 +1,82 @@
+"""vitral lens MODEL IMAGE…: the head read at every block."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from vitral.base.errors import UsageError
+from vitral.base.progress import tell
+from vitral.cli.look import read_target
+from vitral.cli.opening import ModelFlags, open_model, picture_paths
+from vitral.cli.parsing import parse
+
+EXAMPLES = """The head read after every block: what would the model say if it stopped there, and what does it call each patch?
+
+And what each head and MLP adds to the logit. With --fit, a lens is first trained: a linear map per block, solved on some data's features.
+
+Examples:
+  vitral lens runs/digits photo.png --out lens
+  vitral lens vit_tiny.safetensors cat.jpg --fit folder:photos --out lens
+  vitral lens vit_tiny.safetensors cat.jpg --trained lens/lens.safetensors --json
+"""
+
+
+@dataclass(frozen=True)
+class Flags(ModelFlags):
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
+    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
+    """Pictures, or folders of any depth with pictures."""
+    out: Path = Path("lens")
+    """Folder for the figures, and for a lens that is trained."""
+    fit: str | None = None
+    """Train a lens first, on this data: a name from `vitral data list` or folder:PATH; written to OUT/lens.safetensors."""
+    trained: Path | None = None
+    """A lens that was trained before."""
+    most: int = 1000
+    """Pictures that a lens is trained on, at most."""
+    target: str | None = None
+    """The class to follow, by number or name; empty: the predicted one."""
+    top: int = 3
+    """How many classes to print for each block."""
+    json: bool = False
+    """Print JSON instead of lines."""
+
+
+def run(arguments: list[str]) -> int:
+    flags = parse(Flags, arguments, "vitral lens", EXAMPLES)
+    if flags.fit and flags.trained:
+        raise UsageError("--fit and --trained both give a lens", "choose one of them")
+    from vitral.data.pictures import readable
+    from vitral.draw.provenance import command_line
+    from vitral.look.lens import TrainedLens
+    from vitral.study.lenses import fit_on, read_lenses
+
+    paths = picture_paths(flags.images)
+    model = open_model(flags.model, flags)
+    trained = fit_on(model, flags.fit, flags.out, flags.most) if flags.fit else TrainedLens.read(flags.trained) if flags.trained else None
+    told = read_lenses(
+        model,
+        list(readable(paths, model)),
+        flags.out,
+        trained=trained,
+        target=read_target(flags.target),
+        top=flags.top,
+        command=command_line(["vitral", "lens", *arguments]),
+    )
+    if flags.json:
+        tell(json.dumps({"pictures": told, "trained": trained.facts if trained else None}, indent=2))
+        return 0
+    for picture in told:
+        tell(f"{picture['picture']}: {picture['target']}, settled after {picture['settled']}")
+        for row in picture["blocks"]:
+            ranked = ", ".join(f"{one['class']} {one['probability']:.1%}" for one in row["classes"])
+            tell(f"  {row['after']:<14}{ranked}")
+        for path in picture["files"]:
+            tell(path)
+    return 0

@@ -1,0 +1,104 @@
+"""An audit as pictures: what every method made of one picture of a test, the numbers with their intervals, the fall of permuted models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from vitral.base.errors import UsageError
+from vitral.draw.curves import Line, line_chart
+from vitral.draw.heatmap import Heatmap
+from vitral.draw.palette import INK, LABEL_SIZE, SOFT, TICK_SIZE, dress, head_line, name_axes, new_figure, series_colour
+from vitral.draw.sheet import clear_overlay
+from vitral.draw.tiles import picture_sheet
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SIDE = 320
+COARSE = 8
+"""Patches a side up to which maps are drawn patch by patch."""
+COLOURS = {"use": 2, "with care": 4, "do not use": 1, "reference": 6}
+"""Which colour of the series a verdict has."""
+
+
+def example_figure(
+    image: np.ndarray, maps: Mapping[str, np.ndarray], verdicts: Mapping[str, str], title: str = "", inside: np.ndarray | None = None
+) -> Figure:
+    """The picture of one test (H, W, 3) and every row's map of it; `inside` (h, w): what a map should find, framed."""
+    original = Image.fromarray(image)
+    shown = original.resize(
+        (SIDE, round(SIDE * original.height / original.width)),
+        Image.Resampling.NEAREST if max(original.size) <= 64 else Image.Resampling.LANCZOS,
+    )
+    tiles = [framed(shown, inside)]
+    for values in maps.values():
+        heat = Heatmap(values, "", original=original, signed=bool((values < 0).any()))
+        laid, _ = clear_overlay(heat, "patches" if max(values.shape) <= COARSE else "bicubic", SIDE)
+        tiles.append(framed(laid.resize(shown.size), inside))
+    captions = ["the picture", *(f"{name.replace('_', ' ')} ({verdicts.get(name, '')})" for name in maps)]
+    return picture_sheet(tiles, captions, columns=4, title=title, width=1.75)
+
+
+def framed(image: Image.Image, inside: np.ndarray | None) -> Image.Image:
+    """With a frame around the patches that are meant."""
+    if inside is None or not inside.any():
+        return image
+    rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
+    down, across = image.height / inside.shape[0], image.width / inside.shape[1]
+    box = (columns[0] * across, rows[0] * down, (columns[-1] + 1) * across - 1, (rows[-1] + 1) * down - 1)
+    out = image.copy()
+    ImageDraw.Draw(out).rectangle(box, outline=series_colour(5), width=3)
+    return out
+
+
+def score_figure(
+    tests: Mapping[str, Mapping[str, tuple[float, float, float]]], verdicts: Mapping[str, str], chance: Mapping[str, float], title: str = ""
+) -> Figure:
+    """A panel for each test: every row's mean with its interval, coloured by its verdict; a dashed line where nothing is known."""
+    if not tests:
+        raise UsageError("no tests to draw", "give at least one")
+    names = list(verdicts)
+    columns = min(4, len(tests))
+    rows = -(-len(tests) // columns)
+    figure, axes = new_figure(1.9 * columns + 1.3, rows * (0.19 * len(names) + 0.75) + 0.5, rows, columns, sharey=True)
+    places = np.arange(len(names))
+    for index, one in enumerate(axes.flat):
+        if index >= len(tests):
+            one.set_visible(False)
+            continue
+        test, values = list(tests.items())[index]
+        dress(one, grid="x")
+        for place, name in zip(places, names, strict=True):
+            if name in values:
+                mean, low, high = values[name]
+                colour = series_colour(COLOURS.get(verdicts[name], 6))
+                one.plot([low, high], [place, place], color=colour, linewidth=1.5)
+                one.plot(mean, place, "o", color=colour, markersize=4)
+        if test in chance:
+            one.axvline(chance[test], color=SOFT, linewidth=0.9, linestyle=(0, (4, 3)))
+        one.set_yticks(places, [name.replace("_", " ") for name in names])
+        one.set_title(test, fontsize=LABEL_SIZE, color=INK, loc="left", pad=3)
+    axes[0, 0].invert_yaxis()
+    handles = [axes[0, 0].plot([], [], "o-", color=series_colour(number), markersize=4, label=name)[0] for name, number in COLOURS.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=TICK_SIZE, frameon=False, labelcolor=INK)
+    head_line(figure, title)
+    return figure
+
+
+def levels_figure(levels: Mapping[str, Sequence[float]], names: Sequence[str], title: str = "") -> Figure:
+    """Rank correlation of each row's maps with those of ever more permuted models."""
+    lines = [
+        Line(np.flatnonzero(known), np.asarray(values)[known], name.replace("_", " "))
+        for name, values in levels.items()
+        if (known := ~np.isnan(np.asarray(values, dtype=float))).any()
+    ]
+    figure = line_chart(lines, x="permuted from the top down to", y="rank correlation with the model's own maps", title=title)
+    axes = figure.axes[0]
+    axes.set_xticks(range(len(names)), list(names))
+    axes.axhline(0, color=SOFT, linewidth=0.9, linestyle=(0, (4, 3)))
+    name_axes(axes)
+    return figure

@@ -1,0 +1,488 @@
+"""Which explanation of this model can be trusted: every method against planted truth, removal, permuted weights, small changes.
+
+No labels are needed: a map explains what the model says, right or wrong. R rows (methods and references), P pictures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vitral.base.errors import ConfigError, DataError, UsageError
+from vitral.base.files import read_bounded
+from vitral.base.picture import Picture
+from vitral.base.progress import progress, say, watched
+from vitral.config import DataConfig
+from vitral.data.catalogue import CATALOGUE
+from vitral.data.datasets import open_split
+from vitral.data.decode import decode
+from vitral.data.pictures import find_pictures, readable
+from vitral.data.preprocess import Preprocess, open_picture, viewable
+from vitral.look import references
+from vitral.look.judge import curves, found, gain, on_grid, order_of, permuted, rank_correlation, removals_of, salience_order, share_inside
+from vitral.look.method import Method, call, choose, watch_for
+from vitral.look.occlusion import grid_of
+from vitral.look.planted import mosaic, plant, quarter
+from vitral.model.classifier import Classifier, evaluating
+from vitral.study.statistics import paired_bootstrap
+from vitral.study.verdict import TESTS, Row, verdict_of
+from vitral.train.probe import fit_linear, last_layer
+
+PICTURES = 8
+POOL = 40
+"""Pictures beside those that are explained: what the head learns a planted patch from, and where sure answers are chosen."""
+SURE = 0.5
+PLANTED_SURE = 0.95
+"""How often the planted trigger must decide the class before a map is held against it."""
+NOISE = 0.1
+"""Standard deviation of the noise that must not change a map, on pixels of spread 1."""
+SMALLEST_MOSAIC = 32
+"""Pixels: of smaller pictures a quarter shows nothing."""
+REFERENCES = (
+    Method(references.random, "noise"),
+    Method(references.edges, "Sobel's edges"),
+    Method(references.centre, "the nearer to the middle the more"),
+)
+LEVELS = ("head", "top third", "two thirds", "everything")
+
+Bar = Any
+
+
+@dataclass(frozen=True)
+class Example:
+    """One picture of a test: what was looked at, and every row's map of it."""
+
+    test: str
+    image: np.ndarray
+    """(H, W, 3) uint8"""
+    maps: dict[str, np.ndarray]
+    caption: str
+    inside: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Audit:
+    rows: tuple[Row, ...]
+    """The methods, then the references."""
+    pictures: int
+    classes: int
+    notes: tuple[str, ...]
+    levels: dict[str, list[float]] = field(default_factory=dict)
+    """Rank correlation with the maps of ever more permuted models."""
+    curves: dict[str, dict[str, list[list[float]]]] = field(default_factory=dict)
+    """For each way of removing and each row: the mean deletion and insertion curve."""
+    examples: tuple[Example, ...] = ()
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "pictures": self.pictures,
+            "rows": [row.to_dict() for row in self.rows],
+            "tests": TESTS,
+            "notes": list(self.notes),
+            "levels": self.levels,
+            "curves": self.curves,
+            "seconds": self.seconds,
+        }
+
+
+def audit(
+    model: Classifier,
+    data: Any,
+    methods: Sequence[str] = (),
+    own: Sequence[Method] = (),
+    *,
+    split: str | None = None,
+    root: str | None = None,
+    pictures: int = PICTURES,
+    masks: str | Path | None = None,
+    seed: int = 0,
+    quiet: bool = False,
+) -> Audit:
+    """Every method (default: the usual ones that suit the model) and three references through every test that the model allows.
+
+    data: a data set's name, a folder of pictures, or pictures. own: methods of one's own beside them. masks: a folder with a mask
+    (white: inside) for each picture, by its name.
+    """
+    if not model.config.classes:
+        raise UsageError("this model has no head, so there is no class to explain", "give it one: vitral probe or vitral train finetune")
+    if pictures < 2:
+        raise UsageError(f"an audit of {pictures} picture(s) has no intervals", "use at least 2, better 8")
+    chosen = [method for method in choose(model, methods) if method.suits(model)] if methods or not own else []
+    rows = [*chosen, *own]
+    if not rows:
+        raise UsageError("none of these methods suits this model", "choose others with --methods")
+    names = [row.name for row in (*rows, *REFERENCES)]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"two methods are called {twice}", "give yours another name")
+    model = model.eval()
+    judge = _Judge(model, [*rows, *REFERENCES], data, split, root, pictures, seed)
+    few = max(2, pictures // 2)
+    steps: list[tuple[str, Callable[[], None]]] = [
+        ("maps", judge.draw_maps),
+        ("removal", judge.removal),
+        ("a planted patch", lambda: judge.planted(few)),
+        ("four pictures in one", lambda: judge.four(max(2, few // 2))),
+        ("permuted weights", lambda: judge.weights(few)),
+        ("permuted labels", lambda: judge.labels(few)),
+        ("small changes", lambda: judge.changes(few)),
+    ]
+    if masks is not None:
+        steps.append(("masks", lambda: judge.masks(Path(masks))))
+    with progress("Auditing", len(steps), quiet) as bar, watched(lambda _: None):
+        for name, step in steps:
+            if not quiet:
+                bar.description = f"Auditing: {name}"
+            step()
+            bar.advance()
+        seconds = bar.seconds
+    return dataclasses.replace(judge.conclude(), seconds=seconds)
+
+
+class _Judge:
+    """The pictures, the rows, and what each test found."""
+
+    def __init__(
+        self, model: Classifier, rows: Sequence[Method], data: Any, split: str | None, root: str | None, count: int, seed: int
+    ) -> None:
+        self.model, self.rows, self.seed = model, list(rows), seed
+        self.grid = grid_of(model)
+        self.place = next(model.parameters())
+        opened, self.flips = open_pictures(model, data, split, root, POOL + count, seed)
+        self.sources = [picture.source for picture in opened]
+        self.pool = torch.stack([picture.tensor for picture in opened]).to(self.place.device, self.place.dtype)
+        logits = self._logits(model, self.pool)
+        shares = logits.softmax(dim=1) if logits.shape[1] > 1 else logits.abs()
+        self.confidence, self.answers = shares.max(dim=1).values.cpu().numpy(), shares.argmax(dim=1).cpu().numpy()
+        self.runner_up = logits.topk(min(2, logits.shape[1]), dim=1).indices[:, -1].cpu().numpy()
+        self.chosen = sure_ones(self.confidence, self.answers, count)
+        self.values: dict[str, np.ndarray] = {}
+        self.notes: list[str] = []
+        self.examples: list[Example] = []
+        self.levels: dict[str, list[float]] = {}
+        self.mean_curves: dict[str, dict[str, list[list[float]]]] = {}
+        self.maps = np.zeros((0,))
+        unsure = int((self.confidence[self.chosen] < SURE).sum())
+        if unsure:
+            self.notes.append(f"the model is less than half sure of {unsure} of the {len(self.chosen)} pictures")
+
+    # ---- the tests -------------------------------------------------------------------------------------------------------------
+
+    def draw_maps(self) -> None:
+        self.maps = np.stack([self._maps(self.model, self.pool[index], int(self.answers[index])) for index in self.chosen])  # (P, R, h, w)
+
+    def removal(self) -> None:
+        ways = removals_of(self.model)
+        if len(ways) < 4:
+            self.notes.append("tokens cannot be dropped one by one from this model: three ways of removing")
+        gains = np.zeros((len(ways), len(self.rows), len(self.chosen)))
+        salience = np.zeros((len(self.rows), len(self.chosen)))
+        drawn = np.zeros((len(ways), len(self.rows), 2, 7))
+        for place, index in enumerate(self.chosen):
+            image, target = self.pool[index], int(self.answers[index])
+            other = self.pool[int(self.chosen[place - 1])] if len(self.chosen) > 1 else image.flip(-1)
+            orders = np.stack([order_of(values) for values in self.maps[place]])
+            for way, removal in enumerate(ways):
+                found_curves = curves(self.model, image, other, target, orders, self.grid, removal)
+                gains[way, :, place] = gain(found_curves)
+                drawn[way] += found_curves / len(self.chosen)
+            salience[:, place] = salience_order(self.model, image, target, self.maps[place])
+        for way, removal in enumerate(ways):
+            self.values[f"removal: {removal}"] = gains[way]
+            self.mean_curves[removal] = {row.name: drawn[way, number].round(4).tolist() for number, row in enumerate(self.rows)}
+        self.values["removal"] = gains.mean(axis=0)
+        self.values["salience order"] = salience
+        first = self.chosen[0]
+        name = self.model.origin.class_name(int(self.answers[first]))
+        self._example("removal", self.pool[first], self.maps[0], f"{name}, {self.confidence[first]:.0%} sure")
+
+    def planted(self, count: int) -> None:
+        """The head learns in seconds to tell pictures with a trigger from those without: then only the trigger decides."""
+        train = np.setdiff1d(np.arange(len(self.pool)), self.chosen)
+        train = train if len(train) >= 8 else np.arange(len(self.pool))
+        for size in (1, 2, 3):
+            if size > min(self.grid) // 2:
+                break
+            try:
+                head, accuracy = self._with_trigger(train, size)
+            except (ConfigError, UsageError) as error:
+                self.notes.append(f"no planted patch: {error.message}")
+                return
+            if accuracy >= PLANTED_SURE:
+                break
+        if accuracy < PLANTED_SURE:
+            self.notes.append(f"no planted patch: the head tells it from none in {accuracy:.0%} of the pictures only")
+            return
+        bare = self.pool[torch.from_numpy(self.chosen[:count])]
+        made = plant(self.model, bare, size, self.grid, self.seed + 1)
+        decides = (self._logits(head, made.images).argmax(dim=1) == 1) & (self._logits(head, bare).argmax(dim=1) == 0)
+        values = np.full((len(self.rows), len(bare)), np.nan)
+        shown: np.ndarray | None = None
+        for index in np.flatnonzero(decides.cpu().numpy()):
+            maps = self._maps(head, made.images[index], 1)
+            values[:, index] = [found(one, made.inside[index]) for one in maps]
+            if shown is None:
+                shown = maps
+                told = f"a chequered square of {size} × {size} patches decides the class ({accuracy:.0%} right)"
+                self._example("planted patch", made.images[index], maps, told, made.inside[index])
+        if shown is None:
+            self.notes.append("no planted patch: it decides none of the pictures that were kept")
+            return
+        self.values["planted patch"] = values
+
+    def four(self, count: int) -> None:
+        """Four pictures of four classes in one, explained for two of them; small pictures: the two likeliest classes of one picture."""
+        shares, differences = [], []
+        if min(self.model.config.image_size) >= SMALLEST_MOSAIC and (sets := self._fours(count)):
+            for number, members in enumerate(sets):
+                image = mosaic(self.pool[torch.from_numpy(members)])
+                maps = [self._maps(self.model, image, int(self.answers[members[corner]])) for corner in (0, 3)]
+                for one, corner in zip(maps, (0, 3), strict=True):
+                    shares.append([share_inside(values, quarter(corner, self.grid)) for values in one])
+                differences.append([1 - rank_correlation(a, b) for a, b in zip(*maps, strict=True)])
+                if not number:
+                    name = self.model.origin.class_name(int(self.answers[members[0]]))
+                    self._example("four in one", image, maps[0], f"explained: {name}, top left", quarter(0, self.grid))
+            self.values["four in one"] = np.array(shares).T
+        else:
+            self.notes.append(
+                "no four pictures in one: these are too small or of too few classes; classes are told apart on single pictures"
+            )
+            for index in self.chosen[: 2 * count]:
+                maps = [self._maps(self.model, self.pool[index], int(label[index])) for label in (self.answers, self.runner_up)]
+                differences.append([1 - rank_correlation(a, b) for a, b in zip(*maps, strict=True)])
+        self.values["classes"] = np.array(differences).T
+
+    def weights(self, count: int) -> None:
+        """Weights permuted from the top downwards: a map that does not change explains nothing that was learnt."""
+        depth = len(self.model.map_names())
+        depths = {"head": 0, "top third": math.ceil(depth / 3), "two thirds": math.ceil(2 * depth / 3), "everything": None}
+        slow = [number for number, row in enumerate(self.rows) if row.many]
+        for level in LEVELS:
+            other = permuted(self.model, depths[level], self.seed)
+            without = slow if level != "everything" else []
+            values = np.full((len(self.rows), min(count, len(self.chosen))), np.nan)
+            for place, index in enumerate(self.chosen[:count]):
+                maps = self._maps(other, self.pool[index], int(self.answers[index]), without)
+                values[:, place] = [
+                    np.nan if number in without else rank_correlation(one, self.maps[place, number]) for number, one in enumerate(maps)
+                ]
+                if level == "everything" and not place:
+                    self._example("permuted weights", self.pool[index], maps, "maps of a model whose weights were shuffled")
+            for number, row in enumerate(self.rows):
+                self.levels.setdefault(row.name, []).append(float(values[number].mean()))
+        self.values["permuted weights"] = values
+
+    def labels(self, count: int) -> None:
+        """The head fitted once to what the model says and once to the same answers dealt out at random: do maps follow what was learnt?"""
+        classes = np.unique(self.answers)
+        if len(classes) < 2:
+            self.notes.append("no permuted labels: the model gives all these pictures one class")
+            return
+        numbers = np.searchsorted(classes, self.answers)
+        dealt = np.random.default_rng(self.seed).permutation(numbers)
+        try:
+            fitted = [self._fitted(self.pool, labels, len(classes)) for labels in (numbers, dealt)]
+        except (ConfigError, UsageError) as error:
+            self.notes.append(f"no permuted labels: {error.message}")
+            return
+        values = []
+        for index in self.chosen[:count]:
+            maps = [self._maps(model, self.pool[index], int(label[index])) for model, label in zip(fitted, (numbers, dealt), strict=True)]
+            values.append([rank_correlation(a, b) for a, b in zip(*maps, strict=True)])
+        self.values["permuted labels"] = np.array(values).T
+
+    def changes(self, count: int) -> None:
+        """Noise, a mirror, a crop: the picture is the same to everybody, so the map should be."""
+        kinds = ("noise", "crop", "mirror") if self.flips else ("noise", "crop")
+        draw = torch.Generator().manual_seed(self.seed)
+        values = np.full((len(self.rows), min(count, len(self.chosen)) * len(kinds)), np.nan)
+        slow = [number for number, row in enumerate(self.rows) if row.many]
+        for place, index in enumerate(self.chosen[:count]):
+            for number, kind in enumerate(kinds):
+                image, back = changed(self.pool[index], kind, self.grid, draw)
+                if int(self._logits(self.model, image[None]).argmax()) != int(self.answers[index]):
+                    continue  # to the model it is another picture
+                without = slow if number != place % len(kinds) else []
+                maps = self._maps(self.model, image, int(self.answers[index]), without)
+                for row, one in enumerate(maps):
+                    if row not in without:
+                        values[row, place * len(kinds) + number] = rank_correlation(*back(one, self.maps[place, row]))
+                if place == 0 and kind == "noise":
+                    self._example("small changes", image, maps, "the same picture with noise", None)
+        if np.isnan(values).all():
+            self.notes.append("no small changes: each of them changes the answer")
+        else:
+            self.values["small changes"] = values
+
+    def masks(self, folder: Path) -> None:
+        values = np.full((len(self.rows), len(self.chosen)), np.nan)
+        for place, index in enumerate(self.chosen):
+            path = folder / f"{Path(self.sources[index]).stem}.png"
+            if not path.is_file():
+                continue
+            mask = viewable(decode(read_bounded(path, 64 << 20), str(path))).convert("L")
+            seen = Preprocess.of(self.model)
+            inside = dataclasses.replace(seen, channels=1, mean=(0.0,), std=(1.0,)).pixels(mask)[0] > 127
+            patches = on_grid(inside.astype(float), self.grid) > 0.5
+            if patches.any() and not patches.all():
+                values[:, place] = [found(one, patches) for one in self.maps[place]]
+        if np.isnan(values).all():
+            raise DataError(f"{folder} has no mask for any of the pictures", "name each PICTURE.png, white where the thing is")
+        self.values["masks"] = values
+
+    # ---- what they share -------------------------------------------------------------------------------------------------------
+
+    def conclude(self) -> Audit:
+        stats = {test: [summary(values) for values in each] for test, each in self.values.items()}
+        by_name = {row.name: number for number, row in enumerate(self.rows)}
+        better = {
+            (reference.name, row.name): paired(self.values["removal"][by_name[row.name]], self.values["removal"][by_name[reference.name]])
+            for reference in REFERENCES
+            for row in self.rows
+        }
+        rows = []
+        for number, row in enumerate(self.rows):
+            tests = {test: known for test, each in stats.items() if (known := each[number]) is not None}
+            beaten = {reference.name: better[reference.name, row.name] for reference in REFERENCES if reference.name != row.name}
+            rows.append(verdict_of(row.name, tests, beaten, reference=row in REFERENCES))
+        return Audit(
+            tuple(rows), len(self.chosen), self.model.config.classes, tuple(self.notes), self.levels, self.mean_curves, tuple(self.examples)
+        )
+
+    def _maps(self, model: Classifier, image: torch.Tensor, target: int, without: Sequence[int] = ()) -> np.ndarray:
+        """(R, h, w) of one image, from one watched pass; rows of `without` stay zero."""
+        rows = [row for number, row in enumerate(self.rows) if number not in without]
+        tape = watch_for(model, image[None], rows)
+        out = np.zeros((len(self.rows), *self.grid))
+        for number, row in enumerate(self.rows):
+            if number not in without:
+                made = call(row, tape, target=target) if row.explains else row.function(tape)
+                out[number] = on_grid(np.asarray(getattr(made, "grid", made), dtype=np.float64), self.grid)
+        return np.nan_to_num(out)
+
+    def _logits(self, model: Classifier, images: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad(), evaluating(model):
+            return torch.cat([model(some).float() for some in images.split(16)])
+
+    def _pooled(self, images: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad(), evaluating(self.model):
+            return torch.cat([self.model.pooled(some).float() for some in images.split(16)])
+
+    def _with_trigger(self, train: np.ndarray, size: int) -> tuple[Classifier, float]:
+        """A model of two classes, without and with the trigger, and how often it is right on pictures it did not learn from."""
+        bare = self.pool[torch.from_numpy(train)]
+        triggered = [plant(self.model, bare, size, self.grid, self.seed + 100 + turn).images for turn in range(2)]
+        features = torch.cat([self._pooled(part) for part in (bare, *triggered)])
+        labels = torch.cat([torch.zeros(len(bare)), torch.ones(2 * len(bare))]).long().to(features.device)
+        held = torch.arange(len(bare)).repeat(3) % 4 == 3  # a picture is learnt from with and without, or neither
+        head = self.model.with_head(2, self.seed)
+        probe = fit_linear((features[~held], labels[~held]), None, 2)
+        accuracy = float((probe(features[held]) == labels[held]).float().mean())
+        return self._set(head, probe), accuracy
+
+    def _fitted(self, images: torch.Tensor, labels: np.ndarray, classes: int) -> Classifier:
+        features = self._pooled(images)
+        return self._set(
+            self.model.with_head(classes, self.seed), fit_linear((features, torch.from_numpy(labels).to(features.device)), None, classes)
+        )
+
+    def _set(self, model: Classifier, probe: Any) -> Classifier:
+        layer = last_layer(model)
+        if layer.weight.shape != probe.weight.shape:
+            raise UsageError("the head is more than one linear layer", "this test is left out")
+        with torch.no_grad():
+            layer.weight.copy_(probe.weight)
+            layer.bias.copy_(probe.bias)
+        return model.eval()
+
+    def _fours(self, count: int) -> list[np.ndarray]:
+        """Sets of four pictures that the model gives four classes."""
+        order = np.argsort(-self.confidence, kind="stable")
+        firsts = [index for place, index in enumerate(order) if self.answers[index] not in self.answers[order[:place]]]
+        draw, sets = np.random.default_rng(self.seed), []
+        for _ in range(count if len(firsts) >= 4 else 0):
+            sets.append(draw.permutation(firsts[: max(4, 2 * count)])[:4])
+        return sets
+
+    def _example(self, test: str, image: torch.Tensor, maps: np.ndarray, caption: str, inside: np.ndarray | None = None) -> None:
+        named = {row.name: maps[number].copy() for number, row in enumerate(self.rows)}
+        self.examples.append(Example(test, as_pixels(self.model, image), named, caption, inside))
+
+
+# ---- pictures --------------------------------------------------------------------------------------------------------------------
+
+
+def open_pictures(model: Classifier, data: Any, split: str | None, root: str | None, count: int, seed: int) -> tuple[list[Picture], bool]:
+    """Up to `count` pictures as the model wants them, drawn by the seed; and whether a mirrored one means the same."""
+    if isinstance(data, str) and (data in CATALOGUE or not Path(data).is_dir()):
+        opened = open_split(DataConfig(name=data, root=root, on_bad_image="skip"), Preprocess.of(model), split)
+        some = opened.first(min(count, len(opened)), seed)
+        found = []
+        for place in range(len(some)):
+            try:
+                found.append(open_picture(some.picture(place), model, some.where(place)))
+            except DataError as error:
+                say(f"skipped: {error.message}")
+        return found, opened.flip
+    sources = find_pictures(data) if isinstance(data, str | Path) else list(data)
+    order = np.random.default_rng(seed).permutation(len(sources))[:count]
+    return list(readable((sources[index] for index in np.sort(order)), model)), True
+
+
+def sure_ones(confidence: np.ndarray, answers: np.ndarray, count: int) -> np.ndarray:
+    """Positions of pictures to explain: those the model is sure of first, and of as many classes as there are."""
+    taken: dict[int, int] = {}
+    turns = np.zeros(len(answers), int)
+    for index in np.argsort(-(confidence >= SURE).astype(int), kind="stable"):
+        label = int(answers[index])
+        turns[index] = taken.get(label, 0)
+        taken[label] = taken.get(label, 0) + 1
+    return np.lexsort((np.arange(len(answers)), turns, confidence < SURE))[:count]
+
+
+def changed(
+    image: torch.Tensor, kind: str, grid: tuple[int, int], draw: torch.Generator
+) -> tuple[torch.Tensor, Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]]:
+    """An image that shows the same, and how its map and the first one are laid on each other."""
+    if kind == "noise":
+        return image + NOISE * torch.randn(image.shape, generator=draw).to(image), lambda new, old: (new, old)
+    if kind == "mirror":
+        return image.flip(-1), lambda new, old: (new[:, ::-1], old)
+    # A crop: everything moves by one patch down and to the right, the edge is repeated.
+    down, across = (max(1, round(size / count)) for size, count in zip(image.shape[-2:], grid, strict=True))
+    padded = torch.nn.functional.pad(image[None], (across, 0, down, 0), mode="replicate")[0]
+    return padded[:, : image.shape[1], : image.shape[2]].contiguous(), lambda new, old: (new[1:, 1:], old[:-1, :-1])
+
+
+def as_pixels(model: Classifier, image: torch.Tensor) -> np.ndarray:
+    """(H, W, 3) uint8 of what a model was shown."""
+    preprocess = Preprocess.of(model)
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (preprocess.mean, preprocess.std))
+    pixels = ((image.detach().float().cpu() * std + mean).clamp(0, 1) * 255).round().to(torch.uint8).numpy()
+    return pixels.repeat(3, axis=0).transpose(1, 2, 0) if len(pixels) < 3 else pixels[:3].transpose(1, 2, 0)
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------------------
+
+
+def summary(values: np.ndarray) -> tuple[float, float, float, int] | None:
+    """Mean, both ends of its 95 % interval over pictures, and their number; None: nothing was measured."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return None
+    over = paired_bootstrap(known, np.zeros(len(known)), claim=False)
+    return float(known.mean()), over.low, over.high, len(known)
+
+
+def paired(values: np.ndarray, reference: np.ndarray) -> tuple[float, float, float]:
+    """By how much a row is more faithful than a reference on the same pictures, with the interval."""
+    over = paired_bootstrap(values, reference, claim=False)
+    return over.difference, over.low, over.high

@@ -1,0 +1,197 @@
+"""An audit of a model whose truth is known: one patch decides its class. The sceptic's three maps must not pass."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vitral
+from vitral import look
+from vitral.cli import main
+from vitral.data.preprocess import Preprocess
+from vitral.look.describe import digest
+from vitral.look.verdicts import read_verdicts
+from vitral.report.audit import write_audit
+from vitral.study.audit import audit, changed, sure_ones
+from vitral.study.own_method import load_method
+
+SCEPTIC = '''
+"""Maps that explain nothing."""
+import numpy as np
+from vitral import look, watch
+from vitral.look import references
+from vitral.look.judge import permuted
+
+def noise(tape, item=0, target=None):
+    return np.random.default_rng(abs(hash(tape.images.numpy().tobytes())) % 2**32).random(tape.grid)
+
+def sobel(tape, item=0, target=None):
+    return references.edges(tape, item)
+
+def another_model(tape, item=0, target=None):
+    return look.relevance(watch(permuted(tape.model, seed=7), tape.images), item, target=target)
+'''
+
+
+@pytest.fixture(scope="module")
+def model() -> vitral.Classifier:
+    """A ViT that tells where a bright blob is: trained for a moment, so that its maps mean something."""
+    torch.manual_seed(0)
+    made = vitral.create("tiny", image_size=16, patch_size=4, channels=1, width=32, heads=2, mlp_width=64, depth=2, classes=4)
+    images, labels = blobs(512, 0)
+    steps = torch.optim.AdamW(made.parameters(), lr=3e-3)
+    made.train()
+    for step in range(120):
+        some = torch.arange(64) + 64 * (step % 8)
+        loss = torch.nn.functional.cross_entropy(made(images[some]), labels[some])
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    made.eval()
+    made.origin = Preprocess((16, 16), 1, resize="squash").write_to(made.origin, ("plus", "ring", "bar", "dash"))
+    with torch.no_grad():
+        assert (made(images).argmax(1) == labels).float().mean() > 0.95
+    return made
+
+
+def blobs(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """One of four signs in one patch of noise: it alone says the class."""
+    draw = np.random.default_rng(seed)
+    signs = np.zeros((4, 4, 4))
+    signs[0, 1:3, :] = signs[0, :, 1:3] = 1
+    signs[1] = 1
+    signs[1, 1:3, 1:3] = 0
+    signs[2, :, :2] = 1
+    signs[3, :2, :] = 1
+    images, labels = draw.normal(0.35, 0.08, (count, 1, 16, 16)), draw.integers(0, 4, count)
+    for image, label in zip(images, labels, strict=True):
+        row, column = 4 * draw.integers(0, 4, 2)
+        image[0, row : row + 4, column : column + 4] = signs[label]
+    pixels = (255 * images.clip(0, 1)).round() / 255
+    return torch.from_numpy((pixels - 0.5) / 0.5).float(), torch.from_numpy(labels)
+
+
+@pytest.fixture(scope="module")
+def pictures() -> list[Image.Image]:
+    images, _ = blobs(24, 1)
+    return [Image.fromarray((255 * (image[0].numpy() * 0.5 + 0.5)).round().astype(np.uint8)) for image in images]
+
+
+@pytest.fixture(scope="module")
+def sceptic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sceptic") / "sceptic.py"
+    path.write_text(SCEPTIC)
+    return path
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+def test_the_sceptics_three_maps_are_exposed(model, pictures, sceptic, seed) -> None:
+    own = [load_method(f"{sceptic}:{name}") for name in ("noise", "sobel", "another_model")]
+    found = audit(model, pictures, ["relevance"], own, pictures=6, seed=seed, quiet=True)
+    rows = {row.method: row for row in found.rows}
+    assert {rows[name].verdict for name in ("noise", "sobel", "another_model")} == {"do not use"}, [row.text for row in found.rows]
+    assert "does not depend on the weights" in rows["sobel"].reason
+    assert {rows[name].verdict for name in ("random", "edges", "centre")} == {"reference"}
+
+
+def test_a_true_map_passes(model, pictures) -> None:
+    found = audit(model, pictures, ["relevance", "rollout"], pictures=12, quiet=True)
+    rows = {row.method: row for row in found.rows}
+    assert rows["relevance"].verdict in ("use", "with care"), [row.text for row in found.rows]
+    assert rows["relevance"].tests["removal"][0] > rows["random"].tests["removal"][2]
+    assert rows["edges"].tests["permuted weights"][:3] == (1.0, 1.0, 1.0)
+    assert rows["rollout"].tests["classes"][0] == 0.0
+    assert set(found.levels) == set(rows) and all(len(values) == 4 for values in found.levels.values())
+    assert found.pictures == 12 and rows["relevance"].tests["removal"][3] == 12
+
+
+def test_the_folder_the_page_and_what_look_says(model, pictures, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("vitral.draw.provenance.DPI", 40)
+    vitral.save(model, tmp_path / "model")
+    for number, picture in enumerate(pictures[:12]):
+        picture.save(tmp_path / f"{number:02d}.png")
+        mask = np.asarray(picture) > 200
+        Image.fromarray((255 * mask).astype(np.uint8)).save(tmp_path / "model" / f"{number:02d}.png")
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for path in tmp_path.glob("*.png"):
+        path.rename(folder / path.name)
+    arguments = [
+        "audit",
+        str(tmp_path / "model"),
+        str(folder),
+        "--methods",
+        "relevance,rollout",
+        "--pictures",
+        "4",
+        "--masks",
+        str(tmp_path / "model"),
+    ]
+    assert main([*arguments, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [row["method"] for row in told["rows"]] == ["relevance", "rollout", "random", "edges", "centre"]
+    assert "masks" in told["rows"][0]["tests"]
+    kept = json.loads((tmp_path / "model/audit/audit.json").read_text())
+    assert kept["model"] == digest(model) and kept["command"].startswith("vitral audit ")
+    page = (tmp_path / "model/audit/report.html").read_text()
+    assert "Verdicts" in page and page.count("<img") >= 5 and "<script" not in page
+    verdicts = read_verdicts(model, tmp_path / "model/audit")
+    assert set(verdicts) == {"relevance", "rollout"} and verdicts["rollout"].split(":")[0] in ("use", "with care", "do not use")
+    assert main(["look", str(tmp_path / "model"), str(folder / "00.png"), "--method", "rollout", "--out", str(tmp_path / "sheets")]) == 0
+    beside = json.loads((tmp_path / "sheets/00.json").read_text())
+    assert beside["verdicts"] == {"rollout": verdicts["rollout"]}
+    other = vitral.create("tiny", image_size=16, patch_size=4, channels=1, width=32, heads=2, mlp_width=64, depth=2, classes=4)
+    assert read_verdicts(other, tmp_path / "model/audit") == {}
+
+
+def test_a_rival_is_audited_with_what_suits_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("vitral.draw.provenance.DPI", 40)
+    model = vitral.create("cnn", image_size=32, classes=10)
+    draw = np.random.default_rng(0)
+    pictures = [Image.fromarray(draw.integers(0, 255, (32, 32, 3), dtype=np.uint8)) for _ in range(6)]
+    found = audit(model, pictures, ["gradcam", "relevance"], pictures=2, quiet=True)
+    assert [row.method for row in found.rows] == ["gradcam", "random", "edges", "centre"]
+    assert any("three ways of removing" in note for note in found.notes)
+    assert write_audit(found, model, tmp_path / "audit", "noise").is_file()
+
+
+def test_changes_are_undone_on_the_map() -> None:
+    image, grid = torch.rand(1, 8, 8), (4, 4)
+    values = np.arange(16.0).reshape(4, 4)
+    draw = torch.Generator().manual_seed(0)
+    mirrored, back = changed(image, "mirror", grid, draw)
+    assert torch.equal(mirrored, image.flip(-1))
+    np.testing.assert_array_equal(*back(values[:, ::-1], values))
+    moved, back = changed(image, "crop", grid, draw)
+    assert torch.equal(moved[:, 2:, 2:], image[:, :-2, :-2])
+    shifted = np.zeros((4, 4))
+    shifted[1:, 1:] = values[:-1, :-1]
+    np.testing.assert_array_equal(*back(shifted, values))
+
+
+def test_sure_ones_of_many_classes_come_first() -> None:
+    confidence, answers = np.array([0.9, 0.8, 0.2, 0.7, 0.6]), np.array([0, 0, 1, 2, 0])
+    assert sure_ones(confidence, answers, 4).tolist() == [0, 3, 1, 4]
+
+
+def test_what_cannot_be_audited_says_so(model, pictures, sceptic, tmp_path) -> None:
+    with pytest.raises(vitral.VitralError, match="no head"):
+        audit(model.with_head(0), pictures)
+    with pytest.raises(vitral.VitralError, match="no intervals"):
+        audit(model, pictures, pictures=1)
+    with pytest.raises(vitral.VitralError, match="two methods are called rollout"):
+        audit(model, pictures, ["rollout", "rollout"])
+    with pytest.raises(vitral.VitralError, match="no function nothing"):
+        load_method(f"{sceptic}:nothing")
+    with pytest.raises(vitral.VitralError, match="does not exist"):
+        load_method("nowhere.py:f")
+    with pytest.raises(vitral.VitralError, match=r"FILE\.py:FUNCTION"):
+        load_method("my_map")
+    with pytest.raises(vitral.VitralError, match="no mask"):
+        audit(model, pictures, ["attention"], pictures=2, masks=tmp_path, quiet=True)
+    assert look.METHODS["rollout"] is look.rollout
