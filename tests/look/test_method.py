@@ -102,7 +102,7 @@ def test_a_refusal_names_the_methods_that_suit(make, images) -> None:
 def test_methods_by_name(make, images) -> None:
     model = make()
     names = [method.name for method in choose(model)]
-    assert names == [name for name in look.METHODS if name != "norms"]
+    assert names == [method.name for method in MAPS if method.usual] and "norms" not in names
     assert [method.name for method in choose(model, ["gradient-rollout", " "])] == ["gradient_rollout"]
     assert [method.name for method in choose(vitral.create("cnn"))] == ["gradcam", "integrated_gradients", "occlusion", "similarity"]
     assert [method.name for method in choose(make(classes=0))] == ["attention", "rollout", "similarity"]

@@ -25,7 +25,7 @@ def model_of(model: Classifier | Tape) -> Classifier:
 def need_transformer(model: Classifier | Tape, what: str) -> None:
     if not model.config.is_transformer:
         reason = f"{what} needs attention, and a {model.config.family} has none"
-        raise UsageError(reason, "use gradcam, integrated_gradients, occlusion or similarity for this model")
+        raise UsageError(reason, "use gradcam, integrated_gradients, occlusion, smoothgrad, rise or similarity for this model")
 
 
 def unused(method: str, **options: Any) -> str:
@@ -51,7 +51,9 @@ def check_index(what: str, index: int, count: int) -> int:
 def find_target(tape: Tape, item: int, target: int | str | None) -> int:
     """The class that a map explains: by number, by name, or the predicted one."""
     if not tape.config.classes:
-        raise UsageError("this model has no head, so there is no class to explain", "use attention, rollout, similarity or norms")
+        raise UsageError(
+            "this model has no head, so there is no class to explain", "use attention, value_attention, rollout, similarity or norms"
+        )
     count = tape.logits.shape[1]
     if target is None:
         return int(tape.logits[item].argmax())

@@ -46,6 +46,8 @@ class Method:
     """The options that change something, beside `item`; any other that is chosen becomes a note."""
     attention: bool = False
     """Reads the attention weights of blocks, which only a transformer has."""
+    values: bool = False
+    """Reads the values that attention weighs, too."""
     features: bool = False
     """Reads the tokens (of a rival: the feature maps) after blocks."""
     tokens: bool = False
@@ -82,6 +84,7 @@ MAPS = (
         "the length of what each patch hands a token through one block, not the share it gets",
         ("start", "block", "head"),
         attention=True,
+        values=True,
         usual=False,
     ),
     Method(rollout, "attention of all blocks multiplied, with the residual path", ("start", "heads", "discard"), attention=True),
@@ -175,8 +178,9 @@ def watch_for(model: Classifier, x: Any, methods: Iterable[Method]) -> Tape:
     attention = any(method.attention for method in methods) and model.config.is_transformer
     features = model.map_names() if any(method.features for method in methods) else []
     features = ["embedding", *features] if features and model.config.is_transformer else features
+    values = ["blocks.*.attention.value"] if attention and any(method.values for method in methods) else []
     gradients = any(method.gradients and (method.attention or method.features) for method in methods)
-    return watch(model, x, keep=["logits", *([ATTENTION] if attention else []), *features], gradients=gradients)
+    return watch(model, x, keep=["logits", *([ATTENTION] if attention else []), *values, *features], gradients=gradients)
 
 
 def check_options(methods: Sequence[Method], **options: Any) -> list[str]:
