@@ -17,7 +17,8 @@ from vitral.data.preprocess import Preprocess
 from vitral.look.describe import digest
 from vitral.look.verdicts import read_verdicts
 from vitral.report.audit import write_audit
-from vitral.study.audit import audit, changed, sure_ones
+from vitral.study.audit import audit
+from vitral.study.audit_pictures import changed, sure_ones
 from vitral.study.own_method import load_method
 
 SCEPTIC = '''

@@ -17,20 +17,16 @@ import torch
 
 from vitral.base.errors import ConfigError, DataError, UsageError
 from vitral.base.files import read_bounded
-from vitral.base.picture import Picture
-from vitral.base.progress import progress, say, watched
-from vitral.config import DataConfig
-from vitral.data.catalogue import CATALOGUE
-from vitral.data.datasets import open_split
+from vitral.base.progress import progress, watched
 from vitral.data.decode import decode
-from vitral.data.pictures import find_pictures, readable
-from vitral.data.preprocess import Preprocess, open_picture, viewable
+from vitral.data.preprocess import Preprocess, viewable
 from vitral.look import references
 from vitral.look.judge import curves, found, gain, on_grid, order_of, permuted, rank_correlation, removals_of, salience_order, share_inside
 from vitral.look.method import Method, call, choose, watch_for
 from vitral.look.occlusion import grid_of
 from vitral.look.planted import mosaic, plant, quarter
 from vitral.model.classifier import Classifier, evaluating
+from vitral.study.audit_pictures import SURE, as_pixels, changed, open_pictures, sure_ones
 from vitral.study.statistics import paired_bootstrap
 from vitral.study.verdict import TESTS, Row, verdict_of
 from vitral.train.probe import fit_linear, last_layer
@@ -38,11 +34,8 @@ from vitral.train.probe import fit_linear, last_layer
 PICTURES = 8
 POOL = 40
 """Pictures beside those that are explained: what the head learns a planted patch from, and where sure answers are chosen."""
-SURE = 0.5
 PLANTED_SURE = 0.95
 """How often the planted trigger must decide the class before a map is held against it."""
-NOISE = 0.1
-"""Standard deviation of the noise that must not change a map, on pixels of spread 1."""
 SMALLEST_MOSAIC = 32
 """Pixels: of smaller pictures a quarter shows nothing."""
 REFERENCES = (
@@ -415,59 +408,6 @@ class _Judge:
     def _example(self, test: str, image: torch.Tensor, maps: np.ndarray, caption: str, inside: np.ndarray | None = None) -> None:
         named = {row.name: maps[number].copy() for number, row in enumerate(self.rows)}
         self.examples.append(Example(test, as_pixels(self.model, image), named, caption, inside))
-
-
-# ---- pictures --------------------------------------------------------------------------------------------------------------------
-
-
-def open_pictures(model: Classifier, data: Any, split: str | None, root: str | None, count: int, seed: int) -> tuple[list[Picture], bool]:
-    """Up to `count` pictures as the model wants them, drawn by the seed; and whether a mirrored one means the same."""
-    if isinstance(data, str) and (data in CATALOGUE or not Path(data).is_dir()):
-        opened = open_split(DataConfig(name=data, root=root, on_bad_image="skip"), Preprocess.of(model), split)
-        some = opened.first(min(count, len(opened)), seed)
-        found = []
-        for place in range(len(some)):
-            try:
-                found.append(open_picture(some.picture(place), model, some.where(place)))
-            except DataError as error:
-                say(f"skipped: {error.message}")
-        return found, opened.flip
-    sources = find_pictures(data) if isinstance(data, str | Path) else list(data)
-    order = np.random.default_rng(seed).permutation(len(sources))[:count]
-    return list(readable((sources[index] for index in np.sort(order)), model)), True
-
-
-def sure_ones(confidence: np.ndarray, answers: np.ndarray, count: int) -> np.ndarray:
-    """Positions of pictures to explain: those the model is sure of first, and of as many classes as there are."""
-    taken: dict[int, int] = {}
-    turns = np.zeros(len(answers), int)
-    for index in np.argsort(-(confidence >= SURE).astype(int), kind="stable"):
-        label = int(answers[index])
-        turns[index] = taken.get(label, 0)
-        taken[label] = taken.get(label, 0) + 1
-    return np.lexsort((np.arange(len(answers)), turns, confidence < SURE))[:count]
-
-
-def changed(
-    image: torch.Tensor, kind: str, grid: tuple[int, int], draw: torch.Generator
-) -> tuple[torch.Tensor, Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]]:
-    """An image that shows the same, and how its map and the first one are laid on each other."""
-    if kind == "noise":
-        return image + NOISE * torch.randn(image.shape, generator=draw).to(image), lambda new, old: (new, old)
-    if kind == "mirror":
-        return image.flip(-1), lambda new, old: (new[:, ::-1], old)
-    # A crop: everything moves by one patch down and to the right, the edge is repeated.
-    down, across = (max(1, round(size / count)) for size, count in zip(image.shape[-2:], grid, strict=True))
-    padded = torch.nn.functional.pad(image[None], (across, 0, down, 0), mode="replicate")[0]
-    return padded[:, : image.shape[1], : image.shape[2]].contiguous(), lambda new, old: (new[1:, 1:], old[:-1, :-1])
-
-
-def as_pixels(model: Classifier, image: torch.Tensor) -> np.ndarray:
-    """(H, W, 3) uint8 of what a model was shown."""
-    preprocess = Preprocess.of(model)
-    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (preprocess.mean, preprocess.std))
-    pixels = ((image.detach().float().cpu() * std + mean).clamp(0, 1) * 255).round().to(torch.uint8).numpy()
-    return pixels.repeat(3, axis=0).transpose(1, 2, 0) if len(pixels) < 3 else pixels[:3].transpose(1, 2, 0)
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------------------
