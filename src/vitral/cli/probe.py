@@ -15,6 +15,7 @@ EXAMPLES = """Linear probe and nearest neighbours on frozen features, k pictures
 Examples:
   vitral probe runs/digits digits
   vitral probe timm:vit_tiny_patch16_224 folder:flowers --shots 1,5,10,all --json
+  vitral probe timm:vit_tiny_patch16_224 folder:flowers --shots all --save runs/flowers-probe
 """
 
 
@@ -34,6 +35,8 @@ class Flags(BatchFlags):
     """Share of the training pictures to choose settings on."""
     split_seed: int = 0
     """Seed of the carved splits."""
+    save: str | None = None
+    """Keep the probe as a model in this folder: the frozen body with the head fitted to the last of --shots."""
     json: bool = False
     """Print the result as JSON."""
     quiet: bool = False
@@ -48,7 +51,8 @@ def run(arguments: list[str]) -> int:
     shots = [_shots(part.strip()) for part in flags.shots.split(",") if part.strip()]
     from vitral.study.probe import probe
 
-    settings = {name: getattr(flags, name) for name in ("draws", "root", "validation", "split_seed", "device", "precision", "quiet")}
+    names = ("draws", "root", "validation", "split_seed", "device", "precision", "quiet", "save")
+    settings = {name: getattr(flags, name) for name in names}
     model = open_model(flags.model, flags)
     return show(probe(model, flags.data, shots=shots, batch_size=flags.batch, name=flags.model, **settings), flags.json)
 

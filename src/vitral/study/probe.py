@@ -5,6 +5,8 @@ Strength and number of neighbours are chosen on validation. The test images are 
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,9 +17,11 @@ from torch import Tensor
 
 from vitral.base.device import pick_device
 from vitral.base.errors import UsageError
+from vitral.base.layout import WEIGHTS
+from vitral.base.origin import known
 from vitral.base.progress import progress
 from vitral.base.text import table
-from vitral.config import DataConfig
+from vitral.config import DataConfig, to_dict
 from vitral.cost.precision import Precision
 from vitral.data.datasets import Data, open_data
 from vitral.data.loader import Loader
@@ -26,7 +30,8 @@ from vitral.data.split import Split
 from vitral.model.classifier import Classifier
 from vitral.study.result import Result
 from vitral.study.statistics import accuracy_interval, paired_bootstrap
-from vitral.train.probe import Labelled, Linear, Neighbours, fit_linear, fit_neighbours, read_features
+from vitral.train.probe import Labelled, Linear, Neighbours, fit_linear, fit_neighbours, last_layer, read_features
+from vitral.weights.checkpoint import save as write_model
 from vitral.weights.load import load
 
 SHOTS = (1, 5, 10, None)
@@ -63,21 +68,25 @@ def probe(
     device: str = "auto",
     quiet: bool = False,
     name: str = "",
+    save: str | Path | None = None,
 ) -> Result:
     """Linear probe and nearest neighbours on a model's frozen features: `vitral probe` as a call. It leaves no folder.
 
     - model: a model, or anything that `vitral.load` takes.
     - data: a name from `vitral data list` or "folder:PATH"; `validation` is the share of its training images to choose on.
     - shots: images a class to learn from; None: all of them. Each number is drawn `draws` times: the interval is over them.
+    - save: a folder for the probe as a model: the frozen body with the head of the last of `shots`.
 
         result = vitral.study.probe("runs/digits", "digits", shots=[1, 5, None])
         result.rows[0]["linear"]["mean"]
     """
+    if save is not None and (Path(save) / WEIGHTS).exists():
+        raise UsageError(f"{save} already holds a model", "choose another folder to save the probe in")
     network = model if isinstance(model, Classifier) else load(model)
     config = DataConfig(name=data, root=root, validation=validation, split_seed=split_seed)
     opened = open_data(config, preprocess=Preprocess.of(network))
     name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
-    settings = {"shots": shots, "draws": draws, "batch_size": batch_size, "precision": precision, "quiet": quiet}
+    settings = {"shots": shots, "draws": draws, "batch_size": batch_size, "precision": precision, "quiet": quiet, "save": save}
     return run_probe(network, opened, name, device=pick_device(device), **settings)
 
 
@@ -92,8 +101,11 @@ def run_probe(
     batch_size: int = 128,
     precision: Precision = "auto",
     quiet: bool = False,
+    save: str | Path | None = None,
 ) -> Result:
     _check(data, shots, draws)
+    if save is not None and model.config.distillation_token:
+        raise UsageError("a model with a distillation token has two heads, a probe is one", "leave --save out")
     classes = len(data.class_names)
 
     def read(split: Split) -> Labelled:
@@ -114,6 +126,8 @@ def run_probe(
                 near.append(fit_neighbours(train, judge, classes))
                 bar.advance()
             fitted.append((k, size, linear, near))
+    if save is not None:
+        write_model(as_model(model, fitted[-1][2][0], data, fitted[-1][1]), save)
     test = read(data.test())
     scores = [(k, size, _score(linear, *test), _score(near, *test)) for k, size, linear, near in fitted]
     rows = [{"shots": k, "pictures": size, "linear": asdict(linear), "neighbours": asdict(near)} for k, size, linear, near in scores]
@@ -122,6 +136,21 @@ def run_probe(
         table(lines, ["shots", "pictures", "linear probe, 95 % interval", "nearest neighbours, 95 % interval"], "rrl"),
         {"model": name, "data": data.name, "width": features.shape[1], "rows": rows, "conclusion": _conclude(name, data.name, scores[-1])},
     )
+
+
+def as_model(body: Classifier, head: Linear, data: Data, images: int) -> Classifier:
+    """The frozen body with a fitted probe for its head: a model like any other, which knows its classes and what it learnt from."""
+    made = copy.copy(body)
+    made.config = dataclasses.replace(body.config, head_hidden=0, head_bias=True)
+    made = made.with_head(len(data.class_names)).cpu()
+    layer = last_layer(made)
+    with torch.no_grad():
+        layer.weight.copy_(head.weight)
+        layer.bias.copy_(head.bias)
+    change = f"head: a linear probe of the frozen body ({head}), fitted on {images:,} pictures of {data.name}"
+    classes = known(data.class_names, f"the classes of {data.name}")
+    made.origin = dataclasses.replace(body.origin.with_change(change), classes=classes, thresholds=(), data=to_dict(data.config))
+    return made
 
 
 def _check(data: Data, shots: Sequence[int | None], draws: int) -> None:
