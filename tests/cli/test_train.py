@@ -80,7 +80,23 @@ def test_the_flags_are_frozen():
 
 def test_without_flags_a_run_is_its_preset():
     for name, preset in RUNS.items():
-        assert config_of(name) == preset
+        called = "photos" if name == "finetune" else name  # it is a start for anybody's own pictures
+        assert config_of(name) == dataclasses.replace(preset, name=called)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("digits", "--data", "folder:my pictures/Pets"), "Pets"),
+        (("finetune", "--data", "csv:photos/labels.csv"), "labels"),
+        (("digits", "--data", "mnist"), "mnist"),
+        (("cifar10", "--data", "hf:some/set"), "some-set"),
+        (("cifar10", "--data", "folder:pets", "--name", "mine"), "mine"),
+    ],
+)
+def test_a_run_on_other_data_is_named_after_it(arguments: tuple[str, ...], name: str):
+    """A preset is only where it starts: photographs are no digits."""
+    assert config_of(*arguments).name == name
 
 
 def test_flags_and_settings_replace_fields_wherever_they_live():

@@ -156,7 +156,7 @@ def test_missing_pieces_are_said(folder: Path, read: Callable) -> None:
     assert "metrics.jsonl is missing" in text
     assert "env.json is missing" in text
     assert f"there are no figures yet: make some with `vitral figures {folder} --out" in text
-    assert "the command that trained this run was not kept" in text
+    assert "no command trains this run again" in text
 
 
 def test_settings_of_another_version_are_said_and_the_rest_is_shown(folder: Path, read: Callable) -> None:
@@ -170,7 +170,7 @@ def test_settings_of_another_version_are_said_and_the_rest_is_shown(folder: Path
 
 def test_a_run_of_the_first_version(read: Callable, tmp_path: Path) -> None:
     text = read(write_run_report(FIRST_VERSION, tmp_path / "page.html")).text
-    assert "right on test" in text and "the command that trained this run was not kept" in text
+    assert "right on test" in text and "no command trains this run again" in text
     assert "do not fit" not in text and "is missing" not in text
 
 

@@ -166,7 +166,7 @@ def test_grown_patches_go_on_with_the_same_command(tmp_path: Path, interrupt: An
     common += ["--threads", "1", "--quiet", "--out"]
     for number, flags in enumerate((["--patch-size", "4"], ["--model", "tiny", "--optimizer", "adamw"])):
         words = [*common, str(tmp_path / str(number)), *flags]
-        interrupt(parse(words).config(), tmp_path / str(number))
+        interrupt(parse(words).config(), tmp_path / str(number), run="digits")
         model = RunFolder.open(tmp_path / str(number)).settled.model
         assert model.image_size == (224, 224) and model.patch_size == (14, 14)
         assert train([*words, "--resume"]) == 0
@@ -203,7 +203,7 @@ def test_a_preset_that_is_edited_changes_no_run_that_has_begun(
     words = ["digits", "--data", f"folder:{photos}", "--set", "batch_size=4", "--epochs", "4", "--device", "cpu", "--threads", "1", "--out"]
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     assert train([*words, str(whole), "--quiet"]) == 0
-    interrupt(parse([*words, str(halves)]).config(), halves)
+    interrupt(parse([*words, str(halves)]).config(), halves, run="digits")
     edited = change(run("digits"), lr=1.0, ema=None, augment="none", label_smoothing=0.5)
     edited = dataclasses.replace(edited, model=dataclasses.replace(edited.model, depth=1, width=16, heads=2, patch_size=(4, 4)))
     monkeypatch.setitem(runs.RUNS, "digits", edited)

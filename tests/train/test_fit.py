@@ -60,6 +60,17 @@ def test_a_dataset_of_ones_own(out: Path) -> None:
     assert digest(load(out)) == digest(run.model)
 
 
+def test_a_model_that_a_program_gave_is_asked_for_again_in_one_line(out: Path) -> None:
+    given = fit(tiny(epochs=0.1), out.with_name("first"), quiet=True).model
+    fit(tiny(epochs=0.1), out, quiet=True, model=given)
+    folder = RunFolder.open(out)
+    assert folder.asked is not None and folder.asked.config.weights == "own:ViT"
+    assert folder.command is None, "no command can train it again"
+    with pytest.raises(FileNotFoundError, match=r"own:ViT was given by a program, and only that program has it: give it again"):
+        fit(folder.asked.config, out.with_name("again"), quiet=True)
+    assert not out.with_name("again").exists()
+
+
 def test_going_on_needs_the_same_data_again(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny(epochs=2, checkpoint_every=0.0)
     whole = fit(config, out.with_name("whole"), quiet=True, data=Digits())

@@ -79,6 +79,11 @@ CELLS = "cells"
 CELL = "cell.json"
 """Written last in a cell's folder: the cell is done."""
 
+# ---- what `vitral embed` leaves in a folder --------------------------------------------------------------------------------------
+
+FEATURES = "features.npz"
+EMBEDDED = "embedding.json"
+
 
 def snapshot_name(step: int) -> str:
     return f"step-{step:07d}"

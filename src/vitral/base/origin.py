@@ -14,6 +14,8 @@ from vitral.base.errors import WeightsError
 
 T = TypeVar("T")
 
+OWN = "own"
+"""How a run's config names data and models that its program gave it: own:NAME."""
 HALF = (0.5, 0.5, 0.5)
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from vitral.base.progress import tell
+from vitral.base.text import table
 from vitral.cli.opening import BatchFlags, open_model
 
-EXAMPLES = """Feature vectors of all pictures in a folder, as one .npz file: features (N, D), paths (N).
+EXAMPLES = """Feature vectors of all pictures in a folder, with their paths and class folders; a map of them, neighbours, near-duplicates.
 
 Examples:
   vitral embed runs/digits photos --out features.npz
-  vitral embed timm:vit_tiny_patch16_224 photos --json
+  vitral embed timm:vit_tiny_patch16_224 photos --out features.parquet
+  vitral embed timm:vit_tiny_patch16_224 photos --out embedded       a folder: the features, and a page to look at
 """
+TOLD = 5
+"""Near-duplicates that are printed."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +29,11 @@ class Flags(BatchFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
-    """Pictures, in folders of any depth."""
+    """Pictures, in folders of any depth; the first folder of each is its label."""
     out: str = "features.npz"
-    """The file to write."""
+    """A file ending in .npz or .parquet; or a folder for both, with a page (report.html) and the near-duplicates (embedding.json)."""
+    map: Literal["auto", "tsne", "pca"] = "auto"
+    """Of the page: t-SNE shows groups, PCA the two main directions; auto: t-SNE up to 2,000 pictures."""
     json: bool = False
     """Print what was written as JSON."""
     quiet: bool = False
@@ -37,12 +44,32 @@ def run(arguments: list[str]) -> int:
     from vitral.cli.parsing import parse
 
     flags = parse(Flags, arguments, "vitral embed", EXAMPLES)
-    from vitral.study.embed import embed_folder
+    from vitral.base.records import check_kind
+    from vitral.draw.provenance import command_line
+    from vitral.study.embed import embed
 
+    kind = Path(flags.out).suffix.lower()
+    if kind == ".parquet":
+        check_kind(flags.out)
     model = open_model(flags.model, flags)
-    device = next(model.parameters()).device
-    written = embed_folder(
-        model, flags.folder, flags.out, device=device, batch_size=flags.batch, precision=flags.precision, quiet=flags.quiet
-    )
-    tell(json.dumps(written) if flags.json else f"{written['pictures']:,} pictures, {written['width']} numbers each: {written['path']}")
+    page = kind not in (".npz", ".parquet")
+    found = embed(model, flags.folder, batch_size=flags.batch, precision=flags.precision, thumbnails=page, quiet=flags.quiet)
+    if page:
+        from vitral.report.embedding import write_embedding
+
+        written = write_embedding(found, flags.out, flags.model, command_line(["vitral", "embed", *arguments]), flags.map)
+    else:
+        written = {"path": str(found.write(flags.out)), **found.summary()}
+    tell(json.dumps(written) if flags.json else text(written))
     return 0
+
+
+def text(written: dict[str, Any]) -> str:
+    lines = [f"{written['pictures']:,} pictures, {written['width']} numbers each: {written['path']}"]
+    if written.get("agreement") is not None:
+        lines.append(f"nearest neighbour of the same class: {written['agreement']:.1%}")
+    pairs = written.get("near_duplicates", [])
+    if pairs:
+        rows = [[pair["first"], pair["second"], f"{pair['likeness']:.1%}"] for pair in pairs[:TOLD]]
+        lines += [f"near-duplicates: {len(pairs)}", table(rows, align="llr")]
+    return "\n".join([*lines, *([written["page"]] if "page" in written else [])])

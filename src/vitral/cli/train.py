@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vitral.base.errors import UsageError, one_of
 from vitral.base.progress import tell
-from vitral.config import TUNED, DataConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig
+from vitral.config import TUNED, DataConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig, run_name
 
 if TYPE_CHECKING:
     from vitral.run.folder import RunFolder
@@ -67,7 +67,7 @@ def run(arguments: list[str]) -> int:
     from vitral.run.made_here import check_named
     from vitral.train.fit import fit
 
-    folder = _folder(flags.run, flags.name, flags.out)
+    folder = _folder(flags.run, config.name, flags.out)
     for source in [RunFolder(flags.run)] * (flags.run not in RUNS) + [folder] * (flags.resume != "no"):
         if source.exists:
             check_named(source.path, config, arguments)
@@ -85,14 +85,14 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _folder(run: str, name: str | None, out: str | None) -> RunFolder:
+def _folder(run: str, name: str, out: str | None) -> RunFolder:
     """The folder that --resume goes on with."""
     from vitral.presets.runs import RUNS
     from vitral.run.folder import RunFolder
 
     if out is None and run not in RUNS and RunFolder(run).exists:
         out = run
-    return RunFolder(out) if out is not None else RunFolder.newest(name or run)
+    return RunFolder(out) if out is not None else RunFolder.newest(name)
 
 
 def _stored(run: str, folder: RunFolder) -> RunConfig | None:
@@ -133,7 +133,9 @@ def parse(arguments: list[str], verb: str = "train") -> Any:
     base = None
     arguments = spoken_resume(arguments) if verb == "train" else arguments
     if name and value_of(arguments, "--resume") in ("yes", "auto"):
-        base = _stored(name, _folder(name, value_of(arguments, "--name"), value_of(arguments, "--out")))
+        preset = RUNS.get(name)
+        called = run_name(preset, value_of(arguments, "--data") or preset.data.name) if preset is not None else name
+        base = _stored(name, _folder(name, value_of(arguments, "--name") or called, value_of(arguments, "--out")))
     if base is None:
         base = RUNS["digits"] if asked_help and name not in RUNS else _base(name)[0]
     from vitral.cli.parsing import parse as parse_flags
@@ -233,7 +235,10 @@ def apply(base: RunConfig, flags: Any) -> RunConfig:
         _check_from(flags, settings["model"])
     # All at once: pool=class class_token=true is possible in either order.
     parts = {part: dataclasses.replace(config, **settings[part]) for part, config in parts.items()}
-    return dataclasses.replace(base, name=getattr(flags, "name", None) or base.name, weights=flags.weights, **parts)
+    from vitral.presets.runs import RUNS
+
+    called = run_name(base, flags.data) if base is RUNS.get(base.name) else base.name
+    return dataclasses.replace(base, name=getattr(flags, "name", None) or called, weights=flags.weights, **parts)
 
 
 def shaped(base: RunConfig, flags: Any) -> ModelConfig:

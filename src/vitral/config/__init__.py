@@ -10,7 +10,7 @@ from __future__ import annotations
 from vitral.config.data import DataConfig
 from vitral.config.model import OPEN, STEM_REDUCTION, Family, ModelConfig
 from vitral.config.pretrain import PretrainConfig
-from vitral.config.run import TUNED, RunConfig, from_dict, to_dict
+from vitral.config.run import TUNED, RunConfig, from_dict, run_name, to_dict
 from vitral.config.train import TrainConfig
 
 __all__ = [
@@ -24,5 +24,6 @@ __all__ = [
     "RunConfig",
     "TrainConfig",
     "from_dict",
+    "run_name",
     "to_dict",
 ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from vitral.base.errors import ConfigError
@@ -63,6 +65,15 @@ class RunConfig:
             raise ConfigError("pre-training runs on several processes with DDP", "set strategy = ddp")
         if train.head_start not in (None, "as-is"):
             raise ConfigError(f"head_start = {train.head_start}: pre-training has no head", "leave it out")
+
+
+def run_name(preset: RunConfig, data: str) -> str:
+    """What a run is called that nobody named: as its preset, or after other data, for which the preset is only where it starts."""
+    kind, sign, rest = data.partition(":")
+    if not sign and data == preset.data.name:
+        return preset.name
+    own = kind if not sign else Path(rest).stem if kind in ("csv", "parquet") else Path(rest).resolve().name if kind == "folder" else rest
+    return re.sub(r"[^\w.-]+", "-", own).strip("-.") or preset.name
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from vitral.base.errors import DataError, UnknownNameError, one_of
+from vitral.base.origin import OWN
 from vitral.config import DataConfig
 from vitral.data.augment import Policy, policy
 from vitral.data.catalogue import CATALOGUE
@@ -21,7 +22,6 @@ from vitral.data.huggingface import open_hub
 from vitral.data.keys import generator
 from vitral.data.label_file import KINDS, open_labels
 from vitral.data.near import copies
-from vitral.data.own_dataset import OWN
 from vitral.data.preprocess import Preprocess
 from vitral.data.sealed import SHARE, check_open, seal, validation_share
 from vitral.data.shards import open_shards

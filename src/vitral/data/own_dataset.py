@@ -15,12 +15,11 @@ import torch
 from torch.utils.data import Dataset, Subset
 
 from vitral.base.errors import DataError, UsageError
+from vitral.base.origin import OWN
 from vitral.base.progress import track
 from vitral.data.decode import Decoded, decode
 from vitral.data.source import Part, Source
 
-OWN = "own"
-"""How a run's config names data and models that its program gave it: own:NAME."""
 SPLITS = ("train", "validation", "test")
 
 Given = Dataset[Any] | Mapping[str, Dataset[Any]]

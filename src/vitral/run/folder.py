@@ -20,7 +20,7 @@ from vitral.base.errors import DataError, MissingError, UsageError
 from vitral.base.files import SETTINGS_LIMIT, make_folder, read_json, write_json
 from vitral.base.lock import FolderLock
 from vitral.base.manifest import vouching
-from vitral.base.origin import Origin
+from vitral.base.origin import OWN, Origin
 from vitral.config import OPEN, RunConfig, from_dict, to_dict
 from vitral.model.classifier import Classifier
 from vitral.run.answers import Answers
@@ -166,8 +166,14 @@ class RunFolder:
 
     @property
     def command(self) -> str | None:
-        """How to train it again: as typed, or by naming this folder. None: the first version did not keep it."""
-        return None if self.asked is None else self.asked.command or shlex.join(["vitral", "train", str(self.path)])
+        """How to train it again: as typed, or by naming this folder. None: the first version did not keep it, or a program began it with
+        a model or data of its own."""
+        if self.asked is None:
+            return None
+        config = self.asked.config
+        if config.model.family == OWN or any(str(name).startswith(f"{OWN}:") for name in (config.weights, config.data.name)):
+            return None
+        return self.asked.command or shlex.join(["vitral", "train", str(self.path)])
 
     @property
     def environment(self) -> dict[str, Any]:

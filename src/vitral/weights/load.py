@@ -16,7 +16,7 @@ from torch import nn
 from vitral.base.errors import MissingError, UsageError, VitralError, WeightsError
 from vitral.base.files import SETTINGS_LIMIT, read_json
 from vitral.base.layout import CONFIG, WEIGHTS
-from vitral.base.origin import known, per_channel
+from vitral.base.origin import OWN, known, per_channel
 from vitral.base.progress import say
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
@@ -72,6 +72,11 @@ def _open(x: str | Path, said: Known, hint: Known, quiet: bool) -> Classifier:
     if library in ("timm", "torchvision", "hf") and name and not Path(x).exists():
         return fetch(library, name, said)
     path = Path(x)
+    if library == OWN and not path.exists():
+        raise MissingError(
+            f"{x} was given by a program, and only that program has it",
+            "give it again: vitral.fit(…, model=…); to go on from what it became: --from and the run's folder",
+        )
     if not path.exists():
         raise MissingError(
             f"{path} does not exist",
