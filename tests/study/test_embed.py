@@ -63,7 +63,7 @@ def points(features: np.ndarray, labels: str) -> Embedding:
 
 
 def test_neighbours_and_near_duplicates_are_those_of_every_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vitral.study.embed.CHUNK", 7)  # several blocks
+    monkeypatch.setitem(embed.__globals__, "CHUNK", 7)  # several blocks
     draw = np.random.default_rng(0)
     features = draw.normal(size=(40, 6)) + 10  # far from the origin: only after the mean is taken off do they differ
     features[33] = features[4] + 1e-3

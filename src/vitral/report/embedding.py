@@ -33,6 +33,8 @@ NAMED = 24
 """Classes with a colour and a shape of their own; the rest share one."""
 SIDE = 64
 """Pixels of a thumbnail."""
+OPENED = 200
+"""Pixels of a picture on a sheet."""
 SHAPES = ("disc", "square", "ring")
 
 
@@ -45,16 +47,17 @@ def write_embedding(
     if importlib.util.find_spec("pyarrow") is not None:
         files.append(found.write((folder / FEATURES).with_suffix(".parquet")))
     near, page = found.near_duplicates(), folder / REPORT
+    drawn = _telling(near)
     pairs = [{"first": found.paths[a], "second": found.paths[b], "likeness": round(share, 4)} for a, b, share in near]
     told = {"model": model, "folder": str(found.folder), **found.summary(), "agreement": found.agreement, "near_duplicates": pairs}
     write_json(folder / EMBEDDED, told)
     alone = len(found.paths) < 2
     places = np.zeros((len(found.paths), 2)) if alone else found.map(kind)
-    rows = [[pair["first"], pair["second"], percent(pair["likeness"], 1)] for pair in pairs[:PAIRS]]
+    rows = [[found.paths[a], found.paths[b], percent(share, 1)] for a, b, share in drawn]
     write_page(
         "embedding.html",
         page,
-        title=f"{found.folder.resolve().name} as {model} sees it",
+        title=f"{found.folder.resolve().name} as {model if ':' in model else Path(model).name} sees it",
         lead=f"{len(found.paths):,} pictures, {found.features.shape[1]} numbers each",
         notes=_notes(found),
         scores=_scores(found, len(near)),
@@ -62,12 +65,23 @@ def write_embedding(
         legend=_legend(found),
         points=_points(found, places, page),
         neighbours=[] if alone else _neighbours(found),
-        duplicates=_duplicates(found, near[:PAIRS]),
+        duplicates=_duplicates(found, drawn),
         pairs=rows,
         more=len(pairs) - len(rows),
         command=command,
     )
     return {**told, "path": str(files[0]), "files": [str(path) for path in files], "page": str(page)}
+
+
+def _telling(near: list[tuple[int, int, float]]) -> list[tuple[int, int, float]]:
+    """Of many pictures that are all alike, not every pair: one that shows something new."""
+    seen: set[int] = set()
+    chosen = []
+    for pair in near:
+        if not seen.issuperset(pair[:2]) and len(chosen) < PAIRS:
+            chosen.append(pair)
+            seen.update(pair[:2])
+    return chosen
 
 
 def _notes(found: Embedding) -> list[str]:
@@ -149,9 +163,8 @@ def _neighbours(found: Embedding) -> list[inline.Illustration | str]:
     images, captions = [], []
     for row in rows:
         images += [_open(found, row), *(_open(found, int(other)) for other in who[row])]
-        captions += [_name(found, row), *(f"{_name(found, int(o))} {100 * s:.0f} %" for o, s in zip(who[row], near[row], strict=True))]
-    title = "A picture, then its nearest neighbours and how alike they are"
-    sheet = picture_sheet(images, captions, columns=1 + who.shape[1], title=title, width=1.25)
+        captions += [_name(found, row), *(f"{_name(found, int(o))} {100 * s:.0f}\u00a0%" for o, s in zip(who[row], near[row], strict=True))]
+    sheet = picture_sheet(images, captions, columns=1 + who.shape[1], width=1.25)
     told = "; those that lie nearest to another class come first" if len(strange) else ""
     return [inline.of_figure(sheet, f"Each row: a picture, then the {who.shape[1]} nearest to it by cosine{told}")]
 
@@ -160,8 +173,8 @@ def _duplicates(found: Embedding, near: list[tuple[int, int, float]]) -> list[in
     if not near:
         return []
     pairs = [(_open(found, a), _open(found, b)) for a, b, _ in near]
-    captions = [(_name(found, a), f"{_name(found, b)} {100 * share:.1f} %") for a, b, share in near]
-    return [inline.of_figure(pair_sheet(pairs, captions), "Near-duplicates: how alike their features are")]
+    captions = [(_name(found, a), f"{_name(found, b)} {100 * share:.1f}\u00a0%") for a, b, share in near]
+    return [inline.of_figure(pair_sheet(pairs, captions, across=3), "Near-duplicates: how alike their features are")]
 
 
 def _name(found: Embedding, number: int) -> str:
@@ -170,6 +183,8 @@ def _name(found: Embedding, number: int) -> str:
 
 def _open(found: Embedding, number: int) -> Image.Image:
     try:
-        return viewable(decode(str(found.folder / found.paths[number])))
+        image = viewable(decode(str(found.folder / found.paths[number])))
     except DataError:  # gone since it was read
         return Image.new("RGB", (SIDE, SIDE), "white")
+    image.thumbnail((OPENED, OPENED))
+    return image

@@ -1,6 +1,7 @@
 """Studies: several trainings that answer one question, with intervals and an honest conclusion.
 
-`vitral.study.compare`, `.scale` and `.probe` do what the verbs do, as calls; each returns a `Result` (table, rows, conclusion, path).
+`vitral.study.compare`, `.scale`, `.probe` and `.embed` do what the verbs do, as calls; the first three return a `Result` (table, rows,
+conclusion, path).
 They are loaded when first used. They carry the names of their files: `vitral.study.compare` is the call, and
 `from vitral.study.compare import comparison` reaches into its file.
 """
@@ -15,14 +16,15 @@ from vitral.base.lazy import lazily
 
 if TYPE_CHECKING:
     from vitral.study.compare import compare
+    from vitral.study.embed import embed
     from vitral.study.probe import probe
     from vitral.study.recipe import Recipe
     from vitral.study.result import Result
     from vitral.study.scale import scale
 
-__all__ = ["Recipe", "Result", "compare", "probe", "scale"]
+__all__ = ["Recipe", "Result", "compare", "embed", "probe", "scale"]
 
-_CALLS = ("compare", "probe", "scale")
+_CALLS = ("compare", "embed", "probe", "scale")
 
 
 class _Package(ModuleType):

@@ -26,6 +26,7 @@ from vitral.data.class_folders import SPLITS
 from vitral.data.pictures import find_pictures, readable
 from vitral.model.classifier import Classifier
 from vitral.run.answers import small
+from vitral.weights.load import load
 
 CHUNK = 512
 """Pictures that are compared with all others at a time."""
@@ -122,7 +123,7 @@ class Embedding:
 
 
 def embed(
-    model: Classifier,
+    model: str | Path | Classifier,
     folder: str | Path,
     *,
     device: torch.device | str | None = None,
@@ -131,10 +132,15 @@ def embed(
     thumbnails: bool = False,
     quiet: bool = False,
 ) -> Embedding:
-    """Features of all pictures in a folder and its folders; `device` None: where the model is. A file that cannot be read is named."""
+    """Features of all pictures in a folder and its folders; `device` None: where the model is. A file that cannot be read is named.
+
+    found = vitral.study.embed("vit_tiny.safetensors", "photos")
+    found.near_duplicates()     # (first, second, cosine), the most alike first
+    """
     folder, paths = Path(folder), find_pictures(folder)
     if batch_size < 1:
         raise UsageError(f"a batch of {batch_size} pictures", "use a batch size of at least 1")
+    model = model if isinstance(model, Classifier) else load(model)
     model = (model if device is None else model.to(device)).eval()
     place = next(model.parameters())
     answer = Answering(model.pooled, place.device, precision, worth=worth_bf16(model), answers=False)
