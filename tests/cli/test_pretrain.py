@@ -18,7 +18,9 @@ from vitral.config import DataConfig, RunConfig
 from vitral.data.datasets import open_data, open_source
 from vitral.data.source import Part
 from vitral.presets.runs import pretraining
+from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
+from vitral.study.learning import draw_rebuilt
 from vitral.study.probe_run import labelled, probe_run
 from vitral.train.fit import fit
 
@@ -49,6 +51,10 @@ def test_a_run_folder_like_any_other_with_a_probe_in_it(run_folder: Path, capsys
     assert folder.finished and folder.faults() == [] and folder.settled.model.classes == 0
     found = folder.probe()
     assert found is not None and 0.1 < found["linear"]["accuracy"] <= 1 and found["neighbours"]["settings"] == "k=20"
+    for name in ("colours", "similarity", "neighbours"):
+        assert (run_folder / "figures" / f"learning-{name}.png").is_file()
+    page = write_run_report(run_folder).read_text()
+    assert "It learnt without labels" in page and "Patches as colours" in page and "effective rank" in page
     stored = json.loads((run_folder / "env.json").read_text())["data"]
     assert stored["classes"] == [] and stored["opened"] == {}, "labels and test stay closed"
 
@@ -151,3 +157,15 @@ def test_what_cannot_be_meant_is_refused(train: dict[str, Any], data: dict[str, 
 def test_seconds_are_a_budget_with_the_schedule_scaled_to_it(tmp_path: Path) -> None:
     run = fit(tiny(max_seconds=1.0, epochs=1e6, evaluate_every=1000.0), out=tmp_path / "run", quiet=True)
     assert 0.9 < run.metrics[-1]["seconds"] < 3 and run.metrics[-1]["lr"] < 0.3 * 2e-3
+
+
+def test_a_masked_autoencoder_shows_what_it_makes_of_hidden_patches(tmp_path: Path) -> None:
+    config = pretraining("digits", "mae")
+    base = tiny()
+    assert config.pretrain is not None
+    config = dataclasses.replace(base, pretrain=dataclasses.replace(config.pretrain, decoder_width=16, decoder_depth=1))
+    run = fit(config, out=tmp_path / "run", quiet=True)
+    shown, rebuilt, picture = run.rebuilt
+    assert shown.shape == rebuilt.shape == picture.shape == (8, 8, 8, 1) and (shown == 0).mean() > 0.5
+    draw_rebuilt(RunFolder(run.path), run.rebuilt)
+    assert (run.path / "figures" / "learning-rebuilt.png").is_file()

@@ -74,6 +74,11 @@ def run(arguments: list[str]) -> int:
         result = fit(config, flags.out, flags.resume == "auto" and "auto", flags.quiet, run=config.name, command=command)
     if os.environ.get("RANK", "0") != "0":
         return 0  # under torchrun one process speaks for all
+    from vitral.study.learning import draw_learning, draw_rebuilt
+
+    if result.rebuilt is not None:
+        draw_rebuilt(RunFolder(result.path), result.rebuilt)
+    draw_learning(result.path)
     found = None if flags.skip_probe else _probe(result.path, config, flags)
     if flags.json:
         print(json.dumps({"path": str(result.path), **result.test, "probe": found}))

@@ -63,7 +63,9 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None, maps
         figures=inline.of_folder(figures, f"make some with `{typed}`, then write this page again", without=drawn),
         origin=origin,
         origin_facts=[(key, fact) for key, fact in vars(origin).items() if isinstance(fact, Fact)] if origin else [],
-        settings={part: to_dict(getattr(config, part)) for part in ("model", "data", "train")} if config else {},
+        settings={part: to_dict(value) for part in ("model", "data", "train", "pretrain") if (value := getattr(config, part, None))},
+        probe=optional_object(run.path / layout.PROBE, []),
+        collapse=next((line["collapsed"] for line in metrics if "collapsed" in line), None),
         machine={key: value for key, value in environment.items() if key not in ("data", "times")},
         times=mapping(environment.get("times")),
         data=mapping(environment.get("data")),
@@ -120,6 +122,8 @@ def headline(metrics: Metrics) -> str:
 
 
 def _score(line: dict[str, Any]) -> str:
+    if "effective_rank" in line:  # it learnt without labels
+        return f"loss {show(line.get('loss'))}, effective rank {show(line.get('effective_rank'))}"
     mean = line.get("mean_average_precision")
     return f"{percent(line.get('accuracy'))} right" if mean is None else f"mean average precision {percent(mean)}"
 

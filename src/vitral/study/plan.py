@@ -137,7 +137,8 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     flops = forward_flops(model)
     # Where patches are left out early in a run, their number counts about linearly.
     seen = sum(share * (keep or 1.0) for keep, share in token_shares(train).items())
-    flops_per_step = learning_passes(setup.model, (model.channels, *model.image_size)) * flops * batch * seen
+    views = config.pretrain.views if config.pretrain is not None else 1
+    flops_per_step = learning_passes(setup.model, (model.channels, *model.image_size)) * flops * batch * views * seen
     if named:
         speed = named.peak * efficiency(model.width)
         timing = Timing(max(flops_per_step / speed, LAUNCH), flops / speed)

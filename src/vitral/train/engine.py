@@ -393,7 +393,7 @@ class Engine:
             self.folder.write_environment({"data": self.setup.data.describe(), "times": self.times.to_dict()})
             self.folder.close_journal()
         self.world.barrier()
-        return Run(self.folder.path, self.folder.metrics, complete.eval())
+        return Run(self.folder.path, self.folder.metrics, complete.eval(), self.monitor.rebuilt() if self.monitor is not None else None)
 
     def _open(self, split: str) -> None:
         data = self.setup.data

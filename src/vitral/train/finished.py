@@ -17,6 +17,8 @@ class Run:
     path: Path
     metrics: list[dict[str, Any]]
     model: Classifier
+    rebuilt: Any = None
+    """Of a masked autoencoder: what it was shown, what it made of it, what it was; three arrays."""
 
     @property
     def test(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -21,6 +22,7 @@ from vitral.train.ema import local
 from vitral.train.prepare import Setup
 from vitral.train.state import random_states, seed_process, set_random_states
 from vitral.train.steps import Stepper
+from vitral.train.tasks.mae import MAE
 
 LEAST = 8
 PICTURES = 2048
@@ -30,6 +32,7 @@ PICTURES = 2048
 class Monitor:
     def __init__(self, setup: Setup, stepper: Stepper) -> None:
         self.stepper, self.run, self._doubt = stepper, setup.config, False
+        self.preprocess = setup.preprocess
         self.first: dict[str, float] | None = None
         """What the untrained model showed."""
         batch, split = setup.config.train.batch_size, setup.data.validation
@@ -62,6 +65,20 @@ class Monitor:
         if not warned:
             say(f"warning: the embeddings have collapsed at step {step}: {cause}")
         return True
+
+    @torch.no_grad()
+    def rebuilt(self, count: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """What a masked autoencoder was shown, what it made of it and the pictures: (B, H, W, C) in [0, 1]; None: another method."""
+        method, model = self.stepper.method, self.stepper.model
+        if not isinstance(method, MAE):
+            return None
+        images = next(iter(self.loader.epoch(0))).images[:count, 0]
+        with evaluating(model), self.stepper.inside():
+            shown, made = method.pictures(model, images)
+        mean, std = (torch.tensor(values, device=images.device).view(-1, 1, 1) for values in (self.preprocess.mean, self.preprocess.std))
+        hidden = (shown != 0).any(1, keepdim=True)  # hidden patches are black, not of the mean colour
+        parts = ((shown * std + mean) * hidden, made * std + mean, images * std + mean)
+        return tuple(part.float().permute(0, 2, 3, 1).cpu().numpy() for part in parts)  # type: ignore[return-value]
 
     def look(self, step: int) -> tuple[dict[str, Any], float]:
         """(loss and health, pictures per second); `collapsed` says why, when it shows in two looks one after the other."""

@@ -1,0 +1,71 @@
+"""What patch features say over several pictures at once: colours on one basis, patches like a chosen one, and pictures like a picture.
+
+Colours of one picture alone say nothing about another's: here all share their three principal directions, so that like parts of different
+pictures have like colours. B pictures, an h × w grid, D numbers per patch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+
+from vitral.look.similarity import principal
+from vitral.model.classifier import Classifier, evaluating
+
+SIDE = 96
+
+
+@dataclass(frozen=True)
+class JointColours:
+    colours: np.ndarray
+    """(B, h, w, 3) in [0, 1], one basis for all."""
+    explained: np.ndarray
+    """(3,): share of the variance that each direction holds."""
+
+    def images(self) -> list[Image.Image]:
+        return [enlarge((picture * 255).round().astype(np.uint8)) for picture in self.colours]
+
+
+@torch.no_grad()
+def patch_features(model: Classifier, images: torch.Tensor) -> torch.Tensor:
+    """(B, D, h, w) after the last block."""
+    with evaluating(model):
+        return model.features(images, [-1])[0].float()
+
+
+def joint_colours(model: Classifier, images: torch.Tensor) -> JointColours:
+    """Patches of like colour are alike, also in different pictures."""
+    maps = patch_features(model, images).permute(0, 2, 3, 1).cpu().numpy()  # (B, h, w, D)
+    scores, _, explained = principal(maps.reshape(-1, maps.shape[-1]), 3)
+    low, high = np.percentile(scores, 1, axis=0), np.percentile(scores, 99, axis=0)
+    colours = np.clip((scores - low) / np.maximum(high - low, 1e-30), 0, 1)
+    colours = np.pad(colours, ((0, 0), (0, 3 - colours.shape[1])), constant_values=0.5)
+    return JointColours(colours.reshape(*maps.shape[:3], 3), explained)
+
+
+def similar_patches(model: Classifier, images: torch.Tensor, place: tuple[float, float] = (0.5, 0.5)) -> np.ndarray:
+    """(B, h, w): cosine of every patch to the one at `place` (rows, columns; shares of the sides) of the same picture."""
+    maps = F.normalize(patch_features(model, images), dim=1)  # (B, D, h, w)
+    row, column = (min(int(share * side), side - 1) for share, side in zip(place, maps.shape[2:], strict=True))
+    return torch.einsum("bdhw,bd->bhw", maps, maps[:, :, row, column]).cpu().numpy()
+
+
+@torch.no_grad()
+def nearest_images(model: Classifier, images: torch.Tensor, queries: int, neighbours: int) -> np.ndarray:
+    """(queries, neighbours): for the first pictures, the numbers of their nearest by the cosine of pooled features."""
+    with evaluating(model):
+        features = torch.cat([model.pooled(part) for part in images.split(128)]).float()
+    features = F.normalize(features - features.mean(0), dim=1)
+    likeness = features[:queries] @ features.T
+    likeness[torch.arange(queries), torch.arange(queries)] = -2
+    return likeness.topk(neighbours, dim=1).indices.cpu().numpy()
+
+
+def enlarge(pixels: np.ndarray, side: int = SIDE) -> Image.Image:
+    """uint8 (h, w) or (h, w, 3) with hard edges: a patch stays a square."""
+    factor = max(1, -(-side // max(pixels.shape[:2])))
+    return Image.fromarray(pixels.repeat(factor, axis=0).repeat(factor, axis=1))

@@ -1,0 +1,93 @@
+"""Pictures of learning without labels, into a run's figures: what patches look alike, which pictures are neighbours, and since when.
+
+learning-colours.png      patch features of validation pictures as colours, one basis for all; a row for each snapshot
+learning-similarity.png   patches that are like the one in the middle
+learning-neighbours.png   pictures and those whose features are nearest
+learning-rebuilt.png      mae: what is shown, what is made of it, what it was (written when the run ends: the decoder is not kept)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from vitral.base.layout import FIGURES
+from vitral.data.datasets import open_data, open_source
+from vitral.data.loader import Loader
+from vitral.data.preprocess import Preprocess
+from vitral.draw.provenance import save_figure
+from vitral.draw.tiles import picture_sheet
+from vitral.look.joint import enlarge, joint_colours, nearest_images, similar_patches
+from vitral.model.classifier import Classifier
+from vitral.run.folder import RunFolder
+from vitral.weights.checkpoint import load_checkpoint
+
+Sheet = tuple[Any, dict[str, np.ndarray], str]
+"""A figure, its numbers and its caption."""
+SHOWN, NEAR, BANK = 8, 5, 512
+"""Pictures on a sheet, neighbours of each, and pictures that they are looked for among."""
+
+
+def draw_learning(path: str | Path) -> list[Path]:
+    """The sheets of a finished pre-training; labels are not read."""
+    folder = RunFolder.open(path)
+    config, final = folder.settled.data, folder.model().eval()
+    data = open_data(config, preprocess=Preprocess.of(final), source=open_source(config, labels=False))
+    split = data.validation.first(min(BANK, len(data.validation)), config.split_seed)
+    images = torch.cat([batch.images for batch in Loader(split, batch_size=min(128, len(split)), preprocess=data.preprocess).epoch(0)])
+    every = [_picture(pixels.numpy()) for pixels in split.pixels()]
+    seen, command = every[:SHOWN], folder.command
+    models = [(f"step {step:,}", load_checkpoint(place).eval()) for step, place in folder.snapshots()] or [("", final)]
+    made = []
+    for name, (figure, numbers, caption) in {
+        "learning-colours": _colours(models, images[:SHOWN], seen),
+        "learning-similarity": _similarity(final, images[:SHOWN], seen),
+        "learning-neighbours": _neighbours(final, images, every),
+    }.items():
+        made += save_figure(figure, folder.path / FIGURES / name, numbers, {"command": command, "run": str(folder.path)}, caption, ("png",))
+    return made
+
+
+def draw_rebuilt(folder: RunFolder, arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    """Of a masked autoencoder: what was shown, what was made of it, what it was; pixels (B, H, W, C) in [0, 1]."""
+    pictures = [enlarge((values.clip(0, 1) * 255).round().astype(np.uint8).squeeze()) for part in arrays for values in part]
+    figure = picture_sheet(pictures, columns=len(arrays[0]), row_labels=["shown", "rebuilt", "picture"], width=1.0)
+    caption = "Hidden patches rebuilt: what was shown, what was made of it, the picture. Means and spreads of hidden patches are given."
+    names = ("shown", "rebuilt", "picture")
+    about = {"command": folder.command, "run": str(folder.path)}
+    save_figure(figure, folder.path / FIGURES / "learning-rebuilt", dict(zip(names, arrays, strict=True)), about, caption, ("png",))
+
+
+def _colours(models: list[tuple[str, Classifier]], images: torch.Tensor, seen: list[Image.Image]) -> Sheet:
+    rows = [joint_colours(model, images) for _, model in models]
+    pictures = [*seen, *(tile for row in rows for tile in row.images())]
+    labels = ["pictures", *(name or "patches" for name, _ in models)]
+    figure = picture_sheet(pictures, columns=len(seen), row_labels=labels, width=1.0)
+    share = 100 * rows[-1].explained.sum()
+    caption = f"Patches as colours, one basis for all pictures of a row: like colours are like features ({share:.0f} % of their variance)."
+    return figure, {"colours": np.stack([row.colours for row in rows])}, caption
+
+
+def _similarity(model: Classifier, images: torch.Tensor, seen: list[Image.Image]) -> Sheet:
+    maps = similar_patches(model, images)
+    tiles = [enlarge((np.clip(values, 0, 1) * 255).round().astype(np.uint8)) for values in maps]
+    figure = picture_sheet([*seen, *tiles], columns=len(seen), row_labels=["pictures", "likeness"], width=1.0)
+    return figure, {"cosine": maps}, "How like each patch is to the one in the middle (cosine; black 0, white 1)."
+
+
+def _neighbours(model: Classifier, images: torch.Tensor, every: list[Image.Image]) -> Sheet:
+    queries = min(SHOWN, len(every) - 1)
+    near = nearest_images(model, images, queries, min(NEAR, len(every) - 1))
+    pictures = [every[number] for query in range(queries) for number in (query, *near[query])]
+    captions = ["picture", *(f"{place}." for place in range(1, near.shape[1] + 1))] + [""] * (len(pictures) - near.shape[1] - 1)
+    figure = picture_sheet(pictures, captions, columns=near.shape[1] + 1, width=0.9)
+    return figure, {"neighbours": near}, f"Validation pictures and their nearest among {len(every):,}, by the cosine of pooled features."
+
+
+def _picture(pixels: np.ndarray) -> Image.Image:
+    """uint8 (C, H, W) to look at."""
+    return enlarge(pixels.transpose(1, 2, 0).squeeze() if pixels.shape[0] in (1, 3) else pixels[0])

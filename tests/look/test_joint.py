@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from vitral.build import create
+from vitral.look.joint import enlarge, joint_colours, nearest_images, patch_features, similar_patches
+
+
+def test_colours_share_one_basis_over_pictures() -> None:
+    torch.manual_seed(0)
+    model, images = create("tiny", classes=0), torch.randn(3, 3, 32, 32)
+    images[2] = images[0]
+    found = joint_colours(model, images)
+    assert found.colours.shape == (3, 8, 8, 3) and np.allclose(found.colours[0], found.colours[2], atol=1e-4)
+    alone = joint_colours(model, images[:1]).colours[0]
+    assert not np.allclose(found.colours[0], alone, atol=1e-2), "the other pictures have a say"
+    assert [tile.size for tile in found.images()] == [(96, 96)] * 3
+
+
+def test_likeness_is_the_cosine_to_the_chosen_patch() -> None:
+    model, images = create("tiny", classes=0), torch.randn(2, 3, 32, 32)
+    found, maps = similar_patches(model, images, (0.0, 0.99)), patch_features(model, images)
+    assert found[1, 0, 7] == pytest.approx(1, abs=1e-5)
+    wanted = torch.cosine_similarity(maps[1, :, 3, 4], maps[1, :, 0, 7], dim=0).item()
+    assert found[1, 3, 4] == pytest.approx(wanted, abs=1e-5)
+
+
+def test_a_copy_is_the_nearest_neighbour() -> None:
+    model, images = create("tiny", classes=0), torch.randn(12, 3, 32, 32)
+    images[7] = images[0] + 1e-3
+    near = nearest_images(model, images, queries=2, neighbours=3)
+    assert near.shape == (2, 3) and near[0, 0] == 7 and 0 not in near[0]
+    assert enlarge(np.zeros((8, 8), np.uint8), 20).size == (24, 24)
