@@ -152,3 +152,9 @@ def test_a_line_may_have_the_colour_of_one_series_and_the_marker_of_another() ->
     axes = line_chart([Line([1], [1], "a", colour=0), Line([1], [2], "b", colour=0, marker=1)], x="x", y="y").axes[0]
     first, second = axes.lines
     assert first.get_color() == second.get_color() and first.get_marker() != second.get_marker()
+
+
+def test_whole_numbers_have_whole_ticks() -> None:
+    axes = line_chart([Line([1, 2, 3], [0.1, 0.2, 0.3])], x="block", y="norm").axes[0]
+    axes.figure.canvas.draw()
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())

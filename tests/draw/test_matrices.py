@@ -98,3 +98,8 @@ def test_faint_attention_shows_by_its_logarithm(whole: Callable) -> None:
     assert image.get_clim() == (1e-3, matrix.max()), "over four powers of ten at most"
     shown = image.cmap(image.norm(matrix))[..., :3].mean(axis=2)
     assert shown[0, 8] == shown[0, 1] == shown.min() and shown[0, 0] == shown.max()
+
+
+def test_rows_and_columns_have_whole_numbers() -> None:
+    axes = matrix_figure(np.eye(4)).axes[0]
+    assert all(float(tick).is_integer() for tick in (*axes.get_xticks(), *axes.get_yticks()))

@@ -59,6 +59,8 @@ def line_chart(
     one = dress(axes[0, 0], grid="both")
     for index, line in enumerate(lines):
         draw_line(one, line, index, 100 if percent else 1)
+    if not log_x and all(np.equal(np.mod(line.x, 1), 0).all() for line in lines):
+        one.locator_params(axis="x", integer=True)  # there is no block 1.25
     if log_x:
         one.set_xscale("log")
         measured = [line for line in lines if line.markers] or lines  # lines without markers are fits

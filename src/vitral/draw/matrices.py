@@ -56,6 +56,7 @@ def matrix_figure(
         low, high = whole if shared or count == 1 else limits_of(matrices[index], signed)
         norm = _log_norm(matrices if shared or count == 1 else matrices[index]) if log else Normalize(low, high)
         image = one.imshow(matrices[index], cmap=map_name(signed), norm=norm, interpolation="nearest")
+        one.locator_params(integer=True)
         name_axes(one, title=titles[index] if index < len(titles) else "")
         one.title.set_fontsize(palette.LABEL_SIZE)
         for edge in (prefix - 0.5,) if prefix else ():

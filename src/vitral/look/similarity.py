@@ -68,7 +68,7 @@ class PositionSimilarity(ShowsItself):
         """Rows against columns."""
         away = np.arange(1, self.by_distance.shape[1] + 1)
         lines = [Line(away, values, label) for values, label in zip(self.by_distance, ("in one row", "in one column"), strict=True)]
-        title = f"Similarity of positions: {self.same_row:.3f} in one row, {self.same_column:.3f} in one column"
+        title = f"Similarity of positions: {self.same_row:.3f} in one row, {self.same_column:.3f} in one column".replace("-", "−")
         return line_chart(lines, x="distance in patches", y="mean cosine similarity", title=title)
 
 

@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from vitral.base import layout
 from vitral.base.errors import UsageError, VitralError
 from vitral.base.files import write_atomic
@@ -17,6 +19,7 @@ from vitral.data.preprocess import open_picture
 from vitral.draw.curves import training_curves
 from vitral.draw.overlay import enlarge
 from vitral.draw.provenance import render, save_figure
+from vitral.draw.sheet import BRIGHTEST, COLOURS_END
 from vitral.draw.tiles import picture_sheet
 from vitral.look.attention import attention
 from vitral.look.describe import about_model
@@ -106,11 +109,11 @@ def _attention(model: Classifier, pictures: Sequence[Picture], folder: Path, com
     tape = watch(model, list(pictures))
     depth = model.config.depth
     heats = [[attention(tape, item, block=block) for block in range(depth)] for item in range(len(pictures))]
-    limits = (0.0, max(heat.limits[1] for row in heats for heat in row))  # one scale for the whole wall
+    limits = (0.0, float(np.percentile([heat.grid for row in heats for heat in row], BRIGHTEST)))  # one scale for the whole wall
     tiles, scales = [], []
     for picture, row in zip(pictures, heats, strict=True):
         tiles += [enlarge(picture.original), *(heat.overlay(mode="patches", limits=limits) for heat in row)]
-        scales += [None, *(heat.scale(limits=limits) for heat in row)]
+        scales += [None, *(heat.scale(limits=limits, cut=True) for heat in row)]
     predicted = [model.origin.class_name(int(index)) for index in tape.logits.argmax(dim=1)]
     figure = picture_sheet(
         tiles,
@@ -120,6 +123,7 @@ def _attention(model: Classifier, pictures: Sequence[Picture], folder: Path, com
         title="Where the class token looks, block by block",
         width=1.3,
         scales=scales,
+        note=COLOURS_END,
     )
     numbers = {"attention": [[heat.grid for heat in row] for row in heats]}
     caption = "Attention of the class token on the patches, mean over the heads; one row per test picture, one column per block."
