@@ -105,6 +105,8 @@ class Bench:
         parts += [f"{name}: {middle:.2f} × ({low:.2f} to {high:.2f})" for name, (middle, low, high) in self.looking.items()]
         parts += [f"{name} is absent: {why}" for name, why in self.absent.items()]
         parts.append("× : its time over ours, within a round; ≈ : the rounds differ by more than the two do")
+        if self.machine.get("gpu") is None:
+            parts.append("inference on a CPU that is quicker with bf16: ours in bf16, as vitral eval; the others, and the peak, in fp32")
         return "\n".join(parts)
 
 
