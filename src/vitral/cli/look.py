@@ -31,19 +31,18 @@ class Look(ModelFlags):
     out: Path = Path("look")
     """Folder for the sheets."""
     method: str = ""
-    """Methods, joined by commas: attention, value_attention, rollout, gradient_rollout, relevance, legrad, gradcam,
-    integrated_gradients, occlusion, smoothgrad, rise, similarity, norms. Empty: the usual ones that suit the model, without
-    value_attention, legrad, smoothgrad, rise, norms."""
+    """Methods, joined by commas: attention, rollout, gradient_rollout, relevance, legrad, gradcam, integrated_gradients, occlusion,
+    rise, similarity, norms. Empty: the usual ones that suit the model, without legrad, rise, norms."""
     block: int | None = None
-    """For attention, value_attention, gradcam, similarity, norms: which block (negative: from the end)."""
+    """For attention, gradcam, similarity, norms: which block (negative: from the end)."""
     head: int | None = None
-    """For attention, value_attention: which head; empty: the mean of all."""
+    """For attention: which head; empty: the mean of all."""
     target: str | None = None
-    """For gradient_rollout, relevance, legrad, gradcam, integrated_gradients, occlusion, smoothgrad, rise: the class to explain, by
-    number or name; empty: the predicted one."""
+    """For gradient_rollout, relevance, legrad, gradcam, integrated_gradients, occlusion, rise: the class to explain, by number or name;
+    empty: the predicted one."""
     start: str = "class"
-    """For attention, value_attention, rollout, gradient_rollout, relevance, similarity: the token a map starts from: class,
-    distillation, mean, a token's number, or ROW,COLUMN of a patch."""
+    """For attention, rollout, gradient_rollout, relevance, similarity: the token a map starts from: class, distillation, mean, a token's
+    number, or ROW,COLUMN of a patch."""
     exact: bool = False
     """For occlusion: cover every square, in twice the time; else every second one."""
     top: int = 5

@@ -24,9 +24,7 @@ from vitral.look.relevance import gradient_rollout, relevance
 from vitral.look.rise import rise
 from vitral.look.rollout import rollout, watch_rollout
 from vitral.look.similarity import position_similarity, similarity, token_colours
-from vitral.look.smoothgrad import smoothgrad
 from vitral.look.switch_off import ablate
-from vitral.look.value_attention import value_attention
 from vitral.look.watch import watch
 
 __all__ = [
@@ -54,9 +52,7 @@ __all__ = [
     "rise",
     "rollout",
     "similarity",
-    "smoothgrad",
     "token_colours",
-    "value_attention",
     "watch",
     "watch_heads",
     "watch_rollout",

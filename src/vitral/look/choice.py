@@ -25,7 +25,7 @@ def model_of(model: Classifier | Tape) -> Classifier:
 def need_transformer(model: Classifier | Tape, what: str) -> None:
     if not model.config.is_transformer:
         reason = f"{what} needs attention, and a {model.config.family} has none"
-        raise UsageError(reason, "use gradcam, integrated_gradients, occlusion, smoothgrad, rise or similarity for this model")
+        raise UsageError(reason, "use gradcam, integrated_gradients, occlusion, rise or similarity for this model")
 
 
 def unused(method: str, **options: Any) -> str:

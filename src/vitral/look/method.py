@@ -28,9 +28,7 @@ from vitral.look.relevance import gradient_rollout, relevance
 from vitral.look.rise import rise
 from vitral.look.rollout import rollout
 from vitral.look.similarity import position_similarity, similarity, token_colours
-from vitral.look.smoothgrad import smoothgrad
 from vitral.look.switch_off import ablate
-from vitral.look.value_attention import value_attention
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Tape
@@ -46,8 +44,6 @@ class Method:
     """The options that change something, beside `item`; any other that is chosen becomes a note."""
     attention: bool = False
     """Reads the attention weights of blocks, which only a transformer has."""
-    values: bool = False
-    """Reads the values that attention weighs, too."""
     features: bool = False
     """Reads the tokens (of a rival: the feature maps) after blocks."""
     tokens: bool = False
@@ -79,14 +75,6 @@ class Method:
 
 MAPS = (
     Method(attention, "where a token looks in one block, by one head or the mean of all", ("start", "block", "head"), attention=True),
-    Method(
-        value_attention,
-        "the length of what each patch hands a token through one block, not the share it gets",
-        ("start", "block", "head"),
-        attention=True,
-        values=True,
-        usual=False,
-    ),
     Method(rollout, "attention of all blocks multiplied, with the residual path", ("start", "heads", "discard"), attention=True),
     Method(
         gradient_rollout,
@@ -124,14 +112,6 @@ MAPS = (
         "how far the probability falls when a square around each patch is covered",
         ("target", "size", "fill", "exact"),
         many=True,
-    ),
-    Method(
-        smoothgrad,
-        "how strongly the score answers to each patch's pixels, as the mean over noisy copies",
-        ("target", "copies", "noise", "seed"),
-        gradients=True,
-        many=True,
-        usual=False,
     ),
     Method(
         rise,
@@ -178,9 +158,8 @@ def watch_for(model: Classifier, x: Any, methods: Iterable[Method]) -> Tape:
     attention = any(method.attention for method in methods) and model.config.is_transformer
     features = model.map_names() if any(method.features for method in methods) else []
     features = ["embedding", *features] if features and model.config.is_transformer else features
-    values = ["blocks.*.attention.value"] if attention and any(method.values for method in methods) else []
     gradients = any(method.gradients and (method.attention or method.features) for method in methods)
-    return watch(model, x, keep=["logits", *([ATTENTION] if attention else []), *values, *features], gradients=gradients)
+    return watch(model, x, keep=["logits", *([ATTENTION] if attention else []), *features], gradients=gradients)
 
 
 def check_options(methods: Sequence[Method], **options: Any) -> list[str]:
