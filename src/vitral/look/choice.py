@@ -51,9 +51,7 @@ def check_index(what: str, index: int, count: int) -> int:
 def find_target(tape: Tape, item: int, target: int | str | None) -> int:
     """The class that a map explains: by number, by name, or the predicted one."""
     if not tape.config.classes:
-        raise UsageError(
-            "this model has no head, so there is no class to explain", "use attention, value_attention, rollout, similarity or norms"
-        )
+        raise UsageError("this model has no head, so there is no class to explain", "use attention, rollout, similarity or norms")
     count = tape.logits.shape[1]
     if target is None:
         return int(tape.logits[item].argmax())
