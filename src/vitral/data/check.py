@@ -27,8 +27,8 @@ from vitral.data.near import BLOCK, MOST, SIDE, digest, near_pairs
 from vitral.data.preprocess import size_of, viewable
 from vitral.data.source import ArrayReader, Part
 from vitral.data.split import READERS
+from vitral.draw.pairs import pair_sheet
 from vitral.draw.provenance import command_line, save_figure
-from vitral.draw.tiles import picture_sheet
 
 TINY = 16
 """Pixels of the shorter side below which a photograph shows little."""
@@ -157,7 +157,7 @@ def check_data(
 
 
 def write_check(findings: Findings, shown: Sequence[Any], out: str | Path) -> list[Path]:
-    """OUT/check.json, check.md and pairs.png: each pair one above the other, what the first split holds and where it was found again."""
+    """OUT/check.json, check.md and pairs.png: side by side what the first split holds and where it was found again."""
     out = make_folder(out)
     paths = [
         write_json(out / "check.json", findings.to_dict()),
@@ -165,19 +165,14 @@ def write_check(findings: Findings, shown: Sequence[Any], out: str | Path) -> li
     ]
     if not shown:
         return paths
-    images, captions = [], []
-    for copy, first, second in shown:
-        side = [
-            image.convert("RGB").resize((96, 96), Image.Resampling.NEAREST if max(image.size) <= 64 else Image.Resampling.BICUBIC)
-            for image in (first, second)
-        ]
-        sheet = Image.new("RGB", (96, 196), "white")
-        sheet.paste(side[0], (0, 0))
-        sheet.paste(side[1], (0, 100))
-        images.append(sheet)
-        names = copy.classes[0] if copy.classes[0] == copy.classes[1] else " / ".join(copy.classes)
-        captions.append(f"{copy.splits[0]} / {copy.splits[1]}\n{names}, {copy.alike:.2f}{', mirrored' * copy.mirrored}")
-    figure = picture_sheet(images, captions, columns=10, title=f"{findings.name}: pictures found twice", width=1.1)
+    captions = [
+        (
+            f"{copy.splits[0]}: {copy.classes[0]}",
+            f"{copy.splits[1]}: {copy.classes[1]}, {copy.alike:.2f}{', mirrored' * copy.mirrored}",
+        )
+        for copy, *_ in shown
+    ]
+    figure = pair_sheet([(first, second) for _, first, second in shown], captions, title=f"{findings.name}: pictures found twice", across=4)
     return [*paths, *save_figure(figure, out / "pairs", {}, {"command": command_line(), "data": findings.name}, formats=("png",))]
 
 
