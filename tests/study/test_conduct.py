@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from vitral.base.errors import DataError, FailedError, UsageError
-from vitral.base.files import read_json
+from vitral.base.files import read_json, write_json
 from vitral.config import DataConfig, TrainConfig
 from vitral.presets import model
-from vitral.study.conduct import conduct, settling_remarks
+from vitral.study.conduct import conduct, copy_remarks, settling_remarks
 from vitral.study.forecast import left
 from vitral.study.pool import Pool
 from vitral.study.protocol import Budget, Cell, Contender, Study
@@ -83,3 +83,10 @@ def test_a_study_without_a_finished_cell_has_nothing_to_say(tmp_path: Path) -> N
     study = dataclasses.replace(STUDY, contenders=(dataclasses.replace(VIT, lrs=(1e-3,)),))
     with pytest.raises(FailedError, match="every cell failed: RuntimeError: the loss is nan"):
         conduct(study, tmp_path / "study", Pool(quiet=True), diverge)
+
+
+def test_copies_in_the_test_split_are_told(tmp_path: Path) -> None:
+    done = conduct(STUDY, tmp_path, Pool(quiet=True), learn)
+    assert copy_remarks(done) == []
+    write_json(tmp_path / "cells" / done.outcomes[0].cell / "env.json", {"data": {"copies": {"test": 3}}})
+    assert copy_remarks(done) == ["3 test pictures are copies of training pictures (vitral data check digits shows them)."]

@@ -11,9 +11,10 @@ import torch
 from PIL import Image
 
 from vitral.config import DataConfig, RunConfig
+from vitral.data.datasets import open_data
 from vitral.presets.runs import change, run
 from vitral.run.resolve import DataFacts, resolve
-from vitral.train.advice import before, during, of_config
+from vitral.train.advice import before, copied, during, of_config
 from vitral.train.prepare import prepare
 
 
@@ -62,3 +63,20 @@ def test_says_when_patches_are_far_too_many():
     many = change(digits, model=dataclasses.replace(digits.model, image_size=(224, 224)))
     assert any("12,544 patches a picture" in line for line in of_config(many))
     assert not any("patches a picture" in line for line in of_config(digits))
+
+
+def test_test_pictures_that_were_learnt_are_named(tmp_path: Path):
+    draw = np.random.default_rng(0)
+    for split in ("train", "test"):
+        for name in ("cats", "dogs"):
+            (tmp_path / split / name).mkdir(parents=True)
+    for index, name in enumerate(("cats", "dogs") * 3):
+        image = Image.fromarray(draw.integers(0, 256, (8, 8, 3), dtype=np.uint8))
+        image.save(tmp_path / "train" / name / f"{index}.png")
+        if index in (0, 1, 4):
+            image.save(tmp_path / "test" / name / f"again{index}.png")
+    data = open_data(DataConfig(name=f"folder:{tmp_path}", validation=0.0))
+    assert copied(data, "test") == []
+    data.test()
+    (line,) = copied(data, "test")
+    assert line.startswith("3 of the 3 test pictures are copies of training pictures") and "vitral data check" in line
