@@ -43,7 +43,7 @@ COMMANDS: dict[str, list[tuple[str, str]]] = {
     "bench": [("", "Flags EXAMPLES")],
     "verify": [("", "Flags EXAMPLES")],
     "weights": [("inspect", "Inspect INSPECT"), ("convert", "Convert CONVERT"), ("list", "Names LIST")],
-    "data": [("list", "List LIST"), ("get", "Get GET"), ("show", "Show SHOW")],
+    "data": [("list", "List LIST"), ("get", "Get GET"), ("show", "Show SHOW"), ("check", "Check CHECK")],
 }
 """Verb → its commands, each with the names of its dataclass and of its examples. train and plan make theirs from a run."""
 
