@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vitral.train.monitor import effective_rank, embedding_health, feature_rank, uniformity
+from vitral.train.monitor import effective_rank, embedding_health, feature_rank, neighbours_agree, uniformity
 
 
 def test_effective_rank_counts_the_directions_that_are_filled() -> None:
@@ -26,6 +26,13 @@ def test_figures_of_good_and_of_collapsed_embeddings() -> None:
     assert good["spread"] > 0.9 and collapsed["spread"] < 1e-3
     assert good["uniformity"] < -3 and collapsed["uniformity"] > -0.01
     assert 0 < good["alignment"] < 0.1
+
+
+def test_neighbours_agree_on_clusters_and_not_on_noise() -> None:
+    torch.manual_seed(0)
+    labels = torch.arange(200) % 4
+    clusters = torch.randn(4, 8)[labels] * 5 + torch.randn(200, 8)
+    assert neighbours_agree(clusters, labels) > 0.95 and neighbours_agree(torch.randn(200, 8), labels) < 0.5
 
 
 def test_uniformity_is_its_definition() -> None:

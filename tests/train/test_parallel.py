@@ -40,3 +40,11 @@ def test_a_killed_process_ends_the_other_within_half_a_minute_and_is_named(tmp_p
     assert result["seconds"] < 30
     assert "lost contact" in result["words"] or "killed" in result["words"]
     assert "--resume" in result["words"]
+
+
+@pytest.mark.slow
+def test_two_processes_learn_without_labels_what_one_does(tmp_path: Path):
+    losses = outcome("pretrained", tmp_path)
+    assert [line[:2] for line in losses["one"]] == [line[:2] for line in losses["two"]]
+    for (_, _, one), (_, _, two) in zip(losses["one"], losses["two"], strict=True):
+        assert one == pytest.approx(two, rel=2e-3)

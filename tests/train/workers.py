@@ -2,6 +2,7 @@
 
 python workers.py kills NUMBER SEED FOLDER     kill -9 a training NUMBER times, then compare with an undisturbed one
 python workers.py parallel FOLDER              one process, DDP and FSDP2 with two, and two resumed as one
+python workers.py pretrained FOLDER            without labels: one process, and DDP with two
 python workers.py lost FOLDER                  a process dies; how long until the other ends, and with what words
 """
 
@@ -31,7 +32,7 @@ import torch.distributed.tensor  # noqa: E402
 
 from vitral.base.errors import VitralError  # noqa: E402
 from vitral.config import RunConfig  # noqa: E402
-from vitral.presets.runs import run  # noqa: E402
+from vitral.presets.runs import pretraining, run  # noqa: E402
 from vitral.train import engine  # noqa: E402
 from vitral.train.fit import fit  # noqa: E402
 
@@ -176,6 +177,23 @@ def parallel(folder: Path) -> dict[str, Any]:
     return losses
 
 
+def pretrained(folder: Path) -> dict[str, Any]:
+    """Two processes learn without labels what one learns: the test for a Gaussian and the batch norms are over the whole batch."""
+    config = pretraining("digits")
+    assert config.pretrain is not None
+    model = dataclasses.replace(config.model, width=16, depth=2, heads=2, mlp_width=16, drop_path=0.0)
+    train = dataclasses.replace(
+        config.train, epochs=0.5, batch_size=64, threads=1, device="cpu", evaluate_every=0.25, checkpoint_every=1000.0
+    )
+    small = dataclasses.replace(config.pretrain, projection=8, projection_hidden=16, directions=16)
+    config = dataclasses.replace(config, model=model, train=train, pretrain=small)
+    fit(config, out=folder / "one", quiet=True)
+    for child in together(lambda number: fit(config, out=folder / "two", quiet=True)):
+        assert ended(child) == 0
+    read = lambda name: [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()]  # noqa: E731
+    return {name: [(line["step"], line["split"], line["loss"]) for line in read(name)] for name in ("one", "two")}
+
+
 def lost(folder: Path) -> dict[str, Any]:
     config = tiny(epochs=50.0)
     fit(tiny(epochs=0.1), out=folder / "warm", quiet=True)
@@ -211,5 +229,5 @@ if __name__ == "__main__":
     if what == "kills":
         result = kills(int(rest[0]), int(rest[1]), target)
     else:
-        result = {"parallel": parallel, "lost": lost}[what](target)
+        result = {"parallel": parallel, "lost": lost, "pretrained": pretrained}[what](target)
     print(json.dumps(result))

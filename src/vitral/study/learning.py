@@ -41,7 +41,7 @@ def draw_learning(path: str | Path) -> list[Path]:
     images = torch.cat([batch.images for batch in Loader(split, batch_size=min(128, len(split)), preprocess=data.preprocess).epoch(0)])
     every = [_picture(pixels.numpy()) for pixels in split.pixels()]
     seen, command = every[:SHOWN], folder.command
-    models = [(f"step {step:,}", load_checkpoint(place).eval()) for step, place in folder.snapshots()] or [("", final)]
+    models = [(f"step {step:,}", load_checkpoint(place).eval()) for step, place in folder.snapshots()] + [("end", final)]
     made = []
     for name, (figure, numbers, caption) in {
         "learning-colours": _colours(models, images[:SHOWN], seen),
@@ -65,7 +65,7 @@ def draw_rebuilt(folder: RunFolder, arrays: tuple[np.ndarray, np.ndarray, np.nda
 def _colours(models: list[tuple[str, Classifier]], images: torch.Tensor, seen: list[Image.Image]) -> Sheet:
     rows = [joint_colours(model, images) for _, model in models]
     pictures = [*seen, *(tile for row in rows for tile in row.images())]
-    labels = ["pictures", *(name or "patches" for name, _ in models)]
+    labels = ["pictures", *(name for name, _ in models)]
     figure = picture_sheet(pictures, columns=len(seen), row_labels=labels, width=1.0)
     share = 100 * rows[-1].explained.sum()
     caption = f"Patches as colours, one basis for all pictures of a row: like colours are like features ({share:.0f} % of their variance)."

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from vitral.base.errors import ConfigError
 from vitral.base.progress import say
+from vitral.data.datasets import open_data
 from vitral.data.loader import Batch
 from vitral.model.classifier import evaluating
 from vitral.train.collapse import collapsed, stopped
@@ -25,6 +26,7 @@ from vitral.train.steps import Stepper
 from vitral.train.tasks.mae import MAE
 
 LEAST = 8
+NEIGHBOURS = 20
 PICTURES = 2048
 """Most validation pictures that are looked at."""
 
@@ -41,7 +43,14 @@ class Monitor:
         count = min(len(split), PICTURES)
         # Whole batches alone: another size would be another compilation.
         count = max(min(batch, count), count // batch * batch)
-        self.loader = setup.view_loader(split.first(count, setup.config.data.split_seed))
+        split = split.first(count, setup.config.data.split_seed)
+        self.loader = setup.view_loader(split)
+        self.labels: Tensor | None = None
+        """Of these pictures, where they are asked for; nothing learns from them."""
+        if setup.config.pretrain is not None and setup.config.pretrain.online_knn:
+            known = open_data(setup.config.data, preprocess=setup.preprocess).validation
+            of = dict(zip(known.indices.tolist(), known.labels.tolist(), strict=True))
+            self.labels = torch.tensor([of[index] for index in split.indices.tolist()], device=setup.device)
 
     def warm_up(self) -> float:
         """Compile what is looked with; returns the seconds it took."""
@@ -89,6 +98,8 @@ class Monitor:
         health: dict[str, Any] = {"loss": loss, **embedding_health(first, second), "feature_rank": feature_rank(features), **more}
         health |= {"feature_spread": _spread(features), "input_spread": max(float(each[5]) for each in seen)}
         health["weight_size"] = _size([value for value in self.stepper.model.parameters() if value.ndim > 1])
+        if self.labels is not None:
+            health["online_knn"] = neighbours_agree(features, self.labels)
         self.first = self.first or health
         cause = collapsed(self.run, self.first, health) if step else None
         if cause is not None and self._doubt:
@@ -146,6 +157,15 @@ def feature_rank(features: Tensor) -> float:
 def _eigenvalues(matrix: Tensor) -> Tensor:
     """Of a symmetric matrix; none where it is not finite."""
     return torch.linalg.eigvalsh(matrix.cpu()).clamp_min(0) if matrix.isfinite().all() else torch.zeros(0)
+
+
+def neighbours_agree(features: Tensor, labels: Tensor) -> float:
+    """Share of pictures whose nearest neighbours among the others (by cosine, centred) mostly have their label."""
+    unit = F.normalize(features - features.mean(0), dim=1)
+    likeness = unit @ unit.T
+    likeness.fill_diagonal_(-2)
+    near = labels[likeness.topk(min(NEIGHBOURS, len(labels) - 1), dim=1).indices]  # (N, k)
+    return float((near.mode(dim=1).values == labels).float().mean())
 
 
 def _spread(values: Tensor) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vitral.base.errors import DataError
 from vitral.base.origin import Origin, known
-from vitral.base.text import few
+from vitral.base.text import duration, few
 from vitral.build import build
 from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
 from vitral.cost.flops import forward_flops
@@ -36,6 +36,9 @@ from vitral.train.tasks.distil import load_teacher
 from vitral.train.tasks.task import Task
 from vitral.weights.load import load
 from vitral.weights.resize import adapt
+
+MANY_EPOCHS = 1e5
+"""More than anybody means: such a run is ended by its seconds."""
 
 
 @dataclass
@@ -79,7 +82,9 @@ class Setup:
         which = f"{learning:,} of {every:,} parameters learn ({config.train.tune})" if learning != every else f"{every:,} parameters learn"
         going = f", going on at step {step:,}" if step else ""
         threads = f" ({self.threads} thread{'s' * (self.threads > 1)})" if self.threads and self.device.type == "cpu" else ""
-        return f"{config.name}: {which}, {len(self.data.train):,} pictures, {total:,} steps on {self.device.type}{threads}{going}"
+        most = config.train.max_seconds
+        long = f"{total:,} steps" if most is None or config.train.epochs < MANY_EPOCHS else f"{duration(most)} of steps"
+        return f"{config.name}: {which}, {len(self.data.train):,} pictures, {long} on {self.device.type}{threads}{going}"
 
     def complete(self, values: dict[str, Tensor] | None = None, sharded: bool = False) -> Classifier:
         """The model with all its weights, or with `values`, in this process (sharded ones are gathered: every process must call this)."""

@@ -52,7 +52,9 @@ class LeJEPA(Method):
             real, imaginary = self.waves(embeddings @ (directions / directions.norm(dim=0)))
             real, imaginary = everywhere(real), everywhere(imaginary)  # (V, S, T)
             distance = (real - self.waves.gaussian).square() + imaginary.square()
-            return len(embeddings) * world_size() * (distance @ self.waves.weights).mean()
+            # While learning, processes share a batch; what is only looked at is seen by all of them.
+            pictures = len(embeddings) * (world_size() if torch.is_grad_enabled() else 1)
+            return pictures * (distance @ self.waves.weights).mean()
 
     def embed(self, model: Classifier, images: Tensor) -> Tensor:
         return self.projection(model(images))
