@@ -13,6 +13,7 @@ from torch import nn
 TIMM: dict[str, Any] = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3, "num_classes": 5}
 HF: dict[str, Any] = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 32, "patch_size": 8}
 MLP = {"intermediate_size": 48}
+TWO = {"num_attention_heads": 2}
 
 
 def _timm(**changes: Any) -> nn.Module:
@@ -56,7 +57,7 @@ def _resnet(name: str) -> nn.Module:
 def _hf(model: str, config: str, **changes: Any) -> nn.Module:
     import transformers
 
-    return getattr(transformers, model)(getattr(transformers, config)(**HF, **changes))
+    return getattr(transformers, model)(getattr(transformers, config)(**{**HF, **changes}))
 
 
 def _hf_clip(model: str, **changes: Any) -> nn.Module:
@@ -67,6 +68,13 @@ def _hf_clip(model: str, **changes: Any) -> nn.Module:
     return getattr(transformers, model)(
         transformers.CLIPConfig(vision_config={**HF, **MLP}, text_config=text, projection_dim=16, **changes)
     )
+
+
+def _hf_siglip(model: str, **changes: Any) -> nn.Module:
+    import transformers
+
+    text = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 48, "vocab_size": 99}
+    return getattr(transformers, model)(transformers.SiglipConfig(vision_config={**HF, **MLP}, text_config=text, **changes))
 
 
 FAMILIES: dict[str, Callable[[], nn.Module]] = {
@@ -97,6 +105,9 @@ FAMILIES: dict[str, Callable[[], nn.Module]] = {
     "timm-eva02-clip": lambda: _rotary("eva02_base_patch16_clip_224"),
     "timm-eva02-enormous": lambda: _rotary("eva02_enormous_patch14_clip_224"),
     "timm-res-post-norm": lambda: _timm_named("vit_base_patch16_rpn_224"),
+    "timm-parallel": lambda: _timm_named("vit_base_patch16_xp_224"),
+    "timm-parallel-scaled": lambda: _timm_named("vit_pwee_patch16_reg1_gap_256"),
+    "timm-sapiens2": lambda: _rotary("vit_base_patch16_sapiens2", num_kv_heads=(1, 2)),
     "timm-dinov3": lambda: _rotary("vit_small_patch16_dinov3"),
     "timm-dinov3-biased": lambda: _rotary("vit_small_plus_patch16_dinov3_qkvb"),
     "timm-perception-core": lambda: _rotary("vit_pe_core_base_patch16_224", ref_feat_shape=(4, 6)),
@@ -125,6 +136,20 @@ FAMILIES: dict[str, Callable[[], nn.Module]] = {
     "hf-dinov2": lambda: _hf("Dinov2ForImageClassification", "Dinov2Config", mlp_ratio=2, num_labels=5),
     "hf-dinov2-giant": lambda: _hf("Dinov2Model", "Dinov2Config", mlp_ratio=2, use_swiglu_ffn=True),
     "hf-dinov2-registers": lambda: _hf("Dinov2WithRegistersForImageClassification", "Dinov2WithRegistersConfig", mlp_ratio=2, num_labels=5),
+    "hf-ijepa": lambda: _hf("IJepaModel", "IJepaConfig", **MLP),
+    "hf-msn": lambda: _hf("ViTMSNForImageClassification", "ViTMSNConfig", **MLP, num_labels=5),
+    "hf-dinov3": lambda: _hf("DINOv3ViTModel", "DINOv3ViTConfig", **MLP, **TWO, num_register_tokens=2),
+    "hf-dinov3-gated": lambda: _hf("DINOv3ViTModel", "DINOv3ViTConfig", **MLP, **TWO, use_gated_mlp=True, hidden_act="silu"),
+    "hf-beit": lambda: _hf("BeitForImageClassification", "BeitConfig", **MLP, num_labels=5, use_relative_position_bias=True),
+    "hf-beit-shared": lambda: _hf(
+        "BeitModel", "BeitConfig", **MLP, use_shared_relative_position_bias=True, use_absolute_position_embeddings=True
+    ),
+    "hf-data2vec": lambda: _hf(
+        "Data2VecVisionForImageClassification", "Data2VecVisionConfig", **MLP, num_labels=5, use_relative_position_bias=True
+    ),
+    "hf-siglip": lambda: _hf("SiglipVisionModel", "SiglipVisionConfig", **MLP),
+    "hf-siglip-whole": lambda: _hf_siglip("SiglipModel"),
+    "hf-siglip-classifier": lambda: _hf_siglip("SiglipForImageClassification", num_labels=5),
     "hf-clip": lambda: _hf("CLIPVisionModel", "CLIPVisionConfig", **MLP),
     "hf-clip-projected": lambda: _hf("CLIPVisionModelWithProjection", "CLIPVisionConfig", **MLP, projection_dim=16),
     "hf-clip-classifier": lambda: _hf_clip("CLIPForImageClassification", num_labels=5),
@@ -139,9 +164,6 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "parallel": (lambda: _named("vit_small_patch16_18x2_224", depth=1), "parallel branches"),
     "convnext": (lambda: _named("convnext_atto"), "staged or convolutional"),
     "resnet34": (lambda: _resnet("resnet34"), "known are resnet18, resnet50, resnet152|resnet18"),
-    "hf-siglip": (lambda: _hf("SiglipVisionModel", "SiglipVisionConfig", **MLP), "SigLIP"),
-    "hf-beit": (lambda: _hf("BeitModel", "BeitConfig", **MLP), "BEiT"),
-    "hf-dinov3": (lambda: _hf("DINOv3ViTModel", "DINOv3ViTConfig", **MLP), "rotary"),
 }
 
 

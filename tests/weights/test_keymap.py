@@ -62,6 +62,7 @@ def test_integers_are_not_weights() -> None:
 
 
 SHAPES = {
+    "without keys": (6,),
     "same": (6, 4),
     "token": (1, 1, 12),
     "batched": (1, 5, 12),
@@ -93,6 +94,8 @@ def test_each_table_names_operations_that_exist_and_writes_what_it_reads(family)
         ours, operation = target if isinstance(target, tuple) else (target, "same")
         name = ours.replace("{i}", "0").replace("{p}", "weight").replace("{rest}", "anything")
         tensor = torch.randn(SHAPES[operation])
+        if operation == "without keys":
+            tensor[2:4] = 0
         written = revert(family.table, {name: tensor}, 3, family.label)
         assert torch.equal(convert(family.table, written).tensors[name], tensor)
 
@@ -100,3 +103,9 @@ def test_each_table_names_operations_that_exist_and_writes_what_it_reads(family)
 def test_a_parameter_without_a_place_is_named() -> None:
     with pytest.raises(WeightsError, match=r"no place for stem\.0\.weight"):
         revert(TABLE, {"stem.0.weight": torch.zeros(1)}, 1, "elsewhere")
+
+
+def test_a_bias_of_keys_is_not_lost_silently() -> None:
+    table = {("q_bias", "v_bias"): ("blocks.0.attention.qkv.bias", "without keys")}
+    with pytest.raises(WeightsError, match="bias of the keys"):
+        revert(table, {"blocks.0.attention.qkv.bias": torch.ones(6)}, 1, "elsewhere")

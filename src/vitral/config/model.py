@@ -54,9 +54,9 @@ class ModelConfig:
     """A second token with its own head (DeiT); the two heads are averaged when predicting."""
     registers: int = 0
     """Extra learned tokens that belong to no patch (DINOv2 with registers)."""
-    positions: Literal["learned", "sincos", "rotary", "learned+rotary", "relative", "none"] = "learned"
-    """One learned vector per token; fixed sine/cosine; 2-D rotary inside attention; vectors and rotary; a learned bias on attention
-    by how far apart two patches lie (BEiT); or none."""
+    positions: Literal["learned", "sincos", "rotary", "learned+rotary", "relative", "learned+relative", "none"] = "learned"
+    """One learned vector per token; fixed sine/cosine; 2-D rotary inside attention; relative: a learned bias on attention by how
+    far apart two patches lie (BEiT); vectors and one of these; or none."""
     rotary: Literal["plain", "axial", "mixed", "eva", "perception", "dinov3"] = "plain"
     """The kind of angles of rotary positions: plain = ours; axial and mixed (each head learns its own) = RoPE-ViT; eva = EVA-02;
     perception = Perception Encoder; dinov3."""
@@ -68,6 +68,8 @@ class ModelConfig:
     """LayerNorm or RMSNorm."""
     norm_epsilon: float = 1e-6
     """Added to the variance before its root is divided by."""
+    block: Literal["sequential", "parallel"] = "sequential"
+    """Attention, then the MLP; or both at once on the same norm of the tokens (ViT-22B)."""
     norm_order: Literal["pre", "post", "res-post"] = "pre"
     """pre (ViT): normalise before attention and MLP; post (the original Transformer): after each addition; res-post (Swin v2): before
     each addition, what is added."""
@@ -145,9 +147,11 @@ class ModelConfig:
             raise ConfigError("pool = class+mean has no norm on the pooled vector", "set pool_norm = False")
         if self.distillation_token and self.pool != "class":
             raise ConfigError("a distillation token goes with pool = class", "set pool = class")
+        if self.block == "parallel" and self.norm_order != "pre":
+            raise ConfigError("a parallel block normalises before attention and MLP", "set norm_order = pre")
         if self.pool == "map" and self.width % (self.pool_heads or self.heads):
             raise ConfigError(f"width {self.width} is not divisible by {self.pool_heads} heads of its pool", "change pool_heads")
-        if self.positions == "relative" and self.prefix != int(self.class_token):
+        if self.is_relative and self.prefix != int(self.class_token):
             raise ConfigError("relative positions know of one token beside the patches, the class token", "leave out the other tokens")
         if self.is_rotary and (self.width // self.heads) % 4:
             raise ConfigError(
@@ -196,6 +200,11 @@ class ModelConfig:
     def is_rotary(self) -> bool:
         """Whether queries and keys turn by where their patch lies."""
         return self.positions.endswith("rotary")
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether attention has a bias by how far apart two patches lie."""
+        return self.positions.endswith("relative")
 
     @property
     def has_table(self) -> bool:

@@ -27,7 +27,7 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.qkv_bias)
         self.query_norm = make_norm(config.norm, self.head_width, config.norm_epsilon) if config.qk_norm else nn.Identity()
         self.key_norm = make_norm(config.norm, self.head_width, config.norm_epsilon) if config.qk_norm else nn.Identity()
-        self.relative = RelativePositions(config) if config.positions == "relative" else None
+        self.relative = RelativePositions(config) if config.is_relative else None
         joined_norm = config.sub_norm == "attention+mlp"
         self.joined_norm = make_norm(config.norm, config.width, config.norm_epsilon) if joined_norm else nn.Identity()
         self.projection = nn.Linear(config.width, config.width, bias=config.bias)

@@ -57,3 +57,22 @@ class TransformerBlock(nn.Module):
             keep = torch.rand(update.shape[0], 1, 1, device=update.device) >= self.drop_path
             update = update * (keep / (1 - self.drop_path)).to(update.dtype)
         return update
+
+
+class ParallelBlock(TransformerBlock):
+    """Attention and MLP at once, x + f(norm(x)) + g(norm(x)), with one norm and one factor for both (ViT-22B)."""
+
+    def __init__(self, config: ModelConfig, index: int = 0) -> None:
+        super().__init__(config, index)
+        del self.norm2, self.scale2
+
+    def forward(self, tokens: torch.Tensor, rotation: Rotation | None = None, tape: Tape | None = None) -> torch.Tensor:
+        seen = self.norm1(tokens)
+        tokens = tokens + self._branch(self.attention(seen, rotation, tape), self.scale1)
+        if tape is not None:
+            tokens = tape.record(self.name + ".middle", tokens)
+        tokens = tokens + self._branch(self.mlp(seen, tape), self.scale1)
+        return tokens if tape is None else tape.record(self.name + ".output", tokens)  # (B, T, D)
+
+
+BLOCKS: dict[str, type[TransformerBlock]] = {"sequential": TransformerBlock, "parallel": ParallelBlock}

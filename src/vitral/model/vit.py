@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vitral.base.errors import UsageError
 from vitral.config import ModelConfig
-from vitral.model.block import TransformerBlock
+from vitral.model.block import BLOCKS
 from vitral.model.classifier import Classifier
 from vitral.model.head import POOLS, MLPHead
 from vitral.model.initialise import initialise, initialise_head
@@ -37,7 +37,7 @@ class ViT(Classifier):
         self.rotary = make_rotary(config) if config.is_rotary else None
         self.dropout = nn.Dropout(config.dropout)
         self.embedding_norm = self._norm() if config.embedding_norm else nn.Identity()
-        self.blocks = nn.ModuleList(TransformerBlock(config, index) for index in range(config.depth))
+        self.blocks = nn.ModuleList(BLOCKS[config.block](config, index) for index in range(config.depth))
         self.norm = self._norm() if config.final_norm else nn.Identity()
         self.pool = POOLS[config.pool](config) if config.pool in POOLS else None
         self.pool_norm = self._norm() if config.pool_norm else nn.Identity()
@@ -90,7 +90,7 @@ class ViT(Classifier):
         tokens = self.embedding_norm(self.dropout(self.positions(self.tokens(patches))))  # (B, T, D)
         rotation = self.rotary() if self.rotary is not None else None
         if keep_patches is not None and keep_patches < 1:
-            if self.config.positions == "relative":
+            if self.config.is_relative:
                 raise UsageError("relative positions are of whole grids, and keep_patches drops patches", "leave keep_patches out")
             tokens, rotation = drop_patches(tokens, rotation, self.config.prefix, keep_patches)
         return tokens if tape is None else tape.record("embedding", tokens), rotation

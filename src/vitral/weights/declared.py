@@ -17,6 +17,7 @@ ACTIVATIONS = {
     "gelu_tanh": "gelu_tanh",
     "quick_gelu": "quick_gelu",
     "relu": "relu",
+    "silu": "swiglu",
     "GELU": "gelu",
     "GELUTanh": "gelu_tanh",
     "QuickGELU": "quick_gelu",
@@ -24,6 +25,7 @@ ACTIVATIONS = {
     "QuickGELUActivation": "quick_gelu",
     "ReLU": "relu",
 }
+DINOV3_BASE = 100.0
 RESAMPLE = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 
 
@@ -43,6 +45,10 @@ def of_transformers(config: dict[str, Any], where: str = "config.json") -> Known
     if isinstance(labels, dict) and labels and not all(str(name).startswith("LABEL_") for name in labels.values()):
         names = tuple(str(labels[key]) for key in sorted(labels, key=int))
     act = inner.get("hidden_act", "gelu")
+    if inner.get("use_gated_mlp") and act != "silu":
+        raise WeightsError(f"{where} has a gate with {act}", "known is silu")
+    if inner.get("rope_theta") not in (None, DINOV3_BASE):
+        raise WeightsError(f"{where} turns queries and keys with base {inner['rope_theta']}", f"DINOv3's is {DINOV3_BASE:g}")
     return says(
         where,
         {
@@ -118,9 +124,11 @@ def of_timm(module: Any) -> Known:
     if pooling not in pools:
         raise WeightsError(f"this timm ViT pools with {pooling!r}", "known are token, avg and map")
     block: Any = next(iter(module.blocks))
-    gated = type(block.mlp).__name__ in ("GluMlp", "SwiGLU", "SwiGLUPacked")
-    act = None if gated else activation(type(block.mlp.act).__name__, "this timm ViT")
-    if act == "gelu" and getattr(block.mlp.act, "approximate", "none") == "tanh":
+    parallel = hasattr(block, "in_norm")
+    bend = block.mlp_act if parallel else block.mlp.act
+    gated = not parallel and type(block.mlp).__name__ in ("GluMlp", "SwiGLU", "SwiGLUPacked")
+    act = None if gated else activation(type(bend).__name__, "this timm ViT")
+    if act == "gelu" and getattr(bend, "approximate", "none") == "tanh":
         act = "gelu_tanh"
     embedding: Any = module.patch_embed
     probe = getattr(module, "attn_pool", None)
@@ -129,9 +137,9 @@ def of_timm(module: Any) -> Known:
     architecture = says(
         "the live timm module",
         {
-            "heads": block.attn.num_heads,
+            "heads": (block if parallel else block.attn).num_heads,
             "activation": act,
-            "norm_epsilon": block.norm1.eps,
+            "norm_epsilon": (block.in_norm if parallel else block.norm1).eps,
             "norm_order": "res-post" if type(block).__name__ in ("ResPostBlock", "EvaBlockPostNorm") else None,
             "image_size": pair(embedding.img_size) if embedding.img_size else None,
             "pool": pools[pooling],
@@ -157,7 +165,7 @@ def _timm_positions(module: Any) -> str | None:
     learned = getattr(module, "pos_embed", None) is not None
     if getattr(module, "rope", None) is not None:
         return "learned+rotary" if learned else "rotary"
-    relative = getattr(module.blocks[0].attn, "relative_position_bias_table", None) is not None
+    relative = getattr(getattr(module.blocks[0], "attn", None), "relative_position_bias_table", None) is not None
     return None if learned or relative else "none"
 
 

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from vitral.base.errors import WeightsError
-from vitral.weights import from_clip, from_dino, from_google, from_huggingface, from_timm, from_torchvision
+from vitral.weights import (
+    from_beit,
+    from_clip,
+    from_dino,
+    from_dinov3,
+    from_google,
+    from_huggingface,
+    from_siglip,
+    from_timm,
+    from_torchvision,
+)
 from vitral.weights.family import Family
 from vitral.weights.keymap import listed, pattern
 
@@ -18,9 +28,12 @@ OURS = Family("vitral", "Vitral", ("patches.projection.weight", "blocks.{i}.atte
 # The first family whose markers are all there is the one: the more particular stand before the more general.
 FAMILIES: tuple[Family, ...] = (
     OURS,
+    *from_dinov3.FAMILIES,
     *from_dino.FAMILIES,
     *from_timm.FAMILIES,
     *from_torchvision.FAMILIES,
+    *from_beit.FAMILIES,
+    *from_siglip.FAMILIES,
     *from_huggingface.FAMILIES,
     *from_clip.FAMILIES,
     *from_google.FAMILIES,
@@ -34,6 +47,8 @@ PREFIXES = (
     "backbone.",
     "vit.",
     "deit.",
+    "beit.",
+    "data2vec_vision.",
     "dinov2.",
     "dinov2_with_registers.",
     "vision_model.",
@@ -51,12 +66,10 @@ REFUSED: dict[str, str] = {
     r"^layers\.\d+\.blocks\.\d+\.|(^|\.)rel_pos": "a model with windows or relative positions of another kind (Swin, ViTDet, SAM)",
     r"downsample\.(reduction|norm)\.": "a Swin or another staged model: windows and merged patches are not part of a ViT",
     r"patch_embed\.backbone\.|(^|/)conv_root/": "a hybrid of another library (ResNetV2 stem)",
-    r"vision_model\.head\.attention|MAPHead_0|(^|\.)head\.probe$": "SigLIP",
+    r"MAPHead_0": "SigLIP as big_vision keeps it",
     r"\.attns\.\d|\.ffns\.\d": "a ViT with parallel branches in its blocks",
     r"^stages\.\d|^features\.\d": "a staged or convolutional model",
-    r"(^|\.)lambda_[12]$": "BEiT",
     r"\.attn\.lambda_": "a ViT with differential attention",
-    r"(^|\.)embeddings\.patch_embeddings\.weight$": "DINOv3, whose rotary positions are another library's",
     r"visual\.layer1\.": "CLIP with a ResNet as its vision tower",
     r"Transformer/encoderblock/": "a Google checkpoint whose blocks are stacked into one array",
 }
@@ -79,7 +92,7 @@ def detect(tensors: Mapping[str, Tensor], source: str = "the file") -> Detected:
         refuse(named, source)
         family = next((family for family in FAMILIES if _fits(family, named)), None)
         if family is not None:
-            return Detected(family, named, tuple(notes))
+            return Detected(family, named if family.prepare is None else family.prepare(named), tuple(notes))
         prefix = next((prefix for prefix in PREFIXES if any(key.startswith(prefix) for key in named)), None)
         if prefix is None:
             break

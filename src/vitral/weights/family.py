@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from torch import Tensor
 
 from vitral.base.errors import UsageError, one_of
 from vitral.base.origin import HALF, IMAGENET_MEAN, IMAGENET_STD
@@ -28,6 +31,8 @@ class Family:
     """Fields of ModelConfig that no key tells and the family fixes."""
     norm_epsilon: float = 1e-6
     activation: str = "gelu"
+    prepare: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None
+    """For tensors that hold several of ours, or parts of one: the same numbers, taken apart, before the table names them."""
     note: str = ""
     """Said in the origin's changes when this family was read."""
 

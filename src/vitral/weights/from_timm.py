@@ -5,6 +5,9 @@ The original DeiT, DINO and MAE files descend from its names (see from_dino.py).
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from vitral.weights.family import Family
 from vitral.weights.keymap import Table
 
@@ -67,6 +70,55 @@ HEAD_KEYS = ("head.{p}", "head.{i}.{p}", "head.fc.{p}", "fc.{p}", "classifier.{p
 
 DISTILLED: Table = {**TABLE, "dist_token": "tokens.distillation_token", "head_dist.{p}": "distillation_head.linear.{p}"}
 
+PARALLEL: Table = {
+    **TABLE,
+    "blocks.{i}.in_norm.{p}": "blocks.{i}.norm1.{p}",
+    "blocks.{i}.q_norm.{p}": "blocks.{i}.attention.query_norm.{p}",
+    "blocks.{i}.k_norm.{p}": "blocks.{i}.attention.key_norm.{p}",
+    "blocks.{i}.attn_out_proj.{p}": "blocks.{i}.attention.projection.{p}",
+    "blocks.{i}.mlp_out_proj.{p}": "blocks.{i}.mlp.contract.{p}",
+    "blocks.{i}.mlp_bias": "blocks.{i}.mlp.expand.bias",
+    "blocks.{i}.ls.gamma": "blocks.{i}.scale1",
+}
+
+# Grouped queries: all three have a bias.
+GROUPED: Table = {
+    **{foreign: ours for foreign, ours in TABLE.items() if "q_proj" not in str(foreign)},
+    ("blocks.{i}.attn.q_proj.{p}", "blocks.{i}.attn.k_proj.{p}", "blocks.{i}.attn.v_proj.{p}"): "blocks.{i}.attention.qkv.{p}",
+}
+
+
+def unstack(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A parallel block's one matrix into the MLP's first layer and queries, keys, values."""
+    width = tensors[PATCHES].shape[0]
+    out: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        block, stacked, kind = name.rpartition("in_proj.")
+        if not stacked:
+            out[name] = tensor
+            continue
+        out[f"{block}mlp.fc1.{kind}"], out[f"{block}attn.qkv.{kind}"] = tensor[: -3 * width], tensor[-3 * width :]
+    return out
+
+
+def ungroup(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Keys and values that several heads share, once for each; and a factor of one where a branch has none."""
+    out = dict(tensors)
+    for name, query in tensors.items():
+        block, found, kind = name.rpartition("q_proj.")
+        if not found:
+            continue
+        per_head = tensors[f"{block}q_norm.weight"].shape[0]
+        for part in ("k_proj", "v_proj"):
+            shared = tensors[f"{block}{part}.{kind}"]
+            heads = shared.unflatten(0, (-1, per_head)).repeat_interleave(query.shape[0] // shared.shape[0], dim=0)
+            out[f"{block}{part}.{kind}"] = heads.flatten(0, 1)
+        scale = block.replace("attn.", "gamma_")
+        if f"{scale}1" in tensors and f"{scale}2" not in tensors:
+            out[f"{scale}2"] = torch.ones_like(tensors[f"{scale}1"])
+    return out
+
+
 PATCHES = "patch_embed.proj.weight"
 MARKERS = (PATCHES, "blocks.{i}.attn.qkv.weight")
 PROBE, RELATIVE, SCALE = "attn_pool.latent", "blocks.{i}.attn.relative_position_bias_table", "blocks.{i}.gamma_1"
@@ -87,6 +139,23 @@ FAMILIES = (
     Family("timm-map", "ViT with attention pooling (SigLIP), timm layout", (*MARKERS, PROBE), TABLE, "squash"),
     Family("timm-aimv2", "AIMv2, timm layout", (*MARKERS, "patch_embed.norm.weight"), TABLE, "clip", norm_epsilon=1e-5),
     Family("timm-dinov3", "DINOv3, timm layout", (*MARKERS, "cls_token", "reg_token", SCALE), TABLE, "imagenet", {"pool": "mean"}, 1e-5),
+    Family(
+        "timm-parallel",
+        "ViT with parallel blocks, timm layout",
+        (PATCHES, "blocks.{i}.attn_out_proj.weight"),
+        PARALLEL,
+        "half",
+        prepare=unstack,
+    ),
+    Family(
+        "timm-grouped",
+        "Sapiens2, timm layout",
+        (PATCHES, "blocks.{i}.attn.k_proj.bias"),
+        GROUPED,
+        "imagenet",
+        prepare=ungroup,
+        note="keys and values that heads share are written out for each head",
+    ),
     Family("timm-eva", "EVA, timm layout", (PATCHES, "blocks.{i}.attn.q_bias"), TABLE, "clip"),
     Family("timm-eva", "EVA-02, timm layout", (PATCHES, "blocks.{i}.attn.q_proj.weight"), TABLE, "clip"),
     Family("timm-beit3", "BEiT v3, timm layout", (*MARKERS, "blocks.{i}.attn.norm.weight"), TABLE, "half", norm_epsilon=1e-5),

@@ -20,6 +20,8 @@ WIDE = {1280: 16, 1408: 16, 1664: 16, 1152: 16}
 PER_HEAD = 64
 
 RELATIVE = "blocks.0.attention.relative.table"
+POSITIONS = {(False, False): "none", (True, False): "learned", (False, True): "relative", (True, True): "learned+relative"}
+"""(vectors?, biases?) → name."""
 RESNETS = {(2, False): "resnet18", (6, True): "resnet50", (36, True): "resnet152"}
 """(blocks in the third stage, bottlenecks?) → name."""
 
@@ -87,8 +89,9 @@ def _transformer(shapes: dict[str, tuple[int, ...]], family: Family, said: Known
         "class_token": class_token,
         "distillation_token": "tokens.distillation_token" in shapes,
         "registers": shapes["tokens.registers"][1] if "tokens.registers" in shapes else 0,
-        "positions": "learned" if "positions.table" in shapes else "relative" if RELATIVE in shapes else "none",
+        "positions": POSITIONS["positions.table" in shapes, RELATIVE in shapes],
         "norm": "layer" if "blocks.0.norm1.bias" in shapes else "rms",
+        "block": "sequential" if "blocks.0.norm2.weight" in shapes else "parallel",
         "sub_norm": ("none", "mlp", "attention+mlp")[len(inner)],
         "patch_norm": "patch_norm.weight" in shapes,
         "embedding_norm": "embedding_norm.weight" in shapes,
@@ -141,7 +144,7 @@ def _image_size(shapes: dict[str, tuple[int, ...]], fields: dict[str, Any], said
     """From the number of positions: their grid times the patch; and which prefix tokens have a position."""
     patch = fields["patch_size"]
     wanted = pair(said) if said else None
-    if RELATIVE in shapes:
+    if RELATIVE in shapes and "positions.table" not in shapes:
         side = (math.isqrt(shapes[RELATIVE][0] - 3) + 1) // 2
         return side * patch[0], side * patch[1]
     if "positions.table" not in shapes:

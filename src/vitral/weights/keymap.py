@@ -49,6 +49,13 @@ def _unstack(tensor: Tensor, count: int) -> list[Tensor]:
     return [part.contiguous() for part in tensor.chunk(count, dim=0)] if count > 1 else [tensor]
 
 
+def _without_keys(tensor: Tensor) -> list[Tensor]:
+    query, key, value = tensor.chunk(3)
+    if key.any():
+        raise WeightsError("the format has no place for a bias of the keys", ELSEWHERE)
+    return [query.contiguous(), value.contiguous()]
+
+
 OPERATIONS: dict[str, Operation] = {
     "same": Operation(_stack, lambda t, count, _: _unstack(t, count)),
     # (D,) ↔ (1, 1, D)
@@ -69,9 +76,7 @@ OPERATIONS: dict[str, Operation] = {
         lambda t, count, heads: [part.reshape(heads, -1).contiguous() for part in t.chunk(count)],
     ),
     # (D,) of queries and of values ↔ (3·D,): keys without a bias are keys with a bias of zero
-    "without keys": Operation(
-        lambda p: torch.cat([p[0], torch.zeros_like(p[0]), p[1]]), lambda t, *_: [t.chunk(3)[0].contiguous(), t.chunk(3)[2].contiguous()]
-    ),
+    "without keys": Operation(lambda p: torch.cat([p[0], torch.zeros_like(p[0]), p[1]]), lambda t, *_: _without_keys(t)),
     # (heads, d, D) ↔ (D, D)
     "heads out": Operation(
         lambda p: p[0].flatten(0, 1).T.contiguous(), lambda t, _, heads: [t.T.reshape(heads, -1, t.shape[0]).contiguous()]

@@ -36,6 +36,9 @@ BLOCKS = (
     "deit.encoder.layer",
     "dinov2.encoder.layer",
     "dinov2_with_registers.encoder.layer",
+    "model.layer",
+    "beit.layers",
+    "data2vec_vision.encoder.layer",
 )
 
 
@@ -175,7 +178,8 @@ def source_blocks(source: nn.Module) -> tuple[list[nn.Module], str]:
 
 def _call(source: nn.Module, images: Tensor) -> Tensor:
     """The one vector per picture that the source gives: logits, or what stands for them in a backbone."""
-    if type(source).__name__ == "CLIPModel":
+    kind = type(source).__name__
+    if kind in ("CLIPModel", "SiglipModel"):
         output = source.get_image_features(pixel_values=images)  # type: ignore[operator]
         return output if isinstance(output, Tensor) else output.pooler_output
     if type(source).__name__ == "ViTMAEModel":
@@ -191,9 +195,11 @@ def _call(source: nn.Module, images: Tensor) -> Tensor:
         return output.logits
     if getattr(output, "image_embeds", None) is not None:
         return output.image_embeds
-    # CLIP normalises only what it pools; ViT's and DeiT's poolers are an extra layer that we drop.
-    if type(source).__name__.startswith("CLIP"):
+    # CLIP, SigLIP and BEiT finish only what they pool; ViT's and DeiT's poolers are an extra layer that we drop.
+    if kind.startswith(("CLIP", "Siglip", "Beit", "Data2Vec")):
         return output.pooler_output
+    if kind.startswith("IJepa"):
+        return output.last_hidden_state.mean(dim=1)
     return output.last_hidden_state[:, 0]
 
 

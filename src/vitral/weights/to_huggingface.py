@@ -33,6 +33,7 @@ def limits(target: str, model: Classifier, allowed: dict[str, tuple[Any, ...]]) 
         raise UsageError(f"{target} has no place for a {config.family}", ELSEWHERE)
     everywhere = {
         "norm": ("layer",),
+        "block": ("sequential",),
         "norm_order": ("pre",),
         "sub_norm": ("none",),
         "patch_norm": (False,),
