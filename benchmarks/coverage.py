@@ -168,9 +168,10 @@ PAGE = """# Families of ViTs, and how each is proved
 
 Written by `python benchmarks/coverage.py --write docs/reference/families.md`; do not edit.
 
-Of the {count} names in timm {version}'s modules {modules}, **{adopted} are taken in**, each with random weights, two blocks, 4 heads of
-16 numbers, and every parameter moved away from its start value. Both models see one random input; *live* and *from a file* give the
-largest difference of any layer (embedding, each block, output), relative to the layer's largest value. Over 1e-5 is refused.
+Of the {count} names in timm {version}'s modules {modules}, **{adopted} are taken in**,
+each with random weights, two blocks, 4 heads of 16 numbers, and every parameter moved away from its start value. Both models see one
+random input; *live* and *from a file* give the largest difference of any layer (embedding, each block, output), relative to the layer's
+largest value. Over 1e-5 is refused.
 
 *Parts* are the fields of [the model's config](config.md) in which the family differs from a plain ViT. *From a file*: `vitral.load` of
 the state dict under the model's name, with heads and activation told. A few kinds leave no trace in the tensors (angles of rotary

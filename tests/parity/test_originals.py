@@ -54,6 +54,30 @@ def test_dinov2_with_registers_and_gated_mlp(tiny, tmp_path, chunked) -> None:
     assert model.config.registers == 4 and model.config.activation == "swiglu" and model.config.prefix_positions == "class"
 
 
+@pytest.mark.parametrize("kind", ["timm-dinov3", "timm-dinov3-biased"])
+def test_dinov3_as_its_repository_saves_it(tiny, tmp_path, kind) -> None:
+    source = tiny(kind)
+    renamed = {"reg_token": "storage_tokens", "gamma_": "ls", "fc1_g": "w1", "fc1_x": "w2"}
+    state = {"mask_token": torch.zeros(1, 24), "rope_embed.periods": torch.ones(3)}
+    gated = any("fc1_g" in name for name in source.state_dict())
+    for name, tensor in state_of(source).items():
+        if name.startswith("head.") or name.endswith((".q_bias", ".v_bias")):
+            continue
+        for theirs, original in renamed.items():
+            name = name.replace(theirs, original)
+        name = re.sub(r"\.ls(\d)$", r".ls\1.gamma", name)
+        state[name.replace("fc2", "w3") if gated else name] = tensor
+    for index, block in enumerate(source.blocks):
+        if block.attn.q_bias is not None:  # the original has a bias for keys too, and masks it away
+            bias = torch.cat([block.attn.q_bias.detach(), torch.ones(24), block.attn.v_bias.detach()])
+            state |= {f"blocks.{index}.attn.qkv.bias": bias, f"blocks.{index}.attn.qkv.bias_mask": torch.ones(72)}
+    save_file(state, tmp_path / "dinov3.safetensors")
+    model = load(tmp_path / "dinov3.safetensors", heads=2, image_size=(32, 48))
+    source.reset_classifier(0, "token")
+    assert prove(model, source).worst <= 1e-5
+    assert model.config.rotary == "dinov3" and model.config.registers == 4
+
+
 def test_mae_with_its_decoder(tiny, tmp_path) -> None:
     source = tiny("timm-backbone")
     state = state_of(source) | {

@@ -172,3 +172,12 @@ def test_clipping_scales_to_the_limit():
     assert clip([parameter], 1.0) == pytest.approx(6.0)
     assert parameter.grad.norm() == pytest.approx(1.0, abs=1e-4)
     assert is_attention("blocks.0.attention.qkv.weight") and not is_attention("blocks.0.mlp.expand.weight")
+
+
+def test_positions_of_every_kind_are_no_matrices():
+    for changes in ({"positions": "relative"}, {"positions": "rotary", "rotary": "mixed"}, {"pool": "map", "class_token": False}):
+        model = create("tiny", **changes)
+        found = groups(dict(model.named_parameters()), TrainConfig(optimizer="muon", weight_decay=0.1), model.config.depth)
+        plain = {name for group in found for name in group.names if group.rule == "adamw" and group.weight_decay == 0}
+        odd = {name for name, _ in model.named_parameters() if name.endswith((".relative.table", "rotary.speeds", "pool.probe"))}
+        assert odd and odd <= plain

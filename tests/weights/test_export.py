@@ -261,13 +261,24 @@ def test_such_a_model_is_converted_to_onnx(tmp_path, capsys) -> None:
     assert len(maps) == 2 and maps[0].shape == (3, 3, 16, 16) and np.allclose(maps[0].sum(axis=-1), 1, atol=1e-5)
 
 
+GATED = {"sub_norm": "attention+mlp", "activation": "swiglu"}
+VARIANTS = [
+    {},
+    {"positions": "learned+rotary", "rotary": "eva", "rotary_grid": (4, 4), "width": 32, "heads": 2, **GATED},
+    {"positions": "rotary", "rotary": "mixed", "width": 32, "heads": 2},
+    {"positions": "relative", "block": "parallel"},
+    {"pool": "map", "class_token": False, "norm": "rms", "norm_order": "res-post", "patch_norm": True},
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
 @pytest.mark.parametrize("attention", [False, True])
-def test_onnx_runtime_accepts_it(tmp_path, attention) -> None:
+def test_onnx_runtime_accepts_it(tmp_path, attention, changes) -> None:
     import onnxruntime
 
     from vitral.model.tape import Tape
 
-    model = made(depth=1)
+    model = made(depth=1, **changes)
     path = export(model, tmp_path, "onnx", attention=attention)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     for batch in (1, 3):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vitral.base.errors import UsageError
 from vitral.base.origin import Origin, known
 from vitral.build import create
-from vitral.weights.resize import adapt, resize_channels, resize_kernel, resize_positions
+from vitral.weights.resize import adapt, resize_channels, resize_kernel, resize_positions, resize_relative
 
 SIDES = st.integers(2, 9)
 
@@ -118,3 +118,36 @@ def test_a_headless_model_gets_a_head_and_loses_it() -> None:
     model = create("tiny", classes=0)
     assert adapt(model, classes=4)(torch.zeros(1, 3, 32, 32)).shape == (1, 4)
     assert adapt(create("tiny"), classes=0)(torch.zeros(1, 3, 32, 32)).shape == (1, 48)
+
+
+@pytest.mark.parametrize(("grid", "new"), [((4, 4), (8, 8)), ((5, 3), (7, 6)), ((6, 6), (4, 9)), ((2, 2), (3, 3))])
+def test_relative_biases_of_near_patches_and_of_the_class_token_stay(grid, new) -> None:
+    table = torch.randn((2 * grid[0] - 1) * (2 * grid[1] - 1) + 3, 2)
+    resized = resize_relative(table, grid, new)
+    assert resized.shape == ((2 * new[0] - 1) * (2 * new[1] - 1) + 3, 2)
+    assert torch.equal(resized[-3:], table[-3:])
+    before = table[:-3].reshape(2 * grid[0] - 1, 2 * grid[1] - 1, 2)
+    after = resized[:-3].reshape(2 * new[0] - 1, 2 * new[1] - 1, 2)
+    near = [slice(side - 2, side + 1) for side in grid], [slice(side - 2, side + 1) for side in new]
+    assert torch.allclose(before[near[0][0], near[0][1]], after[near[1][0], near[1][1]], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"positions": "relative"},
+        {"positions": "learned+rotary", "rotary": "eva", "rotary_grid": (8, 8)},
+        {"positions": "rotary", "rotary": "dinov3"},
+        {"positions": "rotary", "rotary": "mixed"},
+        {"positions": "none", "pool": "map", "class_token": False},
+    ],
+)
+def test_every_kind_of_position_takes_another_shape(changes) -> None:
+    torch.manual_seed(0)
+    model = create("tiny", **changes).eval()
+    other = adapt(model, image_size=(40, 64))
+    assert other(torch.randn(1, 3, 40, 64)).isfinite().all()
+    back = adapt(other, image_size=model.config.image_size)
+    assert back.config == model.config
+    grows = changes["positions"] in ("relative", "learned+rotary")
+    assert any("positions resized" in change for change in other.origin.changes) == grows

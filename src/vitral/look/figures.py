@@ -225,7 +225,7 @@ def _whole_count(model: Classifier) -> int:
     config = model.config
     if not model.config.is_transformer:
         return 1
-    own = config.positions == "learned" and config.class_token and config.prefix_positions != "none"
+    own = config.has_table and config.class_token and config.prefix_positions != "none"
     return 3 + (2 if config.positions in POSITIONED else 0) + int(own)
 
 

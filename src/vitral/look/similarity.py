@@ -28,7 +28,7 @@ from vitral.model.tape import Tape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-POSITIONED = ("learned", "sincos")
+POSITIONED = ("learned", "sincos", "learned+rotary", "learned+relative")
 """Positions that are vectors, one a token."""
 
 
@@ -91,7 +91,7 @@ def position_similarity(
     cosine = unit[prefix:] @ unit[prefix:].T  # (N, N)
     rows, columns = config.grid
     values = cosine.reshape(rows, columns, rows, columns)
-    own = config.class_token and prefix > 0 and config.positions == "learned"
+    own = config.class_token and prefix > 0 and config.has_table
     shared = min(rows, columns) - 1
     in_row = [float(np.mean([values[:, c, :, c + k].diagonal().mean() for c in range(columns - k)])) for k in range(1, shared + 1)]
     in_column = [float(np.mean([values[r, :, r + k, :].diagonal().mean() for r in range(rows - k)])) for k in range(1, shared + 1)]

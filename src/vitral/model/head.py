@@ -51,7 +51,7 @@ class MultiheadAttentionPool(nn.Module):
         self.mlp = MLP(inner, "pool.mlp")
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        query = self.query(self.probe.to(tokens.dtype).expand(len(tokens), -1, -1)).unflatten(-1, (self.heads, -1))  # (B, 1, h, d)
+        query = self.query(self.probe.to(tokens.dtype).expand(tokens.shape[0], -1, -1)).unflatten(-1, (self.heads, -1))  # (B, 1, h, d)
         key, value = self.key_value(tokens).unflatten(-1, (2, self.heads, -1)).unbind(2)  # (B, T, h, d)
         seen = F.scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))  # (B, h, 1, d)
         pooled = self.projection(seen.flatten(1))

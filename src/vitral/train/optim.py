@@ -26,7 +26,10 @@ MATRICES = re.compile(r"^(?:blocks\.|stages\.|hidden\.|stem\.[1-9]|network\.laye
 """Where Muon's matrices are: between the first layer, which reads pixels, and the last, which answers."""
 PIXEL_CHANNELS = 4
 """Filters on at most so many channels look at pixels."""
-NO_DECAY = ("tokens.", "positions.", "pool.query")
+FIRST = ("patches.", "patch_norm.", "tokens.", "positions.", "rotary.", "embedding_norm.", "stem.", "network.conv1", "network.bn1")
+"""Before the first block."""
+NO_DECAY = re.compile(r"tokens\.|positions\.|rotary\.|pool\.(query|probe)$|.*\.relative\.table$")
+"""Two axes or more, but no matrix and no filter."""
 
 
 # ---- which parameters learn ----------------------------------------------------------------------------------------------------
@@ -70,18 +73,20 @@ def depth_of(name: str, depth: int) -> int:
         return int(found[1]) + 1
     if found := STAGE.match(name):
         return min(depth, int(found[1]))
-    if name.startswith(("patches.", "tokens.", "positions.", "embedding_norm.", "stem.", "network.conv1", "network.bn1")):
+    if name.startswith(FIRST):
         return 0
     return depth + 1
 
 
 def decays(name: str, parameter: Tensor) -> bool:
     """Weight decay is for matrices and filters: not for biases, norms, tokens and positions."""
-    return parameter.ndim >= 2 and not name.startswith(NO_DECAY)
+    return parameter.ndim >= 2 and not NO_DECAY.match(name)
 
 
 def is_matrix(name: str, parameter: Tensor) -> bool:
     """Whether Muon moves it: a matrix, or the filters of a convolution as one, a row for each filter; not filters on bare pixels."""
+    if NO_DECAY.match(name):
+        return False
     return bool(MATRICES.match(name)) and (parameter.ndim == 2 or (parameter.ndim == 4 and parameter.shape[1] > PIXEL_CHANNELS))
 
 

@@ -69,7 +69,7 @@ REFUSED: dict[str, str] = {
     r"MAPHead_0": "SigLIP as big_vision keeps it",
     r"\.attns\.\d|\.ffns\.\d": "a ViT with parallel branches in its blocks",
     r"^stages\.\d|^features\.\d": "a staged or convolutional model",
-    r"\.attn\.lambda_": "a ViT with differential attention",
+    r"^blocks\.\d+\.(attn\.)?lambda_[abqk]": "a ViT with differential attention",
     r"visual\.layer1\.": "CLIP with a ResNet as its vision tower",
     r"Transformer/encoderblock/": "a Google checkpoint whose blocks are stacked into one array",
 }

@@ -30,6 +30,38 @@ def resize_positions(table: Tensor, grid: tuple[int, int], new: tuple[int, int],
     return torch.cat([head, maps.permute(0, 2, 3, 1).reshape(1, new[0] * new[1], -1).to(table.dtype)], dim=1)
 
 
+def resize_relative(table: Tensor, grid: tuple[int, int], new: tuple[int, int]) -> Tensor:
+    """Biases by distance (distances + 3, heads) for another grid, as BEiT's authors do it.
+
+    Near patches keep their bias: known distances are spread in a geometric progression over the new ones, with a cubic spline between.
+    """
+    from scipy.interpolate import RectBivariateSpline
+
+    if min(grid) < 2:
+        raise UsageError(f"a grid of {_size(grid)} patches knows no distances to go by", "use a larger picture")
+    known, own = table[:-3].detach().cpu().double().numpy(), table[-3:]
+    down, across = (_spread(old, wanted) for old, wanted in zip(grid, new, strict=True))
+    rows, columns = (torch.arange(1 - side, side).numpy() for side in new)
+    degree = min(3, 2 * min(grid) - 2)
+    maps = [
+        RectBivariateSpline(down, across, values.reshape(2 * grid[0] - 1, -1), kx=degree, ky=degree)(rows, columns) for values in known.T
+    ]
+    resized = torch.stack([torch.from_numpy(values).flatten() for values in maps], dim=1)  # (distances', heads)
+    return torch.cat([resized.to(table), own])
+
+
+def _spread(old: int, new: int) -> list[float]:
+    """Where the distances 1 - old … old - 1 come to lie among those of the new side: 0, ±1, ±(1 + q), ±(1 + q + q²) …"""
+    low, high = 1.01, 1.5
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (low, middle) if (1 - middle ** (old - 1)) / (1 - middle) > new - 1 else (middle, high)
+    away = [1.0]
+    for power in range(1, old - 1):
+        away.append(away[-1] + low**power)
+    return [-place for place in reversed(away)] + [0.0, *away]
+
+
 def resize_kernel(kernel: Tensor, new: tuple[int, int]) -> Tensor:
     """Patch kernels (D, C, h, w) for another patch size, so that a resized patch gives the same token (FlexiViT).
 
@@ -77,10 +109,12 @@ def adapt(model: Classifier, **changes: Any) -> Classifier:
 
 
 def _fitted(name: str, tensor: Tensor, fresh: Tensor, old: ModelConfig, new: ModelConfig) -> Tensor:
-    if tensor.shape == fresh.shape and not (name == "positions.table" and old.grid != new.grid):
+    if tensor.shape == fresh.shape and not (name.endswith(("positions.table", "relative.table")) and old.grid != new.grid):
         return tensor
     if name == "positions.table":
         return resize_positions(tensor, old.grid, new.grid, positioned_prefix(old))
+    if name.endswith(".attention.relative.table"):
+        return resize_relative(tensor, old.grid, new.grid)
     if name in FIRST_LAYERS and (name == "patches.projection.weight" or tensor.shape[2:] == fresh.shape[2:]):
         return resize_kernel(resize_channels(tensor, fresh.shape[1]), (fresh.shape[2], fresh.shape[3]))
     raise UsageError(
@@ -92,7 +126,7 @@ def _told(model: Classifier, new: ModelConfig) -> Any:
     old, origin = model.config, model.origin
     if old.image_size != new.image_size:
         origin = origin.with_change(f"picture size changed: {_size(old.image_size)} → {_size(new.image_size)} pixels")
-    if old.is_transformer and old.positions == "learned" and old.grid != new.grid:
+    if old.is_transformer and (old.has_table or old.is_relative) and old.grid != new.grid:
         origin = origin.with_change(f"positions resized: {_size(old.grid)} → {_size(new.grid)} patches")
     if old.patch_size != new.patch_size:
         origin = origin.with_change(f"patch kernels resampled: {_size(old.patch_size)} → {_size(new.patch_size)}")
