@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 from vitral.base.errors import ConfigError, UsageError
 from vitral.base.origin import known
@@ -129,6 +130,15 @@ def test_fine_tuning_keeps_the_weights_normalisation_unless_it_is_set_by_hand(tr
     setup = prepare(dataclasses.replace(config, data=dataclasses.replace(config.data, mean=(0.3,))), CPU)
     assert setup.preprocess.mean == setup.data.mean == setup.model.origin.mean.value == (0.3,)
     assert setup.preprocess.std == own.std.value
+
+
+def test_what_is_assumed_of_weights_is_one_short_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    torch.manual_seed(0)
+    model = create("ti/16", depth=1, image_size=32)  # of width 192, whose heads follow from a rule
+    save_file(model.state_dict(), tmp_path / "bare.safetensors")
+    setup = prepare(run("digits", device="cpu", weights=str(tmp_path / "bare.safetensors")), CPU)
+    (note,) = [note for note in setup.notes if "assumed" in note]
+    assert note.startswith("assumed of the weights: mean, std") and "0.5" not in note and capsys.readouterr().err == ""
 
 
 def test_a_size_that_weights_cannot_take_is_refused_when_it_was_asked_for(tmp_path: Path):

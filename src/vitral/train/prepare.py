@@ -166,7 +166,7 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
     if isinstance(given.model, Classifier):
         weights = copy.deepcopy(given.model)  # the caller keeps it as it is
     else:
-        weights = load(asked.weights) if asked.weights is not None else None
+        weights = load(asked.weights, quiet=True) if asked.weights is not None else None
     known_names = weights is not None and tuple(weights.origin.classes.value) == source.class_names and weights.origin.several == several
     resolved = resolve(asked, facts, weights.config if weights is not None else None, known_names)
     config = resolved.config
@@ -186,7 +186,7 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
     origin = dataclasses.replace(origin, changes=changes, data=to_dict(config.data), thresholds=thresholds)
     model.origin = data.preprocess.write_to(origin, data.class_names)
     config, notes = _even_batches(config, len(data.train), processes)
-    return Setup(config, data, model.to(device), data.preprocess, device, (*resolved.notes, *notes))
+    return Setup(config, data, model.to(device), data.preprocess, device, (*_assumed(weights), *resolved.notes, *notes))
 
 
 def _even_batches(config: RunConfig, images: int, processes: int) -> tuple[RunConfig, tuple[str, ...]]:
@@ -246,3 +246,9 @@ def _adopt(weights: Classifier, settled: ModelConfig) -> Classifier:
     made.load_state_dict(made.state_dict() | values)
     made.origin = model.origin
     return made
+
+
+def _assumed(weights: Classifier | None) -> tuple[str, ...]:
+    """In short, what had to be taken for granted about weights from elsewhere."""
+    names = [line.partition(" = ")[0] for line in weights.origin.assumptions()] if weights is not None else []
+    return (f"assumed of the weights: {', '.join(names)} (`vitral weights inspect` says more)",) if names else ()
