@@ -21,6 +21,7 @@ Examples:
   vitral compare cifar10 --models vit,cnn,resnet18,hybrid --budget seconds=20 --batch-size 512 --parallel 4
   vitral compare cifar100 flowers102 folder:photos --from vit=timm:vit_base_patch16_224,resnet=torchvision:resnet152 --tune attention
   vitral compare cifar10 --models vit,cnn,vit@flops --recipe plain,strong --budget samples=2500000 --batch-size 512
+  vitral compare cifar10 --pretrain lejepa,dino,mae,supervised --budget seconds=200
   vitral compare digits --models vit,cnn --ray local --json
 
 The same command again goes on where it was stopped.
@@ -71,6 +72,9 @@ class Flags(StudyFlags):
     """Weights to start from: MODEL=WEIGHTS with commas; WEIGHTS is anything `vitral eval` takes. Without --models, these are compared."""
     tune: Literal["all", "attention", "head"] = "all"
     """Which parameters learn in models that start from weights; a model without attention learns wholly instead."""
+    pretrain: str | None = None
+    """Compare ways of learning instead of models: lejepa, dino, mae, supervised, with commas. One model (--models, else vit) spends the
+    budget on each; a linear probe of its frozen features is what is tested. The first three never see a label."""
     claim: Literal["auto", "significance", "none"] = "auto"
     """significance needs two seeds or more; none: a description without intervals and tests."""
 
@@ -88,7 +92,8 @@ def run(arguments: list[str]) -> int:
     from vitral.study.compare import compare
 
     data = [flags.data, *flags.more]
-    return show(compare(data, weights=flags.sources(), tune=flags.tune, claim=flags.claim, **flags.arguments()), flags.json)
+    own = {"weights": flags.sources(), "tune": flags.tune, "claim": flags.claim, "pretrain": names(flags.pretrain)}
+    return show(compare(data, **own, **flags.arguments()), flags.json)
 
 
 def show(result: Any, as_json: bool) -> int:

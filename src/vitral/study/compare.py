@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+from vitral.base.errors import UsageError
 from vitral.config import DataConfig, TrainConfig
 from vitral.data.datasets import open_data
 from vitral.study import plots
@@ -14,6 +16,7 @@ from vitral.study.compare_across_data import across_data
 from vitral.study.conclude import compare_pairs, conclude
 from vitral.study.conduct import Conducted, common_values, conduct, copy_remarks, settling_remarks
 from vitral.study.contenders import make_contenders
+from vitral.study.methods import by_method
 from vitral.study.pool import Pool, Work
 from vitral.study.protocol import Budget, Study
 from vitral.study.recipe import Recipe
@@ -35,6 +38,7 @@ def compare(
     weights: Mapping[str, str] | None = None,
     tune: Literal["all", "attention", "head"] = "all",
     claim: Literal["auto", "significance", "none"] = "auto",
+    pretrain: Sequence[str] | None = None,
     out: str | Path | None = None,
     **recipe: Any,
 ) -> Result:
@@ -47,6 +51,8 @@ def compare(
     - seeds: final runs per model; one: a description without intervals and tests.
     - lrs: learning rates to choose from on validation, each tried with `tuning_share` of the budget; one: no tuning.
     - weights: model → what it starts from, anything that `vitral.load` takes; `tune` says which of its parameters learn.
+    - pretrain: compare ways of learning instead of models: "lejepa", "dino", "mae", "supervised", each with the one model (vit) and
+      the whole budget, then judged by a linear probe of its frozen features. The first three never see a label.
     - out: the study's folder (runs/compare-DATA); a study in it goes on where it was stopped.
     - recipe: fields of `Recipe`: recipe ("plain", "strong" or "plain,strong"), optimizer, schedule, ema, label_smoothing, augment,
       batch_size, weight_decay, validation, image_size, device, parallel, quiet …
@@ -58,7 +64,7 @@ def compare(
     studies = [
         comparison(
             shared.data_config(name),
-            models or list(weights) or MODELS,
+            models or list(weights) or (MODELS[:1] if pretrain else MODELS),
             Budget.parse(budget),
             seeds=seeds,
             train=shared.train_config(tune),
@@ -68,10 +74,12 @@ def compare(
             image_size=shared.image_size,
             claim=claim,
             recipes=shared.recipes(),
+            methods=pretrain,
+            given=shared.given(),
         )
         for name in names
     ]
-    folder = Path(out) if out else default_folder("compare", *names)
+    folder = Path(out) if out else default_folder("compare" if pretrain is None else "compare-pretrain", *names)
     pool = Pool(shared.cells_at_a_time(), shared.ray, shared.quiet)
     if len(studies) == 1:
         return run_comparison(studies[0], folder, pool)
@@ -91,14 +99,21 @@ def comparison(
     image_size: int | tuple[int, int] | None = None,
     claim: str = "auto",
     recipes: Mapping[str, dict[str, Any]] | None = None,
+    methods: Sequence[str] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> Study:
     """The protocol of a comparison. Opens the data to learn its size; the test split stays closed."""
+    if methods is not None:
+        if budget.kind == "flops":
+            raise UsageError("FLOPs of views and hidden patches are not counted", "use --budget seconds=200 or samples=50000")
+        data = dataclasses.replace(data, split_by="chance")  # by class would show the methods something of the labels
     opened, train = open_data(data, image_size=image_size), train or Recipe().train_config()
     size = opened.image_size if image_size is not None else None
+    contenders = make_contenders(models, opened, lrs=lrs, weights=weights, tune=train.tune, weights_size=size, recipes=recipes)
     return Study(
         kind="compare",
         data=data,
-        contenders=make_contenders(models, opened, lrs=lrs, weights=weights, tune=train.tune, weights_size=size, recipes=recipes),
+        contenders=contenders if methods is None else by_method(methods, contenders, data.name, given or {}),
         budget=budget,
         images=len(opened.train),
         seeds=tuple(range(seeds)),

@@ -29,10 +29,10 @@ def draw_compare(done: Conducted, table: Table) -> list[str]:
     low, high = (np.array([row.interval[i] if row.interval else row.mean for row in table.rows]) for i in (0, 1))
     bars = bar_chart(list(runs), means * 100, label=f"test accuracy (%){shown}", title=title, low=low * 100, high=high * 100, form="{:.2f}")
     caption = f"Training (dashed) and validation (solid) of each model, {len(done.study.seeds)} seeds; {title}"
-    paths = [
-        _save(done.folder, "curves", training_curves(runs, title=title), _curve_numbers(runs), caption),
-        _save(done.folder, "accuracy", bars, {"mean": means, "low": low, "high": high}, f"Test accuracy{shown}; {title}"),
-    ]
+    accuracy = _save(done.folder, "accuracy", bars, {"mean": means, "low": low, "high": high}, f"Test accuracy{shown}; {title}")
+    if any(contender.probed for contender in done.study.contenders):
+        return [accuracy]  # without labels there is no accuracy along the way, and losses of different methods cannot be compared
+    paths = [_save(done.folder, "curves", training_curves(runs, title=title), _curve_numbers(runs), caption), accuracy]
     if done.study.budget.kind == "flops":
         return paths  # all models have spent the same: the axis would show how their budgets were rounded to batches
     note = "bar: 95 % interval over seeds and pictures" if shown else ""

@@ -1,7 +1,7 @@
 """What a model that learnt without labels is worth: a linear probe and nearest neighbours on the validation pictures of its own run.
 
 Labels are read here for the first time, when the run is over. Settings are chosen on a tenth of the training pictures; the test split
-stays closed (`vitral probe` opens it).
+stays closed, unless a study asks for its final answers (`probe_in_place`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from vitral.base.errors import DataError
 from vitral.base.text import table
 from vitral.data.datasets import Data, open_data, open_source
 from vitral.data.keys import generator
+from vitral.data.loader import Loader
 from vitral.data.preprocess import Preprocess
 from vitral.data.source import UNLABELLED
+from vitral.data.split import Split
 from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
+from vitral.study.probe import as_model
 from vitral.study.result import Result
 from vitral.study.statistics import paired_bootstrap
-from vitral.train.evaluate import evaluation_loader
-from vitral.train.probe import fit_linear, fit_neighbours, read_features
+from vitral.train.evaluate import Evaluation, evaluate_loader, evaluation_loader
+from vitral.train.probe import Labelled, Linear, fit_linear, fit_neighbours, read_features
 
 BATCH = 128
 NEIGHBOURS = 20
@@ -41,12 +44,9 @@ def probe_run(path: str | Path, *, device: str = "auto", quiet: bool = False) ->
     place = next(model.parameters()).device
     loaders = [evaluation_loader(split, opened.preprocess, place, BATCH) for split in (opened.train, opened.validation)]
     (features, labels), (judged, answers) = (read_features(model, loader, quiet=quiet) for loader in loaders)
-    order = torch.from_numpy(generator(folder.settled.data.split_seed, "probe").permutation(len(labels))).to(labels.device)
-    few, most = order[: len(order) // CHOOSING], order[len(order) // CHOOSING :]
     classes = len(opened.class_names)
-    strength = fit_linear((features[most], labels[most]), (features[few], labels[few]), classes).strength * len(most) / len(labels)
     options = {
-        "linear": fit_linear((features, labels), None, classes, strength),
+        "linear": linear_of((features, labels), classes, folder.settled.data.split_seed),
         "neighbours": fit_neighbours((features, labels), None, classes, (min(NEIGHBOURS, len(labels)),)),
     }
     found: dict[str, Any] = {"data": opened.name, "split": "validation", "pictures": len(answers), "width": features.shape[1]}
@@ -58,6 +58,38 @@ def probe_run(path: str | Path, *, device: str = "auto", quiet: bool = False) ->
         lines.append([name, f"{right.mean():.2%}", f"{interval.low:.2%} – {interval.high:.2%}", str(option)])
     folder.write_probe(found)
     return Result(table(lines, ["probe", "validation accuracy", "95 % over pictures", "with"], "lrll"), found)
+
+
+def probe_in_place(folder: RunFolder, *, test: bool, device: str = "auto") -> tuple[Classifier, dict[str, Evaluation]]:
+    """The finished run's model with a linear probe for its head, and what that is worth on validation, where there is any. With `test`,
+    on the test split too: it is opened here, once, and the answers go into the folder as those of a training do."""
+    body = folder.model().to(pick_device(device))
+    opened = labelled(folder, body)
+    opened.need_one_label("a probe's accuracy")
+
+    def loader(split: Split) -> Loader:
+        return evaluation_loader(split, opened.preprocess, pick_device(device), BATCH)
+
+    learnt = read_features(body, loader(opened.train), quiet=True)
+    head = linear_of(learnt, len(opened.class_names), folder.settled.data.split_seed)
+    model = as_model(body, head, opened, len(learnt[1])).to(pick_device(device))
+    judged: dict[str, Any] = {"validation": evaluate_loader(model, loader(opened.validation))} if len(opened.validation) else {}
+    if test:
+        judged["test"] = scored = evaluate_loader(model, loader(opened.test()))
+        scores = {**scored.to_dict(), "opened": opened.opened["test"], "probe": str(head)}
+        folder.write_answers(scores, scored.answers(opened.test()))
+        known = folder.environment.get("data", {})
+        folder.write_environment({"data": {**known, "opened": dict(opened.opened), "copies": dict(opened.copies)}})
+    return model, judged
+
+
+def linear_of(learnt: Labelled, classes: int, seed: int) -> Linear:
+    """The linear probe of all these, its strength chosen on a tenth of them."""
+    features, labels = learnt
+    order = torch.from_numpy(generator(seed, "probe").permutation(len(labels))).to(labels.device)
+    few, most = order[: len(order) // CHOOSING], order[len(order) // CHOOSING :]
+    strength = fit_linear((features[most], labels[most]), (features[few], labels[few]), classes).strength * len(most) / len(labels)
+    return fit_linear(learnt, None, classes, strength)
 
 
 def labelled(folder: RunFolder, model: Classifier) -> Data:

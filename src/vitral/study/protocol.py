@@ -18,7 +18,7 @@ from vitral.base.errors import ConfigError, DataError, UsageError
 from vitral.base.layout import STUDY
 from vitral.base.text import readable
 from vitral.build import shadow
-from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
+from vitral.config import DataConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig, from_dict, to_dict
 from vitral.cost.flops import learning_passes
 from vitral.data.loader import even_batches
 from vitral.train.optim import choose
@@ -100,6 +100,10 @@ class Contender:
     """Initialisations to choose from, together with the learning rate; none: the model's own."""
     widens: bool = False
     """Whether learning rates beyond the grid are tried while the best lies at its edge."""
+    pretrain: PretrainConfig | None = None
+    """Learn without labels, in this way; None: learn to name the classes."""
+    probed: bool = False
+    """Judged by a linear probe of what it has learnt, not by a head of its own."""
 
     @property
     def is_tuned(self) -> bool:
@@ -201,11 +205,13 @@ class Cell:
     share: float = 1.0
     """Part of the budget."""
     flops: int = 0
+    probed: bool = False
+    """Judged by a linear probe of what it has learnt."""
 
     @property
     def training_flops(self) -> float:
-        """Forward and backward, per image."""
-        return passes(self.run.model, self.run.train.tune) * self.flops
+        """Forward and backward, per image; 0: not counted, as views and hidden patches change what an image costs."""
+        return 0.0 if self.run.pretrain is not None else passes(self.run.model, self.run.train.tune) * self.flops
 
     @property
     def seed(self) -> int:
@@ -252,7 +258,7 @@ def _cell(
     samples = budget.samples(contender.training_flops)
     epochs = ENDLESS if samples is None else samples / per_epoch(size, study.train.batch_size)
     # By the clock an epoch of a small subset may be a few steps: validate after as many images as in the whole set.
-    often = study.images / size if samples is None else epochs / EVALUATIONS
+    often = contender.settings.get("evaluate_every", study.images / size) if samples is None else epochs / EVALUATIONS
     recipe = dataclasses.replace(study.train, **{name: value for name, value in contender.settings.items() if name != "augment"})
     if recipe.optimizer == "muon":  # what Muon leaves to AdamW keeps its proportion to Muon's own rate
         recipe = dataclasses.replace(recipe, adam_lr=lr * MUON_TO_ADAM)
@@ -265,7 +271,7 @@ def _cell(
         head_start=study.train.head_start or "as-is",  # a probe would be solved outside the budget
         seed=seed,
         keep="last",
-        test=role == "final",
+        test=role == "final" and not contender.probed,  # the probe opens it
         evaluate_every=often,
     )
     data = dataclasses.replace(study.data, augment=contender.settings.get("augment", study.data.augment))
@@ -274,8 +280,10 @@ def _cell(
     chosen = [start] if start is not None and len(contender.starts) > 1 else []
     name = _plain("_".join([role, contender.name, f"n{size}", f"b{share:g}", f"lr{_lr(lr)}", *chosen, f"s{seed}"]))
     model = contender.model if start is None else dataclasses.replace(contender.model, initialisation=start)  # type: ignore[arg-type]
-    run = RunConfig(name=name, model=model, data=data, train=train, weights=contender.weights)
-    return Cell(name, contender.name, role, run, size, share, contender.flops)
+    if contender.pretrain is not None:
+        model = dataclasses.replace(model, classes=0)
+    run = RunConfig(name=name, model=model, data=data, train=train, weights=contender.weights, pretrain=contender.pretrain)
+    return Cell(name, contender.name, role, run, size, share, contender.flops, contender.probed)
 
 
 def _plain(name: str) -> str:

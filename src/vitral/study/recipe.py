@@ -71,16 +71,19 @@ class Recipe:
     quiet: bool = False
     """No progress."""
 
+    def given(self) -> dict[str, Any]:
+        """What was asked for instead of a recipe's own."""
+        named = {name: getattr(self, name) for name in ("augment", "optimizer", "schedule", "ema", "label_smoothing")}
+        return {name: value for name, value in named.items() if value is not None}
+
     def recipes(self) -> dict[str, dict[str, Any]]:
         """Each recipe that was asked for: settings of a training, and the augmentation."""
-        given = {name: getattr(self, name) for name in ("augment", "optimizer", "schedule", "ema", "label_smoothing")}
-        given = {name: value for name, value in given.items() if value is not None}
         names = [name for part in self.recipe.split(",") if (name := part.strip())]
         if wrong := next((name for name in names if name not in RECIPES), None):
             raise one_of("recipe", wrong, list(RECIPES))
         if not names or len(set(names)) < len(names):
             raise UsageError(f"--recipe {self.recipe!r} names no recipe, or one twice", "use plain, strong or plain,strong")
-        return {name: RECIPES[name] | given for name in names}
+        return {name: RECIPES[name] | self.given() for name in names}
 
     def data_config(self, name: str) -> DataConfig:
         augment = next(iter(self.recipes().values()))["augment"]

@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 
-from vitral.base.device import pick_device
+from vitral.base.device import pick_device, using_threads
 from vitral.base.errors import DataError
 from vitral.base.layout import STATE
 from vitral.cost.memory import PeakMemory
 from vitral.data.loader import even_batches
+from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
+from vitral.study.probe_run import probe_in_place
 from vitral.study.protocol import Cell, fingerprint
 from vitral.study.table import Outcome
 from vitral.train.fit import fit
@@ -26,11 +28,22 @@ def train_cell(plain: dict[str, Any], folder: str) -> dict[str, Any]:
     cell, path = Cell.from_dict(plain), Path(folder)
     peak = PeakMemory(pick_device(cell.run.train.device))
     run = fit(cell.run, out=path, resume=RunFolder(path).exists, quiet=True)
-    outcome = describe(cell, run.metrics, sum(parameter.numel() for parameter in run.model.parameters()), peak.bytes())
+    model, metrics = probe_cell(cell, run.metrics, path) if cell.probed else (run.model, run.metrics)
+    outcome = describe(cell, metrics, sum(parameter.numel() for parameter in model.parameters()), peak.bytes())
     shutil.rmtree(path / STATE, ignore_errors=True)  # a finished run needs no checkpoint to go on from
-    del run
+    del run, model
     _tidy()
     return dataclasses.asdict(outcome)
+
+
+def probe_cell(cell: Cell, metrics: list[dict[str, Any]], path: Path) -> tuple[Classifier, list[dict[str, Any]]]:
+    """The model with a linear probe for its head, and the journal as if that had been judged; a final cell's folder gets its answers."""
+    folder = RunFolder.open(path)
+    with using_threads(cell.run.train.threads):
+        model, judged = probe_in_place(folder, test=cell.role == "final", device=cell.run.train.device)
+    spent = {name: metrics[-1][name] for name in ("step", "seconds")}
+    lines = [{"split": split, "accuracy": scored.top1, "loss": scored.loss, **spent} for split, scored in judged.items()]
+    return model, [line for line in metrics if line["split"] == "train"] + lines
 
 
 def describe(cell: Cell, metrics: list[dict[str, Any]], parameters: int, memory: int) -> Outcome:

@@ -1,0 +1,124 @@
+"""Ways of learning compared: one model, one budget, one probe; labels are the probe's alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vitral.base.errors import ConfigError, UsageError
+from vitral.base.files import read_json
+from vitral.cli import main
+from vitral.config import DataConfig
+from vitral.report.run import write_run_report
+from vitral.run.folder import RunFolder
+from vitral.study.compare import comparison, run_comparison
+from vitral.study.methods import METHODS
+from vitral.study.pool import Pool
+from vitral.study.protocol import Budget, Contender, Study, final_cells, tuning_cells
+from vitral.study.recipe import Recipe
+from vitral.study.result import Result
+from vitral.study.train_cell import train_cell
+
+
+def fight(methods: list[str], **changes: Any) -> Study:
+    """The same with a model that is small enough for a test."""
+    shared = Recipe(batch_size=64, device="cpu")
+    settings = {"seeds": 2, "lrs": (2e-3,), "train": shared.train_config(), "recipes": shared.recipes()} | changes
+    study = comparison(DataConfig(name="digits"), ["vit-small"], Budget("samples", 640), methods=methods, **settings)
+    return dataclasses.replace(study, contenders=tuple(map(tiny, study.contenders)))
+
+
+def tiny(contender: Contender) -> Contender:
+    model = dataclasses.replace(contender.model, width=16, depth=1, heads=2, mlp_width=16)
+    pretrain = contender.pretrain and dataclasses.replace(contender.pretrain, projection=8, projection_hidden=16, prototypes=16)
+    return dataclasses.replace(contender, model=model, pretrain=pretrain)
+
+
+@pytest.fixture(scope="module")
+def fought(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return run_comparison(fight(["lejepa", "supervised"]), tmp_path_factory.mktemp("methods") / "study", Pool(quiet=True))
+
+
+def test_the_table_tests_the_probes_answers(fought: Result) -> None:
+    rows = {row["model"]: row for row in fought.rows}
+    assert list(rows) == ["lejepa", "supervised"]
+    for name, row in rows.items():
+        folders = [RunFolder.open(fought.path / "cells" / cell["cell"]) for cell in fought.values["cells"] if cell["model"] == name]
+        right = np.stack([folder.answers().right for folder in folders])  # (seeds, pictures)
+        assert right.shape == (2, 360) and right.mean() == pytest.approx(row["mean"]) and row["mean"] > 0.2
+        assert row["interval"][0] <= row["mean"] <= row["interval"][1] and row["samples"] == 640
+        assert 0.1 < row["validation"] <= 1 and "linear probe" in row["note"]
+        assert all("test" in folder.environment["data"]["opened"] for folder in folders)
+    assert rows["lejepa"]["parameters"] == rows["supervised"]["parameters"], "the same model with the same kind of head"
+    assert len(fought.values["pairs"]) == 1 and "This holds for digits" in fought.conclusion
+    assert fought.values["figures"] == ["figures/accuracy.png"]
+
+
+def test_without_labels_until_the_probe_and_on_the_same_pictures(fought: Result) -> None:
+    parts = {}
+    for cell in fought.values["cells"]:
+        folder = RunFolder.open(fought.path / "cells" / cell["cell"])
+        described, blind = folder.environment["data"], folder.settled.pretrain is not None
+        assert (described["classes"] == []) == blind == (cell["model"] == "lejepa")
+        assert not blind or all("accuracy" not in line for line in folder.metrics)
+        assert all(line["split"] != "test" for line in folder.metrics), "the head that learnt is not what is tested"
+        parts[cell["cell"]] = (described["train"], described["validation"], folder.answers().paths)
+        assert folder.faults() == [] and (cell["seed"] or write_run_report(folder.path).is_file())
+    assert len(set(parts.values())) == 1
+
+
+def test_it_goes_on_and_repeats_a_cell_to_the_bit(fought: Result, tmp_path: Path) -> None:
+    study = fight(["lejepa", "supervised"])
+    cell = final_cells(study, {"lejepa": 2e-3, "supervised": 2e-3})[0]
+    train_cell(cell.to_dict(), str(tmp_path / cell.name))
+    once, again = (RunFolder.open(path / cell.name).answers() for path in (fought.path / "cells", tmp_path))
+    assert (once.predictions == again.predictions).all()
+    assert run_comparison(study, fought.path, Pool(quiet=True)).rows == fought.rows
+
+
+def test_learning_rates_are_chosen_by_the_probe_on_validation(tmp_path: Path) -> None:
+    cell = tuning_cells(fight(["dino"], lrs=(1e-3, 2e-3)))[0]
+    outcome = train_cell(cell.to_dict(), str(tmp_path / cell.name))
+    assert outcome["accuracy"] == outcome["validation"] > 0.05 and outcome["role"] == "tune"
+    assert not (tmp_path / cell.name / "test.npz").exists() and RunFolder.open(tmp_path / cell.name).environment["data"]["opened"] == {}
+
+
+def test_every_method_has_the_same_model_and_its_own_recipe() -> None:
+    study = fight(list(METHODS), lrs=None, given={"ema": 0.9})
+    cells = {cell.contender: cell for cell in tuning_cells(study)}
+    assert list(cells) == list(METHODS)
+    assert len({dataclasses.replace(cell.run.model, classes=0) for cell in cells.values()}) == 1
+    assert {name: cell.run.pretrain and cell.run.pretrain.method for name, cell in cells.items()} == {
+        **{name: name for name in METHODS[:3]},
+        "supervised": None,
+    }
+    assert all(cell.run.train.ema == 0.9 for name, cell in cells.items() if name != "supervised")
+    assert len({contender.lrs for contender in study.contenders}) == 1, "the same tuning effort"
+    assert all(not cell.run.train.test and cell.run.data.split_by == "chance" for cell in cells.values())
+
+
+def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    recipe = Recipe(device="cpu")
+    settings: dict[str, Any] = {"lrs": (1e-3,), "recipes": recipe.recipes()}
+    with pytest.raises(ConfigError, match="models with patches"):
+        comparison(DataConfig(name="digits"), ["cnn"], Budget("samples", 640), methods=["mae"], **settings)
+    with pytest.raises(UsageError, match="one model"):
+        comparison(DataConfig(name="digits"), ["vit", "vit-small"], Budget("samples", 640), methods=["mae"], **settings)
+    with pytest.raises(UsageError, match="not counted"):
+        comparison(DataConfig(name="digits"), ["vit"], Budget("flops", 1e12), methods=["mae"], **settings)
+    assert main(["compare", "digits", "--pretrain", "moco", "--out", str(tmp_path / "out")]) == 2
+    assert "moco" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_the_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    asked = ["compare", "digits", "--pretrain", "dino,mae", "--models", "vit-small", "--budget", "samples=640", "--seeds", "2"]
+    asked += ["--lrs", "2e-3", "--parallel", "1", "--device", "cpu", "--quiet", "--json", "--out", str(tmp_path / "out")]
+    assert main(asked) == 0
+    assert [row["model"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["dino", "mae"]
+    assert read_json(tmp_path / "out" / "study.json")["contenders"][1]["pretrain"]["method"] == "mae"
