@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from vitral.base.errors import UsageError
-from vitral.base.records import ranked, write_records
+from vitral.base.errors import DataError, UsageError
+from vitral.base.records import ranked, read_records, write_records
 
 ROWS = [
     {"path": "a, b.jpg", **ranked([("Kätzchen", 0.75), ("owl", 0.25)])},
@@ -54,3 +54,13 @@ def test_a_name_is_no_formula_and_no_escape_sequence(tmp_path: Path) -> None:
     assert json.loads(write_records(tmp_path / "t.json", rows).read_text(encoding="utf-8")) == rows
     parquet = pytest.importorskip("pyarrow.parquet")
     assert parquet.read_table(write_records(tmp_path / "t.parquet", rows)).column("path").to_pylist()[-1] == "\\udcff.jpg"
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    rows = [*ROWS, {"path": "=1+1.png", **ranked([("'owl", 0.5), ("-owl", 0.5)])}]
+    assert read_records(write_records(tmp_path / "t.json", rows)) == rows
+    assert read_records(write_records(tmp_path / "t.csv", rows)) == [{name: str(value) for name, value in row.items()} for row in rows]
+    for content in ("{", '{"path": 1}', "[1]"):
+        (tmp_path / "damaged.json").write_text(content)
+        with pytest.raises(DataError, match=r"damaged.json (cannot be read as a table|holds no rows)"):
+            read_records(tmp_path / "damaged.json")

@@ -13,7 +13,7 @@ from PIL import Image
 from vitral.base.errors import DataError, UsageError
 from vitral.build import create
 from vitral.model.classifier import Classifier
-from vitral.study.embed import Embedding, embed, embed_folder, label_of
+from vitral.study.embed import Embedding, embed, embed_folder, label_of, nearest
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +99,16 @@ def test_an_empty_batch_is_refused(model: Classifier, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a batch of 0 pictures"):
         embed_folder(model, tmp_path, tmp_path / "out.npz", batch_size=0)
     assert not (tmp_path / "out.npz").exists()
+
+
+def test_the_nearest_of_some_are_those_of_all(model: Classifier, tmp_path: Path) -> None:
+    pictures = {number: Image.effect_noise((20, 20), 10.0 * number + 5).convert("RGB") for number in range(6)}
+    pictures[5] = pictures[0].copy()
+
+    def picture(number: int) -> Image.Image:
+        if number == 3:
+            raise FileNotFoundError(number)
+        return pictures[number]
+
+    found = nearest(model, picture, [0, 3], range(6), count=2, batch_size=2)
+    assert list(found) == [0] and found[0][0] == (5, pytest.approx(1, abs=1e-5)) and found[0][1][0] not in (0, 3, 5)

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vitral.base.errors import UsageError
-from vitral.base.files import write_atomic
+from vitral.base.errors import DataError, UsageError
+from vitral.base.files import read_bounded, write_atomic
 from vitral.base.text import clean
 
 KINDS = (".csv", ".json", ".parquet")
+LARGEST = 512 << 20
+"""Bytes of a table that is read."""
 
 
 def check_kind(path: str | Path) -> Path:
@@ -46,6 +48,25 @@ def write_records(path: str | Path, rows: Sequence[dict[str, Any]]) -> Path:
     return write_atomic(path, content.getvalue())
 
 
+def read_records(path: str | Path) -> list[dict[str, Any]]:
+    """What `write_records` wrote; of a CSV every value is text."""
+    path = check_kind(path)
+    kind = path.suffix.lower()
+    content = read_bounded(path, LARGEST)
+    try:
+        if kind == ".parquet":
+            return _parquet()[1].read_table(io.BytesIO(content)).to_pylist()
+        if kind == ".csv":
+            lines = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+            return [{name: _formula_again(value) for name, value in row.items() if name and value is not None} for row in lines]
+        rows = json.loads(content)
+    except (ValueError, csv.Error, OSError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read as a table ({error})", "write it again: vitral eval MODEL DATA --table FILE") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{path} holds no rows", "write it again: vitral eval MODEL DATA --table FILE")
+    return rows
+
+
 def ranked(pairs: Sequence[tuple[str, float]]) -> dict[str, Any]:
     """(class, probability), most probable first, as columns."""
     columns = {"answer": pairs[0][0], "confidence": pairs[0][1]}
@@ -62,6 +83,10 @@ def _no_formula(text: str) -> str:
     """A name that a spreadsheet would take for a formula, and run, gets the apostrophe that marks it as text there."""
     text = clean(text)
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
+
+
+def _formula_again(text: str) -> str:
+    return text[1:] if text.startswith("'") and _no_formula(text[1:]) == text else text
 
 
 def _parquet() -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""vitral look: heat maps of what a model attends to, one sheet per picture."""
+"""vitral look: heat maps of what a model attends to, one sheet per picture; or one page of its most confident errors."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ EXAMPLES = """Heat maps of what a model attends to, one sheet per picture, with 
 Examples:
   vitral look runs/digits photo.png --out sheets --method rollout,relevance
   vitral look vit_tiny.safetensors cat.jpg --out sheets --method attention --block 3 --head 1 --start 4,7
+  vitral look runs/flowers --worst 12                 its most confident errors on test: maps, neighbours, the audit's verdict
+  vitral look runs/flowers scored --worst 12          of what `vitral eval … --out scored` or `--table answers.csv` wrote
 """
 
 
@@ -27,7 +29,11 @@ class Look(ModelFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
-    """Pictures, or folders of any depth with pictures."""
+    """Pictures, or folders of any depth with pictures. With --worst: the folder or the table that `vitral eval` wrote; none: the test
+    answers of the run MODEL."""
+    worst: int | None = None
+    """Instead of sheets, one page (worst.html): so many of the most confident errors, and up to six more of each of the worst classes,
+    with maps by one method (--method; relevance, or gradcam of a model without attention) and the nearest pictures."""
     out: Path = Path("look")
     """Folder for the sheets."""
     method: str = ""
@@ -60,6 +66,8 @@ def run(arguments: list[str]) -> int:
     from vitral.look.sheet import look_at
     from vitral.look.verdicts import audit_folder, read_verdicts
 
+    if asked.worst is not None:
+        return run_worst(asked, arguments)
     paths = picture_paths(asked.images)
     model = open_model(asked.model, asked)
     written = look_at(
@@ -78,6 +86,31 @@ def run(arguments: list[str]) -> int:
         verdicts=read_verdicts(model, audit_folder(asked.model)),
     )
     show(written, asked.json)
+    return 0
+
+
+def run_worst(asked: Look, arguments: list[str]) -> int:
+    from vitral.draw.provenance import command_line
+    from vitral.look.verdicts import audit_folder, read_verdicts
+    from vitral.report.worst import read_scored, write_worst
+
+    for flag in ("block", "head", "target", "start", "exact", "top", "format"):
+        if getattr(asked, flag) != getattr(Look, flag):
+            raise UsageError(f"--{flag} has no part in --worst", "leave it out")
+    if len(asked.images) > 1:
+        raise UsageError(
+            f"--worst takes one folder or table, not {len(asked.images)}", "name what `vitral eval` wrote with --out or --table"
+        )
+    if asked.worst is None or asked.worst < 1:
+        raise UsageError(f"--worst {asked.worst} shows nothing", "use a number from 1")
+    model = open_model(asked.model, asked)
+    scored = read_scored(model, asked.images[0] if asked.images else asked.model)
+    verdicts = read_verdicts(model, audit_folder(asked.model))
+    command = command_line(["vitral", "look", *arguments])
+    page = write_worst(
+        model, scored, asked.out, asked.worst, method=asked.method or None, verdicts=verdicts, name=asked.model, command=command
+    )
+    show([page], asked.json)
     return 0
 
 

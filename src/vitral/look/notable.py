@@ -7,7 +7,7 @@ knows its file and draws itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,8 @@ class Explained:
     heats: tuple[Heatmap, ...]
     """What speaks for the answer; then, where that is wrong, for the truth. `target` is the class."""
     mode: str = "bicubic"
+    verdict: str = ""
+    """What an audit of the model said of the method; empty: there was none."""
 
     def picture(self, size: int = TILE) -> Image.Image:
         assert self.heats[0].original is not None
@@ -56,14 +58,20 @@ def usual_method(model: Classifier) -> str:
 
 
 def explain(
-    model: Classifier, answers: Answers, positions: Iterable[int], picture: Callable[[int], Any], method: str | None = None
+    model: Classifier,
+    answers: Answers,
+    positions: Iterable[int],
+    picture: Callable[[int], Any],
+    method: str | None = None,
+    verdicts: Mapping[str, str] | None = None,
 ) -> dict[int, Explained]:
     """Each of the positions that can be opened, explained; those that cannot are left out.
 
     `picture` opens the one at a position: a path, a PIL image, or whatever `vitral.watch` takes. One at a time, so that memory does not
-    grow with their number.
+    grow with their number. `verdicts`: what an audit said of each method.
     """
     record = RECORDS[method or usual_method(model)]
+    verdict = (verdicts or {}).get(record.name, "")
     found: dict[int, Explained] = {}
     for position in track([int(position) for position in positions], "Maps over the pictures"):
         classes = answers.disputed(position)
@@ -76,5 +84,5 @@ def explain(
         tape = watch_for(model, opened, [record])
         heats = tuple(call(record, tape, target=target) for target in classes)
         path = answers.paths[position] if answers.paths else ""
-        found[position] = Explained(position, path, bool(answers.right[position]), heats, mode_of(tape))
+        found[position] = Explained(position, path, bool(answers.right[position]), heats, mode_of(tape), verdict)
     return found

@@ -38,7 +38,7 @@ class Illustration:
     link: str = ""
     """Where a click leads: a file, relative to the page."""
     beside: tuple[Illustration, ...] = ()
-    """Maps over the same picture."""
+    """Maps over the same picture; pictures that are like it."""
 
 
 def of_figure(figure: Figure, caption: str) -> Illustration:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from vitral.base.errors import MissingError, VitralError
 from vitral.base.layout import answers_name
 from vitral.data.decode import EXTENSIONS
+from vitral.data.split import Split
 from vitral.draw.charts import bar_chart, reliability_figure
 from vitral.draw.matrices import confusion_figure
 from vitral.look.notable import Explained, explain
@@ -29,6 +30,7 @@ MOST = 40
 Gallery = list[tuple[str, list[inline.Illustration]]]
 """Headings with the pictures under them."""
 Explainer = Callable[[Answers], dict[int, Explained]]
+Opener = Callable[[Answers, int], Any]
 MOST_MAPS = 64
 """Pictures of one page that get maps: more, and a page would be slow to write and heavy to send."""
 
@@ -40,16 +42,16 @@ def how_it_did(
 
     `explainer` gives the pictures their maps; None: they stand alone.
     """
-    gallery: Gallery = []
+    found: Gallery = []
     explained: dict[int, Explained] = {}
     if (folder / answers_name(split)).is_file():
         try:
             answers = Answers.read(folder, split)
             explained = explainer(answers) if explainer else {}
-            gallery = pictures(answers, list(map(str, mapping(test.get("per_class") or test.get("classes")))), page, explained)
+            found = pictures(answers, list(map(str, mapping(test.get("per_class") or test.get("classes")))), page, explained)
         except (VitralError, IndexError, TypeError, ValueError) as error:
             notes.append(f"the pictures of {split} could not be shown ({error})")
-    shown = {"gallery": gallery, "maps": maps_words(explained)}
+    shown = {"gallery": found, "maps": maps_words(explained)}
     if "mean_average_precision" in test:
         return {**of_several(test), **shown}
     columns = ["class", "recall", "precision", "F1"]
@@ -99,16 +101,35 @@ def by_class(test: dict[str, Any]) -> list[list[str]]:
     return [[name, percent(value, 1), percent(precision.get(name), 1), percent(f1.get(name), 1)] for value, name in present]
 
 
-def explainer_of(model: Classifier, picture: Callable[[Answers, int], Any]) -> Explainer:
-    """Maps for the pictures that teach most, and for those of each class while they are few; `picture` opens the one at a position."""
+def explainer_of(model: Classifier, picture: Opener, verdicts: Mapping[str, str] | None = None) -> Explainer:
+    """Maps for the pictures that teach most, and for those of each class while they are few; `picture` opens the one at a position.
+
+    `verdicts`: what an audit of the model said of each method.
+    """
 
     def explained(answers: Answers) -> dict[int, Explained]:
         first = [int(position) for positions in answers.notable().values() for position in positions]
         others = [int(position) for positions in answers.by_class().values() for position in positions]
         wanted = list(dict.fromkeys([*first, *others]))
-        return explain(model, answers, wanted if len(wanted) <= MOST_MAPS else dict.fromkeys(first), partial(picture, answers))
+        wanted = wanted if len(wanted) <= MOST_MAPS else dict.fromkeys(first)
+        return explain(model, answers, wanted, partial(picture, answers), verdicts=verdicts)
 
     return explained
+
+
+def opener_of(split: Split) -> Opener:
+    """Pictures of a data set by what the answers call them: for sets without a file for each picture."""
+    places = {split.where(position): position for position in range(len(split))}
+
+    def opened(answers: Answers, position: int) -> Any:
+        if not answers.paths and len(answers.labels) == len(split):
+            return split.picture(position)
+        path = answers.paths[position] if answers.paths else ""
+        if path not in places:
+            raise MissingError(f"{split.name} has no picture {path!r}", "name the data that was scored")
+        return split.picture(places[path])
+
+    return opened
 
 
 def file_of(answers: Answers, position: int) -> Path:
@@ -122,37 +143,55 @@ def file_of(answers: Answers, position: int) -> Path:
 def maps_words(explained: dict[int, Explained]) -> str:
     if not explained:
         return ""
-    method = next(iter(explained.values())).heats[0].method.replace("_", " ")
+    one = next(iter(explained.values()))
+    method = one.heats[0].method.replace("_", " ")
+    verdict = f" The audit of this model says of {method}: {one.verdict}." if one.verdict else ""
     return (
         f"Light on a picture is what speaks for the class named under it ({method}); each map has its own scale, from its lowest value to "
         "its 97th percentile. Under an error stand two: for the answer, and for the truth."
-    )
+    ) + verdict
 
 
 def pictures(answers: Answers, names: list[str], page: Path, explained: dict[int, Explained]) -> Gallery:
     """The pictures that were kept beside the answers: by what they teach, then by class; each with its maps."""
-    kept = answers.pictures or {}
-
-    def name(number: int) -> str:
-        return names[number] if 0 <= number < len(names) else f"class {number}"
-
-    def tile(position: int) -> inline.Illustration:
-        path = answers.paths[position] if answers.paths else ""
-        one, caption = explained.get(position), answers.told(position, name)
-        if one is None:
-            return inline.of_image(kept[position], caption, link_to(path, page))
-        maps = [inline.of_image(image, f"for {name(int(heat.target))}") for image, heat in zip(one.overlays(), one.heats, strict=True)]  # type: ignore[arg-type]
-        return inline.of_image(one.picture(), caption, link_to(path, page), maps)
-
     notable = answers.notable()
     above = {int(place) for places in notable.values() for place in places}  # no picture stands twice
     by_label = {
-        f"more of class {name(label)}": [place for place in places if int(place) not in above]
+        f"more of class {name_in(names, label)}": [place for place in places if int(place) not in above]
         for label, places in answers.by_class().items()
     }
-    groups = {**notable, **by_label}
-    shown = {title: [tile(int(place)) for place in places if int(place) in kept] for title, places in groups.items()}
+    return gallery(answers, {**notable, **by_label}, names, page, explained)
+
+
+def gallery(
+    answers: Answers,
+    groups: Mapping[str, Iterable[int]],
+    names: list[str],
+    page: Path,
+    explained: dict[int, Explained],
+    beside: Mapping[int, Sequence[inline.Illustration]] | None = None,
+) -> Gallery:
+    """The pictures at these positions under their headings, those left out that were neither kept nor opened.
+
+    `beside`: what else stands by a picture, after its maps.
+    """
+    kept, name, more = answers.pictures or {}, partial(name_in, names), beside or {}
+    there = {*kept, *explained}
+
+    def tile(position: int) -> inline.Illustration:
+        path = answers.paths[position] if answers.paths else ""
+        one, caption, others = explained.get(position), answers.told(position, name), more.get(position, ())
+        if one is None:
+            return inline.of_image(kept[position], caption, link_to(path, page), others)
+        maps = [inline.of_image(image, f"for {name(int(heat.target))}") for image, heat in zip(one.overlays(), one.heats, strict=True)]  # type: ignore[arg-type]
+        return inline.of_image(one.picture(), caption, link_to(path, page), [*maps, *others])
+
+    shown = {title: [tile(int(place)) for place in places if int(place) in there] for title, places in groups.items()}
     return [(title, tiles) for title, tiles in shown.items() if tiles]
+
+
+def name_in(names: list[str], number: int) -> str:
+    return names[number] if 0 <= number < len(names) else f"class {number}"
 
 
 def link_to(path: str, page: Path) -> str:

@@ -15,8 +15,9 @@ from vitral.data.augment import policy
 from vitral.data.datasets import open_split
 from vitral.data.preprocess import Preprocess
 from vitral.draw.curves import read_curve, training_curves
+from vitral.look.verdicts import read_verdicts
 from vitral.report import inline
-from vitral.report.outcome import Explainer, explainer_of, file_of, how_it_did
+from vitral.report.outcome import Explainer, explainer_of, file_of, how_it_did, opener_of
 from vitral.report.render import percent, show, write_page
 from vitral.report.stored import mapping, number, optional_object
 from vitral.run.folder import RunFolder
@@ -84,10 +85,11 @@ def explainer_for(run: RunFolder, notes: list[str]) -> Explainer | None:
         return None
     if model.config.classes < 2:
         return None
+    verdicts = read_verdicts(model, run.path / layout.AUDIT)
     if run.settled.data.name != "digits":
-        return explainer_of(model, file_of)
+        return explainer_of(model, file_of, verdicts)
     test = open_split(run.settled.data, Preprocess.of(model), "test")  # these digits have no files, and come with scikit-learn
-    return explainer_of(model, lambda _, position: test.picture(position))
+    return explainer_of(model, opener_of(test), verdicts)
 
 
 def title_of(run: RunFolder, config: RunConfig) -> str:

@@ -78,11 +78,15 @@ class Answers:
     def confidence(self) -> np.ndarray:
         return np.full(len(self.labels), np.nan) if self.probabilities is None else self.probabilities[:, 0].astype(np.float64)
 
+    def errors(self) -> np.ndarray:
+        """Positions of all of them, the most confident first."""
+        order = np.argsort(-self.confidence, kind="stable")
+        return order[~self.right[order]]
+
     def notable(self) -> dict[str, np.ndarray]:
         """Positions of what teaches most: the errors it was surest of, and the right answers it was least sure of."""
         order = np.argsort(-self.confidence, kind="stable")
-        right = self.right[order]
-        return {"most confident errors": order[~right][:FEW], "least confident right answers": order[right][::-1][:FEW]}
+        return {"most confident errors": self.errors()[:FEW], "least confident right answers": order[self.right[order]][::-1][:FEW]}
 
     def by_class(self) -> dict[int, np.ndarray]:
         """For the worst classes first: the errors it was surest of, then the least and the most confident right answer."""
@@ -176,6 +180,12 @@ class SeveralAnswers(Answers):
         wrong, missed = np.where(answers & ~labels, shares, -1), np.where(~answers & labels, shares, 2)
         found = [int(wrong.argmax())] * bool(wrong.max() >= 0) + [int(missed.argmin())] * bool(missed.min() <= 1)
         return found or [int(shares.argmax())]
+
+    def errors(self) -> np.ndarray:
+        """Positions of all images with a wrong label or without a true one, the surest of what is not so first."""
+        surest = np.where(self.predictions != self.labels, np.abs(self._shares - self.labels), -1).max(axis=1)
+        order = np.argsort(-surest, kind="stable")
+        return order[surest[order] >= 0]
 
     def notable(self) -> dict[str, np.ndarray]:
         """The labels it was surest of that are not there, and those that are there and it was surest of that they are not."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,13 +18,14 @@ import numpy as np
 import torch
 from PIL import Image
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import UsageError, VitralError
 from vitral.base.files import write_atomic
 from vitral.base.progress import progress
 from vitral.base.records import write_records
 from vitral.cost.precision import Answering, Precision, worth_bf16
 from vitral.data.class_folders import SPLITS
 from vitral.data.pictures import find_pictures, readable
+from vitral.data.preprocess import open_picture
 from vitral.model.classifier import Classifier
 from vitral.run.answers import small
 from vitral.weights.load import load
@@ -155,6 +157,38 @@ def embed(
             read += [Path(picture.source).relative_to(folder).as_posix() for picture in some]
             bar.advance(len(some))
     return Embedding(np.concatenate(features), tuple(read), tuple(map(label_of, read)), folder, len(paths) - len(read), kept, answer.name)
+
+
+def nearest(
+    model: Classifier, picture: Callable[[int], Any], asked: Sequence[int], among: Iterable[int], count: int = 3, batch_size: int = 64
+) -> dict[int, list[tuple[int, float]]]:
+    """For each number asked: its nearest pictures among these and the others asked, nearest first, with their cosines.
+
+    `picture` opens one by its number; those that cannot be opened are left out.
+    """
+    place, numbers, features = next(model.eval().parameters()), [], []
+    wanted = iter(dict.fromkeys([*asked, *among]))
+    with torch.no_grad(), progress("Neighbours", total=len({*asked, *among})) as bar:
+        while some := list(itertools.islice(wanted, batch_size)):
+            tensors = []
+            for number in some:
+                try:
+                    tensors.append(open_picture(picture(number), model).tensor)
+                    numbers.append(number)
+                except (OSError, VitralError):  # moved, deleted, or no picture any more
+                    continue
+            if tensors:
+                features.append(model.pooled(torch.stack(tensors).to(place.device, place.dtype)).float().cpu().numpy())
+            bar.advance(len(some))
+    if len(numbers) < 2:
+        return {}
+    found = Embedding(np.concatenate(features), tuple(map(str, numbers)), ("",) * len(numbers), Path())
+    wished = set(asked)
+    return {
+        number: [(numbers[other], float(cosine)) for other, cosine in zip(who, near, strict=True)]
+        for number, who, near in zip(numbers, *found.neighbours(count), strict=True)
+        if number in wished
+    }
 
 
 def label_of(path: str) -> str:

@@ -1,0 +1,194 @@
+"""The most confident errors of a whole data set, as one page: maps, neighbours, and what an audit said of the maps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitral.base import layout
+from vitral.base.errors import DataError, MissingError, UsageError
+from vitral.base.files import make_folder
+from vitral.base.records import KINDS, read_records
+from vitral.config import DataConfig
+from vitral.data.datasets import open_split
+from vitral.data.decode import decode
+from vitral.data.preprocess import Preprocess, viewable
+from vitral.look.method import RECORDS, choose
+from vitral.look.notable import explain, usual_method
+from vitral.model.classifier import Classifier
+from vitral.report import inline
+from vitral.report.outcome import Opener, file_of, gallery, maps_words, name_in, opener_of
+from vitral.report.render import write_page
+from vitral.report.stored import mapping, optional_object
+from vitral.run.answers import CLASSES, Answers, SeveralAnswers, small
+from vitral.run.folder import RunFolder
+from vitral.run.made_here import made_here
+from vitral.study.embed import nearest
+
+WORST = "worst.html"
+MORE = 6
+"""Errors of one class, beside those that are shown already."""
+POOL = 2000
+"""Pictures among which neighbours are looked for."""
+NEAR = 3
+EVAL = "write one: vitral eval MODEL DATA --out FOLDER, or --table FILE"
+
+
+@dataclass(frozen=True)
+class ScoredPictures:
+    """Answers, what their classes are called, and how to open their pictures."""
+
+    answers: Answers
+    names: list[str]
+    picture: Opener = file_of
+    source: str = ""
+
+
+def read_scored(model: Classifier, path: str | Path) -> ScoredPictures:
+    """What a run, `vitral eval --out` or `vitral eval --table` wrote, picture by picture."""
+    path = Path(path)
+    if not path.exists():
+        raise MissingError(f"{path} does not exist", EVAL)
+    found = _of_folder(model, path) if path.is_dir() else _of_table(model, path)
+    answers, classes = found.answers, model.config.classes
+    several = isinstance(answers, SeveralAnswers)
+    reach = answers.labels.shape[1] if several else 1 + max(answers.labels.max(initial=-1), answers.predictions.max(initial=-1))
+    if reach > classes or several != model.origin.several:
+        raise DataError(f"{path} holds answers of another model: this one has {classes} classes", "score this one with vitral eval")
+    return found
+
+
+def write_worst(
+    model: Classifier,
+    scored: ScoredPictures,
+    out: str | Path,
+    count: int,
+    *,
+    method: str | None = None,
+    verdicts: Mapping[str, str] | None = None,
+    name: str = "",
+    command: str = "",
+) -> Path:
+    """The page in the folder `out`; its path. Errors whose pictures cannot be opened stand without maps, or are told as missing."""
+    method = _one_method(model, method)
+    answers, picture = scored.answers, partial(scored.picture, scored.answers)
+    errors = [int(position) for position in answers.errors()]
+    if not errors:
+        raise UsageError(f"{scored.source} holds no errors: all {len(answers.labels):,} pictures are right", "there is nothing to show")
+    groups = _groups(answers, errors, scored.names, count)
+    wanted = [position for positions in groups.values() for position in positions]
+    explained = explain(model, answers, wanted, picture, method, verdicts)
+    if not explained and not answers.pictures:
+        raise MissingError(f"no picture that {scored.source} names can be opened", "bring them back, or " + EVAL)
+    among = np.unique(np.linspace(0, len(answers.labels) - 1, min(POOL, len(answers.labels))).astype(np.int64)).tolist()
+    near = nearest(model, picture, list(explained), among, NEAR) if explained else {}
+    known = any(one.verdict for one in explained.values())
+    page = make_folder(Path(out)) / WORST
+    lost = [position for position in wanted if position not in explained]
+    return write_page(
+        "worst.html",
+        page,
+        title=f"The most confident errors of {name or model.origin.source.value}",
+        lead=f"{len(errors):,} of {len(answers.labels):,} pictures of {scored.source} are answered wrongly",
+        notes=[f"{len(lost)} of {len(wanted)} pictures could not be opened: they stand without maps, or are left out"] if lost else [],
+        classes=_classes(answers, errors, scored.names),
+        maps=maps_words(explained) + ("" if known or not explained else f" No audit of this model judged {method}: `vitral audit` does."),
+        pool=f"of {len(among):,} pictures, evenly spread, and the errors on this page" if len(among) < len(answers.labels) else "",
+        shown=gallery(answers, groups, scored.names, page, explained, _neighbours(scored, near)),
+        command=command,
+    )
+
+
+def _of_folder(model: Classifier, folder: Path) -> ScoredPictures:
+    if not (folder / layout.answers_name()).is_file():
+        raise MissingError(f"{folder} holds no test answers ({layout.answers_name()})", EVAL)
+    scores = optional_object(folder / layout.scores_name(), [])
+    answers = Answers.read(folder)
+    names = list(map(str, mapping(scores.get("per_class") or scores.get("classes"))))
+    run = RunFolder(folder)
+    if run.exists and not made_here(folder):
+        raise UsageError(
+            f"{folder} was not made on this machine: the pictures that it names are not opened",
+            "score it here: vitral eval MODEL DATA --out FOLDER, then name that folder",
+        )
+    own = run.exists and "data" not in scores  # eval may have written into a model's folder
+    data = run.settled.data if own else DataConfig(str(scores.get("data") or "folder:"))
+    if ":" in data.name or all(Path(path).is_file() for path in answers.paths[:1]):
+        return ScoredPictures(answers, names, file_of, str(folder))
+    split = open_split(data, Preprocess.of(model), "test" if own else str(scores.get("split") or "test"))
+    return ScoredPictures(answers, names, opener_of(split), str(folder))
+
+
+def _of_table(model: Classifier, path: Path) -> ScoredPictures:
+    if path.suffix.lower() not in KINDS:
+        raise UsageError(f"{path} is neither a folder nor a table of answers", EVAL)
+    rows = read_records(path)
+    if missing := [name for name in ("path", "truth", "answer", "confidence") if not rows or name not in rows[0]]:
+        hint = "of several labels a picture, use --out FOLDER" if missing == ["confidence"] else EVAL
+        raise DataError(f"{path} has no column {missing[0]}", hint)
+    names = [model.origin.class_name(number) for number in range(model.config.classes)]
+    numbers = {**{str(number): number for number in range(len(names))}, **{name: number for number, name in enumerate(names)}}
+    try:
+        labels, predictions = (np.array([numbers[str(row[key])] for row in rows], np.int64) for key in ("truth", "answer"))
+        shares = np.array([[float(row["confidence"])] for row in rows])
+    except KeyError as error:
+        raise DataError(f"{path} names {error}, which is no class of this model", "score this model with vitral eval") from None
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{path} has a confidence that is no number ({error})", EVAL) from None
+    answers = Answers(predictions, labels, tuple(str(row["path"]) for row in rows), predictions[:, None], shares)
+    return ScoredPictures(answers, names, file_of, str(path))
+
+
+def _one_method(model: Classifier, method: str | None) -> str:
+    if method is None:
+        return usual_method(model)
+    chosen = choose(model, method.split(","))
+    if len(chosen) != 1:
+        raise UsageError("--worst draws maps by one method", f"name one, such as {usual_method(model)}")
+    if not chosen[0].explains or not chosen[0].suits(model):
+        fitting = [name for name, record in RECORDS.items() if record.explains and record.gradients and record.suits(model)]
+        raise UsageError(f"{chosen[0].name} does not explain a class of this model", f"use one of {', '.join(fitting)}")
+    return chosen[0].name
+
+
+def _class_of(answers: Answers, position: int) -> int:
+    """The class that an error counts for: the truth; of several labels, the one missed by most, else the one that is not there."""
+    return answers.disputed(position)[-1]
+
+
+def _groups(answers: Answers, errors: list[int], names: list[str], count: int) -> dict[str, list[int]]:
+    """The first of all, then more of each of the classes with most errors; no picture stands twice."""
+    groups = {"most confident errors": errors[:count]}
+    often = Counter(_class_of(answers, position) for position in errors)
+    for label, _ in often.most_common(CLASSES):
+        more = [position for position in errors[count:] if _class_of(answers, position) == label]
+        groups[f"more of class {name_in(names, label)}"] = more[: min(count, MORE)]
+    return groups
+
+
+def _classes(answers: Answers, errors: list[int], names: list[str]) -> list[list[Any]]:
+    """Name, pictures, errors, and what it is taken for most often, of each class with errors, most errors first."""
+    often = Counter(_class_of(answers, position) for position in errors)
+    instead = Counter(tuple(answers.disputed(position)) for position in errors)
+    rows = []
+    for label, wrong in often.most_common():
+        pictures = answers.labels[:, label].sum() if isinstance(answers, SeveralAnswers) else (answers.labels == label).sum()
+        taken = [(times, pair[0]) for pair, times in instead.items() if len(pair) == 2 and pair[1] == label]
+        times, other = max(taken, default=(0, -1))
+        rows.append([name_in(names, label), int(pictures), wrong, f"{name_in(names, other)} ({times})" if times else ""])
+    return rows
+
+
+def _neighbours(scored: ScoredPictures, near: dict[int, list[tuple[int, float]]]) -> dict[int, list[inline.Illustration]]:
+    def drawn(other: int, cosine: float) -> inline.Illustration:
+        image = viewable(decode(scored.picture(scored.answers, other)))
+        caption = f"near ({cosine:.2f}): {scored.answers.told(other, partial(name_in, scored.names))}"
+        return inline.of_image(small(image), caption)
+
+    return {position: [drawn(*one) for one in others] for position, others in near.items()}
