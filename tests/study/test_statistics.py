@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vitral.base.errors import UsageError
-from vitral.study.statistics import accuracy_interval, crossing, holm, paired_bootstrap, power_law_fit
+from vitral.study.statistics import accuracy_interval, crossing, holm, images_interval, paired_bootstrap, power_law_fit
 
 STUDIES = 2000
 
@@ -174,3 +174,10 @@ def test_a_crossing_that_only_the_fits_show_is_not_announced() -> None:
     assert str(found).startswith("no crossing: the fits meet at")
     straight = power_law_fit(sizes, np.array([[0.60, 0.30, 0.15]] * 2))
     assert crossing(power_law_fit(sizes, np.array([[0.50, 0.31, 0.19]] * 2)), straight).seen
+
+
+def test_the_interval_of_one_model_is_wilsons() -> None:
+    all_right = images_interval(np.ones(20, dtype=bool))
+    assert all_right.mean == all_right.high == 1.0 and all_right.low == pytest.approx(20 / (20 + 1.959964**2))
+    half = images_interval(np.arange(1000) % 2 == 0)
+    assert (half.low, half.high) == pytest.approx((0.5 - 0.0309, 0.5 + 0.0309), abs=1e-4)

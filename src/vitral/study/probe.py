@@ -29,7 +29,7 @@ from vitral.data.preprocess import Preprocess
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
 from vitral.study.result import Result
-from vitral.study.statistics import accuracy_interval, paired_bootstrap
+from vitral.study.statistics import accuracy_interval, images_interval
 from vitral.train.probe import Labelled, Linear, Neighbours, fit_linear, fit_neighbours, last_layer, read_features
 from vitral.weights.checkpoint import save as write_model
 from vitral.weights.load import load
@@ -180,8 +180,8 @@ def _score(fitted: Sequence[Linear | Neighbours], features: Tensor, labels: Tens
     if len(fitted) > 1:
         interval = accuracy_interval(correct)
         return Score(interval.mean, (interval.low, interval.high), f"{len(fitted)} draws, test pictures", accuracies, chosen)
-    against_none = paired_bootstrap(correct[0], np.zeros_like(correct[0]), claim=False)
-    return Score(accuracies[0], (against_none.low, against_none.high), "test pictures", accuracies, chosen)
+    interval = images_interval(correct[0])
+    return Score(interval.mean, (interval.low, interval.high), "test pictures", accuracies, chosen)
 
 
 def _conclude(model: str, data: str, most: tuple[int | None, int, Score, Score]) -> str:

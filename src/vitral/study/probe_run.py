@@ -10,7 +10,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from vitral.base.device import pick_device
@@ -26,7 +25,7 @@ from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.study.probe import as_model
 from vitral.study.result import Result
-from vitral.study.statistics import paired_bootstrap
+from vitral.study.statistics import images_interval
 from vitral.train.evaluate import Evaluation, evaluate_loader, evaluation_loader
 from vitral.train.probe import Labelled, Linear, fit_linear, fit_neighbours, read_features
 
@@ -53,7 +52,7 @@ def probe_run(path: str | Path, *, device: str = "auto", quiet: bool = False) ->
     lines = []
     for name, option in options.items():
         right = option(judged).eq(answers).cpu().numpy()
-        interval = paired_bootstrap(right, np.zeros_like(right), claim=False)
+        interval = images_interval(right)
         found[name] = {"accuracy": float(right.mean()), "interval": [interval.low, interval.high], "settings": str(option)}
         lines.append([name, f"{right.mean():.2%}", f"{interval.low:.2%} – {interval.high:.2%}", str(option)])
     folder.write_probe(found)

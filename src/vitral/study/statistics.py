@@ -65,9 +65,22 @@ def accuracy_interval(correct: np.ndarray, level: float = 0.95) -> Interval:
     normal, student = stats.norm.ppf(0.5 + level / 2) ** 2, stats.t.ppf(0.5 + level / 2, seeds - 1) ** 2
     squared = normal + (student - normal) * (between_seeds / variance) ** SEEDS_SHARE if variance > 0 else normal
     width = squared * variance / (mean * (1 - mean)) if variance > 0 else squared / images
+    return Interval(float(mean), *_wilson(float(mean), width), seeds, level)
+
+
+def images_interval(correct: np.ndarray, level: float = 0.95) -> Interval:
+    """Where the accuracy of *these weights* lies, over other images of the same kind: Wilson's interval. `correct`: booleans (N,)."""
+    from scipy import stats
+
+    mean = float(np.mean(correct))
+    return Interval(mean, *_wilson(mean, float(stats.norm.ppf(0.5 + level / 2)) ** 2 / len(correct)), 1, level)
+
+
+def _wilson(mean: float, width: float) -> tuple[float, float]:
+    """Inside 0 to 1, and not empty where every answer is right; `width`: the squared quantile over the number of images."""
     middle = (mean + width / 2) / (1 + width)
     half = math.sqrt(width * mean * (1 - mean) + width**2 / 4) / (1 + width)
-    return Interval(float(mean), float(max(0.0, middle - half)), float(min(1.0, middle + half)), seeds, level)
+    return float(max(0.0, middle - half)), float(min(1.0, middle + half))
 
 
 @dataclass(frozen=True)
