@@ -1,6 +1,7 @@
 """What tests need in processes that can be killed: PyTorch is imported and warmed up once, every run is a fork of that.
 
 python workers.py kills NUMBER SEED FOLDER     kill -9 a training NUMBER times, then compare with an undisturbed one
+python workers.py kills-dino NUMBER SEED FOLDER      the same without labels: the teacher and its centre have to go on too
 python workers.py parallel FOLDER              one process, DDP and FSDP2 with two, and two resumed as one
 python workers.py pretrained FOLDER            without labels: one process, and DDP with two
 python workers.py lost FOLDER                  a process dies; how long until the other ends, and with what words
@@ -21,7 +22,7 @@ import time
 import traceback
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -45,13 +46,24 @@ def tiny(**changes: Any) -> RunConfig:
     return dataclasses.replace(config, model=model)
 
 
+def without_labels(method: Literal["lejepa", "dino"] = "lejepa", **changes: Any) -> RunConfig:
+    config = pretraining("digits", method)
+    assert config.pretrain is not None
+    model = dataclasses.replace(config.model, width=16, depth=2, heads=2, mlp_width=16, drop_path=0.0)
+    settings = {"epochs": 0.5, "batch_size": 64, "threads": 1, "device": "cpu", "evaluate_every": 0.25, "checkpoint_every": 1000.0}
+    train = dataclasses.replace(config.train, **(settings | changes))
+    small = dataclasses.replace(config.pretrain, projection=8, projection_hidden=16, directions=16, prototypes=32)
+    return dataclasses.replace(config, model=model, train=train, pretrain=small)
+
+
 def digest(folder: Path) -> str:
     return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 
 def journal(folder: Path) -> list[tuple[Any, ...]]:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [(line["step"], line["split"], line["loss"], line["accuracy"], line["lr"]) for line in lines]
+    told = ("step", "split", "loss", "accuracy", "lr", "teacher_entropy", "teacher_entropy_of_mean", "effective_rank")
+    return [tuple(line.get(name) for name in told) for line in lines]
 
 
 def fork(job: Any) -> int:
@@ -75,9 +87,8 @@ def ended(child: int) -> int:
 # ---- kill -9 -------------------------------------------------------------------------------------------------------------------
 
 
-def kills(number: int, seed: int, folder: Path) -> dict[str, Any]:
+def kills(number: int, seed: int, folder: Path, config: RunConfig) -> dict[str, Any]:
     draw = random.Random(seed)
-    config = tiny(checkpoint_every=0.0, keep="best")
     fit(config, out=folder / "warm", quiet=True)
     began = time.monotonic()
     fit(config, out=folder / "whole", quiet=True)
@@ -109,6 +120,7 @@ def kills(number: int, seed: int, folder: Path) -> dict[str, Any]:
         "moments": moments,
         "same_weights": digest(folder / "whole") == digest(disturbed),
         "same_journal": journal(folder / "whole") == journal(disturbed),
+        "told": len(journal(disturbed)),
     }
 
 
@@ -179,14 +191,7 @@ def parallel(folder: Path) -> dict[str, Any]:
 
 def pretrained(folder: Path) -> dict[str, Any]:
     """Two processes learn without labels what one learns: the test for a Gaussian and the batch norms are over the whole batch."""
-    config = pretraining("digits")
-    assert config.pretrain is not None
-    model = dataclasses.replace(config.model, width=16, depth=2, heads=2, mlp_width=16, drop_path=0.0)
-    train = dataclasses.replace(
-        config.train, epochs=0.5, batch_size=64, threads=1, device="cpu", evaluate_every=0.25, checkpoint_every=1000.0
-    )
-    small = dataclasses.replace(config.pretrain, projection=8, projection_hidden=16, directions=16)
-    config = dataclasses.replace(config, model=model, train=train, pretrain=small)
+    config = without_labels()
     fit(config, out=folder / "one", quiet=True)
     for child in together(lambda number: fit(config, out=folder / "two", quiet=True)):
         assert ended(child) == 0
@@ -226,8 +231,9 @@ def lost(folder: Path) -> dict[str, Any]:
 if __name__ == "__main__":
     what, rest = sys.argv[1], sys.argv[2:]
     target = Path(rest[-1])
-    if what == "kills":
-        result = kills(int(rest[0]), int(rest[1]), target)
+    if what.startswith("kills"):
+        killed = tiny(checkpoint_every=0.0, keep="best") if what == "kills" else without_labels("dino", epochs=1.0, checkpoint_every=0.0)
+        result = kills(int(rest[0]), int(rest[1]), target, killed)
     else:
         result = {"parallel": parallel, "lost": lost, "pretrained": pretrained}[what](target)
     print(json.dumps(result))
