@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +10,10 @@ import torch
 from PIL import Image
 
 from vitral import look
+from vitral.base import layout
 from vitral.base.errors import UsageError
 from vitral.build import create
+from vitral.look.describe import digest
 from vitral.web.limits import Limits, Refusal
 from vitral.web.pack import unpack
 from vitral.web.session import Session
@@ -134,3 +138,12 @@ def test_a_cut_that_cannot_be_is_refused(session: Session, key: str) -> None:
     for cut in (Cut(heads=((9, 0),)), Cut(blocks=(7,)), Cut(patches=(64,))):
         with pytest.raises(UsageError, match="does not exist"):
             session.trace(0, key, cut=cut)
+
+
+def test_the_audits_verdicts_stand_beside_the_methods_of_the_model_that_was_audited(tmp_path: Path) -> None:
+    model, other = create("tiny"), create("tiny", depth=2)
+    (tmp_path / layout.AUDIT).mkdir()
+    row = {"method": "rollout", "verdict": "do not use", "reason": "it does not depend on the weights"}
+    (tmp_path / layout.AUDIT / layout.VERDICTS).write_text(json.dumps({"model": digest(model), "rows": [row]}))
+    for shown, expected in ((model, {"rollout": "do not use: it does not depend on the weights"}), (other, {})):
+        assert Session({str(tmp_path): shown}).description()["models"][0]["verdicts"] == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,8 @@ LISTED = 5
 LARGEST_POSITIONS = 1024
 
 
-def describe(name: str, model: Classifier) -> dict[str, Any]:
-    """A model in words and numbers."""
+def describe(name: str, model: Classifier, verdicts: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A model in words and numbers; `verdicts`: what an audit of it said of each method."""
     config, attention = model.config, model.config.is_transformer
     grid = grid_of(model)
     return {
@@ -55,6 +55,7 @@ def describe(name: str, model: Classifier) -> dict[str, Any]:
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "assumptions": model.origin.assumptions(),
         "methods": (["attention"] if attention else []) + methods_of(model),
+        "verdicts": dict(verdicts or {}),
     }
 
 

@@ -18,6 +18,7 @@ from vitral.base.picture import Picture
 from vitral.data.decode import decode
 from vitral.data.preprocess import open_picture
 from vitral.look.method import RECORDS
+from vitral.look.verdicts import audit_folder, read_verdicts
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.web.decoder import SAVE_AGAIN
@@ -39,6 +40,7 @@ class Session:
         self.limits = limits or Limits()
         self.names = model_names(models)
         self.models = [model.eval() for model in models.values()]
+        self.verdicts = [read_verdicts(model, audit_folder(name.removesuffix(" (again)"))) for name, model in models.items()]
         self.given: list[dict[str, Any]] = []
         self._given_bytes: dict[str, bytes] = {}
         self._uploads = Memory(self.limits.pictures)
@@ -106,7 +108,7 @@ class Session:
         """Everything the page needs before a picture is shown."""
         return {
             "live": True,
-            "models": [describe(name, model) for name, model in zip(self.names, self.models, strict=True)],
+            "models": [describe(*each) for each in zip(self.names, self.models, self.verdicts, strict=True)],
             "pictures": self.given,
             "limits": {"upload": self.limits.upload, "pixels": self.limits.pixels},
         }

@@ -48,7 +48,8 @@ export class Controls {
       input.checked = input.value === method;
       input.disabled = !model.methods.includes(input.value);
     });
-    byId("method-text").textContent = METHODS[method]?.[1] ?? "";
+    const verdict = model.verdicts?.[method];
+    byId("method-text").textContent = (METHODS[method]?.[1] ?? "") + (verdict ? ` The audit of this model: ${verdict}.` : "");
     byId("depth").hidden = !model.attention;
     if (!model.attention) return;
     this.block.max = model.depth - 1;
