@@ -48,7 +48,7 @@ PLACEHOLDERS = {"S": "0", "B": "samples=50000", "P": "1", "vit_tiny_patch16_224.
 
 def measured(page: Path) -> list[tuple[str, str]]:
     """The same for a page of results, whose commands stand in the text with letters for what changes; names of verbs alone are left out."""
-    found = re.findall(r"`(vitral [a-z]+ [^`…]+)`|^(vitral [a-z]+ .*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.findall(r"`(vitral [a-z]+ [^`…]+)`|^(?: {4})?(vitral [a-z]+ .*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     lines = (" ".join(PLACEHOLDERS.get(word, word) for word in (inline or fenced).split()) for inline, fenced in found)
     return [(line, "") for line in dict.fromkeys(lines)]
 
