@@ -85,7 +85,9 @@ def write_worst(
     wanted = [position for positions in groups.values() for position in positions]
     explained = explain(model, answers, wanted, picture, method, verdicts)
     if not explained and not answers.pictures:
-        raise MissingError(f"no picture that {scored.source} names can be opened", "bring them back, or " + EVAL)
+        raise MissingError(
+            f"no picture that {scored.source} names can be opened", "of data without a file for each: vitral eval MODEL DATA --out FOLDER"
+        )
     among = np.unique(np.linspace(0, len(answers.labels) - 1, min(POOL, len(answers.labels))).astype(np.int64)).tolist()
     near = nearest(model, picture, list(explained), among, NEAR) if explained else {}
     known = any(one.verdict for one in explained.values())
