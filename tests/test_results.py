@@ -118,8 +118,12 @@ def test_a_record_holds_all_but_the_weights_and_can_be_compared_with_its_run(run
         read_metrics(other / "metrics.jsonl.gz")
     with pytest.raises(DataError, match=r"metrics\.jsonl\.gz"):
         build.read_records(tmp_path)
-    (run / "model.safetensors").rename(run / "gone")
-    assert collect.main([str(run)]) == 2
+    (run / "model.safetensors").rename(run / "gone")  # weights may stay where they were trained: the run's manifest vouches for them
+    again = collect.collect(run, tmp_path / "again", "mine")
+    assert read_json(again / "manifest.json")["weights"] == read_json(path / "manifest.json")["weights"]
+    (run / "manifest.json").rename(run / "no-manifest")
+    assert collect.main([str(run), "--out", str(tmp_path / "again")]) == 2
+    (run / "no-manifest").rename(run / "manifest.json")
     (run / "gone").rename(run / "model.safetensors")
 
 

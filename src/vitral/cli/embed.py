@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from vitral.base.layout import FEATURES
 from vitral.base.progress import tell
 from vitral.base.text import table
 from vitral.cli.opening import BatchFlags, open_model
@@ -30,7 +31,7 @@ class Flags(BatchFlags):
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
     """Pictures, in folders of any depth; the first folder of each is its label."""
-    out: str = "features.npz"
+    out: str = FEATURES
     """A file ending in .npz or .parquet; or a folder for both, with a page (report.html) and the near-duplicates (embedding.json)."""
     map: Literal["auto", "tsne", "pca"] = "auto"
     """Of the page: t-SNE shows groups, PCA the two main directions; auto: t-SNE up to 2,000 pictures."""
