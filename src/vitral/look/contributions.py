@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from vitral.base.errors import UsageError
+from vitral.draw.palette import ShowsItself
 from vitral.draw.switch_off import ablation_figure
 from vitral.look.choice import Start, check_item, find_target, need_transformer, unused
 from vitral.look.maps import precise
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Contributions:
+class Contributions(ShowsItself):
     """Parts of one logit."""
 
     heads: np.ndarray
