@@ -48,7 +48,7 @@ def test_an_edit_of_one_picture_stays_with_it(make, images, name) -> None:
     batch = images(model)
     edited = vitral.watch(model, batch, keep=["logits"], edits={"blocks.1.attention.output": first_off})
     plain = vitral.watch(model, batch, keep=["logits"])
-    if name in ("integrated_gradients", "occlusion"):
+    if name in ("integrated_gradients", "occlusion", "rise"):
         with pytest.raises(UsageError, match="treats the pictures of a batch differently"):
             look.METHODS[name](edited, 1)
     else:
