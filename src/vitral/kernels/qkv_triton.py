@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from torch.library import triton_op, wrap_triton
+from torch import library
 
 ROWS, TILE, COLUMNS = 32, 4, 256
 
@@ -26,7 +26,7 @@ def _stack(first, second, third, output, sums, rows, width, ROWS: tl.constexpr, 
     tl.store(sums + place, tl.sum(total, axis=0), column < width)
 
 
-@triton_op("vitral::stack_and_sum", mutates_args=())
+@library.triton_op("vitral::stack_and_sum", mutates_args=())
 def stack_and_sum(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Three (B, T, h, d) → (B, T, 3, h, d) and the sums (3·h·d,) over B and T in float32."""
     query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
@@ -35,5 +35,5 @@ def stack_and_sum(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -
     output = query.new_empty(batch, count, 3, heads, head_width)
     grid = (triton.cdiv(rows, ROWS), triton.cdiv(width, COLUMNS), 3)
     sums = torch.empty(grid[0], 3 * width, dtype=torch.float32, device=query.device)
-    wrap_triton(_stack)[grid](query, key, value, output, sums, rows, width, ROWS=ROWS, TILE=TILE, COLUMNS=COLUMNS, num_warps=2)
+    library.wrap_triton(_stack)[grid](query, key, value, output, sums, rows, width, ROWS=ROWS, TILE=TILE, COLUMNS=COLUMNS, num_warps=2)
     return output, sums.sum(dim=0)
