@@ -29,7 +29,7 @@ def test_sheet_holds_the_chosen_maps(make, tmp_path) -> None:
 
 
 def test_one_pass_serves_all_maps(make, images, monkeypatch, tmp_path) -> None:
-    """Whatever a sheet's methods read is kept by one pass; relevance, gradient rollout and Grad-CAM share one backward pass."""
+    """One pass keeps what the methods read; relevance, gradient rollout and Grad-CAM share a backward pass, LeGrad needs one a block."""
     model = make().float()
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (16, 16, 3), dtype=np.uint8))
     passes, backward = [], []
@@ -37,9 +37,9 @@ def test_one_pass_serves_all_maps(make, images, monkeypatch, tmp_path) -> None:
     whole = torch.autograd.grad
     monkeypatch.setattr(torch.autograd, "grad", lambda *args, **options: (backward.append(1), whole(*args, **options))[1])
     methods = [name for name, record in RECORDS.items() if name in look.METHODS and (record.attention or record.features)]
-    assert len(methods) == 7
+    assert len(methods) == 8
     (written,) = look_at(model, [picture], tmp_path, methods=methods, target=2)
-    assert (len(passes), len(backward)) == (1, 1)
+    assert (len(passes), len(backward)) == (1, 1 + len(model.blocks))
     tape = vitral.watch(model, picture, keep=["logits"])  # too little: each method watches again what it needs
     with np.load(written.with_suffix(".npz")) as numbers:
         for name in methods:
@@ -54,7 +54,7 @@ def test_an_option_is_used_noted_or_refused(make, tmp_path, capsys) -> None:
     assert notes == {"rollout": "rollout does not use block"}
     for options, words in (
         ({"head": 1}, r"head = 1 is used by none of rollout, similarity: leave it out, or add attention$"),
-        ({"target": 2}, r"target = 2 is used by none of rollout, similarity: leave it out, or add gradient_rollout, relevance, gradcam, "),
+        ({"target": 2}, r"target = 2 is used by none of rollout, similarity: leave it out, or add gradient_rollout, relevance, legrad, "),
     ):
         with pytest.raises(vitral.VitralError, match=words):
             look_at(model, [Image.new("RGB", (16, 16))], tmp_path / "out", methods=["rollout", "similarity"], **options)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from vitral.config import PretrainConfig
 from vitral.model.classifier import Classifier
 from vitral.train.parallel import everywhere
-from vitral.train.tasks.task import Method, Outcome
+from vitral.train.tasks.task import Method
 
 
 class DINO(Method):
@@ -34,23 +34,14 @@ class DINO(Method):
         self.register_buffer("seen", torch.zeros(config.prototypes), persistent=False)  # the teacher's mean answer in this batch
         self.register_buffer("momentum", torch.tensor(config.teacher_momentum), persistent=False)
 
-    def forward(
-        self,
-        model: Classifier,
-        images: Tensor,
-        labels: Tensor,  # noqa: ARG002
-        labels_b: Tensor | None,  # noqa: ARG002
-        lam: Tensor | None,  # noqa: ARG002
-        keep: float | None,
-    ) -> Outcome:
+    def loss(self, model: Classifier, images: Tensor, keep: float | None) -> Tensor:
         answers = self.head(model(images.flatten(0, 1), keep_patches=keep)).unflatten(0, images.shape[:2])  # (B, V, K)
         wanted = self.targets(images[:, : self.whole])  # (B, G, K)
         log = F.log_softmax(answers.float() / self.config.student_temperature, dim=-1)
         crossed = -torch.einsum("bgk,bvk->gv", wanted, log) / len(images)
         # A student does not answer for the view that its teacher has just seen.
         other = 1 - torch.eye(self.whole, images.shape[1], device=images.device)
-        loss = (crossed * other).sum() / other.sum()
-        return Outcome(loss, loss.new_zeros(()))
+        return (crossed * other).sum() / other.sum()
 
     @torch.no_grad()
     def targets(self, images: Tensor) -> Tensor:

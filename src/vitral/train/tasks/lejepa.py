@@ -15,7 +15,7 @@ from vitral.config import PretrainConfig
 from vitral.model.classifier import Classifier
 from vitral.train.parallel import everywhere, same_everywhere, world_size
 from vitral.train.tasks.projection import Projection
-from vitral.train.tasks.task import Method, Outcome
+from vitral.train.tasks.task import Method
 
 POINTS, FARTHEST = 17, 3.0
 """Where characteristic functions are compared: 0 to 3, the negative side being its mirror image."""
@@ -29,21 +29,12 @@ class LeJEPA(Method):
         self.projection = Projection(width, config.projection_hidden, config.projection)
         self.waves = Waves()
 
-    def forward(
-        self,
-        model: Classifier,
-        images: Tensor,
-        labels: Tensor,  # noqa: ARG002
-        labels_b: Tensor | None,  # noqa: ARG002
-        lam: Tensor | None,  # noqa: ARG002
-        keep: float | None,
-    ) -> Outcome:
+    def loss(self, model: Classifier, images: Tensor, keep: float | None) -> Tensor:
         features = model(images.flatten(0, 1), keep_patches=keep)  # (B·V, width): such a model has no head
         embeddings = self.projection(features).float().unflatten(0, images.shape[:2])  # (B, V, D)
         target = embeddings[:, : self.targets].mean(1, keepdim=True)
         pull = (embeddings - target).square().mean()
-        loss = (1 - self.weight) * pull + self.weight * self.normality(embeddings)
-        return Outcome(loss, loss.new_zeros(()))
+        return (1 - self.weight) * pull + self.weight * self.normality(embeddings)
 
     def normality(self, embeddings: Tensor) -> Tensor:
         """How far the embeddings (B, V, D) of each view are from N(0, 1) along random directions: the statistic of Epps and Pulley."""

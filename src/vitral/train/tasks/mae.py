@@ -18,7 +18,7 @@ from vitral.model.classifier import Classifier
 from vitral.model.patches import cut
 from vitral.model.positions import sine_cosine
 from vitral.model.vit import ViT, keep_tokens
-from vitral.train.tasks.task import Method, Outcome
+from vitral.train.tasks.task import Method
 
 EPSILON = 1e-6
 
@@ -49,22 +49,13 @@ class MAE(Method):
         self.norm = nn.LayerNorm(width)
         self.leave = nn.Linear(width, own.channels * self.cell[0] * self.cell[1])
 
-    def forward(
-        self,
-        model: Classifier,
-        images: Tensor,
-        labels: Tensor,  # noqa: ARG002
-        labels_b: Tensor | None,  # noqa: ARG002
-        lam: Tensor | None,  # noqa: ARG002
-        keep: float | None,  # noqa: ARG002 (a method that hides patches itself)
-    ) -> Outcome:
+    def loss(self, model: Classifier, images: Tensor, keep: float | None) -> Tensor:  # noqa: ARG002 (it hides patches itself)
         images = images.flatten(0, 1)  # every view is a picture of its own
         order = self.draw(len(images), images.device)
         rebuilt = self.rebuild(model, images, order)  # (B, N, P)
         target, _, _ = self.targets(images)
         hidden = torch.ones(rebuilt.shape[:2], device=images.device).scatter_(1, order, 0.0)  # (B, N)
-        loss = ((rebuilt.float() - target).square().mean(-1) * hidden).sum() / hidden.sum()
-        return Outcome(loss, loss.new_zeros(()))
+        return ((rebuilt.float() - target).square().mean(-1) * hidden).sum() / hidden.sum()
 
     def draw(self, batch: int, device: torch.device) -> Tensor:
         """Numbers of the patches that are shown, in order: as many in each picture, others in each."""

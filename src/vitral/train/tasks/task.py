@@ -32,7 +32,13 @@ class Method(nn.Module):
     def forward(
         self, model: Classifier, images: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None, keep: float | None
     ) -> Outcome:
-        """Labels and what belongs to them are there because the loop has them for every task; no method looks at them."""
+        """As the loop calls every task; labels and what belongs to them stay here."""
+        del labels, labels_b, lam
+        loss = self.loss(model, images, keep)
+        return Outcome(loss, loss.new_zeros(()))
+
+    def loss(self, model: Classifier, images: Tensor, keep: float | None) -> Tensor:
+        """Of views (B, V, C, H, W), of each of which the share `keep` of the patches is shown."""
         raise NotImplementedError
 
     def embed(self, model: Classifier, images: Tensor) -> Tensor:
