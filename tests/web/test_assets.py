@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,15 @@ def test_every_module_is_short_and_served() -> None:
         assert kind.endswith("charset=utf-8")
         if name.endswith(".js"):
             assert len(content.decode().splitlines()) <= 450, name
+
+
+def test_there_is_one_style_sheet_with_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in {"style.css": "a {}", "later.css": "b {}", "main.js": "run();"}.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(assets, "FOLDER", tmp_path)
+    found = assets.assets()
+    assert set(found) == {"style.css", "main.js"}
+    assert found["style.css"] == (b"a {}\nb {}", "text/css; charset=utf-8")
 
 
 def test_nothing_points_to_the_network() -> None:

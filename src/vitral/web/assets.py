@@ -16,8 +16,11 @@ TOP_NAME = re.compile(r"^(?:export\s+)?(?:async\s+)?(?:function\*?|class|const|l
 
 
 def assets() -> dict[str, tuple[bytes, str]]:
-    """Name → (content, content type)."""
-    return {path.name: (path.read_bytes(), KINDS[path.suffix]) for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
+    """Name → (content, content type). The page has one style sheet: style.css with the sheets of its parts after it."""
+    found = {path.name: (path.read_bytes(), KINDS[path.suffix]) for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
+    parts = [found.pop(name)[0] for name in list(found) if name.endswith(".css") and name != "style.css"]
+    content, kind = found["style.css"]
+    return found | {"style.css": (b"\n".join([content, *parts]), kind)}
 
 
 def bundle(entry: str = "main.js") -> str:
