@@ -67,6 +67,14 @@ def test_methods_and_surgery_are_precomputed(text: str, session: Session, key: s
     assert rival["surgery"] == {}
 
 
+def test_the_story_is_inside(text: str, session: Session, key: str) -> None:
+    header, sections = unpack(block(text, f"story-0-{key}"))
+    live, parts = unpack(session.story(0, key))
+    assert header == live
+    np.testing.assert_array_equal(np.asarray(sections["key"]), np.asarray(parts["key"]))
+    assert f"story-1-{key}" not in text, "a rival has none"
+
+
 def test_facts_are_safe_inside_html(session: Session, tmp_path: Path) -> None:
     hostile = Session({"</script><script>alert(1)</script>": create("tiny")})
     hostile.give(session._given_bytes[session.given[0]["picture"]], "</script>.png")

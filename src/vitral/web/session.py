@@ -26,6 +26,7 @@ from vitral.web.jobs import Memory
 from vitral.web.limits import Limits, Refusal, check_image
 from vitral.web.pack import LIVE_LEVELS
 from vitral.web.payload import clean_name, compare, describe, describe_heat, methods_of, model_figures, model_names, pack_trace
+from vitral.web.story import pack_story
 from vitral.web.surgery import Cut, check_cut, edits_of, operate, without_patches
 
 WHOLE = Cut()
@@ -126,6 +127,10 @@ class Session:
             return pack_trace(self._model(model), self._cut_picture(model, key, cut), self.limits, levels, level, edits_of(cut))
 
         return self._remember(("trace", model, key, levels, cut), make)
+
+    def story(self, model: int, key: str, level: int = 1) -> bytes:
+        """The numbers behind the story's steps, packed for the browser."""
+        return self._remember(("story", model, key), lambda: pack_story(self._model(model), self.picture(model, key), level))
 
     def map(self, model: int, key: str, method: str, target: int | None = None, cut: Cut = WHOLE) -> dict[str, Any]:
         """One method's heat map."""

@@ -41,6 +41,8 @@ def export_page(session: Session, path: str | Path) -> Path:
     pairs = [(model, entry["picture"]) for entry in session.given for model in range(len(session.models))]
     for model, key in track(pairs, "Computing what the page will show"):
         blobs[f"trace-{model}-{key}"] = session.trace(model, key, EXPORT_LEVELS, level=9)
+        if session.models[model].config.is_transformer:
+            blobs[f"story-{model}-{key}"] = session.story(model, key, level=9)
         blobs[f"extras-{model}-{key}"] = pack(extras(session, model, key), {}, level=9)
     description = session.description() | {"live": False, "classes": CLASSES}
     blobs["figures"] = pack({"figures": [session.figures(model) for model in range(len(session.models))]}, {}, level=9)

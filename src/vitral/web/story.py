@@ -1,0 +1,237 @@
+"""The story of one picture in one Vision Transformer: the numbers behind its seven steps, from one tape and a few passes more.
+
+A story is a header and sections, packed as a trace is (web/pack.py). Whoever makes the same object elsewhere gets the same page:
+
+header    grid, prefix, tokens, width; patch, stride, image (pixels), channels, stem (a hybrid's)
+          patch_start   the patch the story begins with: the one with most contrast
+          numbers       which of a patch vector's numbers are shown as patterns
+          positions     how the model tells places apart, as in ModelConfig; positions_norm: a norm follows
+          block, heads  the block that is told, and which of its heads; head_start; head_width
+          reads         what the head reads, as in ModelConfig
+          depth         (L + 1) × the most probable [class, probability], the head read after the embedding and after each block
+          shuffle       order: which patch stands at each place; answer: as in depth (of the whole picture, patches shuffled)
+  measured, each of them null or missing where unknown, and then not spoken of:
+          local         a head's number → {distance, shuffled, even}: pixels between a patch and what it looks at
+          sinks         one a block: {tokens: [[token, share]], longer, plain} that half of all tokens give 5 even shares or more
+          covered       {patches, target, before, after}: the target's probability when all patches that are sinks anywhere are covered
+          reason        {count, share, target, before, most, random}: the target's probability when the patches that get most of the
+                        last block's attention (together `share` of what patches get), or as many others, are covered
+sections  patches (N, D), positions (N, D) where vectors are added, query, key, value (heads, T, d), bias (heads, T, T) where there is
+          one, patterns (n, P, P, 3) as bytes
+
+scores = query · key / √d + bias, shares = softmax(scores), mixed = shares · value: the page computes these, as the model did.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from vitral.base.picture import Picture
+from vitral.look.distance import distances, mean_distance
+from vitral.look.health import LARGER
+from vitral.look.lens import read_out
+from vitral.look.occlusion import edges
+from vitral.look.watch import watch
+from vitral.model.attention import Attention
+from vitral.model.classifier import Classifier
+from vitral.model.positions import AddPositionalEmbeddings
+from vitral.model.tape import ATTENTION, Tape
+from vitral.model.vit import ViT
+from vitral.web.limits import Refusal
+from vitral.web.pack import pack
+from vitral.web.payload import probabilities
+from vitral.web.surgery import without_patches
+
+BLOCK = 0
+"""The block whose attention is told with all its numbers: the first, whose tokens the steps before have made."""
+HEADS = 3
+"""Of so many heads: the one that looks nearest, the one that looks farthest, and those between."""
+PATTERNS = 12
+ANSWERS = 3
+SINK = 5.0
+"""Times the even share."""
+LARGE = 0.2
+"""The share from which on a token that is no patch is spoken of: such tokens are there to be looked at."""
+COVERED = 0.5
+"""So much of the patches' attention is covered to see whether a map points to what counts."""
+DRAWS = 8
+SHORT = 11
+"""Bits that are cut off a number's 23: four digits remain, and a third of the bytes goes."""
+
+
+def pack_story(model: Classifier, picture: Picture, level: int = 1) -> bytes:
+    header, sections = tell(model, picture)
+    return pack(header, sections, level)
+
+
+def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str, np.ndarray | bytes]]:
+    """Header and sections; what they hold is said above."""
+    config = model.config
+    if not config.is_transformer:
+        raise Refusal(422, f"a {config.family} has no patches that ask each other", "the story is told of Vision Transformers")
+    vit = cast(ViT, model)
+    seen = _Seen(config.prefix)
+    attention = [f"blocks.{BLOCK}.attention.{part}" for part in ("query", "key", "value", "weights")]
+    tape = watch(model, picture, keep=["patches", "embedding", *attention, *model.map_names()], readers={ATTENTION: seen})
+    image = picture.tensor
+    contrast = _contrast(image, config.grid)
+    order = np.random.default_rng(0).permutation(len(contrast))
+    shuffled = watch(model, picture, keep=[attention[-1]], edits={"patches": lambda value, _: value[:, order]})
+    near, after = (mean_distance(each.attention(BLOCK), config)[0] for each in (tape, shuffled))
+    chosen = sorted(np.argsort(near)[np.unique(np.linspace(0, config.heads - 1, min(HEADS, config.heads)).round().astype(int))].tolist())
+    even = float(distances(config).mean())
+    vectors = tape["patches"][0].float().cpu().numpy()  # (N, D)
+    numbers = np.argsort(-vectors.var(axis=0))[:PATTERNS].tolist()
+    sinks = [_sink(tape, block, columns, contrast) for block, columns in enumerate(seen.columns)]
+    header = {
+        "grid": list(config.grid),
+        "prefix": config.prefix,
+        "tokens": config.tokens,
+        "width": config.width,
+        "patch": list(config.patch_size),
+        "stride": list(config.patch_stride),
+        "image": list(config.image_size),
+        "channels": config.channels,
+        "stem": vit.stem is not None,
+        "patch_start": int(contrast.argmax()),
+        "numbers": numbers,
+        "positions": config.positions,
+        "positions_norm": config.embedding_norm,
+        "block": BLOCK,
+        "heads": chosen,
+        "head_start": max(chosen, key=lambda head: _between(tape.attention(BLOCK)[0, head], config.prefix)),
+        "head_width": config.width // config.heads,
+        "reads": config.pool,
+        "depth": _depth(model, tape),
+        "shuffle": {"order": order.tolist(), "answer": _answer(model, shuffled.logits[0])},
+        "local": {
+            str(head): {"distance": round(float(near[head]), 3), "shuffled": round(float(after[head]), 3), "even": round(even, 3)}
+            for head in chosen
+        },
+        "sinks": sinks,
+        "covered": _covered(tape, image, sinks),
+        "reason": _reason(tape, image, seen.last),
+    }
+    sections: dict[str, np.ndarray | bytes] = {"patches": shorten(vectors)}
+    if isinstance(vit.positions, AddPositionalEmbeddings):
+        sections["positions"] = shorten(vit.positions.table[0, vit.positions.prefix :].detach().float().cpu().numpy())
+    for part, name in zip(("query", "key", "value"), attention, strict=False):
+        sections[part] = shorten(tape[name][0, chosen].float().cpu().numpy())  # (heads, T, d)
+    relative = cast(Attention, vit.blocks[BLOCK].attention).relative
+    if relative is not None:
+        sections["bias"] = shorten(relative()[0, chosen].detach().float().cpu().numpy())
+    if vit.stem is None:
+        sections["patterns"] = _patterns(vit.patches.projection.weight.detach().float().cpu().numpy()[numbers])
+    return header, sections
+
+
+def shorten(values: np.ndarray) -> np.ndarray:
+    """The nearest float32 with fewer digits, which packs better."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64) + (1 << (SHORT - 1))
+    return (bits & ~np.uint64((1 << SHORT) - 1)).astype(np.uint32).view(np.float32)
+
+
+class _Seen:
+    """What passes: of each block how much every token gets, of the last where its patches and its class token look."""
+
+    def __init__(self, prefix: int) -> None:
+        self.prefix, self.columns, self.last = prefix, [], torch.zeros(0)
+
+    def __call__(self, weights: torch.Tensor, _: str) -> None:
+        mean = weights[0].float().mean(dim=0).cpu()  # (T, T)
+        self.columns.append((mean.mean(dim=0).numpy(), mean.median(dim=0).values.numpy()))
+        self.last = mean
+
+
+def _contrast(image: torch.Tensor, grid: tuple[int, int]) -> np.ndarray:
+    """(N,): how much the pixels of each patch differ."""
+    down, across = edges(image.shape[1], grid[0]), edges(image.shape[2], grid[1])
+    cells = [image[:, down[r] : down[r + 1], across[c] : across[c + 1]] for r in range(grid[0]) for c in range(grid[1])]
+    return np.array([float(cell.float().flatten(1).std(dim=1, correction=0).mean()) for cell in cells])
+
+
+def _between(weights: torch.Tensor, prefix: int) -> float:
+    """How much of the patches' attention (T, T) goes to patches other than themselves."""
+    patches = weights[prefix:, prefix:]
+    return float((patches.sum() - patches.diagonal().sum()) / len(patches))
+
+
+def _answer(model: Classifier, logits: torch.Tensor) -> list[list[float]]:
+    """The most probable classes, [class, probability] each."""
+    if not model.config.classes:
+        return []
+    shares = probabilities(logits.double().cpu().numpy(), model.origin.several)
+    return [[int(index), round(float(shares[index]), 6)] for index in np.argsort(-shares)[:ANSWERS]]
+
+
+def _depth(model: Classifier, tape: Tape) -> list[list[list[float]]]:
+    if not model.config.classes:
+        return []
+    with torch.no_grad():
+        early = [_answer(model, read_out(model, tape[name])[0]) for name in ["embedding", *model.map_names()[:-1]]]
+    return [*early, _answer(model, tape.logits[0])]
+
+
+def _sink(tape: Tape, block: int, columns: tuple[np.ndarray, np.ndarray], contrast: np.ndarray) -> dict[str, Any] | None:
+    """The tokens that draw attention whoever asks; null: none does."""
+    mean, usual = columns
+    found = np.flatnonzero(usual >= SINK / len(usual))
+    found = found[(found >= tape.prefix) | (mean[found] >= LARGE)]
+    if not len(found):
+        return None
+    patches = found[found >= tape.prefix] - tape.prefix
+    names = ["embedding", *tape.model.map_names()]
+    lengths = tape[names[block]][0, tape.prefix :].float().norm(dim=-1).cpu().numpy()
+    longer = float(lengths[patches].min() / np.median(lengths)) if len(patches) else 0.0
+    return {
+        "tokens": [[int(token), round(float(mean[token]), 5)] for token in found[np.argsort(-mean[found])]],
+        "longer": round(longer, 2) if longer >= LARGER else None,
+        "plain": bool(len(patches) and (contrast[patches] < np.median(contrast)).all()),
+    }
+
+
+def _covered(tape: Tape, image: torch.Tensor, sinks: list[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """What the answer loses without the sinks."""
+    patches = sorted({token - tape.prefix for sink in sinks if sink for token, _ in sink["tokens"] if token >= tape.prefix})
+    if not patches or tape.config.classes < 2:
+        return None
+    target, before, (after,) = _shares_without(tape, image, [patches])
+    return {"patches": len(patches), "target": target, "before": before, "after": after}
+
+
+def _reason(tape: Tape, image: torch.Tensor, last: torch.Tensor) -> dict[str, Any] | None:
+    """Does the last map point to what counts? The patches it likes best are covered, then as many others, drawn at random."""
+    config = tape.config
+    if config.classes < 2 or config.pool not in ("class", "mean"):
+        return None
+    row = (last[0] if config.pool == "class" else last[config.prefix :].mean(dim=0))[config.prefix :].numpy()
+    ranked = np.argsort(-row)
+    held = np.cumsum(row[ranked]) / row.sum()
+    count = int(np.argmax(held >= COVERED)) + 1
+    if len(row) < 2 * count:
+        return None
+    rng = np.random.default_rng(0)
+    draws = [ranked[:count], *(rng.choice(ranked[count:], count, replace=False) for _ in range(DRAWS))]
+    target, before, (most, *others) = _shares_without(tape, image, [draw.tolist() for draw in draws])
+    facts = {"count": count, "share": round(float(held[count - 1]), 4), "target": target, "before": before, "most": most}
+    return {**facts, "random": round(float(np.mean(others)), 5)}
+
+
+def _shares_without(tape: Tape, image: torch.Tensor, covers: list[list[int]]) -> tuple[int, float, list[float]]:
+    """The predicted class, its probability, and its probability with each of these sets of patches covered."""
+    logits = watch(tape.model, torch.stack([without_patches(tape.model, image, patches) for patches in covers]), keep=["logits"]).logits
+    target = int(tape.logits[0].argmax())
+    before, *after = [
+        round(float(probabilities(each.double().cpu().numpy(), tape.origin.several)[target]), 5) for each in (tape.logits[0], *logits)
+    ]
+    return target, before, after
+
+
+def _patterns(weights: np.ndarray) -> bytes:
+    """(n, C, P, P) → bytes (n, P, P, 3): grey is zero, each scaled by its own largest weight; colours where there are three."""
+    shown = weights if weights.shape[1] == 3 else weights.mean(axis=1, keepdims=True).repeat(3, axis=1)
+    reach = np.maximum(np.abs(shown).max(axis=(1, 2, 3), keepdims=True), 1e-30)
+    return np.rint(127.5 + 127.5 * shown / reach).astype(np.uint8).transpose(0, 2, 3, 1).tobytes()
