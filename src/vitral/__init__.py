@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vitral.model.vit import ViT
     from vitral.train.evaluate import Evaluation, evaluate
     from vitral.train.fit import fit
+    from vitral.web.notebook import explore
     from vitral.weights.adopt import adopt
     from vitral.weights.checkpoint import save
     from vitral.weights.export import export
@@ -47,6 +48,7 @@ __all__ = [
     "data",
     "draw",
     "evaluate",
+    "explore",
     "export",
     "fit",
     "load",
@@ -81,5 +83,6 @@ __getattr__, __dir__ = lazily(
         "weights.checkpoint": ("save",),
         "weights.export": ("export",),
         "weights.load": ("load",),
+        "web.notebook": ("explore",),
     },
 )

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 from vitral.base.errors import UsageError
@@ -111,10 +110,11 @@ def position_similarity(
 
 def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, block: int = -1) -> Heatmap:
     """Cosine similarity of one token with every patch after a block: `start=(row, column)` asks what resembles that patch."""
-    name = tape.model.map_names()[check_index("block", block, len(tape.model.map_names()))]
-    block = check_index("block", block, len(tape.model.map_names()))
+    names = tape.model.map_names()
+    block = check_index("block", block, len(names))
+    name = names[block]
     used, at = with_values(tape, item, [name])
-    patches = _patches(used, used[name], at)  # (h, w, D)
+    patches = patch_tokens(used, name, at)  # (h, w, D)
     if tape.config.is_transformer:
         (index, note), patch = start_index(used, start), start_patch(used, start)
         own = patches.mean(axis=(0, 1)) if index is None else used[name][at, index].detach().double().cpu().numpy()
@@ -171,7 +171,7 @@ def token_colours(tape: Tape, item: int = 0, target: int | str | None = None, st
     block = check_index("block", block, len(names))
     picture = tape.pictures[check_item(tape, item)] if tape.pictures else None
     used, at = with_values(tape, item, [names[block]])
-    patches = _patches(used, used[names[block]], at)  # (h, w, D)
+    patches = patch_tokens(used, names[block], at)  # (h, w, D)
     rows = patches.reshape(-1, patches.shape[-1])
     lengths = np.linalg.norm(rows, axis=1)
     usual = lengths <= outlier_threshold(lengths[None])[0]
@@ -197,6 +197,7 @@ def principal(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.
     return centred @ components.T, components, explained[:count]
 
 
-def _patches(tape: Tape, value: torch.Tensor, at: int) -> np.ndarray:
-    maps = tape.model.as_map(value)[at].detach().double().cpu().numpy()  # (D, h, w)
+def patch_tokens(tape: Tape, name: str, item: int = 0) -> np.ndarray:
+    """The patches' tokens (h, w, D) that a tape keeps under one of the model's `map_names()`; of a rival, its feature map."""
+    maps = tape.model.as_map(tape[name])[item].detach().double().cpu().numpy()  # (D, h, w)
     return maps.transpose(1, 2, 0)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import torch
 from PIL import Image
 
 from vitral.base.errors import VitralError
 from vitral.base.files import read_bounded
 from vitral.base.progress import say
 from vitral.data.datasets import open_data
+from vitral.data.preprocess import open_picture
+from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.run.made_here import made_here
 from vitral.web.limits import Limits
 
 COUNT = 6
+LABELLED = 64
+"""Validation images that an accuracy is taken of while heads are switched off."""
 
 
 def named_images(paths: tuple[str, ...], limits: Limits) -> list[tuple[bytes, str]]:
@@ -32,17 +37,38 @@ def fitting_images(where: str) -> list[tuple[bytes, str]]:
     return found or _photographs()
 
 
+def labelled_images(where: str, model: Classifier) -> tuple[torch.Tensor, list[int]] | None:
+    """Validation images (B, C, H, W) of the run and their labels; None without one class a picture, or without the data."""
+    if model.config.classes < 2 or model.origin.several:
+        return None
+    try:
+        folder = RunFolder.open(where)
+        split = open_data(folder.settled.data).validation if _openable(folder) else None
+        if split is None or not len(split):
+            return None
+        some = split.first(min(LABELLED, len(split)), seed=0)
+        images = [open_picture(some.picture(place), model).tensor for place in range(len(some))]
+    except VitralError:
+        return None
+    return torch.stack(images), some.labels.tolist()
+
+
 def _from_run(folder: RunFolder) -> list[tuple[bytes, str]]:
     """Of data that is part of Vitral or that a run made here has used; else the small pictures that lie in the run folder itself."""
-    config = folder.settled.data
-    if config.name != "digits" and not (config.name.startswith("folder:") and made_here(folder.path)):
+    if not _openable(folder):
         return _stored(folder)
-    split = open_data(config).validation
+    split = open_data(folder.settled.data).validation
     seen: dict[int, int] = {}
     for index, label in enumerate(split.labels.tolist()):
         seen.setdefault(label, index)
     chosen = sorted(seen.items())[:COUNT]
     return [(_png(split.picture(index)), f"validation {index}") for _, index in chosen]
+
+
+def _openable(folder: RunFolder) -> bool:
+    """Is the run's data part of Vitral, or such as a run made here has used?"""
+    name = folder.settled.data.name
+    return name == "digits" or (name.startswith("folder:") and made_here(folder.path))
 
 
 def _stored(folder: RunFolder) -> list[tuple[bytes, str]]:

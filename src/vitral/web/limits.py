@@ -48,6 +48,8 @@ class Limits:
     """Bytes of uploaded pictures that are remembered; the oldest leave first."""
     results: int = 256 * 2**20
     """Bytes of results that are remembered."""
+    features: int = 16 * 2**20
+    """Numbers of patch tokens (blocks × patches × width) that are sent of one picture; of larger models, fewer blocks."""
     attention: int = 96 * 2**20
     """Attention weights (blocks × heads × tokens²) that are sent whole; larger models send only the rows of their prefix tokens."""
 

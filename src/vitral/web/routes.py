@@ -72,6 +72,11 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 
+PACKED: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/octet-stream": {}}},
+    **{status: REFUSALS[status] for status in (400, 401, 404, 422, 503)},
+}
+
 
 def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = None, limits: Limits | None = None) -> FastAPI:
     """The explorer's application around a session of models."""
@@ -129,16 +134,11 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
             image = None if session.holds(content) else await asyncio.wrap_future(decoders.submit(content))
             return session.add_picture(content, name, image)
 
-    @app.get(
-        "/api/models/{model}/pictures/{picture}/trace",
-        response_class=Response,
-        responses={200: {"content": {"application/octet-stream": {}}}, **_some(400, 401, 404, 422, 503)},
-    )
+    @app.get("/api/models/{model}/pictures/{picture}/trace", response_class=Response, responses=PACKED)
     async def trace(request: Request, model: ModelNumber, picture: PictureKey, off: Parts = "") -> Response:
         """The picture as the model sees it, its logits and all attention, packed (see vitral.web.pack)."""
         cut = Cut.parse(off)
-        content = await on_model(request, lambda: session.trace(model, picture, cut=cut))
-        return Response(content, media_type="application/octet-stream")
+        return _bytes(await on_model(request, lambda: session.trace(model, picture, cut=cut)))
 
     @app.get(
         "/api/models/{model}/pictures/{picture}/story",
@@ -163,6 +163,16 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         cut = Cut.parse(off)
         return await on_model(request, lambda: session.map(model, picture, method, target, cut), long=method == "occlusion")
 
+    @app.get("/api/models/{model}/pictures/{picture}/importance", responses=_some(400, 401, 404, 422, 503))
+    async def importance(
+        request: Request,
+        model: ModelNumber,
+        picture: PictureKey,
+        target: Annotated[int | None, Query(ge=0, le=2**20, description="the class that is lost; none: the predicted one")] = None,
+    ) -> dict[str, Any]:
+        """Every head switched off once, then one after another, the least important first."""
+        return await on_model(request, lambda: session.importance(model, picture, target), long=True)
+
     @app.post(
         "/api/models/{model}/pictures/{picture}/surgery",
         responses=_some(400, 401, 403, 404, 413, 422, 503),
@@ -174,6 +184,29 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         cut = _parse_cut(await read(request, limits.body, asyncio.timeout(limits.read_seconds)))
         return await on_model(request, lambda: session.surgery(model, picture, cut.heads, cut.blocks, cut.patches, cut.target))
 
+    @app.get("/api/models/{model}/pictures/{picture}/depth", response_class=Response, responses=PACKED)
+    async def depth(
+        request: Request,
+        model: ModelNumber,
+        picture: PictureKey,
+        target: Annotated[int | None, Query(ge=0, le=2**20, description="the class to follow; none: the predicted one")] = None,
+        off: Parts = "",
+    ) -> Response:
+        """What the model's head says after every block, of the picture and of each patch, packed."""
+        cut = Cut.parse(off)
+        return _bytes(await on_model(request, lambda: session.depth(model, picture, target, cut)))
+
+    @app.get("/api/models/{model}/pictures/{picture}/features", response_class=Response, responses=PACKED)
+    async def features(request: Request, model: ModelNumber, picture: PictureKey, off: Parts = "") -> Response:
+        """The patches' tokens after every block, packed."""
+        cut = Cut.parse(off)
+        return _bytes(await on_model(request, lambda: session.features(model, picture, cut)))
+
+    @app.get("/api/models/{model}/pictures/{picture}/film", response_class=Response, responses=PACKED)
+    async def film(request: Request, model: ModelNumber, picture: PictureKey) -> Response:
+        """What every snapshot of the run made of the picture, packed."""
+        return _bytes(await on_model(request, lambda: session.film(model, picture), long=True))
+
     @app.get("/api/models/{model}/figures", responses=_some(400, 401, 404, 422, 503))
     async def figures(request: Request, model: ModelNumber) -> dict[str, Any]:
         """The model's own figures: filters and position similarity."""
@@ -184,9 +217,9 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         """How far the long job is that runs now, if one does."""
         progress = worker.long.progress if worker.long else None
         if progress is None:
-            return {"done": 0, "total": None, "seconds": None}
+            return {"what": None, "done": 0, "total": None, "seconds": None}
         left = progress.seconds / max(progress.done, 1) * ((progress.total or 0) - progress.done)
-        return {"done": progress.done, "total": progress.total, "seconds": round(left, 1)}
+        return {"what": progress.description, "done": progress.done, "total": progress.total, "seconds": round(left, 1)}
 
     # The page itself: read once at start, found by name in a dict.
     files = {name: Asset(*entry) for name, entry in assets().items()}
@@ -226,6 +259,10 @@ class Asset:
 
 def _some(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: REFUSALS[status] for status in statuses}
+
+
+def _bytes(content: bytes) -> Response:
+    return Response(content, media_type="application/octet-stream")
 
 
 async def _gone(request: Request) -> None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from PIL import Image
 
 from vitral.base.errors import DataError, UsageError
@@ -22,8 +23,12 @@ from vitral.look.verdicts import audit_folder, read_verdicts
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.web.decoder import SAVE_AGAIN
+from vitral.web.depth import pack_depth, pack_features
+from vitral.web.first_images import labelled_images
+from vitral.web.importance import importance
 from vitral.web.jobs import Memory
 from vitral.web.limits import Limits, Refusal, check_image
+from vitral.web.moments import moments_of, pack_film
 from vitral.web.pack import LIVE_LEVELS
 from vitral.web.payload import clean_name, compare, describe, describe_heat, methods_of, model_figures, model_names, pack_trace
 from vitral.web.story import pack_story
@@ -41,8 +46,11 @@ class Session:
         self.limits = limits or Limits()
         self.names = model_names(models)
         self.models = [model.eval() for model in models.values()]
-        self.verdicts = [read_verdicts(model, audit_folder(name.removesuffix(" (again)"))) for name, model in models.items()]
+        self.wheres = [name.removesuffix(" (again)") for name in models]
+        self.films = [moments_of(*each) for each in zip(self.wheres, self.models, strict=True)]
+        self.verdicts = [read_verdicts(model, audit_folder(where)) for where, model in zip(self.wheres, self.models, strict=True)]
         self.given: list[dict[str, Any]] = []
+        self._labelled: dict[int, tuple[torch.Tensor, list[int]] | None] = {}
         self._given_bytes: dict[str, bytes] = {}
         self._uploads = Memory(self.limits.pictures)
         self._decoded = Memory(self.limits.decoded)
@@ -107,9 +115,10 @@ class Session:
 
     def description(self) -> dict[str, Any]:
         """Everything the page needs before a picture is shown."""
+        models = [describe(*each) for each in zip(self.names, self.models, self.verdicts, strict=True)]
         return {
             "live": True,
-            "models": [describe(*each) for each in zip(self.names, self.models, self.verdicts, strict=True)],
+            "models": [model | {"film": [step for step, _ in film]} for model, film in zip(models, self.films, strict=True)],
             "pictures": self.given,
             "limits": {"upload": self.limits.upload, "pixels": self.limits.pixels},
         }
@@ -170,6 +179,49 @@ class Session:
             return compare(before, after, map_before, map_after, outcome.method, target, several=classifier.origin.several)
 
         return self._remember(("surgery", model, key, cut, target), make)
+
+    def depth(self, model: int, key: str, target: int | None = None, cut: Cut = WHOLE, level: int = 1) -> bytes:
+        """The head read after every block, packed."""
+        _check_target(self._model(model), target)
+
+        def make() -> bytes:
+            return pack_depth(self._model(model), self._cut_picture(model, key, cut), target, edits_of(cut), level)
+
+        return self._remember(("depth", model, key, target, cut, level), make)
+
+    def features(self, model: int, key: str, cut: Cut = WHOLE, most: int | None = None, level: int = 1) -> bytes:
+        """The patches' tokens after every block, packed: what resembles what is told in the browser."""
+        most = most or self.limits.features
+
+        def make() -> bytes:
+            return pack_features(self._model(model), self._cut_picture(model, key, cut), most, edits_of(cut), level)
+
+        return self._remember(("features", model, key, cut, most, level), make)
+
+    def importance(self, model: int, key: str, target: int | None = None) -> dict[str, Any]:
+        """Every head switched off once, then one after another."""
+        classifier = self._model(model)
+        _check_target(classifier, target)
+
+        def make() -> dict[str, Any]:
+            if model not in self._labelled:
+                self._labelled[model] = labelled_images(self.wheres[model], classifier)
+            labelled = self._labelled[model]
+            beside = [] if labelled else [self.picture(model, entry["picture"]).tensor for entry in self.given]
+            return importance(classifier, self.picture(model, key), target, labelled, beside)
+
+        return self._remember(("importance", model, key, target), make)
+
+    def film(self, model: int, key: str, level: int = 1) -> bytes:
+        """What every snapshot of the run makes of the picture, packed."""
+        classifier = self._model(model)
+        if not self.films[model]:
+            raise Refusal(422, "this model kept no snapshots of its training", "train with some: vitral train RUN --snapshots 24")
+
+        def make() -> bytes:
+            return pack_film(self.wheres[model], classifier, self.picture(model, key), self.films[model], level)
+
+        return self._remember(("film", model, key, level), make)
 
     # Inside
 

@@ -20,6 +20,7 @@ from vitral.base.files import write_atomic
 from vitral.base.progress import track
 from vitral.look.method import RECORDS
 from vitral.web.assets import assets, bundle
+from vitral.web.depth import EXPORTED_NUMBERS
 from vitral.web.pack import EXPORT_LEVELS, pack, unpack
 from vitral.web.payload import compare, methods_of
 from vitral.web.session import Session
@@ -35,6 +36,11 @@ SAFE = bytes.maketrans(b"<&", b",.")
 
 def export_page(session: Session, path: str | Path) -> Path:
     """Write the page for all given pictures and models to `path`."""
+    return write_atomic(path, render_page(session))
+
+
+def render_page(session: Session) -> str:
+    """The page for all given pictures and models."""
     if not session.given:
         raise FailedError("an exported page needs a picture", "name at least one: vitral explore MODEL IMAGE --export page.html")
     blobs: dict[str, bytes] = {}
@@ -44,9 +50,10 @@ def export_page(session: Session, path: str | Path) -> Path:
         if session.models[model].config.is_transformer:
             blobs[f"story-{model}-{key}"] = session.story(model, key, level=9)
         blobs[f"extras-{model}-{key}"] = pack(extras(session, model, key), {}, level=9)
+        blobs |= {f"{part}-{model}-{key}": content for part, content in by_depth(session, model, key).items()}
     description = session.description() | {"live": False, "classes": CLASSES}
     blobs["figures"] = pack({"figures": [session.figures(model) for model in range(len(session.models))]}, {}, level=9)
-    return write_atomic(path, page(description, blobs))
+    return page(description, blobs)
 
 
 def extras(session: Session, model: int, key: str) -> dict[str, Any]:
@@ -61,7 +68,23 @@ def extras(session: Session, model: int, key: str) -> dict[str, Any]:
         # Occlusion runs the model once a patch: only for the class that was predicted.
         for target in [None] if not RECORDS[method].explains else top[:1] if method == "occlusion" else top:
             maps[f"{method}/{'' if target is None else target}"] = session.map(model, key, method, target)
-    return {"top": top, "maps": maps, "surgery": all_cuts(session, model, key) if classifier.config.is_transformer and logits.size else {}}
+    operable = classifier.config.is_transformer and logits.size
+    return {
+        "top": top,
+        "maps": maps,
+        "surgery": all_cuts(session, model, key) if operable else {},
+        "importance": session.importance(model, key) if operable else None,
+    }
+
+
+def by_depth(session: Session, model: int, key: str) -> dict[str, bytes]:
+    """One picture at every depth of a model, and at every snapshot of its training where there are some."""
+    found = {"features": session.features(model, key, most=EXPORTED_NUMBERS, level=9)}
+    if session.models[model].config.is_transformer and session.models[model].config.classes:
+        found["depth"] = session.depth(model, key, level=9)
+    if session.films[model]:
+        found["film"] = session.film(model, key, level=9)
+    return found
 
 
 def all_cuts(session: Session, model: int, key: str) -> dict[str, Any]:
