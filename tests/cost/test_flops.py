@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from vitral.build import build, shadow
-from vitral.config import ModelConfig
+from vitral.config import ModelConfig, TrainConfig
 from vitral.cost.flops import attention_map_ratio, counted_flops, even_tokens, forward_flops, layer_costs, learning_passes, vit_flops
 from vitral.presets.models import model
 from vitral.train.optim import choose
@@ -49,7 +49,7 @@ CONFIG = model("tiny", depth=DEPTH, classes=7)
 
 def passes(config: ModelConfig, tune: str = "all") -> float:
     network = shadow(config)
-    choose(network, tune)
+    choose(network, TrainConfig(tune=tune))
     return learning_passes(network, (config.channels, *config.image_size))
 
 
@@ -70,6 +70,13 @@ def test_attention_has_gradients_of_its_weights_and_of_what_lies_above_the_first
     activations = 2 * flops.attention + flops.mlp + flops.head + flops.projections * (1 - 3 / 4 / DEPTH)  # nothing below the first q, k, v
     weights = flops.projections + flops.head
     assert passes(CONFIG, "attention") * flops.total == pytest.approx(flops.total + activations + weights)
+
+
+def test_lora_has_gradients_of_its_thin_matrices_alone():
+    """No gradient of a whole matrix: less than attention's own, though its layers pass gradients on as they do."""
+    assert passes(CONFIG, "head") < passes(CONFIG, "lora") < passes(CONFIG, "attention") + 0.3
+    wide = model("b/16")
+    assert 2 < passes(wide, "lora") < 2.05 < passes(wide, "attention")
 
 
 # ---- layers of other kinds -----------------------------------------------------------------------------------------------------

@@ -65,6 +65,8 @@ def test_a_rival_without_attention_has_the_same_learning_rates_to_choose_from(tm
     vit, resnet = make_contenders(["vit", "resnet"], DATA, weights=weights, tune="attention")
     assert (vit.tune, resnet.tune) == ("attention", "all") and vit.lrs == resnet.lrs
     assert "attention and head learn" in vit.note and "all parameters learn" in resnet.note
+    vit, resnet = make_contenders(["vit", "resnet"], DATA, weights=weights, tune="lora")
+    assert (vit.tune, resnet.tune) == ("lora", "all") and vit.note.endswith("LoRA and head learn")
 
 
 def test_contenders_say_what_they_are() -> None:

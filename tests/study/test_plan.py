@@ -9,7 +9,7 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.base.text import duration
-from vitral.build import parameter_count
+from vitral.build import build, parameter_count
 from vitral.config import ModelConfig
 from vitral.cost.flops import forward_flops
 from vitral.cost.memory import LiveBytes
@@ -19,6 +19,7 @@ from vitral.study.forecast import Timing
 from vitral.study.plan import busy, plan
 from vitral.train.fit import fit
 from vitral.train.prepare import prepare
+from vitral.weights.checkpoint import save
 
 RUNS = {
     "many tokens": (
@@ -115,3 +116,16 @@ def test_time_is_a_range_and_a_busy_machine_is_said(monkeypatch: pytest.MonkeyPa
     assert planned.notes[-1] in capsys.readouterr().err
     assert busy(0.3, 2, (1.0, 1.1)) == "" and "cores" not in busy(0.3, 2, (1.0, 2.0))
     assert plan(run("digits"), gpu="a100").seconds_range[0] == plan(run("digits"), gpu="a100").seconds
+
+
+def test_lora_keeps_moments_of_its_thin_matrices_alone(tmp_path: Path):
+    network = ModelConfig(image_size=(8, 8), patch_size=(4, 4), channels=1, classes=10, width=64, depth=2, heads=2, mlp_width=128)
+    save(build(network), tmp_path / "weights")
+    config = dataclasses.replace(run("digits", batch_size=16, threads=1, device="cpu", ema=None), weights=str(tmp_path / "weights"))
+    plans = {
+        tune: plan(dataclasses.replace(config, train=dataclasses.replace(config.train, tune=tune)), gpu="h100") for tune in ("all", "lora")
+    }
+    thin = 2 * 8 * ((64 + 192) + (64 + 64)) + 650  # two blocks' qkv and projection, and the head
+    assert plans["lora"].trained_parameters == thin and plans["lora"].memory.optimizer == 2 * 4 * thin
+    assert plans["lora"].parameters - plans["all"].parameters == thin - 650
+    assert plans["lora"].memory.total < plans["all"].memory.total

@@ -10,12 +10,14 @@ import pytest
 import torch
 from PIL import Image
 
+from vitral.build import create
 from vitral.config import DataConfig, RunConfig
 from vitral.data.datasets import open_data
 from vitral.presets.runs import change, run
 from vitral.run.resolve import DataFacts, resolve
 from vitral.train.advice import before, copied, during, of_config
 from vitral.train.prepare import prepare
+from vitral.weights.checkpoint import save
 
 
 @pytest.fixture
@@ -80,3 +82,9 @@ def test_test_pictures_that_were_learnt_are_named(tmp_path: Path):
     data.test()
     (line,) = copied(data, "test")
     assert line.startswith("3 of the 3 test pictures are copies of training pictures") and "vitral data check" in line
+
+
+def test_weights_that_no_run_made_are_no_earlier_run(tmp_path: Path):
+    """`vitral.save` and Hugging Face write a config.json and a model.safetensors too."""
+    save(create("tiny", image_size=8, channels=1, classes=10), tmp_path)
+    assert before(prepare(dataclasses.replace(run("digits"), weights=str(tmp_path)), torch.device("cpu")))

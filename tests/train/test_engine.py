@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from vitral.base.errors import ConfigError, DataError, UsageError, VitralError
+from vitral.base.errors import ConfigError, DataError, Stopped, UsageError, VitralError
+from vitral.build import create
+from vitral.config import RunConfig
+from vitral.presets.runs import pretraining
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
 from vitral.train import engine
@@ -23,6 +26,7 @@ from vitral.train.fit import fit
 from vitral.train.steps import Stepper
 from vitral.train.tasks.task import Outcome
 from vitral.weights.checkpoint import load_checkpoint
+from vitral.weights.load import load
 
 specification = importlib.util.spec_from_file_location("train_conftest", Path(__file__).parent / "conftest.py")
 assert specification is not None and specification.loader is not None
@@ -329,3 +333,73 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path):
         with pytest.raises(DataError, match="is there a folder where a file is meant"):
             fit(tiny(epochs=1), place, quiet=True)
     assert (tmp_path / "taken").read_text() == "mine"
+
+
+# ---- LoRA ------------------------------------------------------------------------------------------------------------------------
+
+
+def lora(weights: Path, **changes: Any) -> RunConfig:
+    settings = {"epochs": 1.0, "tune": "lora", "lora_rank": 4, "lr": 1e-2} | changes
+    return dataclasses.replace(tiny(**settings), weights=str(weights))
+
+
+@pytest.mark.parametrize("where", ["attention", "mlp"])
+def test_lora_moves_what_it_was_asked_to_and_leaves_a_plain_model(out: Path, trained: Run, capfd: Any, where: str):
+    result = fit(lora(trained.path, lora_where=where, ema=0.9, snapshots=2), out=out)
+    before = trained.model.state_dict()
+    changed = {name for name, value in load(out).state_dict().items() if not torch.equal(value, before[name])}
+    layers = {"attention": ("qkv.weight", "projection.weight"), "mlp": ("expand.weight", "contract.weight")}[where]
+    assert changed == {name for name in before if name.startswith("head.") or (name.startswith("blocks.") and name.endswith(layers))}
+    sizes = {"attention": 4 * ((16 + 48) + (16 + 16)), "mlp": 4 * 2 * (16 + 16)}
+    assert f"{2 * sizes[where] + 170:,} of" in capfd.readouterr().err  # two blocks, and a head of 16 × 10 + 10
+    assert result.model(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
+    for _, folder in RunFolder(out).snapshots():
+        assert load(folder).state_dict().keys() == before.keys()
+
+
+def test_what_lora_saves_answers_as_what_it_tested(out: Path, trained: Run):
+    """The test split is answered by the thin matrices themselves, the saved model is their sum."""
+    result = fit(lora(trained.path), out=out, quiet=True)
+    scored = evaluate(load(out), "digits", split="test", device="cpu")
+    assert scored.loss == pytest.approx(result.test["loss"], abs=1e-5) and scored.top1 == result.test["accuracy"]
+
+
+def test_lora_goes_on_exactly(out: Path, trained: Run, monkeypatch: pytest.MonkeyPatch):
+    whole = fit(lora(trained.path, checkpoint_every=0.0, keep="best"), out=out.parent / "whole", quiet=True)
+    learn = engine.Engine._learn
+
+    def stopping(self: engine.Engine, batch: Any) -> None:
+        learn(self, batch)
+        if self.counts.step == 7:
+            self.interrupts.asked = "SIGTERM"
+
+    monkeypatch.setattr(engine.Engine, "_learn", stopping)
+    with pytest.raises(Stopped):
+        fit(lora(trained.path, checkpoint_every=0.0, keep="best"), out=out, quiet=True)
+    monkeypatch.undo()
+    again = fit(lora(trained.path, checkpoint_every=0.0, keep="best"), out=out, resume=True, quiet=True)
+    assert digest(again.model) == digest(whole.model) != digest(trained.model)
+
+
+def test_lora_is_refused_by_name_where_it_makes_no_sense(out: Path):
+    with pytest.raises(ConfigError, match="tune = lora without weights would freeze random numbers"):
+        fit(tiny(tune="lora", lora_rank=4), out=out, quiet=True)
+    with pytest.raises(ConfigError, match="tune = lora is for Vision Transformers, not a cnn"):
+        fit(tiny(tune="lora"), out=out, quiet=True, model=create("cnn", image_size=8, channels=1, classes=10))
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("method", ["lejepa", "dino", "mae"])
+def test_lora_learns_without_labels(out: Path, trained: Run, method: str):
+    base = pretraining("digits", method)
+    small = {"projection": 8, "projection_hidden": 16, "prototypes": 16, "decoder_width": 16}
+    config = dataclasses.replace(
+        lora(trained.path, epochs=0.2, test=False),
+        pretrain=dataclasses.replace(base.pretrain, **small),
+        data=dataclasses.replace(base.data, name="digits"),
+    )
+    result = fit(config, out=out, quiet=True)
+    before, after = trained.model.state_dict(), load(out).state_dict()
+    changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert changed == {name for name in after if name.endswith(("attention.qkv.weight", "attention.projection.weight"))}
+    assert result.model.config.classes == 0

@@ -12,22 +12,22 @@ from vitral.train.optim import Muon, Optimizer, choose, clip, groups, is_attenti
 
 def test_tune_attention_trains_exactly_attention_and_head():
     model = create("tiny", classes=3)
-    chosen = choose(model, "attention")
+    chosen = choose(model, TrainConfig(tune="attention"))
     expected = {name for name, _ in model.named_parameters() if ".attention." in name or name.startswith("head.")}
     assert set(chosen) == expected == {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert any(".attention.qkv." in name for name in chosen) and not any(".mlp." in name or ".norm" in name for name in chosen)
-    assert set(choose(model, "head")) == {"head.linear.weight", "head.linear.bias"}
-    assert len(choose(model, "all")) == len(list(model.parameters()))
+    assert set(choose(model, TrainConfig(tune="head"))) == {"head.linear.weight", "head.linear.bias"}
+    assert len(choose(model, TrainConfig(tune="all"))) == len(list(model.parameters()))
 
 
 @pytest.mark.parametrize("name", ["cnn", "resnet18"])
 def test_a_filter_that_matches_nothing_is_an_error(name: str):
     model = create(name, image_size=32, classes=3)
     with pytest.raises(ConfigError, match="matches no parameter"):
-        choose(model, "attention")
-    assert all(is_head(chosen) for chosen in choose(model, "head"))
+        choose(model, TrainConfig(tune="attention"))
+    assert all(is_head(chosen) for chosen in choose(model, TrainConfig(tune="head")))
     with pytest.raises(ConfigError):
-        choose(create("tiny", classes=0), "head")
+        choose(create("tiny", classes=0), TrainConfig(tune="head"))
 
 
 def test_every_parameter_is_in_one_group_and_only_matrices_decay():

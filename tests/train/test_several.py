@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -166,6 +167,8 @@ def test_a_run_goes_on_and_a_probe_starts_its_head(run: Path, table: Path, tmp_p
     )
     probed = fit(more, tmp_path / "more", quiet=True)
     assert probed.test["mean_average_precision"] > 0.9
+    adapted = dataclasses.replace(more, train=dataclasses.replace(more.train, tune="lora", lora_rank=2, lora_where="all"))
+    assert fit(adapted, tmp_path / "adapted", quiet=True).test["mean_average_precision"] > 0.9
     mixed = config(table, epochs=2, label_smoothing=0.1)
     mixed = vitral.presets.runs.change(mixed, mixup=1.0, class_weights=True, subset=30)
     assert np.isfinite(fit(mixed, tmp_path / "mixed", quiet=True).test["loss"])

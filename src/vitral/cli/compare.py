@@ -70,7 +70,7 @@ class Flags(StudyFlags):
     """Further data sets: the same comparison on each, then one table of them all."""
     weights: Annotated[str | None, tyro.conf.arg(name="from")] = None
     """Weights to start from: MODEL=WEIGHTS with commas; WEIGHTS is anything `vitral eval` takes. Without --models, these are compared."""
-    tune: Literal["all", "attention", "head"] = "all"
+    tune: Literal["all", "attention", "head", "lora"] = "all"
     """Which parameters learn in models that start from weights; a model without attention learns wholly instead."""
     pretrain: str | None = None
     """Compare ways of learning instead of models: lejepa, dino, mae, supervised, with commas. One model (--models, else vit) spends the

@@ -37,6 +37,7 @@ METHODS = ("lejepa", "dino", "mae")
 DATA_FLAGS = ("validation", "stage", "subset", "workers", "on_bad_image")
 TRAIN_FLAGS = (
     *(
+        "tune",
         "epochs",
         "batch_size",
         "optimizer",

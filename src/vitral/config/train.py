@@ -57,8 +57,15 @@ class TrainConfig:
     """Which weights are final: the last ones, or those best on validation."""
     patience: int | None = None
     """Stop after this many evaluations without a better validation accuracy."""
-    tune: Literal["all", "attention", "head"] = "all"
-    """Which parameters learn: all, attention layers + head, head alone."""
+    tune: Literal["all", "attention", "head", "lora"] = "all"
+    """Which parameters learn: all, attention layers + head, head alone, or LoRA + head: thin matrices beside those of the weights, which
+    stay as they are; what is saved is the sum of both (--set lora_rank=8 lora_where=attention)."""
+    lora_rank: int = 8
+    """For tune = lora: rows of each thin matrix; more can learn more."""
+    lora_where: Literal["attention", "mlp", "all"] = "attention"
+    """For tune = lora: which matrices get a thin pair: attention's, the MLPs', or both."""
+    lora_alpha: float = 16.0
+    """For tune = lora: the pair counts by this number over the rank."""
     head_start: Literal["as-is", "probe", "probe+mean"] | None = None
     """How the head of a fine-tuned model starts: as-is: from the weights where the classes are as many, else new; or as a linear probe
     of the frozen features, which keeps them from being spoilt when there are few pictures; +mean: it also reads the mean of the patches.
@@ -140,5 +147,8 @@ class TrainConfig:
             if getattr(self, name) is not None:
                 at_least(self, name, 1)
         at_least(self, "snapshots", 0)
+        at_least(self, "lora_rank", 1)
+        if self.lora_alpha <= 0:
+            raise ConfigError(f"lora_alpha {self.lora_alpha} is not positive", "use twice the rank or so")
         if not 0 < self.layer_decay <= 1:
             raise ConfigError(f"layer_decay {self.layer_decay} does not lie in (0, 1]", "use something like 0.75, or 1 for none")

@@ -52,6 +52,8 @@ def resolve(asked: RunConfig, facts: DataFacts, weights: ModelConfig | None = No
     if weights is not None:
         started, notes = _head_start(asked, facts, weights, same_classes)
         return Resolved(dataclasses.replace(started, model=_as_weights_say(started, facts, weights)), notes)
+    if asked.train.tune == "lora":
+        raise ConfigError("tune = lora without weights would freeze random numbers", "name weights with --from, or leave --tune out")
     asked, model = _starting(asked, asked.train.head_start or "as-is"), asked.model
     known = {"classes": facts.classes, "channels": model.channels or facts.channels}
     if "image_size" not in model.left_open:
@@ -69,10 +71,10 @@ def _head_start(asked: RunConfig, facts: DataFacts, weights: ModelConfig, same_c
     images = f"{facts.images:,} pictures"
     if asked.train.head_start is not None:
         return asked, ()
-    if same_classes:
+    if same_classes and asked.pretrain is None:
         return _starting(asked, "as-is"), ("the weights know these classes: their head is kept (--head-start probe makes it anew)",)
-    if weights.head_hidden or weights.distillation_token or not weights.head_bias:
-        return _starting(asked, "as-is"), ()  # no single layer that could be a probe
+    if asked.pretrain is not None or weights.head_hidden or weights.distillation_token or not weights.head_bias:
+        return _starting(asked, "as-is"), ()  # no head, or no single layer that could be a probe
     if facts.images > FEW_IMAGES:
         why = f"{images} are enough to move all features (--head-start probe starts it as a linear probe)"
         return _starting(asked, "as-is"), (f"the head starts new: {why}",)

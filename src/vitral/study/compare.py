@@ -36,7 +36,7 @@ def compare(
     lrs: Sequence[float] | None = None,
     tuning_share: float = 0.25,
     weights: Mapping[str, str] | None = None,
-    tune: Literal["all", "attention", "head"] = "all",
+    tune: Literal["all", "attention", "head", "lora"] = "all",
     claim: Literal["auto", "significance", "none"] = "auto",
     pretrain: Sequence[str] | None = None,
     out: str | Path | None = None,

@@ -21,9 +21,14 @@ from vitral.weights.load import load
 
 LRS = {"adamw": (3e-4, 1e-3, 3e-3), "muon": (0.01, 0.02, 0.04), "sgd": (0.01, 0.03, 0.1)}
 """From scratch, by the optimizer, the same for every family: a beginning, which is widened while the best lies at its edge."""
-TUNING_LRS = {"all": (3e-5, 1e-4, 3e-4, 1e-3), "attention": (3e-5, 1e-4, 3e-4, 1e-3), "head": (1e-3, 3e-3, 1e-2, 3e-2)}
+TUNING_LRS = {
+    "all": (3e-5, 1e-4, 3e-4, 1e-3),
+    "attention": (3e-5, 1e-4, 3e-4, 1e-3),
+    "head": (1e-3, 3e-3, 1e-2, 3e-2),
+    "lora": (3e-4, 1e-3, 3e-3, 1e-2),
+}
 """AdamW from weights, by what learns. One grid for all and attention: a rival without attention learns wholly beside such a ViT."""
-LEARNS = {"all": "all parameters learn", "attention": "attention and head learn", "head": "the head learns"}
+LEARNS = {"all": "all parameters learn", "attention": "attention and head learn", "head": "the head learns", "lora": "LoRA and head learn"}
 
 #                  width depth heads mlp   by the picture's larger side: up to 16, up to 96, above
 VIT_SIZES = {
@@ -148,7 +153,7 @@ def make_contenders(
             config, learns = _fitted(name, names, data), "all"
         else:
             config = _config_of(source, len(data.class_names), weights_size)
-            learns = "all" if tune == "attention" and not config.is_transformer else tune
+            learns = "all" if tune in ("attention", "lora") and not config.is_transformer else tune
         starts = STARTS.get(config.family, ()) if source is None and config.initialisation in ("torch", "zero") else ()
         note = describe(config) + (f", from {source}, {LEARNS[learns]}" if source else "")
         for recipe, settings in recipes.items():

@@ -125,7 +125,7 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         say(f"note: {note}")
     train, model = config.train, config.model
     per_epoch, batch = even_batches(len(data.train), train.batch_size, train.accumulate)
-    learning = choose(setup.model, train.tune)
+    learning = choose(setup.model, train)
     # There is no such GPU here to ask: all of them have half precision.
     dtype = dtype_of(train.precision, device) if named is None else DTYPES["bf16" if train.precision == "auto" else train.precision]
     stored = sum(

@@ -299,7 +299,7 @@ def _lr(lr: float) -> str:
 def passes(config: ModelConfig, tune: str) -> float:
     """Forward passes that learning from one image costs."""
     model = shadow(config)
-    choose(model, tune)
+    choose(model, TrainConfig(tune=tune))  # type: ignore[arg-type]
     return learning_passes(model, (config.channels, *config.image_size))
 
 

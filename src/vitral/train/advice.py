@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vitral.base.layout import METRICS
 from vitral.config import RunConfig
 from vitral.data.datasets import Data
 from vitral.run.folder import RunFolder
@@ -47,7 +48,8 @@ def before(setup: Setup) -> list[str]:
 def _trained_on(config: RunConfig) -> list[str]:
     """The weights are those of a run on the same data: what is carried over from it, and what is not."""
     earlier = RunFolder(str(config.weights))
-    if not (earlier.exists and earlier.has_model) or earlier.settled.data.name != config.data.name:
+    is_run = earlier.exists and earlier.has_model and (earlier.path / METRICS).is_file()  # else a model that was saved or downloaded
+    if not is_run or earlier.settled.data.name != config.data.name:
         return []
     train = config.train
     schedule = f"a fresh {train.schedule} schedule over {train.epochs:g} epochs, peak learning rate {train.lr:g}"

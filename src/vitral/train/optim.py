@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from vitral.base.errors import ConfigError
 from vitral.config import TrainConfig
+from vitral.model.lora import add_lora, is_lora
 from vitral.train.ema import local
 
 HEADS = ("head.", "distillation_head.", "network.fc.")
@@ -35,9 +36,11 @@ NO_DECAY = re.compile(r"tokens\.|positions\.|rotary\.|pool\.(query|probe)$|.*\.r
 # ---- which parameters learn ----------------------------------------------------------------------------------------------------
 
 
-def choose(model: nn.Module, tune: str) -> dict[str, nn.Parameter]:
-    """The parameters that learn, by name; all others are frozen. A choice that matches nothing is an error."""
-    wanted = TUNE[tune]
+def choose(model: nn.Module, config: TrainConfig) -> dict[str, nn.Parameter]:
+    """The parameters that learn, by name; all others are frozen. A choice that matches nothing is an error. LoRA's are put in here."""
+    tune, wanted = config.tune, TUNE[config.tune]
+    if tune == "lora":
+        add_lora(model, config.lora_where, config.lora_rank, config.lora_alpha, config.seed)
     chosen = {name: parameter for name, parameter in model.named_parameters() if wanted(name)}
     beyond_head = [name for name in chosen if not is_head(name)]
     if not chosen or (tune == "attention" and not beyond_head):
@@ -61,6 +64,7 @@ TUNE: dict[str, Callable[[str], bool]] = {
     "all": lambda _: True,
     "attention": lambda name: is_attention(name) or is_head(name),
     "head": is_head,
+    "lora": lambda name: is_lora(name) or is_head(name),
 }
 
 
@@ -85,7 +89,7 @@ def decays(name: str, parameter: Tensor) -> bool:
 
 def is_matrix(name: str, parameter: Tensor) -> bool:
     """Whether Muon moves it: a matrix, or the filters of a convolution as one, a row for each filter; not filters on bare pixels."""
-    if NO_DECAY.match(name):
+    if NO_DECAY.match(name) or is_lora(name):
         return False
     return bool(MATRICES.match(name)) and (parameter.ndim == 2 or (parameter.ndim == 4 and parameter.shape[1] > PIXEL_CHANNELS))
 

@@ -25,10 +25,11 @@ from vitral.data.source import Source, unlabelled
 from vitral.data.split import Split
 from vitral.data.views import Views, views_of
 from vitral.model.classifier import Classifier
+from vitral.model.lora import merge_lora
 from vitral.rivals.own_module import OwnModule
 from vitral.run.resolve import DataFacts, resolve
 from vitral.train.evaluate import evaluation_loader
-from vitral.train.optim import is_head, whole
+from vitral.train.optim import choose, is_head, whole
 from vitral.train.parallel import World
 from vitral.train.several import NEUTRAL
 from vitral.train.tasks import method_of, task_of
@@ -70,6 +71,7 @@ class Setup:
     def task(self, quiet: bool = True) -> Task:
         """What is learnt: to name classes, to answer like a teacher, or, without labels, what the method says."""
         if self.config.pretrain is not None:
+            choose(self.model, self.config.train)  # before a method copies the model: LoRA's matrices belong to the copy too
             return method_of(self.config.pretrain, self.model)
         train = self.config.train
         teacher = load_teacher(train.teacher, self.data, self.preprocess, self.device, quiet) if train.teacher else None
@@ -87,11 +89,16 @@ class Setup:
         return f"{config.name}: {which}, {len(self.data.train):,} pictures, {long} on {self.device.type}{threads}{going}"
 
     def complete(self, values: dict[str, Tensor] | None = None, sharded: bool = False) -> Classifier:
-        """The model with all its weights, or with `values`, in this process (sharded ones are gathered: every process must call this)."""
-        model = self.model
-        if values is None and not sharded:
+        """The model with all its weights, or with `values`, in this process (sharded ones are gathered: every process must call this).
+
+        LoRA's matrices are merged into those they stand beside.
+        """
+        model, train = self.model, self.config.train
+        if values is None and not sharded and train.tune != "lora":
             return model
         full = {name: whole(value).cpu() for name, value in (values or dict(model.state_dict())).items()}
+        if train.tune == "lora":
+            full = merge_lora(full, train.lora_rank, train.lora_alpha)
         if self.config.model.family == "own":
             made = copy.deepcopy(model).cpu()
         else:
@@ -99,7 +106,7 @@ class Setup:
                 made = build(self.config.model)
         made.load_state_dict(full)
         made.origin = model.origin
-        return made
+        return made if values or sharded else made.to(self.device)
 
     def training_loader(self, world: World) -> Loader:
         settings = self.config.data

@@ -72,7 +72,7 @@ class Stepper:
                 f"batch_size {config.batch_size} cannot be split into {config.accumulate} micro-batches on each of {world.size} processes",
                 "choose a multiple",
             )
-        choose(model, config.tune)
+        choose(model, config)
         blocks = list(getattr(model, "blocks", []))
         self.method = task.to(device) if isinstance(task, Method) else None
         self.wrapped = world.wrap(Learner(model, task), blocks, device)
@@ -289,7 +289,7 @@ def _beside(device: torch.device) -> Iterator[None]:
 def run_memory(config: RunConfig, images: int, dtype: torch.dtype, compiled: bool, data: int = 0) -> Memory:
     """What a run's step on `images` at a time holds at its worst moment; `data`: bytes of images that lie on the device."""
     train, model = config.train, shadow(config.model).train()
-    choose(model, train.tune)
+    choose(model, train)
     size: tuple[int, ...] = (config.model.channels, *config.model.image_size)
     if config.pretrain is None:
         task = task_of(train, None, None)

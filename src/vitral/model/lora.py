@@ -1,0 +1,74 @@
+"""LoRA (Hu et al. 2021, arXiv 2106.09685): a layer stays as it is, and the product of two thin matrices beside it learns.
+
+D numbers in, M out, rank r. What is saved is the sum, one matrix again: nothing that loads a model ever sees the two.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vitral.base.errors import ConfigError
+from vitral.model.vit import ViT
+
+DOWN, UP = "lora_down", "lora_up"
+
+
+class LowRankLinear(nn.Linear):
+    """W·x + b + α/r · up·(down·x). `up` starts at zero, so at first it is the layer it was made of."""
+
+    def __init__(self, layer: nn.Linear, rank: int, alpha: float, generator: torch.Generator) -> None:
+        nn.Module.__init__(self)  # nn.Linear's own would make a second matrix
+        self.in_features, self.out_features = layer.in_features, layer.out_features
+        self.weight, self.bias = layer.weight, layer.bias
+        self.scale = alpha / rank
+        bound = self.in_features**-0.5
+        down = torch.empty(rank, self.in_features).uniform_(-bound, bound, generator=generator)
+        self.lora_down = nn.Parameter(down.to(self.weight))  # (r, D)
+        self.lora_up = nn.Parameter(self.weight.new_zeros(self.out_features, rank))  # (M, r)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return super().forward(tokens) + F.linear(F.linear(tokens, self.lora_down), self.scale * self.lora_up)
+
+
+def add_lora(model: nn.Module, where: str, rank: int, alpha: float, seed: int) -> None:
+    """Put low-rank matrices beside those of attention, of the MLPs, or of both; where there are some already, nothing changes."""
+    if not isinstance(model, ViT):
+        raise ConfigError(f"tune = lora is for Vision Transformers, not {_kind(model)}", "use tune = all or head")
+    generator = torch.Generator().manual_seed(seed)
+    for name, layer in list(model.named_modules()):
+        if type(layer) is not nn.Linear or not _is_wanted(name, where):
+            continue
+        if rank >= min(layer.in_features, layer.out_features):
+            shape = f"{layer.in_features} → {layer.out_features}"
+            raise ConfigError(f"lora_rank {rank} is not below the sizes of {name} ({shape})", "use a smaller rank, such as 8")
+        parent, _, own = name.rpartition(".")
+        setattr(model.get_submodule(parent), own, LowRankLinear(layer, rank, alpha, generator))
+
+
+def is_lora(name: str) -> bool:
+    return name.endswith((DOWN, UP))
+
+
+def merge_lora(values: dict[str, Tensor], rank: int, alpha: float) -> dict[str, Tensor]:
+    """The same model as a plain state dict: each pair of thin matrices added to the matrix it stands beside."""
+    merged = {name: value for name, value in values.items() if not is_lora(name)}
+    for name in values:
+        if name.endswith(UP):
+            layer = name.removesuffix(UP)
+            # In double precision: rounded once, as any stored weight is.
+            product = values[name].double() @ values[layer + DOWN].double()
+            merged[layer + "weight"] = (values[layer + "weight"].double() + alpha / rank * product).to(values[layer + "weight"].dtype)
+    return merged
+
+
+def _is_wanted(name: str, where: str) -> bool:
+    if not name.startswith(("blocks.", "pool.")):
+        return False
+    return where == "all" or (".mlp." in name) == (where == "mlp")
+
+
+def _kind(model: nn.Module) -> str:
+    family = getattr(getattr(model, "config", None), "family", type(model).__name__)
+    return "a module of one's own" if family == "own" else f"a {family}"
