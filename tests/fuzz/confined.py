@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
+import torch
+
 from vitral.base.errors import VitralError
 from vitral.base.text import clean
 
@@ -112,6 +114,7 @@ def _answer(work: Callable[[], Any], writing: int, last: bool = True) -> None:
         os.dup2(quiet, 2)
         sys.stderr = sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         warnings.simplefilter("ignore")
+        torch.set_num_threads(1)  # a forked child has none of its parent's threads, and would wait for them for ever
         try:
             ending = ("fine", "", work())
         except VitralError as error:
