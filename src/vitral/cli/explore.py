@@ -27,6 +27,7 @@ Examples:
   vitral explore runs/flowers rose.jpg
   vitral explore timm:vit_base_patch16_224 cat.jpg --compare runs/resnet
   vitral explore vit_tiny.safetensors cat.jpg --export page.html
+  vitral explore vit_tiny.safetensors cat.jpg --export page.html --live
 """
 
 
@@ -38,6 +39,8 @@ class Flags(ModelFlags):
     """A second model, shown beside the first on the same picture."""
     export: str | None = None
     """Write one offline page to this file and stop, instead of starting a server."""
+    live: bool = False
+    """With --export: the page holds the model itself, in 8-bit weights, and runs it on any picture dropped on it."""
     host: str = "127.0.0.1"
     """Where to listen. Any other than this machine's own address asks visitors for a token."""
     port: int | None = None
@@ -52,6 +55,8 @@ def run(arguments: list[str]) -> int:
     from vitral.web.first_images import fitting_images, named_images
     from vitral.web.session import Session
 
+    if flags.live and flags.export is None:
+        raise UsageError("--live makes a page that runs the model", "say where to write it: --export page.html --live")
     where, paths = split_arguments(flags.targets)
     models = {where: open_model(where, flags)}
     if flags.compare is not None:
@@ -62,9 +67,10 @@ def run(arguments: list[str]) -> int:
     for content, name in named_images(paths, session.limits) or fitting_images(where):
         session.give(content, name)
     if flags.export is not None:
+        from vitral.web.live import export_live
         from vitral.web.single_file import export_page
 
-        path = export_page(session, flags.export)
+        path = (export_live if flags.live else export_page)(session, flags.export)
         tell(f"{path}  {byte_size(path.stat().st_size)}")
         return 0
     try:

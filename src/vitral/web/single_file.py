@@ -106,13 +106,14 @@ def all_cuts(session: Session, model: int, key: str) -> dict[str, Any]:
     return found
 
 
-def page(description: dict[str, Any], blobs: dict[str, bytes]) -> str:
-    """index.html with everything inlined, under a policy that allows these very scripts and no connection."""
+def page(description: dict[str, Any], blobs: dict[str, bytes], runs: bool = False) -> str:
+    """index.html with everything inlined, under a policy that allows these very scripts and no connection; `runs`: and WebAssembly."""
     files = assets()
     style, script = files["style.css"][0].decode(), bundle()
     text = files["index.html"][0].decode()
+    compiles = " 'wasm-unsafe-eval'" if runs else ""
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src blob: data:; "
+        f"default-src 'none'; script-src '{_hash(script)}'{compiles}; style-src '{_hash(style)}'; img-src blob: data:; "
         "connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
     data = [f'<script type="application/json" id="vitral-session">{json.dumps(description).replace("<", chr(92) + "u003c")}</script>']

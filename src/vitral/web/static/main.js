@@ -6,6 +6,7 @@ import { announce, byId, element, toast } from "./dom.js";
 import { FiguresView } from "./figures.js";
 import { PictureView } from "./picture.js";
 import { PredictionsView, predictionText } from "./predictions.js";
+import { showProof } from "./proof.js";
 import { savePicture } from "./save.js";
 import { openSource } from "./source.js";
 import { fromHash, state, subscribe, update } from "./state.js";
@@ -23,7 +24,7 @@ class App {
     this.session = source.session;
     this.traces = [];
     this.whole = null; // the chosen model with everything on
-    this.pictures = [...this.session.pictures, ...uploaded(this.session.pictures)];
+    this.pictures = [...this.session.pictures, ...(source.runs ? [] : uploaded(this.session.pictures))];
     const which = () => state.model;
     this.picture = new PictureView(byId("picture"), this, which, "The picture as the model sees it. Arrow keys choose a patch, Escape what the head reads.");
     byId("picture").querySelector(".stage").after(byId("cut")); // where the finger is
@@ -134,8 +135,9 @@ class App {
     this.markPictures();
   }
 
-  /** Uploads outlive a reload of the page. */
+  /** Uploads outlive a reload of the page, where a server has them. */
   remember() {
+    if (this.source.runs) return;
     try {
       sessionStorage.setItem(UPLOADED, JSON.stringify(this.pictures.filter((entry) => !this.session.pictures.includes(entry))));
     } catch {
@@ -277,6 +279,7 @@ class App {
     byId("open-first").hidden = !this.source.live;
     byId("offline").hidden = this.source.live;
     this.markTabs();
+    if (this.source.runs) return this.load().then(() => showProof(this.source));
     return this.load();
   }
 }

@@ -1,6 +1,7 @@
 // Where numbers come from: the local server, or the page itself when it was exported. Both answer the same questions.
 
 import { byId } from "./dom.js";
+import { LiveModel, LivePictures, decodeWithin } from "./live.js";
 import { partsOf } from "./state.js";
 import { Trace, unpack } from "./trace.js";
 
@@ -13,8 +14,9 @@ class Refused extends Error {
 
 export async function openSource() {
   const inside = document.getElementById("vitral-session");
-  const source = inside ? new PageSource(JSON.parse(inside.textContent)) : new ServerSource(await ask("/api/session").then((answer) => answer.json()));
-  return source;
+  if (!inside) return new ServerSource(await ask("/api/session").then((answer) => answer.json()));
+  const session = JSON.parse(inside.textContent);
+  return session.runs ? new LiveSource(session) : new PageSource(session);
 }
 
 /** Answers are remembered: the same question is asked once. */
@@ -120,6 +122,51 @@ class PageSource extends Source {
 
   async upload() {
     throw new Refused("an exported page shows its own pictures only", "run vitral explore to open others");
+  }
+}
+
+/** A page that holds its models and runs them: it answers for any picture and any parts switched off. */
+class LiveSource extends PageSource {
+  live = true;
+  runs = true;
+
+  constructor(session) {
+    super(session);
+    const kernel = unpack(inlined("kernel")).then(({ sections }) => sections.kernel);
+    this.models = session.models.map((facts, index) => new LiveModel(inlined(`model-${index}`), kernel, facts));
+    this.pictures = new LivePictures(session.limits);
+    for (const { picture, kind } of session.pictures) this.pictures.blobs.set(picture, new Blob([inlined(`picture-${picture}`)], { type: kind }));
+    window.vitral = { run: (blob) => this.run(blob), source: this };
+  }
+
+  /** For scripts: a picture's logits in the first model, and the names of its classes. */
+  async run(blob) {
+    const [model] = this.session.models;
+    const logits = await this.models[0].logits(await decodeWithin(blob, this.session.limits));
+    return { logits: Array.from(logits), labels: Array.from({ length: model.classes }, (_, index) => model.names[index] ?? `class ${index}`) };
+  }
+
+  async makeTrace(model, picture, off) {
+    return this.models[model].trace(await this.pictures.get(picture), off);
+  }
+
+  async map(model, picture, method, target, off) {
+    if (method !== "rollout") throw new Refused("a page that runs its model computes attention and rollout", "run vitral explore for the others");
+    return this.models[model].rolloutMap(await this.trace(model, picture, off));
+  }
+
+  async surgery(model, picture, off, target) {
+    const [before, after] = [await this.trace(model, picture), await this.trace(model, picture, off)];
+    return this.models[model].surgery(before, after, target);
+  }
+
+  upload(file) {
+    return this.pictures.add(file, file.name || "picture");
+  }
+
+  /** The models' own proofs: how far the worst logit is from Python's. */
+  async check() {
+    return Math.max(...(await Promise.all(this.models.map((model) => model.check()))));
   }
 }
 

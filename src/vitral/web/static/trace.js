@@ -13,7 +13,7 @@ export async function unpack(bytes) {
   const sections = {};
   for (const { name, type, offset, bytes: size } of header.sections) {
     const start = 4 + length + offset;
-    const Numbers = { float32: Float32Array, uint16: Uint16Array }[type];
+    const Numbers = { float32: Float32Array, uint16: Uint16Array, int8: Int8Array }[type];
     sections[name] = Numbers ? new Numbers(raw.buffer, start, size / Numbers.BYTES_PER_ELEMENT) : raw.subarray(start, start + size);
   }
   return { header, sections };

@@ -1,0 +1,200 @@
+"""The explorer as one file that holds the model and runs it: any picture dropped on the page, offline, without a server.
+
+Weights of linear layers are rounded to eight bits, one scale an output; everything else stays as it is, and so do activations. What the
+browser needs beyond them (positions, angles) is computed here, so that `static/engine.js` knows no kinds of positions. Each part of a
+model that the engine knows is listed in `KNOWN`: a model with any other is refused by name, so that no page computes something else.
+The page carries the logits of a fixed input as Python has them, and compares its own when it opens.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+
+from vitral.base.errors import UsageError
+from vitral.base.files import sha256_bytes, write_atomic
+from vitral.base.progress import track
+from vitral.config import ModelConfig
+from vitral.data.preprocess import Preprocess
+from vitral.look.choice import start_index
+from vitral.look.watch import watch
+from vitral.model.classifier import Classifier
+from vitral.model.rotary import RotaryPositions
+from vitral.model.vit import ViT
+from vitral.web.kernel import kernel
+from vitral.web.pack import pack
+from vitral.web.payload import model_figures
+from vitral.web.session import Session
+from vitral.web.single_file import page
+
+METHODS = ("attention", "rollout")
+"""What a page can compute: one forward pass is enough for it."""
+STORED_SIDE = 1024
+"""Pixels of the longer side of a picture that the page brings along."""
+PLAIN_SIDE = 256
+"""Up to here it is stored without loss."""
+
+ANY = "any"
+KNOWN: dict[str, str | tuple[Any, ...]] = {
+    "family": ("vit",),
+    "image_size": ANY,
+    "patch_size": ANY,
+    "stride": ANY,
+    "channels": (1, 3),
+    "classes": ANY,
+    "width": ANY,
+    "depth": ANY,
+    "heads": ANY,
+    "mlp_width": ANY,
+    "pool": ("class", "mean", "class+mean", "attention", "map"),
+    "pool_over": ("patches", "tokens"),
+    "pool_heads": ANY,
+    "pool_mlp_width": ANY,
+    "class_token": ANY,
+    "distillation_token": ANY,
+    "registers": ANY,
+    "positions": ("learned", "sincos", "rotary", "learned+rotary", "relative", "learned+relative", "none"),
+    "rotary": ("plain", "axial", "mixed", "eva", "perception", "dinov3"),
+    "rotary_grid": ANY,
+    "prefix_positions": ANY,
+    "norm": ("layer", "rms"),
+    "norm_epsilon": ANY,
+    "block": ("sequential", "parallel"),
+    "norm_order": ("pre", "post", "res-post"),
+    "sub_norm": ("none", "mlp", "attention+mlp"),
+    "patch_norm": ANY,
+    "embedding_norm": ANY,
+    "final_norm": ANY,
+    "pool_norm": ANY,
+    "qk_norm": ANY,
+    "layer_scale": ANY,
+    "activation": ("gelu", "gelu_tanh", "quick_gelu", "relu", "swiglu"),
+    "qkv_bias": ANY,
+    "bias": ANY,
+    "patch_bias": ANY,
+    "head_bias": ANY,
+    "head_hidden": ANY,
+    # Nothing of these is left when a model answers:
+    "dropout": ANY,
+    "attention_dropout": ANY,
+    "drop_path": ANY,
+    "initialisation": ANY,
+    "gradient_checkpointing": ANY,
+}
+"""Every field of a ModelConfig, with the values that static/engine.js knows; what is not named here must have its default."""
+
+
+def export_live(session: Session, path: str | Path) -> Path:
+    """Write a page with all models and given pictures of a session to `path`."""
+    for name, model in zip(session.names, session.models, strict=True):
+        check(name, model)
+    description = session.description() | {"runs": True, "pictures": []}
+    blobs: dict[str, bytes] = {"kernel": pack({}, {"kernel": kernel()}, level=9)}
+    figures = []
+    for index, model in track(list(enumerate(session.models)), "Rounding weights"):
+        model = rounded(model)
+        blobs[f"model-{index}"] = pack_model(model, session.limits.attention)
+        description["models"][index] |= {"methods": list(METHODS), "rounded": True}
+        figures.append(model_figures(model))
+    blobs["figures"] = pack({"figures": figures}, {}, level=9)
+    for entry in session.given:
+        content, kind = stored(session.picture(0, entry["picture"]).original)
+        key = sha256_bytes(content)[:16]
+        blobs[f"picture-{key}"] = content
+        description["pictures"].append(entry | {"picture": key, "kind": kind})
+    return write_atomic(path, page(description, blobs, runs=True))
+
+
+def check(name: str, model: Classifier) -> None:
+    """Refuse what the engine does not know, by name."""
+    config, default = model.config, ModelConfig()
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if (known := KNOWN.get(field.name, (getattr(default, field.name),))) != ANY and value not in known:
+            can = " or ".join(map(str, known))
+            raise UsageError(f"{name}: a live page cannot run a model with {field.name} = {value}", f"it runs {can}; leave --live out")
+
+
+def rounded(model: Classifier) -> ViT:
+    """A copy whose linear layers have the weights that the page will have: what the browser is to be compared with."""
+    model = copy.deepcopy(model).float().cpu().eval()
+    assert isinstance(model, ViT)
+    for _, layer in layers(model):
+        codes, scales = round_rows(layer.weight.detach().flatten(1))
+        layer.weight.data = (codes.float() * scales[:, None]).view_as(layer.weight)
+    return model
+
+
+def round_rows(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(outputs, inputs) → eight-bit codes of the same shape and one scale an output; the largest weight of a row becomes ±127."""
+    scales = weight.abs().amax(dim=1).clamp(min=1e-30) / 127
+    return (weight / scales[:, None]).round().to(torch.int8), scales
+
+
+def layers(model: nn.Module) -> Iterator[tuple[str, nn.Linear | nn.Conv2d]]:
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            yield name, module
+
+
+def pack_model(model: ViT, attention: int) -> bytes:
+    """A rounded model as the page holds it; `attention`: so many weights may be kept of one pass."""
+    config = model.config
+    sections: dict[str, np.ndarray | bytes] = {}
+    for name, layer in layers(model):
+        codes, scales = round_rows(layer.weight.detach().flatten(1))
+        sections |= {f"{name}.weight": codes.numpy(), f"{name}.scale": scales.numpy()}
+    for name, parameter in model.named_parameters():
+        # Tokens, the table of positions and learned angles go into what is computed of them.
+        if name not in sections and not name.startswith(("tokens.", "positions.", "rotary.")):
+            sections[name] = parameter.detach().float().numpy()
+    sections["start"] = _start(model)
+    if model.rotary is not None:
+        angles = model.rotary()
+        sections |= {"cosine": angles.cosine.detach().float().numpy(), "sine": angles.sine.detach().float().numpy()}
+    if config.is_relative:
+        sections["relative"] = model.blocks[0].attention.relative.index.numpy().astype(np.float32)  # type: ignore[union-attr]
+    tape = watch(model, probe(config)[None], keep=["logits"])
+    token, note = start_index(tape, "class")
+    header = {
+        "config": dataclasses.asdict(config) | {"grid": config.grid, "tokens": config.tokens, "prefix": config.prefix},
+        "preprocess": dataclasses.asdict(Preprocess.of(model)),
+        "neighbours": (isinstance(model.rotary, RotaryPositions) and model.rotary.neighbours) or config.rotary == "mixed",
+        "attention": attention,
+        "rollout": {"token": -1 if token is None else token, "note": note},
+        "proof": {"logits": [float(value) for value in tape.logits[0]]},
+    }
+    return pack(header, sections, level=9)
+
+
+def probe(config: ModelConfig) -> torch.Tensor:
+    """The input of the proof (C, H, W): waves, the same here and in static/live.js."""
+    index = np.arange(config.channels * config.image_size[0] * config.image_size[1], dtype=np.float64)
+    return torch.from_numpy((np.sin(index * 0.37) + np.sin(index * 0.011)).astype(np.float32)).view(config.channels, *config.image_size)
+
+
+def stored(image: Image.Image) -> tuple[bytes, str]:
+    """A picture as the page brings it along: no larger than it is of use, and without what its file says beside the pixels."""
+    scale = STORED_SIDE / max(image.size)
+    if scale < 1:
+        image = image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))), Image.Resampling.LANCZOS)
+    kind, options = ("PNG", {}) if max(image.size) <= PLAIN_SIDE else ("JPEG", {"quality": 92})
+    out = io.BytesIO()
+    Image.fromarray(np.asarray(image)).save(out, kind, **options)
+    return out.getvalue(), f"image/{kind.lower()}"
+
+
+def _start(model: ViT) -> np.ndarray:
+    """(T, D): what each token is before its patch is added: learned tokens, and positions where they are vectors."""
+    with torch.no_grad():
+        tokens = model.tokens(torch.zeros(1, model.config.grid[0] * model.config.grid[1], model.config.width))
+        return model.positions(tokens)[0].float().numpy()

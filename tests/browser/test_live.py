@@ -1,0 +1,241 @@
+"""The page that runs its model, in a real browser: opened from a file, with the network cut."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect
+from tests.browser.conftest import painted
+
+from vitral.base.origin import known
+from vitral.build import create
+from vitral.data.preprocess import open_picture
+from vitral.model.classifier import Classifier
+from vitral.web.live import export_live, rounded
+from vitral.web.pack import decode_rows, unpack
+from vitral.web.session import Session
+
+pytestmark = pytest.mark.browser
+
+RUN = """async (content) => {
+  const bytes = Uint8Array.from(atob(content), (sign) => sign.charCodeAt(0));
+  return window.vitral.run(new Blob([bytes]));
+}"""
+"""What a script outside calls."""
+
+
+def lively(name: str = "tiny", **options: Any) -> Classifier:
+    """Fresh weights, made to choose."""
+    torch.manual_seed(0)
+    model = create(name, **options)
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            if parameter_name.endswith(("qkv.weight", "head.linear.weight")):
+                parameter.mul_(6)
+            elif parameter.ndim < 2 or "token" in parameter_name or "table" in parameter_name or "register" in parameter_name:
+                parameter.add_(0.3 * torch.randn_like(parameter))  # biases and scales that are 0 or 1 would hide mistakes
+    return model
+
+
+@contextmanager
+def opened(browser: Browser, file: Path, **options: Any) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+    context.set_offline(True)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: problems.append(request.url) if not request.url.startswith(("file:", "data:", "blob:")) else None)
+    page.goto(file.as_uri())
+    page.wait_for_selector("body.ready", timeout=30_000)
+    yield page
+    assert problems == []
+    context.close()
+
+
+def compare(page: Page, model: Classifier, contents: list[bytes]) -> None:
+    """The browser's logits against those of Python with the same rounded weights."""
+    same = rounded(model)
+    for content in contents:
+        with torch.no_grad():
+            wanted = same(open_picture(content, same).tensor[None])[0].numpy()
+        found = page.evaluate(RUN, base64.b64encode(content).decode())
+        logits = np.array(found["logits"])
+        assert np.abs(logits - wanted).max() <= 1e-4 * np.abs(wanted).max()
+        assert logits.argmax() == wanted.argmax()
+        assert len(found["labels"]) == len(logits)
+
+
+@pytest.fixture(scope="module")
+def model() -> Classifier:
+    return lively(registers=1, depth=4)
+
+
+@pytest.fixture(scope="module")
+def file(model: Classifier, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    session = Session({"tiny-vit": model})
+    session.give(painted(1), "first.png")
+    return export_live(session, tmp_path_factory.mktemp("live") / "page.html")
+
+
+@pytest.fixture
+def page(browser: Browser, file: Path) -> Iterator[Page]:
+    with opened(browser, file) as page:
+        yield page
+
+
+def test_it_proves_itself_and_answers_scripts(page: Page, model: Classifier) -> None:
+    expect(page.locator("#runs")).to_contain_text("are those that Python computed")
+    compare(page, model, [painted(3), painted(4, (200, 90)), painted(5, (31, 77))])
+
+
+ODD = {
+    "mean": {"pool": "mean", "class_token": False, "positions": "sincos", "qkv_bias": False, "pool_norm": True, "final_norm": False},
+    "dinov2": {"pool": "class+mean", "registers": 2, "layer_scale": 0.5, "activation": "swiglu", "patch_size": 4, "stride": 2},
+    "dinov3": {"positions": "rotary", "rotary": "dinov3", "norm": "rms", "registers": 1, "layer_scale": 0.7, "activation": "gelu_tanh"},
+    "mixed": {"positions": "learned+rotary", "rotary": "mixed", "qk_norm": True, "prefix_positions": "all", "embedding_norm": True},
+    "eva": {"positions": "learned+rotary", "rotary": "eva", "sub_norm": "attention+mlp", "activation": "quick_gelu", "patch_norm": True},
+    "beit": {"positions": "relative", "pool": "mean", "block": "sequential", "norm_order": "res-post", "bias": False},
+    "siglip": {"pool": "map", "pool_over": "tokens", "pool_heads": 2, "pool_mlp_width": 40, "activation": "gelu_tanh", "patch_bias": False},
+    "deit": {"distillation_token": True, "activation": "relu", "norm_order": "post", "head_bias": False},
+    "parallel": {"block": "parallel", "pool": "attention", "layer_scale": 0.3, "positions": "none", "head_hidden": 20},
+    "grey": {"channels": 1, "width": 44, "heads": 2, "mlp_width": 50, "classes": 3, "image_size": (24, 36), "patch_size": (6, 12)},
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_any_part_of_a_vit_computes_the_same(browser: Browser, odd: str, tmp_path: Path) -> None:
+    options = {"width": 48, "heads": 3, "depth": 2, **ODD[odd]}
+    model = lively(**options)
+    session = Session({odd: model})
+    session.give(painted(1), "first.png")
+    with opened(browser, export_live(session, tmp_path / "page.html")) as page:
+        compare(page, model, [painted(6, (70, 50))])
+
+
+PREPROCESSING = {
+    "short": {"resize": "short", "crop": 0.875, "interpolation": "bicubic"},
+    "squash": {"resize": "squash", "crop": 1.0, "interpolation": "bilinear"},
+    "lanczos": {"resize": "short", "crop": 1.0, "interpolation": "lanczos"},
+    "nearest": {"resize": "short", "crop": 0.9, "interpolation": "nearest"},
+    "box": {"resize": "squash", "crop": 1.0, "interpolation": "box"},
+}
+
+
+@pytest.mark.parametrize("how", PREPROCESSING)
+def test_pictures_are_prepared_bit_for_bit_as_in_python(browser: Browser, how: str, tmp_path: Path) -> None:
+    model = lively(depth=1)
+    facts = {name: known(value) for name, value in PREPROCESSING[how].items()}
+    model.origin = dataclasses.replace(model.origin, mean=known((0.4, 0.5, 0.6)), std=known((0.2, 0.3, 0.25)), **facts)
+    session = Session({how: model})
+    session.give(painted(1), "first.png")
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (101, 67, 3), dtype=np.uint8))
+    with opened(browser, export_live(session, tmp_path / "page.html")) as page:
+        for image in (noise, noise.resize((20, 19)), noise.resize((32, 32)), noise.convert("L")):
+            out = io.BytesIO()
+            image.save(out, "PNG")
+            compare(page, model, [out.getvalue()])
+
+
+def test_without_webassembly_it_is_slower_and_the_same(browser: Browser, file: Path, model: Classifier) -> None:
+    context = browser.new_context()
+    context.add_init_script("delete window.WebAssembly")
+    page = context.new_page()
+    page.goto(file.as_uri())
+    page.wait_for_selector("body.ready", timeout=30_000)
+    compare(page, model, [painted(3)])
+    context.close()
+
+
+def test_a_dropped_picture_is_shown_with_all_heads(page: Page, model: Classifier, keep: Callable[[Page, str], None]) -> None:
+    content = painted(7, (120, 90))
+    page.locator("#file").set_input_files({"name": "mine.png", "mimeType": "image/png", "buffer": content})
+    expect(page.locator("#pictures .chip").nth(1)).to_have_text("mine.png")
+    expect(page.locator("#pictures .chip").nth(1)).to_have_attribute("aria-pressed", "true")
+    same = rounded(model)
+    with torch.no_grad():
+        top = int(same(open_picture(content, same).tensor[None])[0].argmax())
+    expect(page.locator("#predictions .bar").first).to_contain_text(f"class {top}")
+    expect(page.locator("#panel-wall .thumb")).to_have_count(12)
+    box = page.locator("#picture canvas").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] * 0.2)
+    expect(page.locator("#picture .reading")).to_have_text(re.compile("^Patch in row 1, column 1 "))
+    keep(page, "live")
+
+
+def test_the_trace_is_the_one_that_the_server_makes(page: Page, model: Classifier) -> None:
+    """Attention, maxima and what heads are like: one page shows both, so both must be one."""
+    content = painted(8)
+    server = Session({"tiny": rounded(model)})
+    key = server.give(content, "eight.png")
+    header, sections = unpack(server.trace(0, key))
+    found = page.evaluate(
+        """async (content) => {
+          const bytes = Uint8Array.from(atob(content), (sign) => sign.charCodeAt(0));
+          const { source } = window.vitral;
+          const { picture } = await source.upload(new Blob([bytes]));
+          const { header, codes, maxima } = await source.trace(0, picture);
+          return { header, codes: Array.from(codes), maxima: Array.from(maxima) };
+        }""",
+        base64.b64encode(content).decode(),
+    )
+    for name in ("grid", "prefix", "tokens", "rows", "whole", "levels", "reference"):
+        assert found["header"][name] == pytest.approx(header[name]), name
+    for name in ("distance", "entropy"):
+        np.testing.assert_allclose(found["header"]["measures"][name], header["measures"][name], atol=2e-3)
+    wanted = np.asarray(sections["attention"])
+    codes = np.array(found["codes"], np.uint8).reshape(wanted.shape)
+    np.testing.assert_allclose(decode_rows(codes, 255), decode_rows(wanted, 255), atol=0.01)
+    assert (np.abs(codes.astype(int) - wanted) <= 1).all()
+    maxima, most = np.array(found["maxima"]).reshape(np.asarray(sections["most"]).shape), np.asarray(sections["most"]).astype(int)
+    np.testing.assert_allclose(maxima[..., [1, 3]], most[..., [1, 3]], atol=4)
+    assert (maxima[..., [0, 2]] == most[..., [0, 2]]).mean() > 0.99  # near ties may fall either way
+
+
+def test_switches_work_in_any_combination(page: Page, model: Classifier, keep: Callable[[Page, str], None]) -> None:
+    page.locator("#tab-surgery").click()
+    page.get_by_role("switch", name="block 1, head 0", exact=True).click()
+    expect(page.locator(".verdict").first).to_contain_text("1 part off")
+    page.get_by_role("switch", name="block 2", exact=True).click()
+    expect(page.locator(".verdict").first).to_contain_text("2 parts off")
+    box = page.locator("#picture canvas").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
+    expect(page.locator(".verdict").first).to_contain_text("3 parts off")
+    expect(page.locator("#cut")).to_contain_text("Everything here shows the model without.")
+    off = re.search(r"off=([^&]*)", page.url)
+    assert off
+    parts = re.findall(r"p(\d+)", off.group(1))
+    server = Session({"tiny": rounded(model)})
+    key = server.give(painted(1), "first.png")
+    wanted = server.surgery(0, key, [(1, 0)], [2], [int(patch) for patch in parts])
+    ask = "([picture, off]) => window.vitral.source.surgery(0, picture, new Set(off.split(',')), null)"
+    found = page.evaluate(ask, [key, off.group(1).replace("%2C", ",")])
+    assert found["top"] == wanted["top"]
+    for row, other in zip(sorted(found["rows"]), sorted(wanted["rows"]), strict=True):
+        assert row == pytest.approx(other, abs=1e-4)
+    np.testing.assert_allclose(found["difference"], wanted["difference"], atol=1e-5)
+    keep(page, "live-surgery")
+
+
+def test_rollout_is_at_hand(page: Page, model: Classifier) -> None:
+    page.locator("#methods label", has_text="Rollout").click()
+    expect(page.locator("#picture .reading")).to_have_text(re.compile("^Rollout"))
+
+
+def test_what_is_no_picture_is_refused_in_a_line(page: Page) -> None:
+    page.locator("#file").set_input_files({"name": "no.png", "mimeType": "image/png", "buffer": b"no picture"})
+    expect(page.locator("#toast")).to_contain_text("not a picture that the browser can read")
+    expect(page.locator("#pictures .chip")).to_have_count(1)
