@@ -53,7 +53,7 @@ def measure(name: str, batch: int, steps: int, device: torch.device, compile: st
     split = Split("train", ArrayReader(pixels, "made up"), np.arange(count), labels, classes, preprocess)
     loader = Loader(split, batch_size=batch, policy=policy(preset.data.augment), device=device, train=True)
     torch.manual_seed(0)
-    stepper = Stepper(build(model_config).to(device), task_of(config, None, None), config, device, World())
+    stepper = Stepper(build(model_config).to(device), task_of(config), config, device, World())
     began = time.perf_counter()
     seconds = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
     compile_seconds = seconds or time.perf_counter() - began

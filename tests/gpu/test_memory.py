@@ -28,7 +28,7 @@ def config_of(batch: int, precision: str) -> RunConfig:
 def peak_of(config: RunConfig, device: torch.device) -> int:
     """Bytes at the worst moment of two real steps."""
     count = config.train.batch_size
-    found = Stepper(build(config.model).to(device), task_of(config.train, None, None), config.train, device, World())
+    found = Stepper(build(config.model).to(device), task_of(config.train), config.train, device, World())
     labels = torch.zeros(count, dtype=torch.int64, device=device)
     batch = Batch(torch.randn(count, 3, 224, 224, device=device), labels, None, None, torch.arange(count))
     peak = PeakMemory(device)

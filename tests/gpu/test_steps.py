@@ -20,7 +20,7 @@ def stepper(device: torch.device, model: str = "tiny", **changes: object) -> Ste
     made = create(model, image_size=32, classes=10).to(device)
     settings = {"batch_size": 64, "precision": "fp32", "optimizer": "sgd", "lr": 0.05, "weight_decay": 0.0, "compile": "yes", "clip": 1.0}
     config = TrainConfig(**(settings | changes))  # type: ignore[arg-type]
-    found = Stepper(made, task_of(config, None, None), config, device, World())
+    found = Stepper(made, task_of(config), config, device, World())
     torch.set_float32_matmul_precision("highest")  # what is compared is the step, not TF32
     return found
 

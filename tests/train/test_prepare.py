@@ -11,8 +11,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from vitral.base.errors import ConfigError, UsageError
-from vitral.base.origin import known
+from vitral.base.errors import ConfigError
 from vitral.build import create
 from vitral.cli.train import parse
 from vitral.config import DataConfig, ModelConfig, RunConfig, from_dict, to_dict
@@ -21,7 +20,6 @@ from vitral.presets.runs import RUNS, change, run
 from vitral.train.finished import Run
 from vitral.train.fit import fit
 from vitral.train.prepare import prepare
-from vitral.train.tasks.distil import Teacher, load_teacher
 from vitral.weights.checkpoint import save
 
 CPU = torch.device("cpu")
@@ -94,33 +92,6 @@ def test_every_preset_takes_a_step(name: str, trained: Run, tmp_path: Path):
     config = dataclasses.replace(preset, model=model, data=data, train=train, weights=str(trained.path) if preset.weights else None)
     result = fit(config, out=tmp_path / "run", quiet=True)
     assert result.metrics[-1]["step"] == 2 and np.isfinite(result.metrics[-1]["loss"])
-
-
-def test_a_teacher_sees_pictures_as_it_knows_them(trained: Run):
-    student = dataclasses.replace(prepare(run("digits"), CPU).preprocess, mean=(0.1,), std=(0.3,), image_size=(12, 12))
-    teacher = Teacher(trained.model, student)
-    seen: list[torch.Tensor] = []
-    trained.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    pixels = torch.full((1, 1, 12, 12), 0.6)
-    teacher((pixels - 0.1) / 0.3)
-    mean, std = trained.model.origin.mean.value[0], trained.model.origin.std.value[0]
-    assert seen[0].shape == (1, 1, 8, 8) and torch.allclose(seen[0], torch.full((1, 1, 8, 8), (0.6 - mean) / std), atol=1e-4)
-
-
-def test_a_teacher_of_other_classes_is_told_or_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    setup, names = prepare(run("digits"), CPU), tuple("0123456789")
-    for classes, note in ((names, False), ((), True)):
-        teacher = create("tiny", image_size=8, channels=1, classes=10)
-        teacher.origin = dataclasses.replace(teacher.origin, classes=known(classes))
-        place = str(save(teacher, tmp_path / f"teacher-{len(list(tmp_path.iterdir()))}"))
-        load_teacher(place, setup.data, setup.preprocess, CPU)
-        assert ("note: the teacher's classes have no names" in capsys.readouterr().err) is note
-    teacher.origin = dataclasses.replace(teacher.origin, classes=known((*names[:9], "nine")))
-    with pytest.raises(UsageError, match="digits has classes that the teacher does not know: 9"):
-        load_teacher(str(save(teacher, tmp_path / "renamed")), setup.data, setup.preprocess, CPU)
-    teacher.origin = dataclasses.replace(teacher.origin, classes=known(names[::-1]))
-    with pytest.raises(UsageError, match="the teacher has the classes of digits in another order"):
-        load_teacher(str(save(teacher, tmp_path / "reversed")), setup.data, setup.preprocess, CPU)
 
 
 def test_fine_tuning_keeps_the_weights_normalisation_unless_it_is_set_by_hand(trained: Run):

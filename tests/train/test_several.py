@@ -174,9 +174,14 @@ def test_a_run_goes_on_and_a_probe_starts_its_head(run: Path, table: Path, tmp_p
     assert np.isfinite(fit(mixed, tmp_path / "mixed", quiet=True).test["loss"])
 
 
+def test_features_of_a_teacher_go_with_several_labels(run: Path, table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    taught = fit(config(table, epochs=2, teacher=str(run)), tmp_path / "taught")
+    assert np.isfinite(taught.test["loss"]) and "the teacher's features are learnt, not its answers" in capfd.readouterr().err
+
+
 def test_what_cannot_be_combined_is_refused_by_name(run: Path, table: Path, tmp_path: Path):
     with pytest.raises(ConfigError, match=r"teacher's answers are of one class.*several labels"):
-        fit(config(table, teacher=str(run)), tmp_path / "taught", quiet=True)
+        fit(config(table, teacher=str(run), distil="answers"), tmp_path / "taught", quiet=True)
     with pytest.raises(DataError, match="several labels a picture, and a probe's accuracy needs one"):
         vitral.study.probe(str(run), f"csv:{table}", quiet=True)
     single = vitral.create("digits", classes=3, image_size=8, channels=3)

@@ -23,7 +23,7 @@ def stepper(**changes: object) -> Stepper:
     torch.manual_seed(0)
     model = create("tiny", image_size=16, patch_size=4, classes=4, width=16, depth=2, heads=2, mlp_width=16)
     config = TrainConfig(batch_size=8, label_smoothing=0.1, **changes)  # type: ignore[arg-type]
-    return Stepper(model, task_of(config, None, None), config, CPU, World())
+    return Stepper(model, task_of(config), config, CPU, World())
 
 
 def test_a_plain_batch_of_a_run_that_mixes_is_the_same_step_to_the_bit():

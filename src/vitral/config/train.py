@@ -71,7 +71,10 @@ class TrainConfig:
     of the frozen features, which keeps them from being spoilt when there are few pictures; +mean: it also reads the mean of the patches.
     None: as a probe where the pictures are few and the head would be new, else as-is."""
     teacher: str | None = None
-    """A model to distil from: anything `vitral.load` takes."""
+    """A model to distil from: anything `vitral.load` takes, of any size and with other classes too."""
+    distil: Literal["answers", "features"] | None = None
+    """What is learnt from the teacher: its answers, among the classes that both know by name; or its features, which a linear map
+    of the student's is turned towards. None: answers where it knows half of the classes or more, else features."""
     teacher_weight: float = 0.5
     """Share of the loss that comes from the teacher."""
     teacher_temperature: float = 1.0

@@ -27,12 +27,7 @@ def match_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs
         if not quiet:
             say(f"note: {who}'s classes have no names: those of {data} are taken in their order")
         return np.arange(classes)
-    known = _spoken(ours)
-    found = [known.get(_plain(name)) for name in theirs]
-    if None in found and not any(map(str.isdecimal, ours)) and all(name.isdecimal() and int(name) < classes for name in theirs):
-        found = [int(name) for name in theirs]
-    if None in found and classes == IMAGENET and all(re.fullmatch(r"n\d{8}", name) for name in theirs):
-        found = _word_net(theirs)
+    found = find_classes(who, ours, classes, data, theirs)
     strange = [name for name, number in zip(theirs, found, strict=True) if number is None]
     if strange:
         near = difflib.get_close_matches(strange[0], ours, n=1)
@@ -41,9 +36,21 @@ def match_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs
             f"{data} has classes that {who} does not know: {few(strange)}",
             f"{hint}name its folders as the model does ({few(ours)}), or fine-tune the model",
         )
-    if len(set(found)) < len(found):
-        raise UsageError(f"two classes of {data} have the name of one of {who}'s", "put their pictures into one folder")
     return np.array(found, np.int64)
+
+
+def find_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs: Sequence[str]) -> list[int | None]:
+    """The number that `who` gives each of `theirs`; None: it is not one of its own."""
+    known = _spoken(ours)
+    found: list[int | None] = [known.get(_plain(name)) for name in theirs]
+    if None in found and not any(map(str.isdecimal, ours)) and all(name.isdecimal() and int(name) < classes for name in theirs):
+        found = [int(name) for name in theirs]
+    if None in found and classes == IMAGENET and all(re.fullmatch(r"n\d{8}", name) for name in theirs):
+        found = _word_net(theirs)
+    numbers = [number for number in found if number is not None]
+    if len(set(numbers)) < len(numbers):
+        raise UsageError(f"two classes of {data} have the name of one of {who}'s", "put their pictures into one folder")
+    return found
 
 
 def _plain(name: str) -> str:

@@ -46,14 +46,23 @@ class ViT(Classifier):
         initialise(self)
 
     def forward(self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None) -> torch.Tensor:
-        first, second = self.logits_of_each_head(images, tape, keep_patches)
-        logits = first if second is None else (first + second) / 2  # (B, K)
+        logits = self.answer(*self.summarise(images, tape, keep_patches))
         return logits if tape is None else tape.record("logits", logits)
 
-    def logits_of_each_head(
-        self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def answer(self, pooled: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """Logits (B, K) of the head, or the mean of both heads where a distillation token has its own."""
+        logits = self.head(pooled)
+        return logits if self.distillation_head is None else (logits + self.distillation_head(tokens[:, 1])) / 2
+
+    def logits_of_each_head(self, images: torch.Tensor, keep_patches: float | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Of the head and, where there is a distillation token, of its own."""
+        pooled, tokens = self.summarise(images, None, keep_patches)
+        return self.head(pooled), self.distillation_head(tokens[:, 1]) if self.distillation_head is not None else None
+
+    def summarise(
+        self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The one vector (B, D) that the head reads, and the tokens it was read off."""
         if tape is None and self.config.pool == "class":
             tokens = self.norm(self.through_blocks(images, tape, keep_patches)[:, : self.config.prefix])  # patches are not read
         else:
@@ -61,7 +70,7 @@ class ViT(Classifier):
         pooled = self.pool_norm(self.read(tokens))  # (B, D)
         if tape is not None:
             pooled = tape.record("pooled", pooled)
-        return self.head(pooled), self.distillation_head(tokens[:, 1]) if self.distillation_head is not None else None
+        return pooled, tokens
 
     def encode(self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None) -> torch.Tensor:
         """Images (B, C, H, W) → tokens (B, T, D) after the last norm."""

@@ -47,8 +47,8 @@ class Resolved:
 def resolve(asked: RunConfig, facts: DataFacts, weights: ModelConfig | None = None, same_classes: bool = False) -> Resolved:
     """The run that `asked` becomes on this data; `weights`: the model of the weights it starts from; `same_classes`: its head knows
     the classes of the data."""
-    if facts.several and asked.train.teacher is not None:
-        raise ConfigError("a teacher's answers are of one class a picture, the data has several labels", "leave the teacher out")
+    if facts.several and asked.train.teacher is not None and asked.train.distil == "answers":
+        raise ConfigError("a teacher's answers are of one class a picture, the data has several labels", "set distil = features")
     if weights is not None:
         started, notes = _head_start(asked, facts, weights, same_classes)
         return Resolved(dataclasses.replace(started, model=_as_weights_say(started, facts, weights)), notes)

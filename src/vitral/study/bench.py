@@ -264,7 +264,7 @@ def _training(peer: Peer | None, config: ModelConfig, place: torch.device, count
     images, labels = _images(config, place, count), torch.arange(count, device=place) % config.classes
     if peer is None:
         train = TrainConfig(batch_size=count, optimizer="adamw", compile="yes" if mode == "compiled" else "no", device=str(place))
-        stepper = Stepper(build(config).to(place), task_of(train, None, None), train, place, World())
+        stepper = Stepper(build(config).to(place), task_of(train), train, place, World())
         batch = Batch(images, labels, None, None, torch.arange(count))
         stepper.warm_up(batch, False, None)
         return lambda: stepper.step(batch, 1e-3, None)

@@ -114,7 +114,7 @@ def measure(config: ModelConfig, batch_size: int, device: torch.device) -> dict[
     """Milliseconds per image of looking and of learning, and the most bytes of a step, on noise."""
     torch.manual_seed(0)
     train = TrainConfig(batch_size=batch_size, compile="no")
-    stepper = Stepper(build(config).to(device), task_of(train, None, None), train, device, World())
+    stepper = Stepper(build(config).to(device), task_of(train), train, device, World())
     images = torch.randn(batch_size, config.channels, *config.image_size, device=device)
     labels = torch.randint(max(1, config.classes), (batch_size,), device=device)
     batch = Batch(images, labels, None, None, torch.arange(batch_size))

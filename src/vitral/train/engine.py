@@ -92,9 +92,9 @@ class Engine:
             raise ConfigError("keep = best and patience need validation pictures, there are none", "set validation to 0.1 or so")
         self.stepper = Stepper(setup.model, setup.task(quiet), train, setup.device, world)
         self.loader = setup.training_loader(world)
-        held = setup.data.validation if self.stepper.method is None else ()
+        held = setup.data.validation if self.config.pretrain is None else ()
         self.validation = setup.evaluation_loader(setup.data.validation, world) if len(held) else None
-        self.monitor = Monitor(setup, self.stepper) if self.stepper.method is not None else None
+        self.monitor = Monitor(setup, self.stepper) if self.config.pretrain is not None else None
         self.total = max(1, round(train.epochs * len(self.loader)))
         self.evaluate_every = max(1, round(train.evaluate_every * len(self.loader)))
         self.line_every = max(1, self.total // LINES)

@@ -24,6 +24,7 @@ from vitral.train.prepare import Setup
 from vitral.train.state import random_states, seed_process, set_random_states
 from vitral.train.steps import Stepper
 from vitral.train.tasks.mae import MAE
+from vitral.train.tasks.task import Method
 
 LEAST = 8
 NEIGHBOURS = 20
@@ -111,7 +112,7 @@ class Monitor:
     def _see(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Tensor], Tensor]:
         """The loss, the embeddings of two views, the features of the first, and what the method shows of itself."""
         stepper, method = self.stepper, self.stepper.method
-        assert method is not None
+        assert isinstance(method, Method)
         before = random_states()
         seed_process(0)  # the same directions, the same hidden patches each time; and the run's own numbers stay as they were
         with evaluating(stepper.model), stepper.precision():

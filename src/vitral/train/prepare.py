@@ -32,9 +32,9 @@ from vitral.train.evaluate import evaluation_loader
 from vitral.train.optim import choose, is_head, whole
 from vitral.train.parallel import World
 from vitral.train.several import NEUTRAL
-from vitral.train.tasks import method_of, task_of
-from vitral.train.tasks.distil import load_teacher
+from vitral.train.tasks import method_of, task_of, taught_by
 from vitral.train.tasks.task import Task
+from vitral.train.teacher import load_teacher
 from vitral.weights.load import load
 from vitral.weights.resize import adapt
 
@@ -69,14 +69,16 @@ class Setup:
         return 1 if forward_flops(config.model) * config.train.batch_size <= TINY else None
 
     def task(self, quiet: bool = True) -> Task:
-        """What is learnt: to name classes, to answer like a teacher, or, without labels, what the method says."""
+        """What is learnt: to name classes, from labels and perhaps a teacher, or, without labels, what the method says."""
         if self.config.pretrain is not None:
             choose(self.model, self.config.train)  # before a method copies the model: LoRA's matrices belong to the copy too
             return method_of(self.config.pretrain, self.model)
-        train = self.config.train
-        teacher = load_teacher(train.teacher, self.data, self.preprocess, self.device, quiet) if train.teacher else None
+        train, several = self.config.train, self.data.train.several
         weights = self.data.train.class_weights().to(self.device) if self.config.data.class_weights else None
-        return task_of(train, weights, teacher, self.data.train.several)
+        if train.teacher is None:
+            return task_of(train, weights, several)
+        teacher, distil = load_teacher(train.teacher, self.data, self.preprocess, self.device, train.distil, quiet)
+        return taught_by(teacher, distil, self.model, train, weights, several)
 
     def headline(self, total: int, step: int) -> str:
         """One line before the first step: what learns, where, for how long."""

@@ -25,7 +25,7 @@ from vitral.train.parallel import World
 from vitral.train.schedule import token_shares
 from vitral.train.state import random_states, set_random_states
 from vitral.train.tasks import method_of, task_of
-from vitral.train.tasks.task import Learner, Method, Outcome, Task, learnable
+from vitral.train.tasks.task import Learner, Outcome, Task, TaskModule, learnable
 
 COMPILED_SHAPES = 64
 """Each share of kept patches is a graph of its own; PyTorch's limit of 8 is for accidents."""
@@ -74,7 +74,7 @@ class Stepper:
             )
         choose(model, config)
         blocks = list(getattr(model, "blocks", []))
-        self.method = task.to(device) if isinstance(task, Method) else None
+        self.method = task.to(device) if isinstance(task, TaskModule) else None
         self.wrapped = world.wrap(Learner(model, task), blocks, device)
         self.parameters = learnable(model, task)
         self.learning = [parameter for parameter in self.parameters.values() if parameter.requires_grad]
@@ -292,7 +292,7 @@ def run_memory(config: RunConfig, images: int, dtype: torch.dtype, compiled: boo
     choose(model, train)
     size: tuple[int, ...] = (config.model.channels, *config.model.image_size)
     if config.pretrain is None:
-        task = task_of(train, None, None)
+        task = task_of(train)
     else:
         task, size = method_of(config.pretrain, model).to("meta"), (config.pretrain.views, *size)
     learning, moved = {name: value for name, value in learnable(model, task).items() if value.requires_grad}, Counter[str]()

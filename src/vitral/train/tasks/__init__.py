@@ -1,27 +1,35 @@
-"""What is learnt, one file a task. The loop knows none of them; `task_of` and `method_of` pick the one that a config asks for."""
+"""What is learnt, one file a task. The loop knows none of them: `task_of`, `taught_by` and `method_of` pick one for a config."""
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitral.config import PretrainConfig, TrainConfig
 from vitral.model.classifier import Classifier
-from vitral.train.tasks.classify import classification
+from vitral.train.tasks.classify import one_label
 from vitral.train.tasks.dino import DINO
-from vitral.train.tasks.distil import distillation
+from vitral.train.tasks.distil import FeatureDistillation, distillation
 from vitral.train.tasks.lejepa import LeJEPA
 from vitral.train.tasks.mae import MAE
 from vitral.train.tasks.tag import several_labels
-from vitral.train.tasks.task import Method, Task
+from vitral.train.tasks.task import Method, Score, Task, answering
+from vitral.train.teacher import Distil, Teacher
 
 
-def task_of(config: TrainConfig, weights: Tensor | None, teacher: nn.Module | None, several: bool = False) -> Task:
-    """`several`: the data has several labels a picture."""
-    if several:
-        return several_labels(config.label_smoothing, weights)
-    if teacher is not None:
-        return distillation(teacher, config.teacher_weight, config.teacher_temperature, config.label_smoothing, weights)
-    return classification(config.label_smoothing, weights)
+def task_of(config: TrainConfig, weights: Tensor | None = None, several: bool = False) -> Task:
+    """What labels alone teach; `several`: the data has several a picture."""
+    return answering(score_of(config, weights, several))
+
+
+def taught_by(teacher: Teacher, distil: Distil, model: Classifier, config: TrainConfig, weights: Tensor | None, several: bool) -> Task:
+    """What labels and a teacher teach `model`."""
+    if distil == "features":
+        return FeatureDistillation(teacher, model, config.teacher_weight, score_of(config, weights, several), config.seed)
+    return distillation(teacher, config.teacher_weight, config.teacher_temperature, config.label_smoothing, weights)
+
+
+def score_of(config: TrainConfig, weights: Tensor | None, several: bool) -> Score:
+    return (several_labels if several else one_label)(config.label_smoothing, weights)
 
 
 def method_of(config: PretrainConfig, model: Classifier) -> Method:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from vitral.train.tasks.task import Outcome, Task
+from vitral.train.tasks.task import Outcome, Score
 
 
-def cross_entropy(
+def cross_entropies(
     logits: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None, smoothing: float, weights: Tensor | None
 ) -> Tensor:
-    """Mean cross-entropy; mixed pictures count for both labels; class weights have mean 1 over the training pictures."""
+    """Of each picture (B,); mixed ones count for both labels; class weights have mean 1 over the training pictures."""
     one = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")  # (B,)
     if weights is not None:
         one = one * weights[labels]
@@ -19,7 +19,7 @@ def cross_entropy(
         two = F.cross_entropy(logits, labels_b, label_smoothing=smoothing, reduction="none")
         two = two if weights is None else two * weights[labels_b]
         one = lam * one + (1 - lam) * two
-    return one.mean()
+    return one
 
 
 def right_answers(logits: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None) -> Tensor:
@@ -30,11 +30,11 @@ def right_answers(logits: Tensor, labels: Tensor, labels_b: Tensor | None, lam: 
     return hits.sum()
 
 
-def classification(smoothing: float = 0.0, weights: Tensor | None = None) -> Task:
+def one_label(smoothing: float = 0.0, weights: Tensor | None = None) -> Score:
     """Name the class."""
 
-    def task(model: nn.Module, images: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None, keep: float | None) -> Outcome:
-        logits = (model(images) if keep is None else model(images, keep_patches=keep)).float()  # (B, K)
-        return Outcome(cross_entropy(logits, labels, labels_b, lam, smoothing, weights), right_answers(logits, labels, labels_b, lam))
+    def score(logits: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None) -> Outcome:
+        loss = cross_entropies(logits, labels, labels_b, lam, smoothing, weights).mean()
+        return Outcome(loss, right_answers(logits, labels, labels_b, lam))
 
-    return task
+    return score

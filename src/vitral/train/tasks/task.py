@@ -23,11 +23,39 @@ class Outcome(NamedTuple):
 Task = Callable[[nn.Module, Tensor, Tensor, Tensor | None, Tensor | None, float | None], Outcome]
 
 
-class Method(nn.Module):
-    """A task that learns without labels, from views (B, V, C, H, W), with modules of its own (a projection, a decoder, a teacher).
+Score = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Outcome]
+"""What logits (B, K) are worth, given the labels."""
+
+
+def answering(score: Score) -> Task:
+    """A task whose loss is of the model's logits alone."""
+
+    def task(model: nn.Module, images: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None, keep: float | None) -> Outcome:
+        logits = (model(images) if keep is None else model(images, keep_patches=keep)).float()  # (B, K)
+        return score(logits, labels, labels_b, lam)
+
+    return task
+
+
+class TaskModule(nn.Module):
+    """A task with modules of its own (a projection, a decoder, a teacher).
 
     They learn, are averaged, stored in checkpoints, wrapped and recorded together with the model, but are no part of what is saved.
     """
+
+    def begin(self, progress: float) -> None:
+        """Before each step: set what changes over a run, in place on the device."""
+
+    def after(self, model: Classifier) -> None:
+        """After the optimizer has moved the model, recorded with its step."""
+
+    def parts(self) -> list[nn.Module]:
+        """Modules that are compiled, each on its own."""
+        return []
+
+
+class Method(TaskModule):
+    """A task that learns without labels, from views (B, V, C, H, W)."""
 
     def forward(
         self, model: Classifier, images: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None, keep: float | None
@@ -49,20 +77,10 @@ class Method(nn.Module):
         """What else shows whether it learns, of views (B, V, C, H, W)."""
         return {}
 
-    def begin(self, progress: float) -> None:
-        """Before each step: set what changes over a run, in place on the device."""
-
-    def after(self, model: Classifier) -> None:
-        """After the optimizer has moved the model, recorded with its step."""
-
-    def parts(self) -> list[nn.Module]:
-        """Modules that are compiled, each on its own."""
-        return []
-
 
 def learnable(model: nn.Module, task: Task) -> dict[str, nn.Parameter]:
     """The parameters of a model and of its task by name; the task's begin with `task.`."""
-    own = {f"task.{name}": value for name, value in task.named_parameters()} if isinstance(task, Method) else {}
+    own = {f"task.{name}": value for name, value in task.named_parameters()} if isinstance(task, TaskModule) else {}
     return dict(model.named_parameters()) | own
 
 
