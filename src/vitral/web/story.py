@@ -3,7 +3,7 @@
 A story is a header and sections, packed as a trace is (web/pack.py). Whoever makes the same object elsewhere gets the same page:
 
 header    grid, prefix, tokens, width; patch, stride, image (pixels), channels, stem (a hybrid's)
-          patch_start   the patch the story begins with: the one with most contrast
+          patch_start   the patch the story begins with: the one with most contrast in the middle of the picture
           numbers       which of a patch vector's numbers are shown as patterns
           positions     how the model tells places apart, as in ModelConfig; positions_norm: a norm follows
           block, heads  the block that is told, and which of its heads; head_start; head_width
@@ -96,7 +96,7 @@ def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str,
         "image": list(config.image_size),
         "channels": config.channels,
         "stem": vit.stem is not None,
-        "patch_start": int(contrast.argmax()),
+        "patch_start": _start(contrast, config.grid),
         "numbers": numbers,
         "positions": config.positions,
         "positions_norm": config.embedding_norm,
@@ -151,6 +151,13 @@ def _contrast(image: torch.Tensor, grid: tuple[int, int]) -> np.ndarray:
     down, across = edges(image.shape[1], grid[0]), edges(image.shape[2], grid[1])
     cells = [image[:, down[r] : down[r + 1], across[c] : across[c + 1]] for r in range(grid[0]) for c in range(grid[1])]
     return np.array([float(cell.float().flatten(1).std(dim=1, correction=0).mean()) for cell in cells])
+
+
+def _start(contrast: np.ndarray, grid: tuple[int, int]) -> int:
+    """The patch with most contrast in the middle half of the picture."""
+    rows, columns = np.divmod(np.arange(len(contrast)), grid[1])
+    middle = [abs(at - (size - 1) / 2) <= size / 4 for at, size in ((rows, grid[0]), (columns, grid[1]))]
+    return int(np.where(middle[0] & middle[1], contrast, -1.0).argmax())
 
 
 def _between(weights: torch.Tensor, prefix: int) -> float:

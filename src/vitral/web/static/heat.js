@@ -73,7 +73,8 @@ function drawLines(context, [rows, columns], width, height) {
   context.stroke();
 }
 
-function outline(context, x, y, across, down, width) {
+/** A frame that can be seen on any picture. */
+export function outline(context, x, y, across, down, width) {
   const line = Math.max(2, width / 200);
   context.lineWidth = line * 2;
   context.strokeStyle = "rgb(0 0 0 / 0.75)";

@@ -10,6 +10,7 @@ import { showProof } from "./proof.js";
 import { savePicture } from "./save.js";
 import { openSource } from "./source.js";
 import { fromHash, state, subscribe, update } from "./state.js";
+import { StoryView } from "./story.js";
 import { SurgeryView } from "./surgery.js";
 import { applyTheme, nextTheme } from "./theme.js";
 import { WallView } from "./wall.js";
@@ -35,6 +36,7 @@ class App {
       surgery: new SurgeryView(byId("panel-surgery"), this),
       model: new FiguresView(byId("panel-model"), this),
       compare: new CompareView(byId("panel-compare"), this),
+      story: new StoryView(byId("story"), this),
     };
     this.fillTabs();
     this.fillModels();
@@ -174,6 +176,7 @@ class App {
   }
 
   markTabs() {
+    this.panels.story.mark();
     for (const view of Object.keys(VIEWS)) {
       const chosen = view === state.view;
       byId(`tab-${view}`).setAttribute("aria-selected", String(chosen));

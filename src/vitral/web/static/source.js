@@ -3,6 +3,7 @@
 import { byId } from "./dom.js";
 import { LiveModel, LivePictures, decodeWithin } from "./live.js";
 import { partsOf } from "./state.js";
+import { Telling } from "./telling.js";
 import { Trace, unpack } from "./trace.js";
 
 class Refused extends Error {
@@ -59,6 +60,10 @@ class ServerSource extends Source {
     return this.once(`map ${model} ${picture} ${query}`, async () => (await ask(`/api/models/${model}/pictures/${picture}/map?${query}`, { signal })).json());
   }
 
+  story(model, picture) {
+    return this.once(`story ${model} ${picture}`, async () => Telling.open(new Uint8Array(await (await ask(`/api/models/${model}/pictures/${picture}/story`)).arrayBuffer())));
+  }
+
   /** How far the server is with what takes long. */
   async work() {
     return (await ask("/api/work")).json();
@@ -95,6 +100,10 @@ class PageSource extends Source {
     if (!off.size) return Trace.open(inlined(`trace-${model}-${picture}`), this.session.models[model]);
     const { rows } = await this.surgery(model, picture, off);
     return (await this.trace(model, picture)).answering(rows);
+  }
+
+  story(model, picture) {
+    return this.once(`story ${model} ${picture}`, async () => Telling.open(inlined(`story-${model}-${picture}`)));
   }
 
   extras(model, picture) {

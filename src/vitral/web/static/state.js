@@ -19,7 +19,7 @@ const PLACES = ["picture", "model", "view", "method"];
 const NUMBERS = ["model", "block", "head", "token", "target"];
 const WORDS = ["picture", "view", "method", "sort"];
 const CHOICES = {
-  view: ["wall", "surgery", "model", "compare"],
+  view: ["wall", "surgery", "model", "compare", "story"],
   method: ["attention", "rollout", "relevance", "gradcam", "occlusion"],
   sort: ["depth", "distance", "entropy"],
 };
