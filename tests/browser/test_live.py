@@ -25,6 +25,7 @@ from vitral.model.classifier import Classifier
 from vitral.web.live import export_live, rounded
 from vitral.web.pack import decode_rows, unpack
 from vitral.web.session import Session
+from vitral.web.surgery import Cut
 
 pytestmark = pytest.mark.browser
 
@@ -239,3 +240,79 @@ def test_what_is_no_picture_is_refused_in_a_line(page: Page) -> None:
     page.locator("#file").set_input_files({"name": "no.png", "mimeType": "image/png", "buffer": b"no picture"})
     expect(page.locator("#toast")).to_contain_text("not a picture that the browser can read")
     expect(page.locator("#pictures .chip")).to_have_count(1)
+
+
+@pytest.fixture(scope="module")
+def server(model: Classifier) -> Session:
+    """The explorer's own answers, with the same rounded weights and the same picture."""
+    session = Session({"tiny": rounded(model)})
+    session.give(painted(1), "first.png")
+    return session
+
+
+def test_occlusion_and_importance_are_those_of_the_server(page: Page, server: Session) -> None:
+    key = server.given[0]["picture"]
+    off = "h1.0,p3"
+    found = page.evaluate(
+        "([picture, off]) => window.vitral.source.map(0, picture, 'occlusion', 2, new Set(off.split(',')))",
+        [key, off],
+    )
+    wanted = server.map(0, key, "occlusion", 2, Cut.parse(off))
+    np.testing.assert_allclose(found["grid"], wanted["grid"], atol=1e-5)
+    for name in ("target", "unit", "signed", "note"):
+        assert found[name] == wanted[name]
+    found = page.evaluate("(picture) => window.vitral.source.importance(0, picture, 1)", key)
+    wanted = server.importance(0, key, 1)
+    assert set(found) == set(wanted)
+    np.testing.assert_allclose(found["heads"], wanted["heads"], atol=1e-5)
+    np.testing.assert_allclose(found["parts"], wanted["parts"], atol=1e-5)
+    assert (found["order"], found["counts"], found["half"]) == (wanted["order"], wanted["counts"], wanted["half"])
+    np.testing.assert_allclose(found["confidence"], wanted["confidence"], atol=1e-5)
+
+
+def test_a_long_work_can_be_stopped(page: Page, server: Session) -> None:
+    key = server.given[0]["picture"]
+    said = page.evaluate(
+        """async (picture) => {
+          const stop = new AbortController();
+          const asked = window.vitral.source.importance(0, picture, null, stop.signal);
+          setTimeout(() => stop.abort(), 5);
+          return asked.then(() => "done", (error) => error.name);
+        }""",
+        key,
+    )
+    assert said == "AbortError"
+
+
+@pytest.mark.parametrize("odd", ["tiny", "dinov2", "siglip", "deit", "parallel"])
+def test_every_depth_is_that_of_the_server(browser: Browser, model: Classifier, odd: str, tmp_path: Path) -> None:
+    chosen = model if odd == "tiny" else lively(width=48, heads=3, depth=2, **ODD[odd])
+    session = Session({odd: chosen})
+    session.give(painted(1), "first.png")
+    same = Session({odd: rounded(chosen)})
+    key = same.give(painted(1), "first.png")
+    with opened(browser, export_live(session, tmp_path / "page.html")) as page:
+        ask = """async ([part, picture]) => {
+          const { header, sections } = await window.vitral.source.packed(part, 0, picture, { off: new Set(["h0.1"]) });
+          return { header, sections: Object.fromEntries(Object.entries(sections).map(([name, values]) => [name, Array.from(values)])) };
+        }"""
+        cut = Cut.parse("h0.1")
+        found = page.evaluate(ask, ["depth", key])
+        header, sections = unpack(same.depth(0, key, cut=cut))
+        assert {name: found["header"][name] for name in ("settled", "target", "grid")} == {
+            name: header[name] for name in ("settled", "target", "grid")
+        }
+        assert [row[0] for row in found["header"]["lines"]] == [row[0] for row in header["lines"]]
+        for row, other in zip(found["header"]["lines"], header["lines"], strict=True):
+            np.testing.assert_allclose(row[1], other[1], atol=2e-5)
+        for depth, other in zip(found["header"]["top"], header["top"], strict=True):
+            assert [row[0] for row in depth] == [row[0] for row in other]
+        for name in ("answers", "confidence", "target"):
+            wanted = np.asarray(sections[name]).ravel().astype(int)
+            np.testing.assert_allclose(found["sections"][name], wanted, atol=0 if name == "answers" else 1)
+        found = page.evaluate(ask, ["features", key])
+        header, sections = unpack(same.features(0, key, cut))
+        assert found["header"]["blocks"] == header["blocks"]
+        for block in header["blocks"]:
+            wanted = np.asarray(sections[f"block-{block}"]).ravel().astype(int)
+            np.testing.assert_allclose(found["sections"][f"block-{block}"], wanted, atol=1)

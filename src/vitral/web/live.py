@@ -36,8 +36,8 @@ from vitral.web.payload import model_figures
 from vitral.web.session import Session
 from vitral.web.single_file import page
 
-METHODS = ("attention", "rollout")
-"""What a page can compute: one forward pass is enough for it."""
+METHODS = ("attention", "rollout", "occlusion", "similarity")
+"""What a page can compute: no gradients are needed for it."""
 STORED_SIDE = 1024
 """Pixels of the longer side of a picture that the page brings along."""
 PLAIN_SIDE = 256
@@ -103,7 +103,8 @@ def export_live(session: Session, path: str | Path) -> Path:
     for index, model in track(list(enumerate(session.models)), "Rounding weights"):
         model = rounded(model)
         blobs[f"model-{index}"] = pack_model(model, session.limits.attention)
-        description["models"][index] |= {"methods": list(METHODS), "rounded": True}
+        facts = description["models"][index]
+        facts |= {"methods": [method for method in facts["methods"] if method in METHODS], "film": []}
         figures.append(model_figures(model))
     blobs["figures"] = pack({"figures": figures}, {}, level=9)
     for entry in session.given:

@@ -47,7 +47,7 @@ export class Engine {
       hidden: arena.sheet(tokens, most),
       pooled: arena.sheet(1, width * 2),
       one: arena.sheet(1, width),
-      logits: arena.sheet(1, Math.max(config.classes, 1)),
+      logits: arena.sheet(patches, Math.max(config.classes, 1)),
     };
     this.keys = arena.panels(this.headWidth, tokens);
     this.values = arena.panels(tokens, this.headWidth);
@@ -70,20 +70,30 @@ export class Engine {
     }
   }
 
-  /** An image (channels × height × width) → logits; one after another, because all share one memory. `off`: parts such as h3.1, b5. */
-  run(image, { off = new Set(), record = () => {} } = {}) {
-    const answer = this.last.then(() => this.forward(image, off, record));
+  /** An image (channels × height × width) → logits. `off`: parts such as h3.1, b5; `order`: which patch stands at each place. */
+  run(image, options = {}) {
+    return this.alone(() => this.forward(image, options));
+  }
+
+  /** One work after another, because all share one memory. */
+  alone(work) {
+    const answer = this.last.then(work);
     this.last = answer.catch(() => {});
     return answer;
   }
 
-  async forward(image, off, record) {
-    const { sheets, config } = this;
-    this.embed(image, record);
-    for (let block = 0; block < config.depth; block++) {
+  async forward(image, { off = new Set(), record = () => {}, order = null } = {}) {
+    this.embed(image, record, order);
+    for (let block = 0; block < this.config.depth; block++) {
       await breathe(); // the page stays alive between blocks
       this.block(block, off, record);
     }
+    return this.answer(record);
+  }
+
+  /** Tokens after a block → logits, by the last norm, what the head reads, and the head. */
+  answer(record = () => {}) {
+    const { sheets, config } = this;
     if (config.final_norm) this.norm("norm", sheets.tokens, sheets.tokens);
     record("tokens", sheets.tokens);
     const pooled = this.read();
@@ -96,7 +106,35 @@ export class Engine {
     return this.head("distillation_head", second).map((value, index) => (value + logits[index]) / 2);
   }
 
-  embed(image, record) {
+  /** What the head says of each patch of the tokens, as if it stood wherever the head reads: (N, K). */
+  readPatches() {
+    const { arena, sheets, config, prefix } = this;
+    const { width } = config;
+    const rows = sheets.patches.rows;
+    const tokens = { ...sheets.tokens, at: sheets.tokens.at + prefix * sheets.tokens.stride, rows };
+    const seen = { ...sheets.seen, rows };
+    if (config.final_norm) this.norm("norm", tokens, seen);
+    else for (let patch = 0; patch < rows; patch++) arena.row(seen, patch).set(arena.row(tokens, patch));
+    let pooled = seen;
+    if (config.pool === "class+mean") {
+      pooled = { ...sheets.qkv, rows, width: 2 * width };
+      for (let patch = 0; patch < rows; patch++) for (const from of [0, width]) arena.row(columnsOf(pooled, from, width), patch).set(arena.row(seen, patch));
+    } else if (config.pool === "attention" || config.pool === "map") {
+      const both = this.linear("pool.key_value", seen, { ...sheets.qkv, rows, width: 2 * width });
+      pooled = this.linear("pool.projection", columnsOf(both, width, width), { ...sheets.output, rows }); // all tokens are alike: so is what is seen
+      if (config.pool === "map") {
+        const added = this.mlp("pool.mlp", this.norm("pool.norm", pooled, { ...sheets.joined, rows }), { ...sheets.patches, rows }, false);
+        for (let patch = 0; patch < rows; patch++) addTo(arena.row(pooled, patch), arena.row(added, patch));
+      }
+    }
+    if (config.pool_norm) pooled = this.norm("pool_norm", pooled, { ...sheets.joined, rows });
+    const logits = this.headRows("head", pooled);
+    if (!config.distillation_token) return logits;
+    const second = this.headRows("distillation_head", seen);
+    return logits.map((row, patch) => row.map((value, index) => (value + second[patch][index]) / 2));
+  }
+
+  embed(image, record, order) {
     const { arena, sheets, config, parts, prefix } = this;
     this.cut(image);
     this.linear("patches.projection", sheets.cut, sheets.patches);
@@ -105,7 +143,7 @@ export class Engine {
     for (let token = 0; token < sheets.tokens.rows; token++) {
       const row = arena.row(sheets.tokens, token);
       row.set(parts.start.subarray(token * config.width, (token + 1) * config.width)); // learned tokens and positions
-      if (token >= prefix) addTo(row, arena.row(sheets.patches, token - prefix));
+      if (token >= prefix) addTo(row, arena.row(sheets.patches, order ? order[token - prefix] : token - prefix));
     }
     if (config.embedding_norm) this.norm("embedding_norm", sheets.tokens, sheets.tokens);
     record("embedding", sheets.tokens);
@@ -136,17 +174,17 @@ export class Engine {
   block(index, off, record) {
     const { sheets, config } = this;
     const name = `blocks.${index}`;
-    const gone = off.has(`b${index}`);
+    const gone = (part) => off.has(`b${index}`) || off.has(`${part}${index}`); // b5: the block, a5: its attention, m5: its MLP
     const { tokens, seen } = sheets;
     const parallel = config.block === "parallel";
     const first = config.norm_order === "pre" ? this.norm(`${name}.norm1`, tokens, seen) : tokens;
     const attended = this.attention(index, first, off, record);
-    if (gone) this.clear(attended);
+    if (gone("a")) this.clear(attended);
     this.add(tokens, attended, `${name}.norm1`, `${name}.scale1`);
     record(`${name}.middle`, tokens);
     const second = parallel ? first : config.norm_order === "pre" ? this.norm(`${name}.norm2`, tokens, seen) : tokens;
     const added = this.mlp(`${name}.mlp`, second, sheets.output, config.sub_norm !== "none");
-    if (gone) this.clear(added);
+    if (gone("m")) this.clear(added);
     this.add(tokens, added, `${name}.norm2`, parallel ? `${name}.scale1` : `${name}.scale2`);
     record(`${name}.output`, tokens);
   }
@@ -173,26 +211,26 @@ export class Engine {
     this.linear(`${name}.qkv`, seen, qkv);
     if (config.qk_norm) {
       for (let head = 0; head < config.heads; head++) {
-        this.norm(`${name}.query_norm`, part(qkv, head * headWidth, headWidth), part(qkv, head * headWidth, headWidth));
-        this.norm(`${name}.key_norm`, part(qkv, width + head * headWidth, headWidth), part(qkv, width + head * headWidth, headWidth));
+        this.norm(`${name}.query_norm`, columnsOf(qkv, head * headWidth, headWidth), columnsOf(qkv, head * headWidth, headWidth));
+        this.norm(`${name}.key_norm`, columnsOf(qkv, width + head * headWidth, headWidth), columnsOf(qkv, width + head * headWidth, headWidth));
       }
     }
     this.rotate(index);
     const scale = headWidth ** -0.5;
     for (let head = 0; head < config.heads; head++) {
-      const [query, key, value] = [0, 1, 2].map((which) => part(qkv, which * width + head * headWidth, headWidth));
+      const [query, key, value] = [0, 1, 2].map((which) => columnsOf(qkv, which * width + head * headWidth, headWidth));
       record(`${name}.query`, query, head);
       record(`${name}.key`, key, head);
       record(`${name}.value`, value, head);
       arena.fill(keys, headWidth, tokens, (place, token) => numbers[key.at + token * key.stride + place] * scale);
       arena.multiply(qkv, keys, weights, head * headWidth);
       this.addBias(index, head);
-      if (off.has(`h${index}.${head}`) || off.has(`b${index}`)) this.clear(weights);
+      if (off.has(`h${index}.${head}`) || off.has(`a${index}`) || off.has(`b${index}`)) this.clear(weights);
       else for (let token = 0; token < tokens; token++) softmaxRow(arena.row(weights, token));
       record(`${name}.weights`, weights, head);
       arena.fill(values, tokens, headWidth, (token, place) => numbers[value.at + token * value.stride + place]);
       arena.multiply(weights, values, mixed);
-      const target = part(joined, head * headWidth, headWidth);
+      const target = columnsOf(joined, head * headWidth, headWidth);
       for (let token = 0; token < tokens; token++) arena.row(target, token).set(arena.row(mixed, token));
     }
     if (config.sub_norm === "attention+mlp") this.norm(`${name}.joined_norm`, joined, joined);
@@ -208,7 +246,7 @@ export class Engine {
     const apart = neighbours ? 1 : half;
     for (let token = 0; token < config.tokens; token++) {
       for (let head = 0; head < 2 * config.heads; head++) {
-        const row = arena.row(part(sheets.qkv, head * headWidth, headWidth), token);
+        const row = arena.row(columnsOf(sheets.qkv, head * headWidth, headWidth), token);
         const start = (own ? (token * config.depth + index) * config.heads + (head % config.heads) : token) * half;
         for (let pair = 0; pair < half; pair++) {
           const at = neighbours ? 2 * pair : pair;
@@ -257,7 +295,7 @@ export class Engine {
     }
     arena.row(out, 0).set(arena.row(tokens, 0));
     if (config.pool !== "class+mean") return out;
-    this.mean(arena.row(part(pooled, config.width, config.width), 0), prefix);
+    this.mean(arena.row(columnsOf(pooled, config.width, config.width), 0), prefix);
     return pooled;
   }
 
@@ -303,15 +341,20 @@ export class Engine {
   }
 
   head(name, pooled) {
+    return this.config.classes ? this.headRows(name, pooled)[0] : Float32Array.from(this.arena.row(pooled, 0));
+  }
+
+  /** A tanh layer where there is one, then a linear one: logits of every row. */
+  headRows(name, pooled) {
     const { arena, sheets, config } = this;
-    if (!config.classes) return Float32Array.from(arena.row(pooled, 0));
+    const { rows } = pooled;
     let seen = pooled;
     if (config.head_hidden) {
-      seen = this.linear(`${name}.hidden`, pooled, { ...sheets.hidden, rows: 1, width: config.head_hidden });
-      const row = arena.row(seen, 0);
-      for (let index = 0; index < row.length; index++) row[index] = Math.tanh(row[index]);
+      seen = this.linear(`${name}.hidden`, pooled, { ...sheets.hidden, rows, width: config.head_hidden });
+      for (let index = 0; index < rows; index++) bendTanh(arena.row(seen, index));
     }
-    return Float32Array.from(arena.row(this.linear(`${name}.linear`, seen, sheets.logits), 0));
+    const logits = this.linear(`${name}.linear`, seen, { ...sheets.logits, rows });
+    return Array.from({ length: rows }, (_, index) => Float32Array.from(arena.row(logits, index)));
   }
 
   // The three things that everything is made of
@@ -344,7 +387,7 @@ export class Engine {
 }
 
 /** Some columns of a sheet. */
-function part(sheet, from, width) {
+function columnsOf(sheet, from, width) {
   return { ...sheet, at: sheet.at + from, width };
 }
 
@@ -367,17 +410,19 @@ function erf(x) {
   return x < 0 ? tail - 1 : 1 - tail;
 }
 
-function each(bend) {
+function eachNumber(bend) {
   return (row) => {
     for (let index = 0; index < row.length; index++) row[index] = bend(row[index]);
   };
 }
 
+const bendTanh = eachNumber(Math.tanh);
+
 const ACTIVATIONS = {
-  gelu: each((x) => 0.5 * x * (1 + erf(x * Math.SQRT1_2))),
-  gelu_tanh: each((x) => 0.5 * x * (1 + Math.tanh(0.7978845608028654 * (x + 0.044715 * x ** 3)))),
-  quick_gelu: each((x) => x / (1 + Math.exp(-1.702 * x))),
-  relu: each((x) => Math.max(x, 0)),
+  gelu: eachNumber((x) => 0.5 * x * (1 + erf(x * Math.SQRT1_2))),
+  gelu_tanh: eachNumber((x) => 0.5 * x * (1 + Math.tanh(0.7978845608028654 * (x + 0.044715 * x ** 3)))),
+  quick_gelu: eachNumber((x) => x / (1 + Math.exp(-1.702 * x))),
+  relu: eachNumber((x) => Math.max(x, 0)),
   swiglu: (row) => {
     const half = row.length / 2;
     for (let index = 0; index < half; index++) row[index] = (row[index] / (1 + Math.exp(-row[index]))) * row[half + index];

@@ -1,13 +1,15 @@
 // A page that holds the model runs it here: what the explorer's server computes, computed by the browser.
 
 import { Engine } from "./engine.js";
+import { MOST_PROBABLE, depthOf, featuresOf } from "./live_depth.js";
+import { LongWork, importanceOf, importancePasses, occlusionOf, squaresOf } from "./live_parts.js";
 import { decode, preprocess, roundHalfEven, seenBox } from "./preprocess.js";
-import { Trace, unpack } from "./trace.js";
+import { Trace, probabilitiesOf, unpack } from "./trace.js";
+import { Watcher } from "./watcher.js";
 
-const LEVELS = 255;
-const SHOWN_SIDE = 560;
-const LISTED = 5;
-const KEPT = 6; // decoded pictures
+const SHOWN_SIDE = 896;
+const BESIDE = 320;
+const DECODED = 6; // decoded pictures
 
 /** One model: `bytes` as vitral.web.live packed it; `kernel`: a promise of its fast product; `facts`: what the session says of it. */
 export class LiveModel {
@@ -55,17 +57,17 @@ export class LiveModel {
   }
 
   /** The part of the picture that the model sees, as large as it is shown. */
-  shown({ bitmap, width, height }) {
+  shown({ bitmap, width, height }, side = SHOWN_SIDE) {
     const [left, top, right, bottom] = seenBox(this.header.preprocess, width, height).map(roundHalfEven);
     const [across, down] = [Math.max(1, right - left), Math.max(1, bottom - top)];
-    const scale = Math.min(1, SHOWN_SIDE / Math.max(across, down));
+    const scale = Math.min(1, side / Math.max(across, down));
     const size = { resizeWidth: Math.max(1, Math.round(across * scale)), resizeHeight: Math.max(1, Math.round(down * scale)), resizeQuality: "high" };
     return createImageBitmap(bitmap, left, top, across, down, scale < 1 ? size : {});
   }
 
   /** What switching off changes: probabilities before and after, and the difference of the rollouts. */
   surgery(before, after, target) {
-    const most = (trace) => trace.order.slice(0, LISTED);
+    const most = (trace) => trace.order.slice(0, MOST_PROBABLE);
     const chosen = [...new Set([...most(before), ...most(after), ...(target === null ? [] : [target])])];
     return {
       method: "rollout",
@@ -75,132 +77,65 @@ export class LiveModel {
     };
   }
 
+  /** The probability (of a model with one output: the output) that a change is measured by. */
+  score(target) {
+    const single = this.header.config.classes === 1 && !this.facts.thresholds.length;
+    return (logits) => (single ? logits[0] : probabilitiesOf(logits, this.facts)[target]);
+  }
+
+  get unit() {
+    return this.header.config.classes === 1 && !this.facts.thresholds.length ? "output" : "probability";
+  }
+
+  /** Occlusion of the target, or of what the trace says; `started(work)` is told how far it is. */
+  async occlusion(picture, trace, target, off, signal, started) {
+    const { config } = this.header;
+    target ??= trace.order[0];
+    const image = this.image(picture, off);
+    const score = this.score(target);
+    const work = started(new LongWork("Covering the picture", squaresOf(config).places.length, signal));
+    const covered = (square) => {
+      const copy = image.slice();
+      if (square) cover(copy, config, ...edgesOf(config, ...square));
+      return copy;
+    };
+    const found = await occlusionOf({ config, covered, work, score: async (copy) => score(await this.engine.run(copy, { off })) });
+    const note = `${this.unit} ${found.whole.toFixed(3)} uncovered; squares of ${found.size} × ${found.size} patches${found.between ? "; every second one, the others between them" : ""}`;
+    return { method: "occlusion", grid: toRows(found.grid, config.grid), target, note, unit: `fall of the ${this.unit}`, signed: true };
+  }
+
+  async importance(picture, trace, target, signal, started) {
+    const { config } = this.header;
+    target ??= trace.order[0];
+    const image = this.image(picture);
+    const score = this.score(target);
+    const work = started(new LongWork("Switching off heads and blocks", importancePasses(config), signal));
+    const found = await importanceOf({ config, work, score: async (off) => score(await this.engine.run(image, { off })) });
+    return { ...found, target, unit: this.unit };
+  }
+
+  /** The patches' tokens at every depth, and the picture small. */
+  async features(picture, off) {
+    await this.ready;
+    const { header, sections } = await featuresOf(this.engine, this.image(picture, off), off);
+    const blob = await this.small(picture);
+    return { header: { ...header, kind: blob.type }, sections: { ...sections, picture: new Uint8Array(await blob.arrayBuffer()) } };
+  }
+
+  async depth(picture, off, target) {
+    await this.ready;
+    return depthOf(this.engine, this.image(picture, off), off, target, (logits) => probabilitiesOf(logits, this.facts));
+  }
+
+  async small(picture) {
+    const shown = await this.shown(picture, BESIDE);
+    const canvas = Object.assign(document.createElement("canvas"), { width: shown.width, height: shown.height });
+    canvas.getContext("2d").drawImage(shown, 0, 0);
+    return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  }
+
   rolloutMap(trace) {
     return { method: "rollout", grid: toRows(trace.rollout, trace.grid), target: null, note: this.header.rollout.note, unit: "share of the answer", signed: false };
-  }
-}
-
-/** Reads the attention of a pass, head by head: codes for the page, what each head is like, and what rollout needs. */
-class Watcher {
-  constructor(config, most, arena) {
-    Object.assign(this, { config, arena, next: 0 });
-    const { tokens, depth, heads, prefix } = config;
-    this.whole = depth * heads * tokens * tokens <= most;
-    this.rows = [...Array(this.whole ? tokens : prefix).keys(), -1];
-    this.codes = new Uint8Array(depth * heads * this.rows.length * tokens);
-    this.most = new Uint16Array(depth * (heads + 1) * this.rows.length * 4);
-    this.means = []; // of a block's heads: (T, T)
-    this.measures = { distance: [], entropy: [] };
-    this.error = { worst: 0, moved: 0, rows: 0 };
-    this.between = distances(config);
-  }
-
-  record(name, sheet, head) {
-    if (!name.endsWith(".attention.weights")) return;
-    const { config, arena, rows } = this;
-    const { tokens, prefix, heads } = config;
-    const block = Number(name.split(".")[1]);
-    if (head === 0) {
-      this.means.push(new Float32Array(tokens * tokens));
-      this.patchMeans = new Float64Array(tokens); // of the heads so far
-      for (const list of Object.values(this.measures)) list.push([]);
-    }
-    const mean = this.means[block];
-    const patchMean = new Float32Array(tokens);
-    let [far, entropy] = [0, 0];
-    for (let token = 0; token < tokens; token++) {
-      const row = arena.row(sheet, token);
-      for (let other = 0; other < tokens; other++) mean[token * tokens + other] += row[other] / heads;
-      for (let other = 0; other < tokens; other++) if (row[other] > 0) entropy -= row[other] * Math.log2(row[other]);
-      if (token < prefix) continue;
-      let [moved, sum] = [0, 0];
-      const start = (token - prefix) * (tokens - prefix) - prefix;
-      for (let other = prefix; other < tokens; other++) {
-        moved += row[other] * this.between[start + other];
-        sum += row[other];
-      }
-      far += moved / Math.max(sum, 1e-30);
-      for (let other = 0; other < tokens; other++) patchMean[other] += row[other] / (tokens - prefix);
-    }
-    this.measures.distance[block].push(round(far / (tokens - prefix), 4));
-    this.measures.entropy[block].push(round(entropy / tokens, 4));
-    for (let other = 0; other < tokens; other++) this.patchMeans[other] += patchMean[other] / heads;
-    rows.forEach((token, index) => this.encode(token < 0 ? patchMean : arena.row(sheet, token), block * (heads + 1) + head, index));
-    if (head < heads - 1) return;
-    const ofHeads = (token) => (token < 0 ? this.patchMeans : mean.subarray(token * tokens, (token + 1) * tokens));
-    rows.forEach((token, index) => this.note(ofHeads(token), block * (heads + 1) + heads, index));
-  }
-
-  /** A row as codes (see vitral.web.pack), with how far they are off. */
-  encode(row, place, index) {
-    const { codes, error } = this;
-    const [token] = this.note(row, place, index);
-    const top = Math.max(row[token], 1.1754943508222875e-38);
-    const begin = this.next;
-    let sum = 0;
-    for (let other = 0; other < row.length; other++) {
-      const code = roundHalfEven(LEVELS * Math.sqrt(row[other] / top));
-      codes[this.next++] = code;
-      sum += (code / LEVELS) ** 2;
-    }
-    let moved = 0;
-    for (let other = 0; other < row.length; other++) {
-      const off = Math.abs((codes[begin + other] / LEVELS) ** 2 / Math.max(sum, 1e-38) - row[other]);
-      error.worst = Math.max(error.worst, off / top);
-      moved += off;
-    }
-    error.moved += moved / 2;
-    error.rows++;
-  }
-
-  /** The token and the patch that get most, each with its share. */
-  note(row, place, index) {
-    const { prefix } = this.config;
-    let [token, patch] = [0, prefix];
-    for (let other = 1; other < row.length; other++) {
-      if (row[other] > row[token]) token = other;
-      if (other > prefix && row[other] > row[patch]) patch = other;
-    }
-    const share = (value) => Math.round(Math.min(Math.max(value, 0), 1) * 65535);
-    this.most.set([token, share(row[token]), patch, share(row[patch])], (place * this.rows.length + index) * 4);
-    return [token, patch];
-  }
-
-  finish() {
-    const { config, rows, error } = this;
-    const header = {
-      grid: config.grid,
-      prefix: config.prefix,
-      tokens: config.tokens,
-      rows,
-      whole: this.whole,
-      levels: LEVELS,
-      error: { worst: error.worst, moved: error.moved / error.rows },
-      measures: this.measures,
-      reference: { entropy: Math.log2(config.tokens) },
-    };
-    return { header, sections: { attention: this.codes, most: this.most } };
-  }
-
-  /** Row of Â(L) … Â(1), where Â is the mean of the heads with the residual path: what reaches the token that is read. */
-  rollout(reads) {
-    const { tokens, prefix } = this.config;
-    let row = new Float64Array(tokens);
-    if (reads >= 0) row[reads] = 1;
-    else row.fill(1 / (tokens - prefix), prefix);
-    for (const mean of [...this.means].reverse()) {
-      const next = new Float64Array(tokens);
-      for (let token = 0; token < tokens; token++) {
-        if (row[token] === 0) continue;
-        let sum = 1;
-        for (let other = 0; other < tokens; other++) sum += mean[token * tokens + other];
-        const share = row[token] / sum;
-        for (let other = 0; other < tokens; other++) next[other] += share * mean[token * tokens + other];
-        next[token] += share;
-      }
-      row = next;
-    }
-    return row.subarray(prefix);
   }
 }
 
@@ -228,7 +163,7 @@ export class LivePictures {
     if (!this.blobs.has(key)) throw Object.assign(new Error("this picture is not on the page"), { hint: "drop it again", status: 404 });
     if (!this.decoded.has(key)) {
       this.decoded.set(key, decodeWithin(this.blobs.get(key), this.limits));
-      if (this.decoded.size > KEPT) this.decoded.delete(this.decoded.keys().next().value);
+      if (this.decoded.size > DECODED) this.decoded.delete(this.decoded.keys().next().value);
     }
     try {
       return await this.decoded.get(key);
@@ -270,29 +205,17 @@ function cover(image, { channels, image_size: [height, width] }, top, bottom, le
   }
 }
 
-function squareOf({ grid: [rows, columns], image_size: [height, width] }, patch) {
+/** Pixels of a rectangle of patches: from row to row, from column to column. */
+function edgesOf({ grid, image_size: [height, width] }, top, bottom, left, right) {
   const edge = (index, pixels, count) => roundHalfEven((index * pixels) / count);
-  const [row, column] = [Math.floor(patch / columns), patch % columns];
-  return [edge(row, height, rows), edge(row + 1, height, rows), edge(column, width, columns), edge(column + 1, width, columns)];
+  return [edge(top, height, grid[0]), edge(bottom, height, grid[0]), edge(left, width, grid[1]), edge(right, width, grid[1])];
 }
 
-/** (N, N): how far apart the centres of patches are, in pixels of the model's picture. */
-function distances({ grid: [rows, columns], image_size: [height, width] }) {
-  const count = rows * columns;
-  const out = new Float64Array(count * count);
-  for (let patch = 0; patch < count; patch++) {
-    for (let other = 0; other < count; other++) {
-      const down = ((Math.floor(patch / columns) - Math.floor(other / columns)) * height) / rows;
-      out[patch * count + other] = Math.hypot(down, (((patch % columns) - (other % columns)) * width) / columns);
-    }
-  }
-  return out;
+function squareOf(config, patch) {
+  const [row, column] = [Math.floor(patch / config.grid[1]), patch % config.grid[1]];
+  return edgesOf(config, row, row + 1, column, column + 1);
 }
 
 function toRows(values, [rows, columns]) {
   return Array.from({ length: rows }, (_, row) => Array.from(values.slice(row * columns, (row + 1) * columns)));
-}
-
-function round(value, digits) {
-  return Number(value.toFixed(digits));
 }

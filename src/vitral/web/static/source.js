@@ -159,9 +159,33 @@ class LiveSource extends PageSource {
     return this.models[model].trace(await this.pictures.get(picture), off);
   }
 
-  async map(model, picture, method, target, off) {
-    if (method !== "rollout") throw new Refused("a page that runs its model computes attention and rollout", "run vitral explore for the others");
-    return this.models[model].rolloutMap(await this.trace(model, picture, off));
+  async map(model, picture, method, target, off, signal) {
+    const trace = await this.trace(model, picture, off);
+    if (method === "rollout") return this.models[model].rolloutMap(trace);
+    if (method !== "occlusion") throw new Refused("a page that runs its model computes no gradients", "run vitral explore for this method");
+    const make = async () => this.models[model].occlusion(await this.pictures.get(picture), trace, target, off, signal, (work) => this.started(work));
+    return this.once(`map ${model} ${picture} ${target} ${partsOf(off)}`, make);
+  }
+
+  packed(part, model, picture, { target = null, off = new Set() } = {}) {
+    const make = async () => this.models[model][part](await this.pictures.get(picture), off, target);
+    return this.once(`${part} ${model} ${picture} ${target} ${partsOf(off)}`, make);
+  }
+
+  importance(model, picture, target, signal) {
+    const make = async () => {
+      const trace = await this.trace(model, picture);
+      return this.models[model].importance(await this.pictures.get(picture), trace, target, signal, (work) => this.started(work));
+    };
+    return this.once(`importance ${model} ${picture} ${target}`, make);
+  }
+
+  started(work) {
+    return (this.long = work);
+  }
+
+  async work() {
+    return this.long ?? {};
   }
 
   async surgery(model, picture, off, target) {

@@ -25,7 +25,7 @@ export class Trace {
     this.codes = sections.attention ?? null;
     this.maxima = sections.most ?? null;
     this.logits = sections.logits;
-    this.probabilities = model?.thresholds?.length ? this.logits.map(sigmoid) : softmax(this.logits);
+    this.probabilities = probabilitiesOf(this.logits, model);
     this.grid = header.grid;
     this.prefix = header.prefix;
     this.tokens = header.tokens;
@@ -82,6 +82,11 @@ export class Trace {
   patches(row) {
     return row.subarray(this.prefix);
   }
+}
+
+/** Of several labels each on its own; of one output the number itself. */
+export function probabilitiesOf(logits, model) {
+  return model?.thresholds?.length ? logits.map(sigmoid) : softmax(logits);
 }
 
 function sigmoid(logit) {
