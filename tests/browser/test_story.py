@@ -177,6 +177,9 @@ def test_question_key_and_score(calm: Visit, told: Any) -> None:
     assert (first, second) == pytest.approx((query[0], key[0]), abs=0.006)
     assert count == root == width
     assert (match, score) == pytest.approx((float(query @ key), scores[prefix]), abs=0.02)
+    canvas.hover(position={"x": 20, "y": 4})  # the mouse shows an answer, it keeps none
+    page.get_by_role("button", name="Let it ask").hover()
+    assert reading(page, 4) == said
     page.get_by_role("button", name="Let it ask").click()
     assert f"token={prefix}" in page.url
     expect(step(page, 1).locator(".story-reading")).to_contain_text("row 0, column 0")
@@ -294,7 +297,7 @@ def test_near_looks_are_explained_by_their_cause(calm: Visit) -> None:
     with served(near) as (address, _):
         page = calm("#view=story", at=address)
         notes = step(page, 5).locator(".story-notes")
-        expect(notes).to_contain_text(f"a patch looks {found['distance']:.{1 if found['distance'] < 10 else 0}f}\u00a0pixels away")
+        expect(notes).to_contain_text(f"this head looks {found['distance']:.{1 if found['distance'] < 10 else 0}f}\u00a0pixels away")
         expect(notes).to_contain_text("it is the place that decides")
         slide(page, 5, 1)
         expect(notes).not_to_contain_text("Why it looks so near")  # of a sharpness that is not the model's nothing was measured
@@ -372,6 +375,14 @@ def test_by_keyboard(calm: Visit, told: Any) -> None:
     step(page, 2).get_by_role("radio").first.focus()
     page.keyboard.press("ArrowRight")
     assert reading(page, 2).startswith(f"Pattern {header['numbers'][1]} ")
+
+
+def test_the_mark_follows_up_and_down(visit: Visit) -> None:
+    page = visit("#view=story")
+    for number in (5, 3, 7, 1):
+        page.locator(".story-steps button").nth(number - 1).click()
+        page.wait_for_timeout(1500)  # it scrolls by itself
+        assert page.locator(".story-steps [aria-current=step] b").all_inner_texts() == [str(number)]
 
 
 def test_who_wants_no_motion_gets_none(calm: Visit) -> None:

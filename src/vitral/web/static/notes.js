@@ -13,11 +13,11 @@ export function localNote(telling, head) {
   const lost = (found.shuffled - found.distance) / (found.even - found.distance);
   const why =
     lost < 0.25
-      ? `With the patches shuffled it is ${pixels(found.shuffled)}: so it is the place that decides, not what a patch shows. A first block has seen nothing but single patches; joining neighbours is where it begins.`
+      ? `With the patches shuffled it is ${pixels(found.shuffled)}: so it is the place that decides, not what a patch shows. In the first block a patch knows nothing but itself, and what lies beside it is the first thing to learn.`
       : lost > 0.6
         ? `With the patches shuffled it is ${pixels(found.shuffled)}: so it is what patches show that decides, and neighbours often show the same.`
         : `With the patches shuffled it is ${pixels(found.shuffled)}: so both the place and what a patch shows decide.`;
-  return { title: "Why it looks so near", text: `In this head a patch looks ${pixels(found.distance)} away on average; looking everywhere alike would make it ${pixels(found.even)}. ${why}` };
+  return { title: "Why it looks so near", text: `Among the patches, this head looks ${pixels(found.distance)} away on average; looking everywhere alike would make it ${pixels(found.even)}. ${why}` };
 }
 
 /** Tokens before the patches that get much of the attention, whoever asks. */

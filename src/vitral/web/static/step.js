@@ -108,8 +108,7 @@ export class Step {
     this.canvas.setAttribute("aria-roledescription", "picture with patches");
     this.canvas.setAttribute("aria-label", label);
     this.canvas.addEventListener("click", (event) => {
-      const box = this.canvas.getBoundingClientRect();
-      const patch = cellAt([(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height], this.telling.grid);
+      const patch = this.patchAt(event);
       if (patch !== null) choose(patch);
     });
     this.canvas.addEventListener("keydown", (event) => {
@@ -119,6 +118,11 @@ export class Step {
       choose(next);
       announce(this.reading.textContent);
     });
+  }
+
+  patchAt(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return cellAt([(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height], this.telling.grid);
   }
 
   makePicture(label) {

@@ -8,7 +8,7 @@ import { Step, ease, figure } from "./step.js";
 import { alike, ranking } from "./telling.js";
 import { drawNumbers, drawTiles } from "./tiles.js";
 
-const LISTED = 6;
+const BARS = 6;
 
 export class Asks extends Step {
   short = "Ask";
@@ -26,7 +26,7 @@ export class Asks extends Step {
   build() {
     const { telling, view } = this;
     view.head = telling.head_start;
-    this.answering = null;
+    this.answering = this.hovered = null;
     this.heads = element("select", { "aria-label": "Head", onchange: () => ((view.head = Number(this.heads.value)), (this.answering = null), view.draw()) });
     for (const head of telling.heads) this.heads.append(element("option", { value: head, selected: head === view.head }, `head ${head}`));
     this.ask = element("button", { type: "button", class: "plain", onclick: () => this.letAsk() }, "Let it ask");
@@ -43,6 +43,8 @@ export class Asks extends Step {
     this.below.append(this.scale);
     this.makeTouchable("Scores of the patches. Arrow keys choose whose answer is shown, Enter lets it ask.", () => Math.max(0, this.answerer - telling.prefix), (patch) => this.answerOf(telling.prefix + patch));
     this.canvas.addEventListener("keydown", (event) => event.key === "Enter" && this.letAsk());
+    this.canvas.addEventListener("pointermove", (event) => event.pointerType === "mouse" && this.hover(this.patchAt(event)));
+    this.canvas.addEventListener("pointerleave", () => this.hover(null));
   }
 
   get asking() {
@@ -53,15 +55,27 @@ export class Asks extends Step {
     const key = `${this.view.head} ${this.asking}`;
     if (this.known !== key) {
       this.known = key;
-      this.kept = this.telling.scores(this.view.head, this.asking);
+      this.found = this.telling.scores(this.view.head, this.asking);
     }
-    return this.kept;
+    return this.found;
   }
 
-  /** Whose answer is shown: the chosen one's, or the best among the other patches. */
-  get answerer() {
+  /** Whose answer is kept: the chosen one's, or the best among the other patches. */
+  get kept() {
     const { prefix } = this.telling;
     return this.answering ?? ranking(this.scores).find((token) => token >= prefix && token !== this.asking) ?? this.asking;
+  }
+
+  /** Whose answer is shown: that of the patch under the mouse, or the one that is kept. */
+  get answerer() {
+    return this.hovered ?? this.kept;
+  }
+
+  hover(patch) {
+    const token = patch === null ? null : this.telling.prefix + patch;
+    if (token === this.hovered) return;
+    this.hovered = token;
+    this.draw();
   }
 
   answerOf(token) {
@@ -71,8 +85,8 @@ export class Asks extends Step {
   }
 
   letAsk() {
-    const patch = this.answerer - this.telling.prefix;
-    this.answering = null;
+    const patch = this.kept - this.telling.prefix;
+    this.answering = this.hovered = null;
     if (patch >= 0) this.view.choosePatch(patch);
   }
 
@@ -99,12 +113,12 @@ export class Asks extends Step {
     const term = (index) => `${signed(query[index])} × ${signed(key[index])}`;
     const added = telling.sections.bias ? `, plus ${figure(bias)} for how they lie: ${figure(score)}` : "";
     const rank = `${1 + patches.filter((value) => value > patches[answerer - prefix]).length} of ${telling.patches}`;
-    const whose = this.answering === null ? `The best answer of another patch: ${place}` : answerer < prefix ? `The answer of the ${who}` : `The answer of ${place}, number ${rank} among the patches`;
+    const whose = this.answering === null && this.hovered === null ? `The best answer of another patch: ${place}` : answerer < prefix ? `The answer of the ${who}` : `The answer of ${place}, number ${rank} among the patches`;
     this.reading.textContent = `${whose}. ${term(0)} + ${term(1)} + … (${width} products) = ${figure(match)}, divided by √${width}: ${figure(match / Math.sqrt(width))}${added}.`;
-    this.ask.disabled = answerer < prefix || answerer === this.asking;
+    this.ask.disabled = this.kept < prefix || this.kept === this.asking;
     this.chips.childNodes.forEach((chip, token) => {
       chip.textContent = `${this.name(token)}: ${figure(scores[token])}`;
-      chip.setAttribute("aria-pressed", String(token === answerer));
+      chip.setAttribute("aria-pressed", String(token === this.kept));
     });
     this.scale.replaceChildren(this.ramp(`score ${figure(limits[0])}`, figure(limits[1]), false));
     this.heads.value = view.head;
@@ -158,7 +172,7 @@ export class Shares extends Step {
     this.label.textContent = own ? "× 1, the model's own" : `× ${Number(this.sharpness.toPrecision(2))}`;
     const order = ranking(shares);
     this.list.replaceChildren(
-      ...order.slice(0, LISTED).map((token) => {
+      ...order.slice(0, BARS).map((token) => {
         const bar = element("span", { class: "fill" });
         bar.style.inlineSize = `${(shares[token] / shares[order[0]]) * 100}%`;
         return element("li", {}, element("span", { class: "name" }, this.name(token).replace("patch in ", "")), element("span", { class: "number" }, `${figure(scores[token] * this.sharpness)} → ${percent(shares[token])}`), element("span", { class: "track", "aria-hidden": "true" }, bar));
@@ -243,8 +257,8 @@ export class Mixes extends Step {
 
 /** Large and small numbers as a reader writes them. */
 function power(value) {
-  if (value >= 0.01 && value < 1e5) return value.toPrecision(3).replace(/\.?0+$/, "") === "" ? "0" : String(Number(value.toPrecision(3)));
-  const [digits, exponent] = value.toExponential(1).split("e");
+  if (value >= 0.01 && value < 1e6) return Number(value.toPrecision(3)).toLocaleString("en");
+  const [digits, exponent] = value.toExponential(2).split("e");
   const raised = [...String(Number(exponent))].map((sign) => (sign === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(sign)])).join("");
   return `${digits} · 10${raised}`;
 }

@@ -1,6 +1,6 @@
 // The story: seven steps from a picture to a class, on one's own picture and model. Here the frame; step.js and its kin have the steps.
 
-import { announce, byId, element } from "./dom.js";
+import { announce, byId, element, framed } from "./dom.js";
 import { state, update } from "./state.js";
 import { Answers } from "./steps_answer.js";
 import { Asks, Mixes, Shares } from "./steps_attend.js";
@@ -19,6 +19,7 @@ export class StoryView {
       (state.view === "story" ? this.root : byId("work")).focus();
     });
     window.addEventListener("resize", () => this.draw());
+    window.addEventListener("scroll", framed(() => this.here()), { passive: true });
   }
 
   get model() {
@@ -37,7 +38,7 @@ export class StoryView {
 
   /** Why this model has no story; empty where it has one. */
   get reason() {
-    return this.model.attention ? "" : `The story follows patches that ask each other, and a ${this.model.family} has none: its filters slide over the whole picture. Choose a Vision Transformer for it.`;
+    return this.model.attention ? "" : `The story follows patches that ask each other, and a ${this.model.family} has none: its filters slide over the whole picture. It is told of Vision Transformers.`;
   }
 
   toggle() {
@@ -105,7 +106,7 @@ export class StoryView {
       element("div", { class: "story-end" }, element("button", { type: "button", class: "strong", onclick: () => this.toggle() }, "Look around in the explorer")),
     );
     for (const step of this.steps) this.watcher.observe(step.root);
-    this.here(0);
+    this.here();
   }
 
   draw() {
@@ -119,13 +120,13 @@ export class StoryView {
     const step = this.steps.find((each) => each.root === entry.target);
     if (!step) return;
     if (!entry.isIntersecting) step.rest();
-    else if (entry.intersectionRatio >= 0.35 || entry.intersectionRect.height > 0.5 * innerHeight) {
-      this.here(this.steps.indexOf(step));
-      step.play();
-    }
+    else if (entry.intersectionRatio >= 0.35 || entry.intersectionRect.height > 0.5 * innerHeight) step.play();
   }
 
-  here(index) {
+  /** Mark the step that is being read: the last one that has come up to the middle of the screen. */
+  here() {
+    if (state.view !== "story" || !this.steps.length) return;
+    const index = Math.max(0, this.steps.findLastIndex((step) => step.root.getBoundingClientRect().top < innerHeight / 2));
     this.links.forEach((link, at) => (at === index ? link.setAttribute("aria-current", "step") : link.removeAttribute("aria-current")));
   }
 
@@ -133,7 +134,6 @@ export class StoryView {
     const { root, title } = this.steps[index];
     root.scrollIntoView({ behavior: this.still.matches ? "auto" : "smooth", block: "start" });
     title.focus({ preventScroll: true });
-    this.here(index);
     announce(title.textContent);
   }
 }
