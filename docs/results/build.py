@@ -38,6 +38,10 @@ DUPLICATES = HERE / "duplicates.json"
 of the labels in whose order they stand."""
 
 
+PLACES = {"size": "training pictures", "pretrained": "pre-training pictures", "shots": "shots", "share": "part of the budget"}
+"""What tells cells of one model apart, with its heading."""
+
+
 @dataclass(frozen=True)
 class Record:
     """One seed of a published row."""
@@ -208,39 +212,40 @@ def duplicates_table(records: dict[str, list[Record]]) -> str:
 def study_table(path: Path) -> str:
     """The table and the tests of one study, computed anew from the answers of its cells."""
     result = read_json(path / layout.RESULT)
-    groups: dict[tuple[int, float], dict[str, list[np.ndarray]]] = {}
+    groups: dict[tuple[Any, ...], dict[str, list[np.ndarray]]] = {}
+    apart = [name for name in PLACES if len({cell.get(name) for cell in result["cells"]}) > 1] or ["size"]
     for cell in result["cells"]:
         right = Answers.read(path / layout.CELLS / cell["cell"]).right
-        group = groups.setdefault((cell["size"], cell["share"]), {})
+        group = groups.setdefault(tuple(cell.get(name, 0) for name in apart), {})
         group.setdefault(cell["model"], []).append(right)
+    own_rows = [row for row in result["rows"] if row["split"] == result["cells"][0]["split"]]
     lines, several = [], {}
     for place, models in groups.items():
         for model, seeds in models.items():
-            own = next(row for row in result["rows"] if (row["model"], row["size"], row["share"]) == (model, *place))
+            own = next(row for row in own_rows if (row["model"], *(row.get(name, 0) for name in apart)) == (model, *place))
             found = accuracy_interval(np.stack(seeds)) if len(seeds) > 1 else None
             shown = f"{100 * found.mean:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})" if found else f"{100 * own['mean']:.2f}"
-            lines.append(
-                [f"{place[0]:,}", f"{place[1]:g}", model, shown, str(len(seeds)), f"{own['parameters']:,}", f"{own['seconds']:.1f}"]
-            )
+            lines.append([*map(_place, place), model, shown, str(len(seeds)), f"{own['parameters']:,}", f"{own['seconds']:.1f}"])
         several[place] = {model: np.stack(seeds) for model, seeds in models.items() if len(seeds) > 1}
     pairs = [(place, pair) for place, found in compare_pairs(several).items() for pair in found]
-    header = ["training pictures", "part of the budget", "model", "test accuracy (95 %)", "seeds", "parameters", "seconds"]
-    parts = [f"{result['data']}, {result['budget']}.", table(lines, header, "rrlr", markdown=True)]
+    where = [PLACES[name] for name in apart]
+    aligned = "r" * len(apart) + "lr"
+    header = [*where, "model", "test accuracy (95 %)", "seeds", "parameters", "seconds"]
+    parts = [f"{result['data']}, {result['budget']}.", table(lines, header, aligned, markdown=True)]
     if pairs:
         tested = [
-            [
-                f"{size:,}",
-                f"{share:g}",
-                f"{pair.ranked[0]} − {pair.ranked[1]}",
-                _points(pair),
-                pair.told_p,
-                "yes" if pair.different else "no",
-            ]
-            for (size, share), pair in pairs
+            [*map(_place, place), f"{pair.ranked[0]} − {pair.ranked[1]}", _points(pair), pair.told_p, "yes" if pair.different else "no"]
+            for place, pair in pairs
         ]
-        head = ["training pictures", "part of the budget", "pair", "points (95 %)", f"Holm over {len(pairs)}", "told apart"]
-        parts.append(table(tested, head, "rrlr", markdown=True))
+        head = [*where, "pair", "points (95 %)", f"Holm over {len(pairs)}", "told apart"]
+        parts.append(table(tested, head, aligned, markdown=True))
+    parts += [f"- {gap['way'] + ': ' if 'way' in gap else ''}{gap['text']}." for gap in result.get("gaps", ())]
+    parts += [f"- {name}: {found['text']}." for name, found in result.get("crossings", {}).items()]
     return "\n\n".join(parts)
+
+
+def _place(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _points(pair: Any) -> str:

@@ -91,6 +91,15 @@ def _study(folder: Path, out: Path, name: str | None, alone: bool) -> Path:
         raise UsageError(f"{folder} is no finished study", "collect it when it has a result.json")
     name = name or folder.name
     record = _fresh(out / name)
+    _study_files(folder, record)
+    if (folder / layout.PRETRAINING).is_dir():
+        _study_files(folder / layout.PRETRAINING, make_folder(record / layout.PRETRAINING))
+    files = [file.relative_to(record).as_posix() for file in record.rglob("*") if file.is_file()]
+    write_manifest(record, files, record=name, alone=alone)
+    return record
+
+
+def _study_files(folder: Path, record: Path) -> None:
     for file in STUDY_FILES:
         if not (folder / file).is_file():
             continue
@@ -100,13 +109,11 @@ def _study(folder: Path, out: Path, name: str | None, alone: bool) -> Path:
             shutil.copyfile(folder / file, record / file)
     for cell in sorted(path for path in (folder / layout.CELLS).iterdir() if (path / layout.CELL).is_file()):
         kept = make_folder(record / layout.CELLS / cell.name)
-        write_json(kept / layout.CELL, read_json(cell / layout.CELL))
-        _journal(cell, kept)
+        write_json(kept / layout.CELL, without_paths(read_json(cell / layout.CELL)))
+        if (cell / layout.METRICS).is_file():  # a probe has none
+            _journal(cell, kept)
         if (cell / layout.answers_name()).is_file():
             _answers(RunFolder(cell), kept, "test", probabilities=False)
-    files = [file.relative_to(record).as_posix() for file in record.rglob("*") if file.is_file()]
-    write_manifest(record, files, record=name, alone=alone)
-    return record
 
 
 def _fresh(record: Path) -> Path:

@@ -47,6 +47,16 @@ def test_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "nothing is left to run" in shown.err and [row["size"] for row in json.loads(shown.out)["rows"]] == [32, 64]
 
 
+def test_pretraining(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["scale", "digits", "--kind", "pretraining", "--from-data", "digits", "--models", "vit-small", "--sizes", "40,120"]
+    arguments += ["--budget", "epochs=1", "--transfer", "samples=64", "--shots", "2", "--seeds", "1", "--lrs", "3e-3", "--batch-size", "32"]
+    arguments += ["--parallel", "1", "--device", "cpu", "--quiet", "--yes", "--out", str(tmp_path / "study"), "--json"]
+    assert main(arguments) == 0
+    shown = capsys.readouterr()
+    values = json.loads(shown.out)
+    assert "forecast: 7 cells, about" in shown.err and values["kind"] == "pretraining" and values["pretraining_budget"] == "epochs=1"
+
+
 def test_it_asks_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     ask(True)
     for answer, refused in (("y\n", False), ("\n", True), ("n\n", True)):
@@ -74,6 +84,11 @@ def test_it_asks_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         (["scale", "digits", "--kind", "cost", "--seeds", "0"], "--kind cost has no use for --seeds"),
         (["scale", "digits", "--kind", "compute", "--patches", "banana"], "--kind compute has no use for --patches"),
         (["scale", "digits", "--kind", "data", "--image-sizes", "8"], "--kind data has no use for --image-sizes"),
+        (["scale", "digits", "--from-data", "mnist"], "--kind data has no use for --from-data"),
+        (["scale", "digits", "--kind", "pretraining"], "name it with --from-data"),
+        (["scale", "digits", "--kind", "pretraining", "--from-data", "digits", "--patches", "3"], "has no use for --patches"),
+        (["scale", "digits", "--kind", "pretraining", "--from-data", "digits", "--shots", "9999"], "9999 shots asked for"),
+        (["scale", "digits", "--kind", "pretraining", "--from-data", "digits", "--recipe", "plain,strong"], "takes one recipe"),
         (["scale", "digits", "--sizes=-0.1,1"], "not a list of positive numbers"),
         (["scale", "digits", "--sizes", "10,99999"], "a size of 99999 is neither"),
     ],

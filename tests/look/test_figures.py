@@ -9,12 +9,13 @@ import pytest
 from PIL import Image
 
 import vitral
+from vitral.base.errors import UnknownNameError
 from vitral.look.figures import figure_set, one_picture, photographs, whole_model
 
 WHOLE = {"filters", "positions", "positions-rows-columns", "positions-class-token", "distance", "entropy"}
 EACH = {
     "patches", "prediction", "methods", "attention", "attention-matrix", "attention-matrix-normalised", "attention-patch",
-    "rollout", "classes", "ablation", "norms", "colours",
+    "rollout", "classes", "ablation", "shuffled", "norms", "colours",
 }  # fmt: skip
 
 
@@ -64,8 +65,24 @@ def test_what_does_not_apply_is_left_out(make, model, picture) -> None:
         expected |= EACH | {"distance", "entropy"}
         expected |= {"positions", "positions-rows-columns", "positions-class-token"} if built.config.positions == "learned" else set()
     expected |= {"prediction"}
-    expected -= set() if built.config.classes else {"prediction", "classes", "ablation"}
+    expected -= set() if built.config.classes else {"prediction", "classes", "ablation", "shuffled"}
     assert names == expected
+
+
+def test_only_some_and_the_rows_of_a_token(make, picture, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("vitral.draw.provenance.DPI", 50)
+    model = make(depth=1, heads=2, width=16).float()
+    few = figure_set(model, [picture, picture], tmp_path / "few", only=["distance"], formats=("png",), quiet=True)
+    assert {path.stem for path in few} == {"distance", "entropy"}
+    with np.load(tmp_path / "few/distance.npz") as numbers:
+        assert len(numbers["each"]) == 2
+    figure_set(model, [picture], tmp_path / "rows", only=["attention"], token=3, formats=("png",), quiet=True)
+    tape = vitral.watch(model, picture)
+    with np.load(tmp_path / "rows/a-cat-attention-patch.npz") as numbers:
+        assert numbers["maps"].shape[:2] == (1, 2) and str(numbers["token"]) == "3"
+        np.testing.assert_allclose(numbers["maps"][0, 1].ravel(), tape.attention(0)[0, 1, 3, tape.prefix :], rtol=1e-5)
+    with pytest.raises(UnknownNameError, match="figure"):
+        figure_set(model, [picture], tmp_path, only=["everything"], quiet=True)
 
 
 def test_what_is_left_out_or_overlaps_is_said(make, picture, tmp_path, monkeypatch, capsys) -> None:

@@ -54,6 +54,14 @@ def test_a_flops_budget_lasts_longer_where_only_the_head_learns() -> None:
     assert head.run.train.epochs == pytest.approx(3 * whole.run.train.epochs, rel=0.01)
 
 
+def test_a_budget_of_epochs_grows_with_the_data() -> None:
+    study = dataclasses.replace(STUDY, kind="data", sizes=(100, 1000), budget=Budget.parse("epochs=2"))
+    cells = final_cells(study, {"s/2": 1e-3, "cnn": 1e-3})
+    assert {(cell.size, cell.run.train.epochs) for cell in cells} == {(100, 2.0), (1000, 2.0)} and study.budget.words == "2 epochs"
+    with pytest.raises(ConfigError, match="less than a batch of 50"):
+        dataclasses.replace(study, sizes=(50, 1000), budget=Budget("epochs", 0.5), tuning_share=1.0)
+
+
 def test_smaller_sets_get_the_same_samples() -> None:
     study = dataclasses.replace(STUDY, kind="data", sizes=(100, 1000))
     cells = final_cells(study, {"s/2": 1e-3, "cnn": 1e-3})

@@ -104,7 +104,7 @@ def test_no_exponent_or_crossing_is_claimed_where_the_fit_does_not_hold(tmp_path
     assert "best learning rate of vit lies at the edge" in done.conclusion and "1 cell failed and is missing" in done.conclusion
     assert "Learning rates were chosen with all training pictures" in done.conclusion
     # An order is claimed where a test tells one, at the same part of the budget, all six pairs counted.
-    assert "vit-small above vit" in done.conclusion and "Holm over all 6 pairs of this study" in done.conclusion
+    assert "vit-small beats vit by" in done.conclusion and "Holm over all 6 pairs of this study" in done.conclusion
     assert {pair["share"] for pair in done.values["pairs"]} == set(study.shares) and len(done.values["pairs"]) == 6
     assert "- hybrid: hybrid: ResNet stem" in (tmp_path / "table.md").read_text()
 

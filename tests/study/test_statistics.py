@@ -181,3 +181,13 @@ def test_the_interval_of_one_model_is_wilsons() -> None:
     assert all_right.mean == all_right.high == 1.0 and all_right.low == pytest.approx(20 / (20 + 1.959964**2))
     half = images_interval(np.arange(1000) % 2 == 0)
     assert (half.low, half.high) == pytest.approx((0.5 - 0.0309, 0.5 + 0.0309), abs=1e-4)
+
+
+def test_a_crossing_beyond_what_was_measured_is_told_up_to_the_reach() -> None:
+    sizes, noise = [100.0, 1000.0], np.array([[0.999], [1.001]])
+    slow, fast = (power_law_fit(sizes, noise * np.array([errors])) for errors in ((0.2, 0.1), (0.8, 0.12)))
+    found = crossing(slow, fast, 3.0)
+    assert found.at == pytest.approx(1417, rel=0.01) and found.is_beyond and found.interval is not None
+    assert str(found).startswith("no crossing in range; carried on by a factor of 1.4 the lines would cross at 1,42")
+    assert crossing(slow, fast).at is None and crossing(slow, fast, 1.2).at is None
+    assert str(crossing(slow, fast, 1.2)).endswith("(100 to 1,000), nor up to 1.2 times that")

@@ -21,6 +21,7 @@ Examples:
   vitral compare cifar10 --models vit,cnn,resnet18,hybrid --budget seconds=20 --batch-size 512 --parallel 4
   vitral compare cifar100 flowers102 folder:photos --from vit=timm:vit_base_patch16_224,resnet=torchvision:resnet152 --tune attention
   vitral compare cifar10 --models vit,cnn,vit@flops --recipe plain,strong --budget samples=2500000 --batch-size 512
+  vitral compare digits --models vit --vary norm_order=pre,post --budget samples=50000
   vitral compare cifar10 --pretrain lejepa,dino,mae,supervised --budget seconds=200
   vitral compare digits --models vit,cnn --ray local --json
 
@@ -38,7 +39,7 @@ class Question:
     """Names with commas: vit, vit-small, vit-large, hybrid, cnn, resnet18, s/4 …; vit is a ViT made for the data's size;
     cnn@parameters, vit@flops: as wide as makes them equal to the first."""
     budget: str = "samples=50000"
-    """What one final run may spend: samples=50000, seconds=20 or flops=1e15."""
+    """What one final run may spend: samples=50000, epochs=10, seconds=20 or flops=1e15."""
     seeds: int = 3
     """Final runs per model (and size)."""
     lrs: str | None = None
@@ -75,6 +76,9 @@ class Flags(StudyFlags):
     pretrain: str | None = None
     """Compare ways of learning instead of models: lejepa, dino, mae, supervised, with commas. One model (--models, else vit) spends the
     budget on each; a linear probe of its frozen features is what is tested. The first three never see a label."""
+    vary: str | None = None
+    """One setting in several values, for each model: norm_order=pre,post, pool=class,mean, patch_size=2,4,8, batch_size=64,512,
+    tune=attention,all …"""
     claim: Literal["auto", "significance", "none"] = "auto"
     """significance needs two seeds or more; none: a description without intervals and tests."""
 
@@ -92,7 +96,7 @@ def run(arguments: list[str]) -> int:
     from vitral.study.compare import compare
 
     data = [flags.data, *flags.more]
-    own = {"weights": flags.sources(), "tune": flags.tune, "claim": flags.claim, "pretrain": names(flags.pretrain)}
+    own = {"weights": flags.sources(), "tune": flags.tune, "claim": flags.claim, "pretrain": names(flags.pretrain), "vary": flags.vary}
     return show(compare(data, **own, **flags.arguments()), flags.json)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vitral.cli.look import read_target, show
+from vitral.cli.look import read_start, read_target, show
 from vitral.cli.opening import ModelFlags, open_model, picture_paths
 from vitral.cli.parsing import parse
 
@@ -19,6 +19,8 @@ Beside each picture stand its numbers (.npz) and where it came from (.json).
 Examples:
   vitral figures runs/digits photo.png --out figures
   vitral figures vit_tiny.safetensors
+  vitral figures vit_tiny.safetensors photos/ --only distance
+  vitral figures vit_tiny.safetensors photo.png --only attention --token 100
 """
 
 
@@ -32,6 +34,12 @@ class Figures(ModelFlags):
     """Folder for the figures."""
     rival: str | None = None
     """A CNN or ResNet whose first filters are drawn beside the model's."""
+    only: str = ""
+    """Some of them, with commas: filters, positions, distance (with entropy), patches, prediction, methods, attention, rollout, classes,
+    ablation, shuffled, norms, colours. Empty: all."""
+    token: str | None = None
+    """Whose rows of attention are drawn as maps: a token's number (its row of the matrix), ROW,COLUMN of a patch, class. Empty: the
+    middle patch."""
     target: str | None = None
     """The class to explain, by number or name; empty: the predicted one."""
     format: tuple[Literal["png", "svg", "pdf"], ...] = ("png", "svg")
@@ -56,6 +64,8 @@ def run(arguments: list[str]) -> int:
         rival=rival,
         target=read_target(asked.target),
         formats=asked.format,
+        only=[name for part in asked.only.split(",") if (name := part.strip())],
+        token=read_start(asked.token) if asked.token is not None else None,
         command=command_line(["vitral", "figures", *arguments]),
     )
     show(written, asked.json)

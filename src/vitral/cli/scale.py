@@ -17,22 +17,33 @@ Examples:
   vitral scale cifar10 --kind compute --models vit-small,vit,vit-large,hybrid,resnet18 --budget samples=500000 --yes
   vitral scale cifar10 --kind cost --image-sizes 32,64,128 --patches 2,4,8
   vitral scale digits --kind data --sizes 0.05,0.1,0.3,1 --budget samples=20000 --yes
+  vitral scale cifar10 --kind data --models vit,cnn,resnet18 --budget epochs=30 --batch-size 512 --yes
+  vitral scale cifar10 --kind pretraining --from-data tinyimagenet32 --budget samples=1000000 --transfer samples=250000 --yes
 
 The same command again goes on where it was stopped.
 """
 
 
 TRAINING = ("sizes", "budget", "seeds", "lrs", "tuning_share", "weight_decay", "precision", "compile", "ray", "max_hours")
-UNUSED = {"data": ("image_sizes", "patches"), "compute": ("sizes", "image_sizes", "patches"), "cost": TRAINING}
+TOKENS, BEFORE = ("image_sizes", "patches"), ("from_data", "transfer", "shots")
+UNUSED = {"data": (*TOKENS, *BEFORE), "compute": ("sizes", *TOKENS, *BEFORE), "cost": (*TRAINING, *BEFORE), "pretraining": TOKENS}
 """Flags that would change nothing: passing over them would let a reader believe they did."""
 
 
 @dataclass(frozen=True)
 class Flags(StudyFlags):
-    kind: Literal["data", "compute", "cost"] = "data"
-    """data: nested subsets; compute: several sizes of each family; cost: time and memory as patches and pictures change."""
+    kind: Literal["data", "compute", "cost", "pretraining"] = "data"
+    """data: nested subsets; compute: several sizes of each family; cost: time and memory as patches and pictures change;
+    pretraining: nested subsets of other data before."""
     sizes: str | None = None
-    """data: shares up to 1, or numbers of pictures, with commas. Default: 0.01,0.02,0.05,0.1,0.3,1."""
+    """data: shares up to 1, or numbers of pictures, with commas. Default: 0.01,0.02,0.05,0.1,0.3,1.
+    pretraining: the same of --from-data. Default: 0.02,0.05,0.1,0.3,1."""
+    from_data: str | None = None
+    """pretraining: what is learnt first, with labels."""
+    transfer: str = "samples=50000"
+    """pretraining: what one fine-tuning may spend; --budget is one pre-training's."""
+    shots: int = 10
+    """pretraining: pictures a class for a linear probe of the frozen features; 0: none."""
     image_sizes: str | None = None
     """cost: sides of pictures. Default: the data's, twice and four times it."""
     patches: str = "2,4,8,16"
@@ -57,6 +68,9 @@ def run(arguments: list[str]) -> int:
         flags.data,
         flags.kind,
         sizes=numbers(flags.sizes, "--sizes"),
+        from_data=flags.from_data,
+        transfer=flags.transfer,
+        shots=flags.shots,
         image_sizes=[round(side) for side in numbers(flags.image_sizes, "--image-sizes") or ()],
         patches=[round(side) for side in numbers(flags.patches, "--patches") or ()],
         max_hours=flags.max_hours,

@@ -14,7 +14,7 @@ from vitral.report.render import percent, show, write_page
 from vitral.report.stored import mapping, number, optional_object
 
 SUMMARY = {"kind": "kind", "data": "data", "budget": "budget for each model", "seeds": "seeds"}
-APART = {"size": "training pictures", "share": "budget"}
+APART = {"size": "training pictures", "pretrained": "pre-training pictures", "shots": "shots", "share": "budget"}
 """What tells rows of one model apart, with its heading."""
 VERDICTS = {True: "different", False: "not told apart", None: NOTHING}
 
@@ -97,7 +97,7 @@ def measured(rows: Sequence[dict[str, Any]]) -> Table:
 
 def tested(pairs: Sequence[dict[str, Any]]) -> Table:
     """Who beats whom, in points of accuracy."""
-    apart = {key: heading for key, heading in (("data", "data"), ("size", APART["size"])) if any(key in pair for pair in pairs)}
+    apart = {key: heading for key, heading in (("data", "data"), *APART.items()) if any(key in pair for pair in pairs)}
     return [*apart.values(), "pair", "difference", "95 % interval", "p", "p, adjusted", ""], [
         [
             *_values(pair, apart),

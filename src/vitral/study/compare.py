@@ -23,6 +23,7 @@ from vitral.study.recipe import Recipe
 from vitral.study.result import Result, default_folder, finish
 from vitral.study.table import Table, row
 from vitral.study.train_cell import train_cell
+from vitral.study.vary import vary
 
 MODELS = ("vit", "cnn", "resnet18", "hybrid")
 
@@ -39,6 +40,7 @@ def compare(
     tune: Literal["all", "attention", "head", "lora"] = "all",
     claim: Literal["auto", "significance", "none"] = "auto",
     pretrain: Sequence[str] | None = None,
+    vary: str | None = None,
     out: str | Path | None = None,
     **recipe: Any,
 ) -> Result:
@@ -47,12 +49,13 @@ def compare(
     - data: a name from `vitral data list` or "folder:PATH"; several: the same comparison on each, then one table of them all.
     - models: "vit" (a ViT made for the data's size), "vit-small", "vit-large", "hybrid", "cnn", "resnet18", "s/4" …;
       "cnn@parameters", "vit@flops": as wide as makes them equal to the first model.
-    - budget: what one final run may spend: "samples=50000", "seconds=20" or "flops=1e15".
+    - budget: what one final run may spend: "samples=50000", "epochs=10", "seconds=20" or "flops=1e15".
     - seeds: final runs per model; one: a description without intervals and tests.
     - lrs: learning rates to choose from on validation, each tried with `tuning_share` of the budget; one: no tuning.
     - weights: model → what it starts from, anything that `vitral.load` takes; `tune` says which of its parameters learn.
     - pretrain: compare ways of learning instead of models: "lejepa", "dino", "mae", "supervised", each with the one model (vit) and
       the whole budget, then judged by a linear probe of its frozen features. The first three never see a label.
+    - vary: one setting in several values, "norm_order=pre,post": each model is a contender with each of them.
     - out: the study's folder (runs/compare-DATA); a study in it goes on where it was stopped.
     - recipe: fields of `Recipe`: recipe ("plain", "strong" or "plain,strong"), optimizer, schedule, ema, label_smoothing, augment,
       batch_size, weight_decay, validation, image_size, device, parallel, quiet …
@@ -76,6 +79,7 @@ def compare(
             recipes=shared.recipes(),
             methods=pretrain,
             given=shared.given(),
+            varied=vary,
         )
         for name in names
     ]
@@ -101,6 +105,7 @@ def comparison(
     recipes: Mapping[str, dict[str, Any]] | None = None,
     methods: Sequence[str] | None = None,
     given: Mapping[str, Any] | None = None,
+    varied: str | None = None,
 ) -> Study:
     """The protocol of a comparison. Opens the data to learn its size; the test split stays closed."""
     if methods is not None:
@@ -110,6 +115,7 @@ def comparison(
     opened, train = open_data(data, image_size=image_size), train or Recipe().train_config()
     size = opened.image_size if image_size is not None else None
     contenders = make_contenders(models, opened, lrs=lrs, weights=weights, tune=train.tune, weights_size=size, recipes=recipes)
+    contenders = contenders if varied is None else vary(contenders, varied)
     return Study(
         kind="compare",
         data=data,

@@ -52,12 +52,12 @@ class Conducted:
 
     def steps(self, outcome: Outcome) -> int:
         """Optimizer steps of a finished cell; a small set is divided into even batches."""
-        return outcome.samples // even_batches(outcome.size or self.study.images, self.study.train.batch_size)[1]
+        contender = next(contender for contender in self.study.contenders if contender.name == outcome.model)
+        return outcome.samples // even_batches(outcome.size or self.study.images, contender.batch_size(self.study.train))[1]
 
-    def correct(self, size: int | None = None, share: float | None = None) -> dict[str, np.ndarray]:
-        """Contender → (seeds, images): which test images each seed got right, of the cells that learnt from `size` images or spent
-        `share` of the budget."""
-        chosen = [outcome for outcome in self.outcomes if size in (None, outcome.size) and share in (None, outcome.share)]
+    def correct(self, **place: float) -> dict[str, np.ndarray]:
+        """Contender → (seeds, images): which test images each seed got right, of the cells of that `size`, `share` or `pretrained`."""
+        chosen = [outcome for outcome in self.outcomes if all(getattr(outcome, name) == value for name, value in place.items())]
         names = dict.fromkeys(outcome.model for outcome in chosen)
         return {name: self.right([outcome for outcome in chosen if outcome.model == name]) for name in names}
 
@@ -81,9 +81,22 @@ class Conducted:
         return self._known[cell][1]
 
 
-def conduct(study: Study, out: str | Path, pool: Pool | None = None, work: Work = train_cell) -> Conducted:
-    """Run what is not yet done of a study. Killed at any moment, the same call goes on where it was."""
-    pool, folder = pool or Pool(), Path(out)
+def conduct(study: Study, out: str | Path, pool: Pool | None = None, work: Work = train_cell, declared: Study | None = None) -> Conducted:
+    """Run what is not yet done of a study. Killed at any moment, the same call goes on where it was. `declared`: what its folder says of
+    it, where something that the cells need was only found on the way."""
+    pool, folder = pool or Pool(), declare(declared or study, out)
+    tuning = tune(study, folder, pool, work)
+    cells = final_cells(study, tuning.lrs, tuning.starts)
+    finals = run_cells(cells, folder / CELLS, work, pool, threads=study.train.threads, description="Final runs")
+    outcomes = tuple(outcome_of(result, folder / CELLS / name) for name, result in finals.results.items())
+    if not outcomes:
+        raise FailedError("every cell failed", next(iter(finals.failed.values()), ""))
+    return Conducted(study, folder, outcomes, tuning, {**(tuning.retried or {}), **finals.retried}, finals.failed)
+
+
+def declare(study: Study, out: str | Path) -> Path:
+    """The study's folder, which says what is studied; one that says something else is refused."""
+    folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file, a study needs a folder", "choose another --out")
     if (folder / STUDY).exists():
@@ -93,13 +106,7 @@ def conduct(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
     else:
         with vouching(make_folder(folder), STUDY):
             write_json(folder / STUDY, study.to_dict())
-    tuning = tune(study, folder, pool, work)
-    cells = final_cells(study, tuning.lrs, tuning.starts)
-    finals = run_cells(cells, folder / CELLS, work, pool, threads=study.train.threads, description="Final runs")
-    outcomes = tuple(outcome_of(result, folder / CELLS / name) for name, result in finals.results.items())
-    if not outcomes:
-        raise FailedError("every cell failed", next(iter(finals.failed.values()), ""))
-    return Conducted(study, folder, outcomes, tuning, {**(tuning.retried or {}), **finals.retried}, finals.failed)
+    return folder
 
 
 def copy_remarks(done: Conducted) -> list[str]:

@@ -158,7 +158,7 @@ def make_contenders(
         note = describe(config) + (f", from {source}, {LEARNS[learns]}" if source else "")
         for recipe, settings in recipes.items():
             optimizer = settings.get("optimizer", "adamw")
-            grid = tuple(lrs or (LRS[optimizer] if source is None else _tuning_lrs(optimizer, learns)))
+            grid = tuple(lrs or (LRS[optimizer] if source is None else tuning_lrs(optimizer, learns)))
             made.append(
                 Contender(
                     f"{name} {recipe}" if len(recipes) > 1 else name,
@@ -191,7 +191,7 @@ def _fitted(name: str, names: Sequence[str], data: Data) -> ModelConfig:
     return matched(config, fit_model(first, *given), what)
 
 
-def _tuning_lrs(optimizer: str, learns: str) -> tuple[float, ...]:
+def tuning_lrs(optimizer: str, learns: str) -> tuple[float, ...]:
     """From weights: Muon's are to AdamW's as they are from scratch."""
     return tuple(float(f"{lr * LRS[optimizer][1] / LRS['adamw'][1]:.2g}") for lr in TUNING_LRS[learns])
 

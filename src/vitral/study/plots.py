@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -53,32 +53,47 @@ def points(rows: Sequence[Row]) -> list[Line]:
 
 
 def draw_data(
-    done: Conducted, outcomes: dict[str, list[Outcome]], fits: dict[str, PowerLaw], crossings: dict[str, Crossing], title: str
+    done: Conducted,
+    outcomes: dict[str, list[Outcome]],
+    fits: dict[str, PowerLaw],
+    crossings: dict[str, Crossing],
+    title: str,
+    *,
+    place: Literal["size", "pretrained"] = "size",
+    levels: Mapping[str, float] | None = None,
+    name: str = "data",
 ) -> list[str]:
-    """Test error against training images: points with intervals, fitted lines with bootstrap bands, crossings named."""
+    """Test error against training (or pre-training) images: points with intervals, fitted lines with bootstrap bands, crossings named.
+    `levels`: accuracies without any, a dotted line each."""
     errors: list[Line] = []
     accuracies: list[Line] = []
     numbers: dict[str, Any] = {}
-    for index, (name, cells) in enumerate(outcomes.items()):
-        sizes, means, low, high = _by(done, cells, lambda outcome: outcome.size)
+    for index, (model, cells) in enumerate(outcomes.items()):
+        sizes, means, low, high = _by(done, cells, lambda outcome: getattr(outcome, place))
         several = _seeds(cells) > 1
-        errors.append(Line(sizes, 1 - means, name, *((1 - high, 1 - low) if several else (None, None)), colour=index))
-        accuracies.append(Line(sizes, means, name, *((low, high) if several else (None, None)), colour=index))
-        numbers |= {f"{name} sizes": sizes, f"{name} accuracy": means, f"{name} low": low, f"{name} high": high}
-        if name in fits:
+        errors.append(Line(sizes, 1 - means, model, *((1 - high, 1 - low) if several else (None, None)), colour=index))
+        accuracies.append(Line(sizes, means, model, *((low, high) if several else (None, None)), colour=index))
+        numbers |= {f"{model} sizes": sizes, f"{model} accuracy": means, f"{model} low": low, f"{model} high": high}
+        if model in fits:
             dense = np.geomspace(sizes.min(), sizes.max(), 60)
-            lower, upper = fits[name].band(dense) or (None, None)
-            errors.append(Line(dense, fits[name].error(dense), "", lower, upper, dashed=True, markers=False, colour=index))
-            numbers |= {f"{name} fit": fits[name].error(dense), f"{name} fit sizes": dense}
+            lower, upper = fits[model].band(dense) or (None, None)
+            errors.append(Line(dense, fits[model].error(dense), "", lower, upper, dashed=True, markers=False, colour=index))
+            numbers |= {f"{model} fit": fits[model].error(dense), f"{model} fit sizes": dense}
+        if model in (levels or {}):
+            ends, level = sizes[[0, -1]], np.full(2, (levels or {})[model])
+            accuracies.append(Line(ends, level, "", dashed=True, markers=False, colour=index))
+            numbers |= {f"{model} from scratch": level}
     bands = _bands(outcomes.values())
     dashed = "dashed: error = a·n^-b" + (" with bootstrap band" if any(len(fit.draws) for fit in fits.values()) else "")
     note = "\n".join(["; ".join(filter(None, [bands, dashed])), *(f"{pair}: {crossing}" for pair, crossing in crossings.items())])
-    shared: dict[str, Any] = {"x": "training pictures", "title": title, "log_x": True, "percent": True}
+    what = "training pictures" if place == "size" else "pictures of the pre-training"
+    shared: dict[str, Any] = {"x": what, "title": title, "log_x": True, "percent": True}
     error = line_chart(errors, y="test error", log_y=True, note=note, **shared)
-    accuracy = line_chart(accuracies, y="test accuracy", note=bands, **shared)
+    scratch = "dashed: from scratch" if levels else ""
+    accuracy = line_chart(accuracies, y="test accuracy", note="; ".join(filter(None, [bands, scratch])), **shared)
     return [
-        _save(done.folder, "error-against-data", error, numbers, f"Test error against training pictures; {title}"),
-        _save(done.folder, "accuracy-against-data", accuracy, numbers, f"Test accuracy against training pictures; {title}"),
+        _save(done.folder, f"error-against-{name}", error, numbers, f"Test error against {what}; {title}"),
+        _save(done.folder, f"accuracy-against-{name}", accuracy, numbers, f"Test accuracy against {what}; {title}"),
     ]
 
 

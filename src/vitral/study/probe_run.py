@@ -15,6 +15,7 @@ import torch
 from vitral.base.device import pick_device
 from vitral.base.errors import DataError
 from vitral.base.text import table
+from vitral.config import DataConfig
 from vitral.data.datasets import Data, open_data, open_source
 from vitral.data.keys import generator
 from vitral.data.loader import Loader
@@ -28,6 +29,7 @@ from vitral.study.result import Result
 from vitral.study.statistics import images_interval
 from vitral.train.evaluate import Evaluation, evaluate_loader, evaluation_loader
 from vitral.train.probe import Labelled, Linear, fit_linear, fit_neighbours, read_features
+from vitral.weights.load import load
 
 BATCH = 128
 NEIGHBOURS = 20
@@ -66,20 +68,41 @@ def probe_in_place(folder: RunFolder, *, test: bool, device: str = "auto") -> tu
     opened = labelled(folder, body)
     opened.need_one_label("a probe's accuracy")
 
-    def loader(split: Split) -> Loader:
-        return evaluation_loader(split, opened.preprocess, pick_device(device), BATCH)
-
-    learnt = read_features(body, loader(opened.train), quiet=True)
+    learnt = read_features(body, _loader(opened, opened.train, device), quiet=True)
     head = linear_of(learnt, len(opened.class_names), folder.settled.data.split_seed)
-    model = as_model(body, head, opened, len(learnt[1])).to(pick_device(device))
-    judged: dict[str, Any] = {"validation": evaluate_loader(model, loader(opened.validation))} if len(opened.validation) else {}
+    return _judged(folder, body, head, opened, len(learnt[1]), test, device)
+
+
+def probe_few(
+    folder: RunFolder, weights: str | Path, data: DataConfig, *, device: str = "auto"
+) -> tuple[Classifier, dict[str, Evaluation]]:
+    """The same of any weights, from the few images of `data.subset`: their probe's strength is chosen on validation, test is opened."""
+    body = load(weights, quiet=True).to(pick_device(device))
+    opened = open_data(data, preprocess=Preprocess.of(body))
+    opened.need_one_label("a probe's accuracy")
+    learnt, judge = (read_features(body, _loader(opened, split, device), quiet=True) for split in (opened.train, opened.validation))
+    head = fit_linear(learnt, judge, len(opened.class_names))
+    return _judged(folder, body, head, opened, len(learnt[1]), True, device)
+
+
+def _judged(
+    folder: RunFolder, body: Classifier, head: Linear, opened: Data, images: int, test: bool, device: str
+) -> tuple[Classifier, dict[str, Evaluation]]:
+    model = as_model(body, head, opened, images).to(pick_device(device))
+    judged: dict[str, Any] = {}
+    if len(opened.validation):
+        judged["validation"] = evaluate_loader(model, _loader(opened, opened.validation, device))
     if test:
-        judged["test"] = scored = evaluate_loader(model, loader(opened.test()))
+        judged["test"] = scored = evaluate_loader(model, _loader(opened, opened.test(), device))
         scores = {**scored.to_dict(), "opened": opened.opened["test"], "probe": str(head)}
         folder.write_answers(scores, scored.answers(opened.test()))
         known = folder.environment.get("data", {})
         folder.write_environment({"data": {**known, "opened": dict(opened.opened), "copies": dict(opened.copies)}})
     return model, judged
+
+
+def _loader(opened: Data, split: Split, device: str) -> Loader:
+    return evaluation_loader(split, opened.preprocess, pick_device(device), BATCH)
 
 
 def linear_of(learnt: Labelled, classes: int, seed: int) -> Linear:

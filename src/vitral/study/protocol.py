@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from vitral.base.errors import ConfigError, DataError, UsageError
 from vitral.base.layout import STUDY
@@ -23,7 +23,8 @@ from vitral.cost.flops import learning_passes
 from vitral.data.loader import even_batches
 from vitral.train.optim import choose
 
-BudgetKind = Literal["samples", "seconds", "flops"]
+BudgetKind = Literal["samples", "epochs", "seconds", "flops"]
+BUDGETS = "use samples=50000, epochs=10, seconds=20 or flops=1e15"
 EVALUATIONS = 10
 """Validations per run: enough for a curve, too few to cost much."""
 ENDLESS = 100_000.0
@@ -42,8 +43,8 @@ class Budget:
     amount: float
 
     def __post_init__(self) -> None:
-        if self.kind not in ("samples", "seconds", "flops"):
-            raise ConfigError(f"budget {self.kind!r} is unknown", "use samples=50000, seconds=20 or flops=1e15")
+        if self.kind not in get_args(BudgetKind):
+            raise ConfigError(f"budget {self.kind!r} is unknown", BUDGETS)
         if not self.amount > 0:
             raise ConfigError(f"budget {self.kind}={self.amount:g} is not positive", "use for example samples=50000")
 
@@ -55,21 +56,21 @@ class Budget:
         except ValueError as error:
             if isinstance(error, ConfigError):
                 raise
-            raise ConfigError(f"budget {text!r} is not understood", "use samples=50000, seconds=20 or flops=1e15") from error
+            raise ConfigError(f"budget {text!r} is not understood", BUDGETS) from error
 
     def times(self, share: float) -> Budget:
         return Budget(self.kind, self.amount * share)
 
-    def samples(self, flops: float) -> float | None:
-        """Images a model may learn from when each costs `flops`, forward and backward; None when only the clock decides."""
-        if self.kind == "seconds":
-            return None
-        return self.amount if self.kind == "samples" else self.amount / flops
+    def samples(self, flops: float, images: int) -> float | None:
+        """Images a model may see of `images` different ones when each costs `flops`, forward and backward; None when only the clock
+        decides."""
+        given = {"samples": self.amount, "epochs": self.amount * images, "flops": self.amount / flops if flops else 0.0}
+        return given.get(self.kind)
 
     @property
     def words(self) -> str:
         """`500,000 samples`, `10 s`, `5·10¹⁴ FLOPs`: for titles and sentences. `str` is what `parse` takes."""
-        return f"{readable(self.amount)} {'s' if self.kind == 'seconds' else 'FLOPs' if self.kind == 'flops' else 'samples'}"
+        return f"{readable(self.amount)} {({'seconds': 's', 'flops': 'FLOPs'}).get(self.kind, self.kind)}"
 
     def __str__(self) -> str:
         return f"{self.kind}={self.amount:g}"
@@ -104,6 +105,9 @@ class Contender:
     """Learn without labels, in this way; None: learn to name the classes."""
     probed: bool = False
     """Judged by a linear probe of what it has learnt, not by a head of its own."""
+    begun: dict[str, str] = field(default_factory=dict)
+    """Pre-training study: "SIZE SEED" → the finished cell that learnt from so many other images, from whose weights this one starts; a
+    folder as seen from among the study's own cells."""
 
     @property
     def is_tuned(self) -> bool:
@@ -114,12 +118,15 @@ class Contender:
         """Forward and backward, per image."""
         return passes(self.model, self.tune) * self.flops
 
+    def batch_size(self, shared: TrainConfig) -> int:
+        return self.settings.get("batch_size", shared.batch_size)
+
 
 @dataclass(frozen=True)
 class Study:
     """Everything that decides the result of a study."""
 
-    kind: Literal["compare", "data", "compute"]
+    kind: Literal["compare", "data", "compute", "pretraining"]
     data: DataConfig
     contenders: tuple[Contender, ...]
     budget: Budget
@@ -130,6 +137,10 @@ class Study:
     """Data study: numbers of training images, nested and class-balanced."""
     shares: tuple[float, ...] = (1.0,)
     """Compute study: parts of the budget at which each contender is trained from the start."""
+    pretrained: tuple[int, ...] = ()
+    """Pre-training study: numbers of other images that were learnt from before."""
+    shots: int = 0
+    """Pre-training study: images a class for a linear probe of the frozen features, beside fine-tuning; 0: no probe."""
     train: TrainConfig = field(default_factory=TrainConfig)
     """What all runs share: batch size, optimizer, schedule."""
     tuning_share: float = 0.25
@@ -179,12 +190,14 @@ class Study:
     def _check_steps(self, contender: Contender) -> None:
         """A run takes whole batches: one that may see less than a batch would spend more than it is said to."""
         shortest = min(*self.shares, self.tuning_share if contender.is_tuned else 1.0)
-        samples, batch = self.budget.times(shortest).samples(contender.training_flops), even_batches(self.images, self.train.batch_size)[1]
-        if samples is not None and samples < batch:
-            raise ConfigError(
-                f"{self.budget} lets {contender.name} see {samples:.3g} pictures in its shortest run, less than a batch of {batch}",
-                "use a larger --budget or a smaller --batch-size",
-            )
+        for share, images in ((shortest, self.images), (min(self.shares), min(self.sizes, default=self.images))):
+            batch = even_batches(images, contender.batch_size(self.train))[1]
+            samples = self.budget.times(share).samples(contender.training_flops, images)
+            if samples is not None and samples < batch:
+                raise ConfigError(
+                    f"{self.budget} lets {contender.name} see {samples:.3g} pictures in its shortest run, less than a batch of {batch}",
+                    "use a larger --budget or a smaller --batch-size",
+                )
 
     def to_dict(self) -> dict[str, Any]:
         plain = to_dict(self)
@@ -207,6 +220,12 @@ class Cell:
     flops: int = 0
     probed: bool = False
     """Judged by a linear probe of what it has learnt."""
+    begun: str = ""
+    """It starts from the weights of this finished cell: a folder as seen from among the cells; empty: from its own."""
+    pretrained: int = 0
+    """Other images that cell had learnt from."""
+    shots: int = 0
+    """Images a class for a linear probe of those weights, which stay as they are; 0: they learn."""
 
     @property
     def training_flops(self) -> float:
@@ -232,7 +251,7 @@ class Cell:
 def tuning_cells(study: Study, grids: Mapping[str, Sequence[float]] | None = None) -> list[Cell]:
     """Short runs over each contender's learning rates and starts, judged on validation. They use all training images."""
     return [
-        _cell(study, contender, "tune", lr, start, study.tuning_seed, study.images, study.tuning_share)
+        _cell(study, contender, "tune", lr, start, study.tuning_seed, study.images, study.tuning_share, most_pretrained(contender))
         for contender in study.contenders
         if contender.is_tuned
         for start in contender.starts or (None,)
@@ -243,20 +262,41 @@ def tuning_cells(study: Study, grids: Mapping[str, Sequence[float]] | None = Non
 def final_cells(study: Study, lrs: Mapping[str, float], starts: Mapping[str, str] | None = None) -> list[Cell]:
     """The runs that count, each contender with its chosen learning rate and start."""
     return [
-        _cell(study, contender, "final", lrs[contender.name], (starts or {}).get(contender.name), seed, size, share)
+        _cell(study, contender, "final", lrs[contender.name], (starts or {}).get(contender.name), seed, size, share, pretrained, shots)
         for contender in study.contenders
         for size in (study.sizes or (study.images,))
         for share in study.shares
+        for pretrained in (study.pretrained if contender.begun else (0,))
+        for shots in ((0, study.shots) if contender.begun and study.shots else (0,))
         for seed in study.seeds
+        if not pretrained or begun_key(pretrained, seed) in contender.begun  # its pre-training may have failed
     ]
 
 
+def begun_key(pretrained: int, seed: int) -> str:
+    return f"{pretrained} {seed}"
+
+
+def most_pretrained(contender: Contender) -> int:
+    """The largest pre-training that a contender can start from."""
+    return max((int(key.split()[0]) for key in contender.begun), default=0)
+
+
 def _cell(
-    study: Study, contender: Contender, role: Literal["tune", "final"], lr: float, start: str | None, seed: int, size: int, share: float
+    study: Study,
+    contender: Contender,
+    role: Literal["tune", "final"],
+    lr: float,
+    start: str | None,
+    seed: int,
+    size: int,
+    share: float,
+    pretrained: int = 0,
+    shots: int = 0,
 ) -> Cell:
     budget = study.budget.times(share)
-    samples = budget.samples(contender.training_flops)
-    epochs = ENDLESS if samples is None else samples / per_epoch(size, study.train.batch_size)
+    samples = budget.samples(contender.training_flops, size)
+    epochs = ENDLESS if samples is None else samples / per_epoch(size, contender.batch_size(study.train))
     # By the clock an epoch of a small subset may be a few steps: validate after as many images as in the whole set.
     often = contender.settings.get("evaluate_every", study.images / size) if samples is None else epochs / EVALUATIONS
     recipe = dataclasses.replace(study.train, **{name: value for name, value in contender.settings.items() if name != "augment"})
@@ -278,12 +318,18 @@ def _cell(
     # Other pictures for each seed: else an interval would be that of one subset, and say nothing of how lucky it was.
     data = data if size == study.images else dataclasses.replace(data, subset=float(size), subset_seed=seed)
     chosen = [start] if start is not None and len(contender.starts) > 1 else []
-    name = _plain("_".join([role, contender.name, f"n{size}", f"b{share:g}", f"lr{_lr(lr)}", *chosen, f"s{seed}"]))
+    before = [f"p{pretrained}"] if pretrained else []
+    learning = [f"k{shots}"] if shots else [f"lr{_lr(lr)}", *chosen]
+    name = _plain("_".join([role, contender.name, *before, f"n{size}", f"b{share:g}", *learning, f"s{seed}"]))
     model = contender.model if start is None else dataclasses.replace(contender.model, initialisation=start)  # type: ignore[arg-type]
     if contender.pretrain is not None:
         model = dataclasses.replace(model, classes=0)
     run = RunConfig(name=name, model=model, data=data, train=train, weights=contender.weights, pretrain=contender.pretrain)
-    return Cell(name, contender.name, role, run, size, share, contender.flops, contender.probed)
+    # To tune, any of those that are there: the tuning's own seed has learnt from nothing before.
+    known = contender.begun.get(begun_key(pretrained, seed)) or next(
+        (where for key, where in contender.begun.items() if int(key.split()[0]) == pretrained), ""
+    )
+    return Cell(name, contender.name, role, run, size, share, contender.flops, contender.probed, known, pretrained, shots)
 
 
 def _plain(name: str) -> str:

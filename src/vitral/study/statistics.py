@@ -260,42 +260,55 @@ class Crossing:
     """Which has the lower error at the largest size: "first" or "second"."""
     seen: bool = True
     """Whether the measured means change order there too; where they do not, the fits bend past the data."""
+    reach: float = 1.0
+    """So many times the largest size a meeting was looked for."""
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether it lies past what was measured."""
+        return self.at is not None and self.at > self.span[1]
 
     def __str__(self) -> str:
         if self.at is None:
-            return f"no crossing in range ({readable(self.span[0])} to {readable(self.span[1])})"
+            further = f", nor up to {self.reach:g} times that" if self.reach > 1 else ""
+            return f"no crossing in range ({readable(self.span[0])} to {readable(self.span[1])}){further}"
         at, *ends = (readable(float(f"{value:.3g}")) for value in (self.at, *(self.interval or ())))  # a fit knows no more digits
         if not self.seen:
             return f"no crossing: the fits meet at {at}, but the measured means do not change order there"
         if not ends:
             return f"the lines meet at {at} (one seed: not established)"
         where = f"{at} ({' to '.join(ends)}; in {self.share:.0%} of the draws)"
+        if self.is_beyond:
+            factor = self.at / self.span[1]
+            sure = "would cross" if self.share >= SURE else "might cross"
+            return f"no crossing in range; carried on by a factor of {factor:.1f} the lines {sure} at {where}, which nothing measured"
         return f"crossing at {where}" if self.share >= SURE else f"crossing not established, perhaps at {where}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("at", "interval", "share", "seen", "span")} | {"text": str(self)}
+        return {name: getattr(self, name) for name in ("at", "interval", "share", "seen", "span", "reach")} | {"text": str(self)}
 
 
-def crossing(first: PowerLaw, second: PowerLaw) -> Crossing:
-    """The size at which two fits have the same error, if it lies in the range both were measured in."""
+def crossing(first: PowerLaw, second: PowerLaw, reach: float = 1.0) -> Crossing:
+    """The size at which two fits have the same error, if it lies in the range both were measured in, or up to `reach` times its end."""
     low, high = max(min(first.sizes), min(second.sizes)), min(max(first.sizes), max(second.sizes))
     if low >= high:
         raise UsageError("the two fits share no range of sizes", "measure both at the same sizes")
+    end = high * reach
     point = _meet(math.log(first.a), first.b, math.log(second.a), second.b)
     count = min(len(first.draws), len(second.draws))
     inside = [
         meet
         for (log_a, b), (other_log_a, other_b) in zip(first.draws[:count], second.draws[:count], strict=True)
-        if low <= (meet := _meet(log_a, b, other_log_a, other_b)) <= high
+        if low <= (meet := _meet(log_a, b, other_log_a, other_b)) <= end
     ]
     share = len(inside) / count if count else 0.0
     better = "first" if float(first.error(high)) <= float(second.error(high)) else "second"
-    if not low <= point <= high:
-        return Crossing(None, None, share, (low, high), better)
+    if not low <= point <= end:
+        return Crossing(None, None, share, (low, high), better, reach=reach)
     outer = (first.level + 1) / 2
     around = np.quantile(inside, [1 - outer, outer]) if inside else (point, point)
     interval = (float(around[0]), float(around[1])) if count else None
-    return Crossing(point, interval, share, (low, high), better, _order_changes(first, second, point))
+    return Crossing(point, interval, share, (low, high), better, point > high or _order_changes(first, second, point), reach)
 
 
 def _order_changes(first: PowerLaw, second: PowerLaw, point: float) -> bool:

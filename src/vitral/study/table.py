@@ -40,6 +40,10 @@ class Outcome:
     """Training images."""
     share: float = 1.0
     """Part of the budget."""
+    pretrained: int = 0
+    """Other images that it had learnt from before."""
+    shots: int = 0
+    """Images a class for a linear probe of what it had learnt before; 0: it learnt wholly."""
 
 
 def outcome_of(result: dict[str, Any], folder: Path) -> Outcome:
@@ -72,6 +76,8 @@ class Row:
     note: str = ""
     share: float = 1.0
     """Part of the budget."""
+    pretrained: int = 0
+    shots: int = 0
 
 
 @dataclass(frozen=True)
@@ -149,4 +155,6 @@ def row(outcomes: Iterable[Outcome], interval: Interval | None, note: str = "") 
         size=first.size,
         note=note,
         share=first.share,
+        pretrained=first.pretrained,
+        shots=first.shots,
     )

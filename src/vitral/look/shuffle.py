@@ -1,0 +1,123 @@
+"""Are patches a set or a picture? The same patches in another order, through the model as it is and without its positions.
+
+Attention treats all tokens alike, so without positions another order of the patches cannot change what a class token or a mean reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from vitral.base.errors import UsageError
+from vitral.build import build
+from vitral.config import ModelConfig
+from vitral.draw.overlay import to_rgb
+from vitral.draw.palette import ShowsItself
+from vitral.draw.tiles import picture_sheet
+from vitral.look.choice import Start, check_item, need_transformer, unused
+from vitral.look.rerun import alone
+from vitral.model.classifier import Classifier, evaluating
+from vitral.model.tape import Tape
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ORDERS = 8
+
+
+@dataclass(frozen=True)
+class Shuffled(ShowsItself):
+    """What became of the logits of one picture when its patches changed places."""
+
+    change: np.ndarray
+    """(orders,): largest |difference| of a logit from the unshuffled picture's, over the spread (max − min) of that one's logits."""
+    without: np.ndarray
+    """The same of the model without its positions."""
+    same: int
+    """Orders in which the model's answer stays."""
+    same_without: int
+    image: Image.Image
+    shuffled: Image.Image
+    """In the first of the orders."""
+    note: str = ""
+
+    @property
+    def finding(self) -> str:
+        orders = len(self.change)
+        return (
+            f"With positions the answer stays in {self.same} of {orders} orders of the patches, and logits move by up to "
+            f"{self.change.max():.0%} of their spread; without them it stays in {self.same_without}, they move by {self.without.max():.1g}"
+        )
+
+    def numbers(self) -> dict[str, Any]:
+        return {"change": self.change, "without": self.without}
+
+    def draw(self) -> Figure:
+        many = len(self.change)
+        told = f"another order: with positions the same answer in {self.same} of {many} (logits move by {self.change.max():.0%}), "
+        told += f"without in {self.same_without} ({self.without.max():.1g})"
+        return picture_sheet([self.image, self.shuffled], ["picture as the model sees it", told], columns=2, width=3.2)
+
+
+def shuffle(
+    tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, orders: int = ORDERS, seed: int = 0
+) -> Shuffled:
+    """One picture of a tape with its patches in `orders` random orders."""
+    need_transformer(tape, "another order of patches")
+    item = check_item(tape, item)
+    if not is_apart(tape.config):
+        raise UsageError("patches that overlap, or that a stem makes, cannot change places in the picture", "use a ViT of separate patches")
+    if not tape.config.classes:
+        raise UsageError("this model has no head, so there is no answer to change", "give it one with model.with_head(classes=…)")
+    if orders < 1:
+        raise UsageError(f"{orders} orders", "ask for at least one")
+    seen = alone(tape, item)
+    rng = np.random.default_rng(seed)
+    tokens = int(np.prod(tape.config.grid))
+    batch = torch.stack([seen, *(reordered(seen, rng.permutation(tokens), tape.config) for _ in range(orders))])
+    (change, same), (without, same_without) = (_moved(model, batch) for model in (tape.model, without_positions(tape.model)))
+    image, shuffled = (_shown(tape, one) for one in batch[:2])
+    return Shuffled(change, without, same, same_without, image, shuffled, unused("shuffle", target=target, start=start))
+
+
+def is_apart(config: ModelConfig) -> bool:
+    """Whether its patches can change places in the picture: they do not overlap, and no stem makes them."""
+    return config.family == "vit" and config.patch_stride == config.patch_size
+
+
+def reordered(image: torch.Tensor, order: np.ndarray, config: ModelConfig) -> torch.Tensor:
+    """(C, H, W) with patch `order[i]` in the place of patch i."""
+    (rows, columns), (height, width) = config.grid, config.patch_size
+    patches = image.reshape(-1, rows, height, columns, width).permute(1, 3, 0, 2, 4).flatten(0, 1)  # (N, C, h, w)
+    moved = patches[torch.as_tensor(order, device=image.device)].unflatten(0, (rows, columns))
+    return moved.permute(2, 0, 3, 1, 4).reshape(image.shape)
+
+
+def without_positions(model: Classifier) -> Classifier:
+    """The same weights in a model that knows nothing of places."""
+    with torch.random.fork_rng(), torch.device(next(model.parameters()).device):
+        bare = build(replace(model.config, positions="none"))
+    values = model.state_dict()
+    bare.load_state_dict({name: values[name] for name in bare.state_dict()})
+    bare.origin = model.origin
+    return bare.to(next(model.parameters()).dtype)
+
+
+@torch.no_grad()
+def _moved(model: Classifier, batch: torch.Tensor) -> tuple[np.ndarray, int]:
+    """How far each order moves the logits from the first picture's, and in how many the answer stays."""
+    with evaluating(model):
+        logits = model(batch).double()
+    spread = (logits[0].max() - logits[0].min()).clamp_min(1e-12)
+    return ((logits[1:] - logits[0]).abs().amax(dim=1) / spread).cpu().numpy(), int(logits[1:].argmax(1).eq(logits[0].argmax()).sum())
+
+
+def _shown(tape: Tape, image: torch.Tensor) -> Image.Image:
+    """Pixels as they were before the mean was taken off."""
+    mean, std = (torch.tensor(getattr(tape.origin, name).value[: len(image)]).view(-1, 1, 1) for name in ("mean", "std"))
+    pixels = (image.detach().float().cpu() * std + mean).clamp(0, 1).mul(255).round().byte().permute(1, 2, 0).numpy()
+    return to_rgb(Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels[..., :3]))

@@ -1,0 +1,197 @@
+"""What the studies of growth share (with data, compute, pre-training): power laws over cells, tests and tables at each place, remarks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, TypeVar
+
+import numpy as np
+
+from vitral.study.conclude import LEVEL, Pair, compare_pairs, missing
+from vitral.study.conduct import Conducted, common_values, copy_remarks, settling_remarks
+from vitral.study.protocol import Study
+from vitral.study.result import Result, finish
+from vitral.study.statistics import Crossing, PowerLaw, holm, paired_bootstrap, power_law_fit
+from vitral.study.table import Outcome, Table, row
+
+K = TypeVar("K")
+BENT = 0.3
+"""Largest |log2| between points and line up to which we call it a power law: a quarter off."""
+
+
+def fit_cells(cells: Sequence[Outcome], place: Any) -> PowerLaw | None:
+    """A power law over the places that have every seed; None with fewer than two of them."""
+    seeds = sorted({cell.seed for cell in cells})
+    errors: dict[float, dict[int, float]] = {}
+    for cell in cells:
+        errors.setdefault(place(cell), {})[cell.seed] = 1 - cell.accuracy
+    whole = sorted(at for at, found in errors.items() if len(found) == len(seeds))
+    if len(whole) < 2:
+        return None
+    return power_law_fit(whole, np.array([[errors[at][seed] for at in whole] for seed in seeds]), floor=1e-4)
+
+
+def pairs_at(done: Conducted, groups: Mapping[K, Mapping[str, np.ndarray]]) -> dict[K, list[Pair]]:
+    """Tests between all models at each place, counted together; those with one seed are left out."""
+    claimed = done.study.claim == "significance"
+    several = {place: {name: seeds for name, seeds in correct.items() if claimed and len(seeds) > 1} for place, correct in groups.items()}
+    return compare_pairs(several)
+
+
+def remarks(done: Conducted) -> list[str]:
+    """What a reader must know of the cells behind the lines."""
+    tuned = [
+        "Learning rates were chosen with all training pictures and a part of the budget, and kept for every size and length of training."
+    ]
+    chosen = any(entry["trials"] for entry in done.tuning.entries.values())
+    return (
+        (tuned if chosen else [])
+        + done.tuning.remarks()
+        + settling_remarks(done)
+        + copy_remarks(done)
+        + ([missing(len(done.failed))] if done.failed else [])
+    )
+
+
+def step_remarks(done: Conducted) -> list[str]:
+    """Sizes below a batch take a step for every few pictures: at the same samples that is more steps than the whole set takes."""
+    study = done.study
+    batch = study.train.batch_size
+    below = [size for size in study.sizes[:-1] if size < batch]
+    shown = (study.sizes[0], *below, study.sizes[-1])
+    taken = {size: {done.steps(outcome) for outcome in done.outcomes if outcome.size == size} for size in shown}
+    if not all(taken.values()):
+        return []
+
+    def steps(size: int) -> str:
+        few, most = min(taken[size]), max(taken[size])
+        return f"{few:,}" if few == most else f"{few:,} to {most:,}"
+
+    if study.budget.kind == "epochs":
+        few, all_ = study.sizes[0], study.sizes[-1]
+        return [
+            f"The training grows with the data, {steps(few)} optimizer steps with {few:,} pictures and {steps(all_)} with {all_:,}: "
+            "what is shown is the effect of both together."
+        ]
+    if not below:
+        return []
+    listed = ", ".join(f"{steps(size)} with {size:,} pictures" for size in below)
+    return [
+        f"Sizes below a batch of {batch:,} are trained in batches of their own size, so they took other numbers of optimizer steps: "
+        f"{listed}, against {steps(study.sizes[-1])} with {study.sizes[-1]:,}."
+    ]
+
+
+@dataclass(frozen=True)
+class GapChange:
+    """How the distance between two models changes from the smallest place to the largest."""
+
+    a: str
+    """The one that is ahead at the smallest."""
+    b: str
+    lead: tuple[float, float]
+    """Accuracy of a minus accuracy of b, at the smallest and at the largest place."""
+    gained: float
+    """So much more b gained than a."""
+    interval: tuple[float, float]
+    p: float
+    adjusted: float
+
+    @property
+    def is_told(self) -> bool:
+        return self.adjusted < LEVEL
+
+    def __str__(self) -> str:
+        first, last = (f"{100 * lead:+.1f}" for lead in self.lead)
+        low, high = (f"{100 * end:+.1f}" for end in self.interval)
+        how = ("the gap closes" if self.gained > 0 else "the gap widens") if self.is_told else "not told apart from no change"
+        moved = f"{self.b} gains {100 * self.gained:+.1f} points on it ({low} to {high}, p = {self.adjusted:.2g})"
+        return f"{self.a} leads {self.b} by {first} points at first and {last} at last: {moved}, {how}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "text": str(self), "test": "paired bootstrap of the differences, Holm"}
+
+
+def gap_changes(first: Mapping[str, np.ndarray], last: Mapping[str, np.ndarray]) -> list[GapChange]:
+    """For each two models whether their distance is another one at the `last` place than at the `first`: contender → booleans (S, N).
+
+    The seeds and the test images are the same at both places, so what each model gained is known image by image, and these gains are
+    compared as two models are.
+    """
+    names = [name for name in first if name in last and len(first[name]) == len(last[name]) > 1]
+    found = []
+    for one, two in combinations(names, 2):
+        a, b = (one, two) if first[one].mean() >= first[two].mean() else (two, one)
+        gains = {name: last[name].astype(float) - first[name].astype(float) for name in (a, b)}
+        lead = tuple(float(correct[a].mean() - correct[b].mean()) for correct in (first, last))
+        found.append((a, b, lead, paired_bootstrap(gains[b], gains[a])))
+    adjusted = holm([test.p for *_, test in found])
+    return [
+        GapChange(a, b, lead, test.difference, (test.low, test.high), test.p, p)  # type: ignore[arg-type]
+        for (a, b, lead, test), p in zip(found, adjusted, strict=True)
+    ]
+
+
+def bent_remarks(fits: Mapping[str, PowerLaw]) -> list[str]:
+    bent = [name for name, fit in fits.items() if fit.residual > BENT]
+    if not bent:
+        return []
+    worst = 2 ** max(fits[name].residual for name in bent)
+    return [f"The points of {', '.join(bent)} do not lie on a power law (off by up to {worst:.1f} times): take their crossings with care."]
+
+
+def told_apart(pairs: Sequence[Pair]) -> str:
+    """`cnn beats vit by 3.1 points; not told apart: …`; empty without pairs."""
+    told = [f"{pair.ranked[0]} beats {pair.ranked[1]} by {abs(pair.difference) * 100:.1f} points" for pair in pairs if pair.different]
+    rest = [f"{pair.a} and {pair.b}" for pair in pairs if not pair.different]
+    return "; ".join(([", ".join(told)] if told else []) + ([f"not told apart: {', '.join(rest)}"] if rest else []))
+
+
+def untested(study: Study) -> str:
+    if len(study.contenders) == 1:
+        return "one model"
+    return "one seed" if len(study.seeds) == 1 else "fewer than two models have two finished seeds"
+
+
+def tables_at(done: Conducted, place: str, titles: dict[Any, str]) -> list[Table]:
+    """A table for each size, or each share of the budget; what the models are stands once, under the last one."""
+    found = {contender.name: done.of(contender.name) for contender in done.study.contenders if done.of(contender.name)}
+    tables = [
+        Table(
+            tuple(
+                row(own, done.interval(own) if done.study.claim == "significance" else None)
+                for cells in found.values()
+                if (own := [cell for cell in cells if getattr(cell, place) == at])
+            ),
+            title,
+        )
+        for at, title in titles.items()
+    ]
+    notes = tuple(f"{contender.name}: {contender.note}" for contender in done.study.contenders if contender.name in found)
+    return [*tables[:-1], dataclasses.replace(tables[-1], notes=notes)]
+
+
+def finish_growth(
+    done: Conducted,
+    tables: list[Table],
+    fits: dict[str, PowerLaw],
+    crossings: dict[str, Crossing],
+    pairs: list[dict[str, Any]],
+    conclusion: str,
+    figures: list[str],
+    **more: Any,
+) -> Result:
+    values = {
+        **common_values(done),
+        "rows": [dataclasses.asdict(entry) for table in tables for entry in table.rows],
+        "fits": {name: fit.to_dict() for name, fit in fits.items()},
+        "crossings": {name: found.to_dict() for name, found in crossings.items()},
+        "pairs": pairs,
+        "conclusion": conclusion,
+        "figures": figures,
+        **more,
+    }
+    return finish(done.folder, lambda markdown: "\n".join(table.text(markdown) for table in tables), values)

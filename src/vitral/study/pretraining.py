@@ -1,0 +1,257 @@
+"""Does pre-training decide? Accuracy on one data set against the number of images of another that were learnt before.
+
+The first study trains each model on nested subsets of the other data, with labels; the second starts from each of these weights, once
+fine-tuned wholly and once as frozen features under a linear probe of a few images a class. Beside them the same models from scratch.
+
+OUT/study.json, cells/, result.json …: the second study; OUT/pretraining/: the first, whose cells hold the weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitral.base.errors import FailedError, UsageError
+from vitral.base.layout import CELLS, PRETRAINING
+from vitral.config import DataConfig, TrainConfig
+from vitral.cost.flops import forward_flops
+from vitral.data.datasets import open_data
+from vitral.study import plots
+from vitral.study.conclude import Pair
+from vitral.study.conduct import Conducted, conduct, declare
+from vitral.study.contenders import make_contenders, tuning_lrs
+from vitral.study.forecast import Forecast, forecast
+from vitral.study.growth import GapChange, bent_remarks, finish_growth, fit_cells, gap_changes, pairs_at, remarks, tables_at, told_apart
+from vitral.study.pool import Pool, Work
+from vitral.study.protocol import Budget, Contender, Study, begun_key
+from vitral.study.recipe import Recipe
+from vitral.study.result import Result
+from vitral.study.statistics import Crossing, PowerLaw, crossing
+from vitral.study.table import Table
+from vitral.study.train_cell import train_cell
+
+MODELS = ("vit", "resnet18", "hybrid")
+SHARES = (0.02, 0.05, 0.1, 0.3, 1.0)
+SHOTS = 10
+REACH = 3.0
+"""Lines are carried on by no more than this factor beyond what was measured."""
+SCRATCH = "from scratch"
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """The two studies, as declared before anything is trained."""
+
+    first: Study
+    """On the other data: a cell for each model, number of images and seed."""
+    second: Study
+    """On the data in question; where its cells start from is known when the first is done."""
+
+
+def study_pretraining(
+    data: DataConfig,
+    source: DataConfig,
+    budget: Budget,
+    transfer: Budget,
+    *,
+    models: Sequence[str] | None = None,
+    sizes: Sequence[float] | None = None,
+    seeds: int = 3,
+    shots: int = SHOTS,
+    train: TrainConfig | None = None,
+    lrs: Sequence[float] | None = None,
+    tuning_share: float = 0.25,
+    image_size: int | tuple[int, int] | None = None,
+    recipes: Mapping[str, dict[str, Any]] | None = None,
+) -> Pretraining:
+    """The protocol. `budget` is one pre-training's, `transfer` one fine-tuning's; `sizes` are shares or numbers of the source's images."""
+    if recipes is not None and len(recipes) > 1:
+        raise UsageError("a study of pre-training takes one recipe", "use --recipe plain or --recipe strong")
+    opened = open_data(data, image_size=image_size)
+    opened.need_one_label("an accuracy against pre-training")
+    other = open_data(source, image_size=opened.image_size, channels=opened.channels)
+    whole, classes = len(other.train), len(other.class_names)
+    fewest = int(opened.train.counts().min())
+    if not 0 <= shots <= fewest:
+        raise UsageError(f"{shots} shots asked for, the smallest class of {opened.name} has {fewest} pictures", f"use up to {fewest}")
+    train = train or Recipe().train_config()
+    shared: dict[str, Any] = {"seeds": tuple(range(seeds)), "train": train, "tuning_share": tuning_share}
+    shared["claim"] = "significance" if seeds > 1 else "none"
+    named, counts = models or MODELS, numbers_of(sizes or SHARES, whole, classes)
+    learners = make_contenders(named, other, lrs=lrs, recipes=recipes)
+    first = Study(kind="data", data=source, contenders=learners, budget=budget, images=whole, sizes=counts, **shared)
+    to_come = {begun_key(size, seed): "" for size in counts for seed in first.seeds}
+    second = Study(
+        kind="pretraining",
+        data=data,
+        contenders=(
+            *(_transferred(contender, len(opened.class_names), source.name, to_come, lrs) for contender in learners),
+            *(_scratch(contender) for contender in make_contenders(named, opened, lrs=lrs, recipes=recipes)),
+        ),
+        budget=transfer,
+        images=len(opened.train),
+        pretrained=counts,
+        shots=shots,
+        **shared,
+    )
+    return Pretraining(first, second)
+
+
+def numbers_of(sizes: Sequence[float], whole: int, classes: int) -> tuple[int, ...]:
+    """Shares up to 1, or numbers of images, as numbers; never fewer than there are classes to teach."""
+    if (wrong := next((size for size in sizes if not 0 < size <= whole), None)) is not None:
+        raise UsageError(
+            f"a size of {wrong:g} is neither a share up to 1 nor a number of the {whole:,} training pictures",
+            "use for example --sizes 0.1,0.3,1",
+        )
+    return tuple(sorted({min(whole, max(classes, round(size * whole) if size <= 1 else round(size))) for size in sizes}))
+
+
+def _transferred(contender: Contender, classes: int, source: str, begun: dict[str, str], lrs: Sequence[float] | None) -> Contender:
+    """The same model, which starts from what it learnt before: with that start no other is to be chosen."""
+    model = dataclasses.replace(contender.model, classes=classes)
+    grid = contender.lrs if lrs is not None else tuning_lrs(contender.settings.get("optimizer", "adamw"), "all")
+    note = f"{contender.note}, pre-trained on {source}"
+    return dataclasses.replace(contender, model=model, flops=forward_flops(model), lrs=grid, starts=(), note=note, begun=begun)
+
+
+def _scratch(contender: Contender) -> Contender:
+    return dataclasses.replace(contender, name=f"{contender.name} {SCRATCH}", note=f"{contender.note}, {SCRATCH}")
+
+
+def forecast_pretraining(declared: Pretraining, out: str | Path, parallel: int = 1, quiet: bool = False) -> Forecast:
+    """Of both studies; what is finished in `out` is left out."""
+    parts = {"pre-training ": forecast(declared.first, parallel, quiet, Path(out) / PRETRAINING)}
+    parts[""] = forecast(declared.second, parallel, quiet, out)
+    per_model = {f"{words}{name}": seconds for words, part in parts.items() for name, seconds in part.per_model.items()}
+    return Forecast(sum(part.cells for part in parts.values()), sum(part.seconds for part in parts.values()), per_model)
+
+
+def run_pretraining(declared: Pretraining, out: str | Path, pool: Pool | None = None, work: Work = train_cell) -> Result:
+    """Run both studies, or go on with them."""
+    folder = declare(declared.second, out)
+    learnt = conduct(declared.first, folder / PRETRAINING, pool, work)
+    second = beginning_from(declared.second, learnt)
+    return _finish(learnt, conduct(second, folder, pool, work, declared=declared.second))
+
+
+def beginning_from(second: Study, learnt: Conducted) -> Study:
+    """The second study with the cells that the first has finished; one that failed is missing, and so is what would start from it."""
+    where = {
+        contender.name: {begun_key(cell.size, cell.seed): f"../{PRETRAINING}/{CELLS}/{cell.cell}" for cell in learnt.of(contender.name)}
+        for contender in learnt.study.contenders
+    }
+    if none := next((name for name, found in where.items() if not found), None):
+        raise FailedError(f"no pre-training of {none} was finished", next(iter(learnt.failed.values()), ""))
+    contenders = (dataclasses.replace(contender, begun=where.get(contender.name, {})) for contender in second.contenders)
+    return dataclasses.replace(second, contenders=tuple(contenders))
+
+
+# ---- what came out -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of using what was learnt before: fine-tuned, or a probe of the frozen features."""
+
+    name: str
+    done: Conducted
+    """Its cells alone."""
+    fits: dict[str, PowerLaw]
+    crossings: dict[str, Crossing]
+    pairs: dict[int, list[Pair]]
+    changes: list[GapChange]
+
+
+def _finish(learnt: Conducted, done: Conducted) -> Result:
+    study, source = done.study, learnt.study.data.name
+    names = {0: "fine-tuned", **({study.shots: f"linear probe of {study.shots} a class"} if study.shots else {})}
+    ways = [_way(name, done, shots) for shots, name in names.items()]
+    levels = {name.removesuffix(f" {SCRATCH}"): float(np.mean([cell.accuracy for cell in done.of(name)])) for name in _scratches(done)}
+    tables, figures = _own_tables(learnt), []
+    for way, shots in zip(ways, names, strict=True):
+        titles = {size: f"{way.name}, {f'{size:,} pictures of {source} before' if size else SCRATCH}" for size in (0, *study.pretrained)}
+        tables += [table for table in tables_at(way.done, "pretrained", titles) if table.rows]
+        by_model = {contender.name: cells for contender in study.contenders if contender.begun and (cells := way.done.of(contender.name))}
+        title = f"{study.data.name}, {way.name}; pre-trained on {source}, {learnt.study.budget.words}"
+        own = {"place": "pretrained", "levels": levels if not shots else None, "name": "shots" if shots else "pretraining"}
+        figures += plots.draw_data(way.done, by_model, way.fits, way.crossings, title, **own)  # type: ignore[arg-type]
+    pairs = [
+        {**pair.to_dict(), "pretrained": size, "shots": shots}
+        for way, shots in zip(ways, names, strict=True)
+        for size, found in way.pairs.items()
+        for pair in found
+    ]
+    key = lambda way, name: f"{way.name}: {name}"  # noqa: E731
+    return finish_growth(
+        done,
+        tables,
+        {key(way, name): fit for way in ways for name, fit in way.fits.items()},
+        {key(way, name): found for way in ways for name, found in way.crossings.items()},
+        pairs,
+        conclude_pretraining(learnt, done, ways, levels),
+        figures,
+        source=source,
+        pretraining_budget=str(learnt.study.budget),
+        gaps=[{"way": way.name, **change.to_dict()} for way in ways for change in way.changes],
+    )
+
+
+def _own_tables(learnt: Conducted) -> list[Table]:
+    """What the models had learnt of the other data, by its own test images."""
+    titles = {size: f"before: {learnt.study.data.name} itself, {size:,} pictures" for size in learnt.study.sizes}
+    return [dataclasses.replace(table, notes=()) for table in tables_at(learnt, "size", titles) if table.rows]
+
+
+def _scratches(done: Conducted) -> list[str]:
+    return [contender.name for contender in done.study.contenders if not contender.begun and done.of(contender.name)]
+
+
+def _way(name: str, done: Conducted, shots: int) -> Way:
+    own = dataclasses.replace(done, outcomes=tuple(outcome for outcome in done.outcomes if outcome.shots == shots))
+    fits = {
+        contender.name: fit
+        for contender in done.study.contenders
+        if contender.begun and (fit := fit_cells(own.of(contender.name), lambda cell: cell.pretrained)) is not None
+    }
+    crossings = {f"{a} and {b}": crossing(fits[a], fits[b], REACH) for a, b in combinations(fits, 2)}
+    places = [size for size in (0, *done.study.pretrained) if own.correct(pretrained=size)]
+    right = {size: own.correct(pretrained=size) for size in places}
+    sizes = [size for size in places if size]
+    claimed = done.study.claim == "significance" and len(sizes) > 1
+    changes = gap_changes(right[sizes[0]], right[sizes[-1]]) if claimed else []
+    return Way(name, own, fits, crossings, pairs_at(own, right), changes)
+
+
+def conclude_pretraining(learnt: Conducted, done: Conducted, ways: Sequence[Way], levels: Mapping[str, float]) -> str:
+    """In words that the intervals carry: who leads where, whether the gap closes, where the lines would cross."""
+    study, source = done.study, learnt.study.data.name
+    few, most = study.pretrained[0], study.pretrained[-1]
+    sentences = []
+    for way in ways:
+        ends = [(size, way.pairs[size]) for size in (few, most) if way.pairs.get(size)]
+        for size, pairs in ends:
+            sentences.append(f"{way.name.capitalize()} after {size:,} pictures of {source}: {told_apart(pairs)}.")
+        if not ends:
+            sentences.append(f"{way.name.capitalize()}: no order is claimed, no test was made.")
+        sentences += [f"From {few:,} to {most:,} pictures {change}." for change in way.changes]
+        sentences += [f"{pair}, {way.name}: {found}." for pair, found in way.crossings.items()]
+        sentences += [f"The error of {name}, {way.name}, {fit}." for name, fit in way.fits.items()]
+        sentences += bent_remarks(way.fits)
+    if levels:
+        listed = ", ".join(f"{name} {level:.2%}" for name, level in levels.items())
+        sentences.append(f"From scratch, fine-tuning's budget alone: {listed}.")
+    sentences += remarks(done)
+    if learnt.failed:
+        sentences.append(f"{len(learnt.failed)} pre-trainings failed, and what would have started from them is missing.")
+    sentences.append(
+        f"This holds for {study.data.name} after {source}, {learnt.study.budget.words} of pre-training at every size and "
+        f"{study.budget.words} of fine-tuning; beyond {REACH:g} times {most:,} pictures nothing is said."
+    )
+    return " ".join(sentences)

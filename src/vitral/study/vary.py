@@ -1,0 +1,70 @@
+"""One setting in several values: each model of a comparison becomes a contender for each, and all else stays equal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from vitral.base.errors import UsageError, one_of
+from vitral.config import TUNED, ModelConfig, TrainConfig
+from vitral.cost.flops import forward_flops
+from vitral.study.contenders import LEARNS, tuning_lrs
+from vitral.study.protocol import Contender
+
+OF_A_RUN = ("seed", "epochs", "max_seconds", "lr", "adam_lr", "device", "threads", "keep", "test", "evaluate_every", "snapshots", "tune")
+"""What the study itself decides."""
+SETTINGS = ("augment", *(field.name for field in dataclasses.fields(TrainConfig) if field.name not in OF_A_RUN))
+FIELDS = ("tune", *SETTINGS, *(field.name for field in dataclasses.fields(ModelConfig)))
+
+
+def vary(contenders: Sequence[Contender], text: str) -> tuple[Contender, ...]:
+    """`norm_order=pre,post`, `pool=class,mean`, `patch_size=2,4,8`, `batch_size=64,512`, `tune=attention,all`: in each of these values."""
+    field, given, written = text.partition("=")
+    field = field.strip()
+    values = [value for part in written.split(",") if (value := part.strip())]
+    if not given or len(values) < 2:
+        raise UsageError(f"--vary {text!r} is not a setting with two values or more", "use for example --vary norm_order=pre,post")
+    if field not in FIELDS:
+        raise one_of("setting to vary", field, FIELDS)
+    return tuple(_varied(contender, field, value) for contender in contenders for value in values)
+
+
+def _varied(contender: Contender, field: str, written: str) -> Contender:
+    value = _value(written)
+    named: dict[str, Any] = {
+        "name": f"{contender.name} {field}={written}",
+        "note": f"{contender.note}, {field} {written}",
+        "base": f"{contender.base} {field}={written}",
+    }
+    if field == "tune":
+        if contender.weights is None:
+            raise UsageError(f"tune={written} without weights would freeze random numbers", "give weights with --from")
+        if value not in LEARNS:
+            raise one_of("part to tune", written, LEARNS)
+        optimizer = contender.settings.get("optimizer", "adamw")
+        return dataclasses.replace(contender, **named, tune=value, lrs=tuning_lrs(optimizer, value) if contender.widens else contender.lrs)
+    if field in SETTINGS:
+        return dataclasses.replace(contender, **named, settings={**contender.settings, field: value})
+    if contender.weights is not None and field not in TUNED:
+        raise UsageError(f"{field} of {contender.name} is what its weights say", "vary it in a model from scratch, or vary tune")
+    changed: dict[str, Any] = {field: value}
+    if field == "pool":  # a class token that nothing reads would only be there to be paid for
+        changed["class_token"] = value in ("class", "class+mean")
+    if field == "patch_size":
+        changed["stride"] = None
+    model = dataclasses.replace(contender.model, **changed)
+    return dataclasses.replace(contender, **named, model=model, flops=forward_flops(model))
+
+
+def _value(written: str) -> Any:
+    """As Python would read it; a word is a word."""
+    words = {"true": True, "false": False, "none": "none"}
+    if written.lower() in words:
+        return words[written.lower()]
+    for kind in (int, float):
+        try:
+            return kind(written)
+        except ValueError:
+            continue
+    return written

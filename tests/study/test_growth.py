@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import numpy as np
+
+from vitral.study.growth import gap_changes
+
+
+def right(share: float, rng: np.random.Generator, seeds: int = 3, images: int = 2000) -> np.ndarray:
+    return rng.random((seeds, images)) < share
+
+
+def test_a_gap_that_closes_one_that_widens_and_one_that_stays() -> None:
+    rng = np.random.default_rng(0)
+    first = {"cnn": right(0.80, rng), "vit": right(0.60, rng), "hybrid": right(0.70, rng)}
+    last = {"cnn": right(0.90, rng), "vit": right(0.85, rng), "hybrid": right(0.80, rng)}
+    closing, staying, widening = gap_changes(first, last)
+    assert (closing.a, closing.b) == ("cnn", "vit") and "the gap closes" in str(closing) and 0.1 < closing.gained < 0.2
+    assert (staying.a, staying.b) == ("cnn", "hybrid") and "not told apart from no change" in str(staying)
+    assert (widening.a, widening.b) == ("hybrid", "vit"), "vit passes it: the lead changes its sign"
+    assert widening.lead[0] > 0 > widening.lead[1] and widening.interval[0] < widening.gained < widening.interval[1]
+    worse = gap_changes({"a": first["cnn"], "b": first["vit"]}, {"a": last["cnn"], "b": first["vit"]})[0]
+    assert "the gap widens" in str(worse) and worse.to_dict()["gained"] < 0
+
+
+def test_one_seed_or_a_missing_one_is_left_out() -> None:
+    rng = np.random.default_rng(0)
+    one, three = right(0.5, rng, seeds=1), right(0.5, rng)
+    assert not gap_changes({"a": one, "b": one}, {"a": one, "b": one})
+    assert not gap_changes({"a": three, "b": three}, {"a": three, "b": three[:2]})
