@@ -77,6 +77,21 @@ def test_snapshots_are_whole_models_from_the_untrained_one_on(trained: Run):
     assert digest(load_checkpoint(folders[-1])) == digest(trained.model) != digest(load_checkpoint(folders[0]))
 
 
+def test_snapshots_of_a_run_that_the_clock_ends_are_spread_over_it(out: Path, monkeypatch: pytest.MonkeyPatch):
+    """A clock that a step moves on by a second: 40 of them end the run, and its million epochs plan nothing."""
+    learn = engine.Engine._learn
+
+    def ticking(self: engine.Engine, batch: Any) -> None:
+        learn(self, batch)
+        self.counts.seconds = float(self.counts.step)
+
+    monkeypatch.setattr(engine.Engine, "_learn", ticking)
+    monkeypatch.setattr(engine.Engine, "_elapsed", lambda self: self.counts.seconds)
+    fit(tiny(epochs=1e6, max_seconds=40.0, snapshots=8), out=out, quiet=True)
+    steps = [step for step, _ in RunFolder(out).snapshots()]
+    assert steps[:2] == [0, 1] and steps[-1] == 40 and len(steps) >= 7
+
+
 def test_same_seed_same_bits_with_a_bar_and_with_workers(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     plain = fit(tiny(placement="stream", workers=0), out=out, quiet=True)
     monkeypatch.setattr("vitral.base.progress._on_terminal", lambda: True)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.config import TrainConfig
-from vitral.train.schedule import ema_decay, kept_patches, lr_factor, snapshot_steps, token_shares
+from vitral.train.schedule import ema_decay, kept_patches, lr_factor, snapshot_steps, snapshots_by, token_shares
 
 
 def curve(total: int, **changes: object) -> list[float]:
@@ -58,6 +58,28 @@ def test_snapshots_are_log_spaced_from_the_start_to_the_end():
     ratios = [b / a for a, b in itertools.pairwise(steps[1:])]
     assert max(ratios) / min(ratios) < 1.3
     assert snapshot_steps(0, 1000) == set() and snapshot_steps(1, 7) == {7}
+
+
+@pytest.mark.parametrize("total", [1, 7, 640, 1_000_000])
+def test_snapshots_by_a_step_are_the_planned_ones(total: int):
+    planned = snapshot_steps(8, total)
+    seen = {0, *planned, *(step - 1 for step in planned if step)}
+    for step in sorted(seen):
+        assert snapshots_by(8, step, step / total) == sum(each <= step for each in planned)
+    assert snapshots_by(1, 0, 0.0) == 0 and snapshots_by(1, total, 1.0) == 1
+
+
+def test_a_clock_that_ends_a_run_spaces_snapshots_by_its_pace():
+    """Steps of a 60th of the time, half as quick from the middle on: snapshots still fall from the first step to the last."""
+    seconds, step, kept = 0.0, 0, [0]
+    written = snapshots_by(8, 0, 0.0)
+    while seconds < 60:
+        step += 1
+        seconds += 1 if seconds < 30 else 2
+        if (now := snapshots_by(8, step, min(1.0, seconds / 60))) > written:
+            written = now
+            kept.append(step)
+    assert kept[:3] == [0, 1, 2] and kept[-1] == step == 45 and len(kept) == 8
 
 
 def test_the_average_starts_young():

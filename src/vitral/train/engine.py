@@ -32,7 +32,7 @@ from vitral.train.finished import Run
 from vitral.train.monitor import Monitor
 from vitral.train.parallel import World, lost_peer
 from vitral.train.prepare import Setup
-from vitral.train.schedule import kept_patches, lr_factor, snapshot_steps
+from vitral.train.schedule import kept_patches, lr_factor, snapshots_by
 from vitral.train.several import settle_thresholds
 from vitral.train.state import Slots, optimizer_templates, seed_process
 from vitral.train.steps import Stepper
@@ -67,6 +67,8 @@ class Counts:
     lr: float = 0.0
     """Of the last step."""
     warned: bool = False
+    snapshots: int = 0
+    """Planned ones that are written."""
 
 
 @dataclass
@@ -98,7 +100,6 @@ class Engine:
         self.total = max(1, round(train.epochs * len(self.loader)))
         self.evaluate_every = max(1, round(train.evaluate_every * len(self.loader)))
         self.line_every = max(1, self.total // LINES)
-        self.snapshots = snapshot_steps(train.snapshots, self.total)
         self.counts, self.window = Counts(), Window()
         self.best: dict[str, Tensor] | None = None
         self.journal = Journal(None)
@@ -136,7 +137,8 @@ class Engine:
                 if self.counts.step == 0:
                     if self.monitor is not None:
                         self._look_inside(bar, self.monitor)
-                    self._snapshot()
+                    if self._snapshot_due():
+                        self._snapshot()
                     self._save()  # from here on there is always something to go on from
                 self._loop(bar)
             return self._finish()
@@ -198,7 +200,7 @@ class Engine:
         line = validate or step % self.line_every == 0
         alone = not self.world.many
         glance = alone and (self.interrupts.asked or time.perf_counter() - self._read_at > GLANCE or self.train.checkpoint_every == 0)
-        snapshot = step in self.snapshots
+        snapshot = self._snapshot_due()
         if not (line or glance or snapshot or taken >= WINDOW.get(self.setup.device.type, 10)):
             return
         self._pause()
@@ -331,9 +333,18 @@ class Engine:
         bar.advance(0, effective_rank=health["effective_rank"])
         self.counts.warned = monitor.warn(health.get("collapsed"), self.counts.step, self.counts.warned)
 
+    def _snapshot_due(self) -> bool:
+        if not self.train.snapshots:
+            return False
+        planned, written = snapshots_by(self.train.snapshots, self.counts.step, self._progress()), self.counts.snapshots
+        due = planned > written
+        if self.train.max_seconds is not None:
+            (due,) = self.world.agree(due)  # clocks differ
+        if due:
+            self.counts.snapshots = max(planned, written + 1)
+        return due
+
     def _snapshot(self) -> None:
-        if self.counts.step not in self.snapshots:
-            return
         model = self.setup.complete(self.stepper.values())
         if self.world.main:
             self.folder.write_snapshot(self.counts.step, model)

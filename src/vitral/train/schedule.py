@@ -47,6 +47,11 @@ def snapshot_steps(number: int, total: int) -> set[int]:
     return {0, *(round(total ** (index / max(1, number - 2))) for index in range(number - 1))} if total > 0 else {0}
 
 
+def snapshots_by(number: int, step: int, progress: float) -> int:
+    """How many of `number` snapshots are due by now. Where the clock ends a run, its pace so far foretells its last step."""
+    return sum(planned <= step for planned in snapshot_steps(number, round(step / progress) if progress > 0 else 1))
+
+
 def ema_decay(decay: float, updates: int) -> float:
     """Decay of the EMA after `updates` updates: it starts small, so that the average forgets the random start."""
     return min(decay, (1 + updates) / (10 + updates))
