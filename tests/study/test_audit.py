@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from vitral.data.preprocess import Preprocess
 from vitral.look.describe import digest
 from vitral.look.verdicts import read_verdicts
 from vitral.report.audit import write_audit
-from vitral.study.audit import audit
+from vitral.study.audit import _Judge, audit
 from vitral.study.audit_pictures import changed, sure_ones
 from vitral.study.own_method import load_method
 
@@ -109,6 +110,29 @@ def test_a_true_map_passes(model, pictures) -> None:
     assert rows["rollout"].tests["classes"][0] == 0.0
     assert set(found.levels) == set(rows) and all(len(values) == 4 for values in found.levels.values())
     assert found.pictures == 12 and rows["relevance"].tests["removal"][3] == 12
+    assert {name: len(values) for name, values in found.values["removal"].items()} == dict.fromkeys(rows, 12)
+
+
+def test_methods_of_many_passes_explain_a_third_and_a_picture_counts_once(model, pictures) -> None:
+    found = audit(model, pictures, ["relevance", "occlusion"], pictures=6, quiet=True)
+    rows = {row.method: row for row in found.rows}
+    for test, values in found.values.items():
+        spared = np.isnan(values["occlusion"])
+        assert len(values["occlusion"]) == 6, test
+        assert spared[:2].any() or spared.tolist() == [False] * 2 + [not test.startswith(("removal", "salience"))] * 4
+        if test in rows["occlusion"].tests:
+            assert rows["occlusion"].tests[test][3] == (~spared).sum()
+        assert test in ("planted patch", "small changes") or not np.isnan(values["relevance"]).any()
+    levels = found.levels["occlusion"]
+    assert np.isnan(levels[:3]).all() and not np.isnan(levels[3])
+
+
+def test_sets_of_four_share_no_picture_and_no_class() -> None:
+    answers = np.array([0] * 9 + [1] * 5 + [2] * 4 + [3] * 3 + [4])
+    judge = SimpleNamespace(confidence=np.linspace(1, 0, len(answers)), answers=answers, seed=0, chosen=range(12))
+    sets = _Judge._fours(judge)
+    assert len(sets) == 4 and len(set(np.concatenate(sets).tolist())) == 16  # 13 pictures are not of class 0: four threes of them
+    assert all(len(set(answers[members].tolist())) == 4 for members in sets)
 
 
 def test_the_folder_the_page_and_what_look_says(model, pictures, tmp_path, capsys, monkeypatch) -> None:
@@ -134,7 +158,7 @@ def test_the_folder_the_page_and_what_look_says(model, pictures, tmp_path, capsy
         str(tmp_path / "model"),
     ]
     assert main([*arguments, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert [row["method"] for row in told["rows"]] == ["relevance", "rollout", "random", "edges", "centre"]
     assert "masks" in told["rows"][0]["tests"]
     kept = json.loads((tmp_path / "model/audit/audit.json").read_text())

@@ -12,6 +12,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from vitral.base.errors import ConfigError
+from vitral.base.text import byte_size
 from vitral.build import create
 from vitral.cli.train import parse
 from vitral.config import DataConfig, ModelConfig, RunConfig, from_dict, to_dict
@@ -165,6 +166,12 @@ def test_a_tiny_model_has_one_thread_and_a_larger_one_pytorchs_choice_unless_the
     assert prepare(tiny, CPU).threads == 1 and prepare(asked, CPU).threads == 3
     assert "on cpu (1 thread)" in prepare(tiny, CPU).headline(1, 0) and "on cpu (3 threads)" in prepare(asked, CPU).headline(1, 0)
     assert prepare(run("digits", device="cpu", batch_size=512), CPU).threads is None
+
+
+def test_what_snapshots_take_is_said_before_the_first_step():
+    made = prepare(run("digits", device="cpu", snapshots=24), CPU)
+    size = byte_size(24 * 4 * made.parameters[0])
+    assert f"24 snapshots ({size} on the disk)" in made.headline(1, 0)
 
 
 def test_threads_are_a_runs_own_and_written_down(tmp_path: Path):

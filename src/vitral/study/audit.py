@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +28,19 @@ from vitral.look.occlusion import grid_of
 from vitral.look.planted import mosaic, plant, quarter
 from vitral.model.classifier import Classifier, evaluating
 from vitral.study.audit_pictures import SURE, as_pixels, changed, open_pictures, sure_ones
-from vitral.study.statistics import paired_bootstrap
-from vitral.study.verdict import TESTS, Row, verdict_of
+from vitral.study.statistics import mean_interval
+from vitral.study.verdict import RANGES, TESTS, Row, verdict_of
 from vitral.train.probe import fit_linear, last_layer
 
-PICTURES = 8
+PICTURES = 12
 POOL = 40
 """Pictures beside those that are explained: what the head learns a planted patch from, and where sure answers are chosen."""
 PLANTED_SURE = 0.95
 """How often the planted trigger must decide the class before a map is held against it."""
 SMALLEST_MOSAIC = 32
 """Pixels: of smaller pictures a quarter shows nothing."""
+SLOW_SHARE = 3
+"""Methods of many passes are nearly all of an audit's cost: beside removal, they explain one picture of so many in each test."""
 REFERENCES = (
     Method(references.random, "noise"),
     Method(references.edges, "Sobel's edges"),
@@ -65,13 +68,14 @@ class Audit:
     rows: tuple[Row, ...]
     """The methods, then the references."""
     pictures: int
-    classes: int
     notes: tuple[str, ...]
     levels: dict[str, list[float]] = field(default_factory=dict)
     """Rank correlation with the maps of ever more permuted models."""
     curves: dict[str, dict[str, list[list[float]]]] = field(default_factory=dict)
     """For each way of removing and each row: the mean deletion and insertion curve."""
     examples: tuple[Example, ...] = ()
+    values: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    """For each test and row: a number for each picture, or for each set of four; NaN where it was spared or could not be measured."""
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,6 +86,7 @@ class Audit:
             "notes": list(self.notes),
             "levels": self.levels,
             "curves": self.curves,
+            "values": {test: {name: each.round(4).tolist() for name, each in rows.items()} for test, rows in self.values.items()},
             "seconds": self.seconds,
         }
 
@@ -107,7 +112,7 @@ def audit(
     if not model.config.classes:
         raise UsageError("this model has no head, so there is no class to explain", "give it one: vitral probe or vitral train finetune")
     if pictures < 2:
-        raise UsageError(f"an audit of {pictures} picture(s) has no intervals", "use at least 2, better 8")
+        raise UsageError(f"an audit of {pictures} picture(s) has no intervals", "use at least 2, better {PICTURES}")
     chosen = [method for method in choose(model, methods) if method.suits(model)] if methods or not own else []
     rows = [*chosen, *own]
     if not rows:
@@ -117,15 +122,14 @@ def audit(
         raise UsageError(f"two methods are called {twice}", "give yours another name")
     model = model.eval()
     judge = _Judge(model, [*rows, *REFERENCES], data, split, root, pictures, seed)
-    few = max(2, pictures // 2)
     steps: list[tuple[str, Callable[[], None]]] = [
         ("maps", judge.draw_maps),
         ("removal", judge.removal),
-        ("a planted patch", lambda: judge.planted(few)),
-        ("four pictures in one", lambda: judge.four(max(2, few // 2))),
-        ("permuted weights", lambda: judge.weights(few)),
-        ("permuted labels", lambda: judge.labels(few)),
-        ("small changes", lambda: judge.changes(few)),
+        ("a planted patch", judge.planted),
+        ("four pictures in one", judge.four),
+        ("permuted weights", judge.weights),
+        ("permuted labels", judge.labels),
+        ("small changes", judge.changes),
     ]
     if masks is not None:
         steps.append(("masks", lambda: judge.masks(Path(masks))))
@@ -156,6 +160,7 @@ class _Judge:
         self.confidence, self.answers = shares.max(dim=1).values.cpu().numpy(), shares.argmax(dim=1).cpu().numpy()
         self.runner_up = logits.topk(min(2, logits.shape[1]), dim=1).indices[:, -1].cpu().numpy()
         self.chosen = sure_ones(self.confidence, self.answers, count)
+        self.slow = [number for number, row in enumerate(self.rows) if row.many]
         self.values: dict[str, np.ndarray] = {}
         self.notes: list[str] = []
         self.examples: list[Example] = []
@@ -196,7 +201,7 @@ class _Judge:
         name = self.model.origin.class_name(int(self.answers[first]))
         self._example("removal", self.pool[first], self.maps[0], f"{name}, {self.confidence[first]:.0%} sure")
 
-    def planted(self, count: int) -> None:
+    def planted(self) -> None:
         """The head learns in seconds to tell pictures with a trigger from those without: then only the trigger decides."""
         train = np.setdiff1d(np.arange(len(self.pool)), self.chosen)
         train = train if len(train) >= 8 else np.arange(len(self.pool))
@@ -213,67 +218,67 @@ class _Judge:
         if accuracy < PLANTED_SURE:
             self.notes.append(f"no planted patch: the head tells it from none in {accuracy:.0%} of the pictures only")
             return
-        bare = self.pool[torch.from_numpy(self.chosen[:count])]
+        bare = self.pool[torch.from_numpy(self.chosen)]
         made = plant(self.model, bare, size, self.grid, self.seed + 1)
         decides = (self._logits(head, made.images).argmax(dim=1) == 1) & (self._logits(head, bare).argmax(dim=1) == 0)
         values = np.full((len(self.rows), len(bare)), np.nan)
-        shown: np.ndarray | None = None
-        for index in np.flatnonzero(decides.cpu().numpy()):
-            maps = self._maps(head, made.images[index], 1)
-            values[:, index] = [found(one, made.inside[index]) for one in maps]
-            if shown is None:
-                shown = maps
+        deciding = np.flatnonzero(decides.cpu().numpy())
+        for place, index in enumerate(deciding):
+            maps = self._maps(head, made.images[index], 1, self._without(place))
+            values[:, index] = of_each(partial(found, inside=made.inside[index]), maps)
+            if not place:
                 told = f"a chequered square of {size} × {size} patches decides the class ({accuracy:.0%} right)"
                 self._example("planted patch", made.images[index], maps, told, made.inside[index])
-        if shown is None:
+        if not len(deciding):
             self.notes.append("no planted patch: it decides none of the pictures that were kept")
             return
         self.values["planted patch"] = values
 
-    def four(self, count: int) -> None:
+    def four(self) -> None:
         """Four pictures of four classes in one, explained for two of them; small pictures: the two likeliest classes of one picture."""
         shares, differences = [], []
-        if min(self.model.config.image_size) >= SMALLEST_MOSAIC and (sets := self._fours(count)):
-            for number, members in enumerate(sets):
+        if min(self.model.config.image_size) >= SMALLEST_MOSAIC and len(sets := self._fours()) > 1:
+            for place, members in enumerate(sets):
                 image = mosaic(self.pool[torch.from_numpy(members)])
-                maps = [self._maps(self.model, image, int(self.answers[members[corner]])) for corner in (0, 3)]
-                for one, corner in zip(maps, (0, 3), strict=True):
-                    shares.append([share_inside(values, quarter(corner, self.grid)) for values in one])
-                differences.append([1 - rank_correlation(a, b) for a, b in zip(*maps, strict=True)])
-                if not number:
+                maps = [self._maps(self.model, image, int(self.answers[members[corner]]), self._without(place)) for corner in (0, 3)]
+                inside = [quarter(corner, self.grid) for corner in (0, 3)]
+                shares.append(
+                    np.mean([of_each(partial(share_inside, inside=part), one) for part, one in zip(inside, maps, strict=True)], axis=0)
+                )
+                differences.append(of_each(unlikeness, *maps))
+                if not place:
                     name = self.model.origin.class_name(int(self.answers[members[0]]))
-                    self._example("four in one", image, maps[0], f"explained: {name}, top left", quarter(0, self.grid))
+                    self._example("four in one", image, maps[0], f"explained: {name}, top left", inside[0])
             self.values["four in one"] = np.array(shares).T
         else:
             self.notes.append(
                 "no four pictures in one: these are too small or of too few classes; classes are told apart on single pictures"
             )
-            for index in self.chosen[: 2 * count]:
-                maps = [self._maps(self.model, self.pool[index], int(label[index])) for label in (self.answers, self.runner_up)]
-                differences.append([1 - rank_correlation(a, b) for a, b in zip(*maps, strict=True)])
+            for place, index in enumerate(self.chosen):
+                labels = int(self.answers[index]), int(self.runner_up[index])
+                maps = [self._maps(self.model, self.pool[index], label, self._without(place)) for label in labels]
+                differences.append(of_each(unlikeness, *maps))
         self.values["classes"] = np.array(differences).T
 
-    def weights(self, count: int) -> None:
-        """Weights permuted from the top downwards: a map that does not change explains nothing that was learnt."""
+    def weights(self) -> None:
+        """Weights permuted from the top downwards, anew for each picture: a map that does not change explains nothing that was learnt."""
         depth = len(self.model.map_names())
         depths = {"head": 0, "top third": math.ceil(depth / 3), "two thirds": math.ceil(2 * depth / 3), "everything": None}
-        slow = [number for number, row in enumerate(self.rows) if row.many]
-        for level in LEVELS:
-            other = permuted(self.model, depths[level], self.seed)
-            without = slow if level != "everything" else []
-            values = np.full((len(self.rows), min(count, len(self.chosen))), np.nan)
-            for place, index in enumerate(self.chosen[:count]):
+        values = np.full((len(LEVELS), len(self.rows), len(self.chosen)), np.nan)
+        for place, index in enumerate(self.chosen):
+            for number, level in enumerate(LEVELS):
+                without = self._without(place) if level == "everything" else self.slow
+                other = permuted(self.model, depths[level], self.seed + place)
                 maps = self._maps(other, self.pool[index], int(self.answers[index]), without)
-                values[:, place] = [
-                    np.nan if number in without else rank_correlation(one, self.maps[place, number]) for number, one in enumerate(maps)
-                ]
-                if level == "everything" and not place:
-                    self._example("permuted weights", self.pool[index], maps, "maps of a model whose weights were shuffled")
-            for number, row in enumerate(self.rows):
-                self.levels.setdefault(row.name, []).append(float(values[number].mean()))
-        self.values["permuted weights"] = values
+                values[number, :, place] = of_each(rank_correlation, maps, self.maps[place])
+            if not place:
+                self._example("permuted weights", self.pool[index], maps, "maps of a model whose weights were shuffled")
+        self.values["permuted weights"] = values[-1]
+        for row, each in zip(self.rows, values.transpose(1, 0, 2), strict=True):
+            known = [level[~np.isnan(level)] for level in each]
+            self.levels[row.name] = [float(level.mean()) if len(level) else math.nan for level in known]
 
-    def labels(self, count: int) -> None:
+    def labels(self) -> None:
         """The head fitted once to what the model says and once to the same answers dealt out at random: do maps follow what was learnt?"""
         classes = np.unique(self.answers)
         if len(classes) < 2:
@@ -287,33 +292,33 @@ class _Judge:
             self.notes.append(f"no permuted labels: {error.message}")
             return
         values = []
-        for index in self.chosen[:count]:
-            maps = [self._maps(model, self.pool[index], int(label[index])) for model, label in zip(fitted, (numbers, dealt), strict=True)]
-            values.append([rank_correlation(a, b) for a, b in zip(*maps, strict=True)])
+        for place, index in enumerate(self.chosen):
+            each = zip(fitted, (numbers, dealt), strict=True)
+            maps = [self._maps(model, self.pool[index], int(label[index]), self._without(place)) for model, label in each]
+            values.append(of_each(rank_correlation, *maps))
         self.values["permuted labels"] = np.array(values).T
 
-    def changes(self, count: int) -> None:
+    def changes(self) -> None:
         """Noise, a mirror, a crop: the picture is the same to everybody, so the map should be."""
         kinds = ("noise", "crop", "mirror") if self.flips else ("noise", "crop")
         draw = torch.Generator().manual_seed(self.seed)
-        values = np.full((len(self.rows), min(count, len(self.chosen)) * len(kinds)), np.nan)
-        slow = [number for number, row in enumerate(self.rows) if row.many]
-        for place, index in enumerate(self.chosen[:count]):
+        values = np.full((len(kinds), len(self.rows), len(self.chosen)), np.nan)
+        for place, index in enumerate(self.chosen):
             for number, kind in enumerate(kinds):
                 image, back = changed(self.pool[index], kind, self.grid, draw)
                 if int(self._logits(self.model, image[None]).argmax()) != int(self.answers[index]):
                     continue  # to the model it is another picture
-                without = slow if number != place % len(kinds) else []
+                without = self._without(place) if number == place % len(kinds) else self.slow
                 maps = self._maps(self.model, image, int(self.answers[index]), without)
-                for row, one in enumerate(maps):
-                    if row not in without:
-                        values[row, place * len(kinds) + number] = rank_correlation(*back(one, self.maps[place, row]))
+                values[number, :, place] = of_each(rank_correlation, *back(maps, self.maps[place]))
                 if place == 0 and kind == "noise":
                     self._example("small changes", image, maps, "the same picture with noise", None)
-        if np.isnan(values).all():
+        known = ~np.isnan(values)
+        if not known.any():
             self.notes.append("no small changes: each of them changes the answer")
-        else:
-            self.values["small changes"] = values
+        else:  # a picture counts once, whatever was done to it
+            sums = np.where(known, values, 0.0).sum(axis=0)
+            self.values["small changes"] = np.where(known.any(axis=0), sums / known.sum(axis=0).clip(1), np.nan)
 
     def masks(self, folder: Path) -> None:
         values = np.full((len(self.rows), len(self.chosen)), np.nan)
@@ -326,7 +331,7 @@ class _Judge:
             inside = dataclasses.replace(seen, channels=1, mean=(0.0,), std=(1.0,)).pixels(mask)[0] > 127
             patches = on_grid(inside.astype(float), self.grid) > 0.5
             if patches.any() and not patches.all():
-                values[:, place] = [found(one, patches) for one in self.maps[place]]
+                values[:, place] = of_each(partial(found, inside=patches), self.maps[place])
         if np.isnan(values).all():
             raise DataError(f"{folder} has no mask for any of the pictures", "name each PICTURE.png, white where the thing is")
         self.values["masks"] = values
@@ -334,32 +339,34 @@ class _Judge:
     # ---- what they share -------------------------------------------------------------------------------------------------------
 
     def conclude(self) -> Audit:
-        stats = {test: [summary(values) for values in each] for test, each in self.values.items()}
+        stats = {test: [summary(values, test) for values in each] for test, each in self.values.items()}
         by_name = {row.name: number for number, row in enumerate(self.rows)}
         better = {
             (reference.name, row.name): paired(self.values["removal"][by_name[row.name]], self.values["removal"][by_name[reference.name]])
             for reference in REFERENCES
             for row in self.rows
         }
-        rows = []
+        rows, values = [], {test: dict(zip(by_name, each, strict=True)) for test, each in self.values.items()}
         for number, row in enumerate(self.rows):
             tests = {test: known for test, each in stats.items() if (known := each[number]) is not None}
             beaten = {reference.name: better[reference.name, row.name] for reference in REFERENCES if reference.name != row.name}
             rows.append(verdict_of(row.name, tests, beaten, reference=row in REFERENCES))
-        return Audit(
-            tuple(rows), len(self.chosen), self.model.config.classes, tuple(self.notes), self.levels, self.mean_curves, tuple(self.examples)
-        )
+        return Audit(tuple(rows), len(self.chosen), tuple(self.notes), self.levels, self.mean_curves, tuple(self.examples), values)
+
+    def _without(self, place: int) -> Sequence[int]:
+        """The rows that are spared the picture in this place of a test: methods of many passes explain the first third, at least two."""
+        return self.slow if place >= max(2, math.ceil(len(self.chosen) / SLOW_SHARE)) else ()
 
     def _maps(self, model: Classifier, image: torch.Tensor, target: int, without: Sequence[int] = ()) -> np.ndarray:
-        """(R, h, w) of one image, from one watched pass; rows of `without` stay zero."""
+        """(R, h, w) of one image, from one watched pass; NaN for the rows of `without`."""
         rows = [row for number, row in enumerate(self.rows) if number not in without]
         tape = watch_for(model, image[None], rows)
-        out = np.zeros((len(self.rows), *self.grid))
+        out = np.full((len(self.rows), *self.grid), np.nan)
         for number, row in enumerate(self.rows):
             if number not in without:
                 made = call(row, tape, target=target) if row.explains else row.function(tape)
-                out[number] = on_grid(np.asarray(getattr(made, "grid", made), dtype=np.float64), self.grid)
-        return np.nan_to_num(out)
+                out[number] = np.nan_to_num(on_grid(np.asarray(getattr(made, "grid", made), dtype=np.float64), self.grid))
+        return out
 
     def _logits(self, model: Classifier, images: torch.Tensor) -> torch.Tensor:
         with torch.no_grad(), evaluating(model):
@@ -396,33 +403,43 @@ class _Judge:
             layer.bias.copy_(probe.bias)
         return model.eval()
 
-    def _fours(self, count: int) -> list[np.ndarray]:
-        """Sets of four pictures that the model gives four classes."""
-        order = np.argsort(-self.confidence, kind="stable")
-        firsts = [index for place, index in enumerate(order) if self.answers[index] not in self.answers[order[:place]]]
+    def _fours(self) -> list[np.ndarray]:
+        """Sets of four pictures that the model gives four classes, the surest first; no picture is in two of them."""
+        left: dict[int, list[int]] = {}
+        for index in np.argsort(-self.confidence, kind="stable"):
+            left.setdefault(int(self.answers[index]), []).append(int(index))
         draw, sets = np.random.default_rng(self.seed), []
-        for _ in range(count if len(firsts) >= 4 else 0):
-            sets.append(draw.permutation(firsts[: max(4, 2 * count)])[:4])
+        while len(sets) < len(self.chosen) and len(left) >= 4:
+            most = sorted(left, key=lambda label: -len(left[label]))[:4]  # so that as many sets as possible can be made
+            sets.append(draw.permutation([left[label].pop(0) for label in most]))
+            left = {label: some for label, some in left.items() if some}
         return sets
 
     def _example(self, test: str, image: torch.Tensor, maps: np.ndarray, caption: str, inside: np.ndarray | None = None) -> None:
-        named = {row.name: maps[number].copy() for number, row in enumerate(self.rows)}
+        named = {row.name: values for row, values in zip(self.rows, maps, strict=True) if not np.isnan(values).any()}
         self.examples.append(Example(test, as_pixels(self.model, image), named, caption, inside))
 
 
-# ---- numbers ---------------------------------------------------------------------------------------------------------------------
+def of_each(measure: Callable[..., float], *maps: np.ndarray) -> np.ndarray:
+    """(R,) a measure of each row's maps (R, h, w); NaN for a row that made none."""
+    return np.array([measure(*row) if not np.isnan(row).any() else np.nan for row in zip(*maps, strict=True)])
 
 
-def summary(values: np.ndarray) -> tuple[float, float, float, int] | None:
-    """Mean, both ends of its 95 % interval over pictures, and their number; None: nothing was measured."""
+def unlikeness(first: np.ndarray, second: np.ndarray) -> float:
+    return 1 - rank_correlation(first, second)
+
+
+def summary(values: np.ndarray, test: str) -> tuple[float, float, float, int] | None:
+    """Mean, both ends of its 95 % interval over pictures, and their number; None: fewer than two were measured."""
     known = values[~np.isnan(values)]
-    if not len(known):
+    if len(known) < 2:
         return None
-    over = paired_bootstrap(known, np.zeros(len(known)), claim=False)
-    return float(known.mean()), over.low, over.high, len(known)
+    found = mean_interval(known)
+    low, high = np.clip([found.low, found.high], *RANGES.get(test, (-1.0, 1.0))).tolist()
+    return found.mean, low, high, found.n
 
 
 def paired(values: np.ndarray, reference: np.ndarray) -> tuple[float, float, float]:
     """By how much a row is more faithful than a reference on the same pictures, with the interval."""
-    over = paired_bootstrap(values, reference, claim=False)
-    return over.difference, over.low, over.high
+    found = mean_interval(values - reference)
+    return found.mean, found.low, found.high

@@ -60,11 +60,11 @@ def changed(
     if kind == "noise":
         return image + NOISE * torch.randn(image.shape, generator=draw).to(image), lambda new, old: (new, old)
     if kind == "mirror":
-        return image.flip(-1), lambda new, old: (new[:, ::-1], old)
+        return image.flip(-1), lambda new, old: (new[..., ::-1], old)
     # A crop: everything moves by one patch down and to the right, the edge is repeated.
     down, across = (max(1, round(size / count)) for size, count in zip(image.shape[-2:], grid, strict=True))
     padded = torch.nn.functional.pad(image[None], (across, 0, down, 0), mode="replicate")[0]
-    return padded[:, : image.shape[1], : image.shape[2]].contiguous(), lambda new, old: (new[1:, 1:], old[:-1, :-1])
+    return padded[:, : image.shape[1], : image.shape[2]].contiguous(), lambda new, old: (new[..., 1:, 1:], old[..., :-1, :-1])
 
 
 def as_pixels(model: Classifier, image: torch.Tensor) -> np.ndarray:

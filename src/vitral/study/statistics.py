@@ -4,6 +4,7 @@ How sure is a mean over seeds?        `accuracy_interval`: seeds and test images
 Is one model better than another?     `paired_bootstrap`: over the same test images, with the seeds' own spread added.
 How does the error fall with data?    `power_law_fit`: error = a · n^-b by least squares on logs, bootstrap over seeds.
 Where do two such lines cross?        `crossing`.
+How sure is a mean over few pictures? `mean_interval`: Student's t.
 
 Shapes: S = seeds, N = test images, K = sizes, R = bootstrap draws.
 """
@@ -127,6 +128,17 @@ def paired_bootstrap(
     tail = min(np.count_nonzero(means <= 0), np.count_nonzero(means >= 0))
     p = min(1.0, 2 * (tail + 1) / (draws + 1))
     return Paired(float(gain.mean()), float(low), float(high), float(p), images, (len(a), len(b)), level, 2 / (draws + 1))
+
+
+def mean_interval(values: np.ndarray, level: float = 0.95) -> Interval:
+    """Student's, of the mean of N numbers, at least two. (A bootstrap of so few is too narrow: docs/concepts/statistics.md.)"""
+    from scipy.stats import t
+
+    count = len(values)
+    if count < 2:
+        raise UsageError("one number has no interval", "measure at least two pictures")
+    mean, half = float(np.mean(values)), float(t.ppf(0.5 + level / 2, count - 1) * np.std(values, ddof=1) / math.sqrt(count))
+    return Interval(mean, mean - half, mean + half, count, level)
 
 
 def _seed_spread(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:

@@ -22,6 +22,8 @@ TESTS = {
 }
 """What each test measures, in the order of a table."""
 
+RANGES = {"planted patch": (0.0, 1.0), "masks": (0.0, 1.0), "four in one": (0.0, 1.0), "classes": (0.0, 2.0)}
+"""What a test's numbers can be; all others: −1 to 1."""
 BLIND = 0.5
 """Rank correlation with a permuted model's maps from which on a map is said not to depend on the weights."""
 SAME = 0.02

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vitral.base.errors import DataError
 from vitral.base.origin import Origin, known
-from vitral.base.text import duration, few
+from vitral.base.text import byte_size, duration, few
 from vitral.build import build
 from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
 from vitral.cost.flops import forward_flops
@@ -88,7 +88,10 @@ class Setup:
         threads = f" ({self.threads} thread{'s' * (self.threads > 1)})" if self.threads and self.device.type == "cpu" else ""
         most = config.train.max_seconds
         long = f"{total:,} steps" if most is None or config.train.epochs < MANY_EPOCHS else f"{duration(most)} of steps"
-        return f"{config.name}: {which}, {len(self.data.train):,} pictures, {long} on {self.device.type}{threads}{going}"
+        count = config.train.snapshots
+        size = byte_size(count * sum(value.numel() * value.element_size() for value in self.model.state_dict().values()))
+        kept = f", {count} snapshots ({size} on the disk)" if count else ""
+        return f"{config.name}: {which}, {len(self.data.train):,} pictures, {long} on {self.device.type}{threads}{kept}{going}"
 
     def complete(self, values: dict[str, Tensor] | None = None, sharded: bool = False) -> Classifier:
         """The model with all its weights, or with `values`, in this process (sharded ones are gathered: every process must call this).
