@@ -13,6 +13,7 @@ from PIL import Image
 
 from vitral.base import layout
 from vitral.base.origin import Fact
+from vitral.base.records import write_records
 from vitral.build import create
 from vitral.cli import main
 from vitral.config import to_dict
@@ -56,9 +57,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return SimpleNamespace(model=folder, scored=scored, table=tmp_path / "answers.json", paths=paths, answers=answers, root=tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["scored", "table"])
+@pytest.mark.parametrize("kind", ["scored", "answers.json", "answers.csv", "answers.parquet"])
 def test_the_most_confident_errors_with_maps_neighbours_and_verdict(place, read: Callable, capsys, kind: str) -> None:
-    arguments = ["look", str(place.model), str(getattr(place, kind)), "--worst", "2", "--out", "seen", "--json"]
+    if kind != "scored":
+        write_records(Path(kind), json.loads(place.table.read_text()))
+    arguments = ["look", str(place.model), kind, "--worst", "2", "--out", "seen", "--json"]
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out) == {"files": ["seen/worst.html"]}
     page = read(Path("seen/worst.html"))
@@ -70,6 +73,24 @@ def test_the_most_confident_errors_with_maps_neighbours_and_verdict(place, read:
     assert len([label for label in enlarged if label.startswith("enlarge: for ")]) == 8  # two for each of four errors
     assert len([label for label in enlarged if label.startswith("enlarge: near (")]) == 12  # three for each
     assert "The audit of this model says of relevance: with care: it wavers." in page.text and "--worst 2" in page.text
+
+
+def test_what_the_model_learnt_from_stands_beside_what_was_scored(place, read: Callable, capsys) -> None:
+    for number, path in enumerate(place.paths):
+        for split in ("train",) if number < 4 else ("val", "test"):
+            folder = Path("photos") / split / ("cat", "dog")[number % 2]
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.open(path).save(folder / f"{number}.png")
+    assert main(["look", str(place.model), "scored", "--worst", "4", "--learnt-from", "folder:photos"]) == 0
+    page = read(Path("look/worst.html"))
+    learnt = [facts["aria-label"] for tag, facts in page.tags if tag == "input" and facts["aria-label"].startswith("enlarge: learnt (")]
+    assert len(learnt) == 12 and "learnt from, with their truth (all 4)" in page.text
+    # The surest error is the third picture, which was learnt from as a cat: the same file, so a cosine of 1.
+    assert learnt[0] == "enlarge: learnt (1.00): cat"
+    capsys.readouterr()
+    assert main(["look", str(place.model), "scored", "--worst", "4", "--learnt-from", "folder:nowhere"]) in (1, 2)
+    assert main(["look", str(place.model), place.paths[0], "--learnt-from", "folder:photos"]) == 2
+    assert "--learnt-from has a part in --worst alone" in capsys.readouterr().err
 
 
 def test_a_run_shows_its_own_test_and_a_strangers_run_is_not_opened(place, read: Callable, capsys, monkeypatch) -> None:

@@ -112,3 +112,5 @@ def test_the_nearest_of_some_are_those_of_all(model: Classifier, tmp_path: Path)
 
     found = nearest(model, picture, [0, 3], range(6), count=2, batch_size=2)
     assert list(found) == [0] and found[0][0] == (5, pytest.approx(1, abs=1e-5)) and found[0][1][0] not in (0, 3, 5)
+    among = nearest(model, picture, [0, 1], [2, 4], count=3)
+    assert {number: {other for other, _ in near} for number, near in among.items()} == {0: {2, 4}, 1: {2, 4}}

@@ -19,7 +19,7 @@ EXAMPLES = """Heat maps of what a model attends to, one sheet per picture, with 
 Examples:
   vitral look runs/digits photo.png --out sheets --method rollout,relevance
   vitral look vit_tiny.safetensors cat.jpg --out sheets --method attention --block 3 --head 1 --start 4,7
-  vitral look runs/flowers --worst 12                 its most confident errors on test: maps, neighbours, the audit's verdict
+  vitral look runs/flowers --worst 12                 its most confident errors on test: maps, the nearest pictures, the audit's verdict
   vitral look runs/flowers scored --worst 12          of what `vitral eval … --out scored` or `--table answers.csv` wrote
 """
 
@@ -34,6 +34,9 @@ class Look(ModelFlags):
     worst: int | None = None
     """Instead of sheets, one page (worst.html): so many of the most confident errors, and up to six more of each of the worst classes,
     with maps by one method (--method; relevance, or gradcam of a model without attention) and the nearest pictures."""
+    learnt_from: str | None = None
+    """With --worst: the data whose training pictures the model learnt from, a name from `vitral data list` or folder:PATH: the nearest of
+    them stand beside each error. None: those of the run MODEL."""
     out: Path = Path("look")
     """Folder for the sheets."""
     method: str = ""
@@ -68,6 +71,8 @@ def run(arguments: list[str]) -> int:
 
     if asked.worst is not None:
         return run_worst(asked, arguments)
+    if asked.learnt_from is not None:
+        raise UsageError("--learnt-from has a part in --worst alone", "leave it out, or add --worst 12")
     paths = picture_paths(asked.images)
     model = open_model(asked.model, asked)
     written = look_at(
@@ -92,7 +97,7 @@ def run(arguments: list[str]) -> int:
 def run_worst(asked: Look, arguments: list[str]) -> int:
     from vitral.draw.provenance import command_line
     from vitral.look.verdicts import audit_folder, read_verdicts
-    from vitral.report.worst import read_scored, write_worst
+    from vitral.report.worst import learnt_from, read_scored, write_worst
 
     for flag in ("block", "head", "target", "start", "exact", "top", "format"):
         if getattr(asked, flag) != getattr(Look, flag):
@@ -105,10 +110,16 @@ def run_worst(asked: Look, arguments: list[str]) -> int:
         raise UsageError(f"--worst {asked.worst} shows nothing", "use a number from 1")
     model = open_model(asked.model, asked)
     scored = read_scored(model, asked.images[0] if asked.images else asked.model)
-    verdicts = read_verdicts(model, audit_folder(asked.model))
-    command = command_line(["vitral", "look", *arguments])
     page = write_worst(
-        model, scored, asked.out, asked.worst, method=asked.method or None, verdicts=verdicts, name=asked.model, command=command
+        model,
+        scored,
+        asked.out,
+        asked.worst,
+        method=asked.method or None,
+        verdicts=read_verdicts(model, audit_folder(asked.model)),
+        learnt=learnt_from(model, asked.model, asked.learnt_from),
+        name=asked.model,
+        command=command_line(["vitral", "look", *arguments]),
     )
     show([page], asked.json)
     return 0

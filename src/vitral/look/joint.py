@@ -1,4 +1,4 @@
-"""What patch features say over several pictures at once: colours on one basis, patches like a chosen one, and pictures like a picture.
+"""What patch features say over several pictures at once: colours on one basis, and patches like a chosen one.
 
 Colours of one picture alone say nothing about another's: here all share their three principal directions, so that like parts of different
 pictures have like colours. B pictures, an h × w grid, D numbers per patch.
@@ -52,17 +52,6 @@ def similar_patches(model: Classifier, images: torch.Tensor, place: tuple[float,
     maps = F.normalize(patch_features(model, images), dim=1)  # (B, D, h, w)
     row, column = (min(int(share * side), side - 1) for share, side in zip(place, maps.shape[2:], strict=True))
     return torch.einsum("bdhw,bd->bhw", maps, maps[:, :, row, column]).cpu().numpy()
-
-
-@torch.no_grad()
-def nearest_images(model: Classifier, images: torch.Tensor, queries: int, neighbours: int) -> np.ndarray:
-    """(queries, neighbours): for the first pictures, the numbers of their nearest by the cosine of pooled features."""
-    with evaluating(model):
-        features = torch.cat([model.pooled(part) for part in images.split(128)]).float()
-    features = F.normalize(features - features.mean(0), dim=1)
-    likeness = features[:queries] @ features.T
-    likeness[torch.arange(queries), torch.arange(queries)] = -2
-    return likeness.topk(neighbours, dim=1).indices.cpu().numpy()
 
 
 def enlarge(pixels: np.ndarray, side: int = SIDE) -> Image.Image:

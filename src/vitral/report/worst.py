@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from vitral.base import layout
-from vitral.base.errors import DataError, MissingError, UsageError
+from vitral.base.errors import DataError, MissingError, UsageError, VitralError
 from vitral.base.files import make_folder
+from vitral.base.progress import say
 from vitral.base.records import KINDS, read_records
 from vitral.config import DataConfig
 from vitral.data.datasets import open_split
 from vitral.data.decode import decode
 from vitral.data.preprocess import Preprocess, viewable
+from vitral.data.split import Split
 from vitral.look.method import RECORDS, choose
 from vitral.look.notable import explain, usual_method
 from vitral.model.classifier import Classifier
@@ -64,6 +66,21 @@ def read_scored(model: Classifier, path: str | Path) -> ScoredPictures:
     return found
 
 
+def learnt_from(model: Classifier, run: str | Path, data: str | None = None) -> Split | None:
+    """The pictures that a model learnt from: training pictures of `data`, or of a run that was made on this machine; None: not known."""
+    folder = RunFolder(run)
+    if data is None and not (folder.exists and made_here(folder.path)):
+        return None
+    config = DataConfig(data, on_bad_image="skip") if data is not None else folder.settled.data
+    try:
+        return open_split(config, Preprocess.of(model), "train")
+    except VitralError as error:
+        if data is not None:
+            raise
+        say(f"note: no neighbours among what it learnt from: {error.message}")
+        return None
+
+
 def write_worst(
     model: Classifier,
     scored: ScoredPictures,
@@ -72,10 +89,14 @@ def write_worst(
     *,
     method: str | None = None,
     verdicts: Mapping[str, str] | None = None,
+    learnt: Split | None = None,
     name: str = "",
     command: str = "",
 ) -> Path:
-    """The page in the folder `out`; its path. Errors whose pictures cannot be opened stand without maps, or are told as missing."""
+    """The page in the folder `out`; its path. Errors whose pictures cannot be opened stand without maps, or are told as missing.
+
+    learnt: what the model learnt from; the nearest of it stand beside each error.
+    """
     method = _one_method(model, method)
     answers, picture = scored.answers, partial(scored.picture, scored.answers)
     errors = [int(position) for position in answers.errors()]
@@ -88,8 +109,8 @@ def write_worst(
         raise MissingError(
             f"no picture that {scored.source} names can be opened", "of data without a file for each: vitral eval MODEL DATA --out FOLDER"
         )
-    among = np.unique(np.linspace(0, len(answers.labels) - 1, min(POOL, len(answers.labels))).astype(np.int64)).tolist()
-    near = nearest(model, picture, list(explained), among, NEAR) if explained else {}
+    spread = np.unique(np.linspace(0, len(answers.labels) - 1, min(POOL, len(answers.labels))).astype(np.int64)).tolist()
+    beside = _beside(model, scored, list(explained), spread, learnt) if explained else {}
     known = any(one.verdict for one in explained.values())
     page = make_folder(Path(out)) / WORST
     lost = [position for position in wanted if position not in explained]
@@ -101,8 +122,9 @@ def write_worst(
         notes=[f"{len(lost)} of {len(wanted)} pictures could not be opened: they stand without maps, or are left out"] if lost else [],
         classes=_classes(answers, errors, scored.names),
         maps=maps_words(explained) + ("" if known or not explained else f" No audit of this model judged {method}: `vitral audit` does."),
-        pool=f"of {len(among):,} pictures, evenly spread, and the errors on this page" if len(among) < len(answers.labels) else "",
-        shown=gallery(answers, groups, scored.names, page, explained, _neighbours(scored, near)),
+        pool=f"of {len(spread):,} pictures, evenly spread, and the errors on this page" if len(spread) < len(answers.labels) else "",
+        learnt=_pool_of(learnt) if learnt else "",
+        shown=gallery(answers, groups, scored.names, page, explained, beside),
         command=command,
     )
 
@@ -187,10 +209,30 @@ def _classes(answers: Answers, errors: list[int], names: list[str]) -> list[list
     return rows
 
 
-def _neighbours(scored: ScoredPictures, near: dict[int, list[tuple[int, float]]]) -> dict[int, list[inline.Illustration]]:
-    def drawn(other: int, cosine: float) -> inline.Illustration:
-        image = viewable(decode(scored.picture(scored.answers, other)))
-        caption = f"near ({cosine:.2f}): {scored.answers.told(other, partial(name_in, scored.names))}"
-        return inline.of_image(small(image), caption)
+def _beside(
+    model: Classifier, scored: ScoredPictures, errors: list[int], spread: list[int], learnt: Split | None
+) -> dict[int, list[inline.Illustration]]:
+    """The nearest of the scored pictures, then of those learnt from, which have the numbers after them."""
+    answers, count = scored.answers, len(scored.answers.labels)
+    bank = learnt.first(min(POOL, len(learnt)), 0) if learnt else None
 
-    return {position: [drawn(*one) for one in others] for position, others in near.items()}
+    def picture(number: int) -> Any:
+        return scored.picture(answers, number) if number < count or bank is None else bank.picture(number - count)
+
+    def drawn(number: int, cosine: float) -> inline.Illustration:
+        cosine = round(cosine, 2) + 0.0  # no −0.00
+        if number < count or bank is None:
+            caption = f"near ({cosine:.2f}): {answers.told(number, partial(name_in, scored.names))}"
+        else:
+            caption = f"learnt ({cosine:.2f}): {bank.truth(number - count)}"
+        return inline.of_image(small(viewable(decode(picture(number)))), caption)
+
+    found: dict[int, list[inline.Illustration]] = {}
+    for among in ({*spread, *errors}, range(count, count + len(bank)) if bank else ()):
+        for position, near in (nearest(model, picture, errors, among, NEAR) if among else {}).items():
+            found.setdefault(position, []).extend(drawn(*one) for one in near)
+    return found
+
+
+def _pool_of(learnt: Split) -> str:
+    return f"{min(POOL, len(learnt)):,} of {len(learnt):,}, of all classes alike" if len(learnt) > POOL else f"all {len(learnt):,}"

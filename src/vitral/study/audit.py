@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,8 +28,7 @@ from vitral.look.occlusion import grid_of
 from vitral.look.planted import mosaic, plant, quarter
 from vitral.model.classifier import Classifier, evaluating
 from vitral.study.audit_pictures import SURE, as_pixels, changed, open_pictures, sure_ones
-from vitral.study.statistics import mean_interval
-from vitral.study.verdict import RANGES, TESTS, Row, verdict_of
+from vitral.study.verdict import TESTS, Row, paired, summary, verdict_of
 from vitral.train.probe import fit_linear, last_layer
 
 PICTURES = 12
@@ -47,8 +46,6 @@ REFERENCES = (
     Method(references.centre, "the nearer to the middle the more"),
 )
 LEVELS = ("head", "top third", "two thirds", "everything")
-
-Bar = Any
 
 
 @dataclass(frozen=True)
@@ -133,12 +130,12 @@ def audit(
     ]
     if masks is not None:
         steps.append(("masks", lambda: judge.masks(Path(masks))))
-    with progress("Auditing", len(steps), quiet) as bar, watched(lambda _: None):
-        for name, step in steps:
-            if not quiet:
-                bar.description = f"Auditing: {name}"
+    with progress("Auditing", len(steps) * len(judge.chosen), quiet) as bar, watched(lambda _: None):
+        judge.advance = bar.advance
+        for number, (name, step) in enumerate(steps, 1):
+            bar.description = f"Auditing: {name}"
             step()
-            bar.advance()
+            bar.advance(number * len(judge.chosen) - bar.done)  # where a test had fewer pictures, or was left out
         seconds = bar.seconds
     return dataclasses.replace(judge.conclude(), seconds=seconds)
 
@@ -160,6 +157,7 @@ class _Judge:
         self.confidence, self.answers = shares.max(dim=1).values.cpu().numpy(), shares.argmax(dim=1).cpu().numpy()
         self.runner_up = logits.topk(min(2, logits.shape[1]), dim=1).indices[:, -1].cpu().numpy()
         self.chosen = sure_ones(self.confidence, self.answers, count)
+        self.advance: Callable[[], None] = lambda: None
         self.slow = [number for number, row in enumerate(self.rows) if row.many]
         self.values: dict[str, np.ndarray] = {}
         self.notes: list[str] = []
@@ -174,7 +172,8 @@ class _Judge:
     # ---- the tests -------------------------------------------------------------------------------------------------------------
 
     def draw_maps(self) -> None:
-        self.maps = np.stack([self._maps(self.model, self.pool[index], int(self.answers[index])) for index in self.chosen])  # (P, R, h, w)
+        made = [self._maps(self.model, self.pool[index], int(self.answers[index])) for _, index in self._each(self.chosen)]
+        self.maps = np.stack(made)  # (P, R, h, w)
 
     def removal(self) -> None:
         ways = removals_of(self.model)
@@ -183,7 +182,7 @@ class _Judge:
         gains = np.zeros((len(ways), len(self.rows), len(self.chosen)))
         salience = np.zeros((len(self.rows), len(self.chosen)))
         drawn = np.zeros((len(ways), len(self.rows), 2, 7))
-        for place, index in enumerate(self.chosen):
+        for place, index in self._each(self.chosen):
             image, target = self.pool[index], int(self.answers[index])
             other = self.pool[int(self.chosen[place - 1])] if len(self.chosen) > 1 else image.flip(-1)
             orders = np.stack([order_of(values) for values in self.maps[place]])
@@ -223,7 +222,7 @@ class _Judge:
         decides = (self._logits(head, made.images).argmax(dim=1) == 1) & (self._logits(head, bare).argmax(dim=1) == 0)
         values = np.full((len(self.rows), len(bare)), np.nan)
         deciding = np.flatnonzero(decides.cpu().numpy())
-        for place, index in enumerate(deciding):
+        for place, index in self._each(deciding):
             maps = self._maps(head, made.images[index], 1, self._without(place))
             values[:, index] = of_each(partial(found, inside=made.inside[index]), maps)
             if not place:
@@ -238,7 +237,7 @@ class _Judge:
         """Four pictures of four classes in one, explained for two of them; small pictures: the two likeliest classes of one picture."""
         shares, differences = [], []
         if min(self.model.config.image_size) >= SMALLEST_MOSAIC and len(sets := self._fours()) > 1:
-            for place, members in enumerate(sets):
+            for place, members in self._each(sets):
                 image = mosaic(self.pool[torch.from_numpy(members)])
                 maps = [self._maps(self.model, image, int(self.answers[members[corner]]), self._without(place)) for corner in (0, 3)]
                 inside = [quarter(corner, self.grid) for corner in (0, 3)]
@@ -254,7 +253,7 @@ class _Judge:
             self.notes.append(
                 "no four pictures in one: these are too small or of too few classes; classes are told apart on single pictures"
             )
-            for place, index in enumerate(self.chosen):
+            for place, index in self._each(self.chosen):
                 labels = int(self.answers[index]), int(self.runner_up[index])
                 maps = [self._maps(self.model, self.pool[index], label, self._without(place)) for label in labels]
                 differences.append(of_each(unlikeness, *maps))
@@ -265,7 +264,7 @@ class _Judge:
         depth = len(self.model.map_names())
         depths = {"head": 0, "top third": math.ceil(depth / 3), "two thirds": math.ceil(2 * depth / 3), "everything": None}
         values = np.full((len(LEVELS), len(self.rows), len(self.chosen)), np.nan)
-        for place, index in enumerate(self.chosen):
+        for place, index in self._each(self.chosen):
             for number, level in enumerate(LEVELS):
                 without = self._without(place) if level == "everything" else self.slow
                 other = permuted(self.model, depths[level], self.seed + place)
@@ -292,7 +291,7 @@ class _Judge:
             self.notes.append(f"no permuted labels: {error.message}")
             return
         values = []
-        for place, index in enumerate(self.chosen):
+        for place, index in self._each(self.chosen):
             each = zip(fitted, (numbers, dealt), strict=True)
             maps = [self._maps(model, self.pool[index], int(label[index]), self._without(place)) for model, label in each]
             values.append(of_each(rank_correlation, *maps))
@@ -303,7 +302,7 @@ class _Judge:
         kinds = ("noise", "crop", "mirror") if self.flips else ("noise", "crop")
         draw = torch.Generator().manual_seed(self.seed)
         values = np.full((len(kinds), len(self.rows), len(self.chosen)), np.nan)
-        for place, index in enumerate(self.chosen):
+        for place, index in self._each(self.chosen):
             for number, kind in enumerate(kinds):
                 image, back = changed(self.pool[index], kind, self.grid, draw)
                 if int(self._logits(self.model, image[None]).argmax()) != int(self.answers[index]):
@@ -322,7 +321,7 @@ class _Judge:
 
     def masks(self, folder: Path) -> None:
         values = np.full((len(self.rows), len(self.chosen)), np.nan)
-        for place, index in enumerate(self.chosen):
+        for place, index in self._each(self.chosen):
             path = folder / f"{Path(self.sources[index]).stem}.png"
             if not path.is_file():
                 continue
@@ -352,6 +351,12 @@ class _Judge:
             beaten = {reference.name: better[reference.name, row.name] for reference in REFERENCES if reference.name != row.name}
             rows.append(verdict_of(row.name, tests, beaten, reference=row in REFERENCES))
         return Audit(tuple(rows), len(self.chosen), tuple(self.notes), self.levels, self.mean_curves, tuple(self.examples), values)
+
+    def _each(self, items: Sequence[Any] | np.ndarray) -> Iterator[tuple[int, Any]]:
+        """Places and pictures of a test; the bar moves on after each."""
+        for place, item in enumerate(items):
+            yield place, item
+            self.advance()
 
     def _without(self, place: int) -> Sequence[int]:
         """The rows that are spared the picture in this place of a test: methods of many passes explain the first third, at least two."""
@@ -427,19 +432,3 @@ def of_each(measure: Callable[..., float], *maps: np.ndarray) -> np.ndarray:
 
 def unlikeness(first: np.ndarray, second: np.ndarray) -> float:
     return 1 - rank_correlation(first, second)
-
-
-def summary(values: np.ndarray, test: str) -> tuple[float, float, float, int] | None:
-    """Mean, both ends of its 95 % interval over pictures, and their number; None: fewer than two were measured."""
-    known = values[~np.isnan(values)]
-    if len(known) < 2:
-        return None
-    found = mean_interval(known)
-    low, high = np.clip([found.low, found.high], *RANGES.get(test, (-1.0, 1.0))).tolist()
-    return found.mean, low, high, found.n
-
-
-def paired(values: np.ndarray, reference: np.ndarray) -> tuple[float, float, float]:
-    """By how much a row is more faithful than a reference on the same pictures, with the interval."""
-    found = mean_interval(values - reference)
-    return found.mean, found.low, found.high

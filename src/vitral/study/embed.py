@@ -162,12 +162,14 @@ def embed(
 def nearest(
     model: Classifier, picture: Callable[[int], Any], asked: Sequence[int], among: Iterable[int], count: int = 3, batch_size: int = 64
 ) -> dict[int, list[tuple[int, float]]]:
-    """For each number asked: its nearest pictures among these and the others asked, nearest first, with their cosines.
+    """For each number asked: its nearest other pictures among these, nearest first, with their cosines.
 
     `picture` opens one by its number; those that cannot be opened are left out.
     """
-    place, numbers, features = next(model.eval().parameters()), [], []
-    wanted = iter(dict.fromkeys([*asked, *among]))
+    place, among = next(model.eval().parameters()), set(among)
+    numbers: list[int] = []
+    features: list[np.ndarray] = []
+    wanted = iter(dict.fromkeys([*asked, *sorted(among)]))
     with torch.no_grad(), progress("Neighbours", total=len({*asked, *among})) as bar:
         while some := list(itertools.islice(wanted, batch_size)):
             tensors = []
@@ -180,15 +182,16 @@ def nearest(
             if tensors:
                 features.append(model.pooled(torch.stack(tensors).to(place.device, place.dtype)).float().cpu().numpy())
             bar.advance(len(some))
-    if len(numbers) < 2:
+    if not numbers:
         return {}
-    found = Embedding(np.concatenate(features), tuple(map(str, numbers)), ("",) * len(numbers), Path())
-    wished = set(asked)
-    return {
-        number: [(numbers[other], float(cosine)) for other, cosine in zip(who, near, strict=True)]
-        for number, who, near in zip(numbers, *found.neighbours(count), strict=True)
-        if number in wished
-    }
+    directions = Embedding(np.concatenate(features), tuple(map(str, numbers)), ("",) * len(numbers), Path()).directions
+    bank = np.array([index for index, number in enumerate(numbers) if number in among], np.int64)
+    found = {}
+    for index, number in enumerate(numbers[: len(set(numbers) & set(asked))]):  # those asked for come first
+        others = bank[bank != index]
+        likeness = directions[others] @ directions[index]
+        found[number] = [(numbers[others[each]], float(likeness[each])) for each in np.argsort(-likeness, kind="stable")[:count]]
+    return found
 
 
 def label_of(path: str) -> str:

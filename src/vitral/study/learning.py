@@ -19,11 +19,13 @@ from vitral.base.layout import FIGURES
 from vitral.data.datasets import open_data, open_source
 from vitral.data.loader import Loader
 from vitral.data.preprocess import Preprocess
+from vitral.data.split import Split
 from vitral.draw.provenance import save_figure
 from vitral.draw.tiles import picture_sheet
-from vitral.look.joint import enlarge, joint_colours, nearest_images, similar_patches
+from vitral.look.joint import enlarge, joint_colours, similar_patches
 from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
+from vitral.study.embed import nearest
 from vitral.weights.checkpoint import load_checkpoint
 
 Sheet = tuple[Any, dict[str, np.ndarray], str]
@@ -46,7 +48,7 @@ def draw_learning(path: str | Path) -> list[Path]:
     for name, (figure, numbers, caption) in {
         "learning-colours": _colours(models, images[:SHOWN], seen),
         "learning-similarity": _similarity(final, images[:SHOWN], seen),
-        "learning-neighbours": _neighbours(final, images, every),
+        "learning-neighbours": _neighbours(final, split, every),
     }.items():
         made += save_figure(figure, folder.path / FIGURES / name, numbers, {"command": command, "run": str(folder.path)}, caption, ("png",))
     return made
@@ -79,9 +81,10 @@ def _similarity(model: Classifier, images: torch.Tensor, seen: list[Image.Image]
     return figure, {"cosine": maps}, "How like each patch is to the one in the middle (cosine; black 0, white 1)."
 
 
-def _neighbours(model: Classifier, images: torch.Tensor, every: list[Image.Image]) -> Sheet:
+def _neighbours(model: Classifier, split: Split, every: list[Image.Image]) -> Sheet:
     queries = min(SHOWN, len(every) - 1)
-    near = nearest_images(model, images, queries, min(NEAR, len(every) - 1))
+    found = nearest(model, split.picture, range(queries), range(len(every)), min(NEAR, len(every) - 1))
+    near = np.array([[number for number, _ in found[query]] for query in range(queries)])
     pictures = [every[number] for query in range(queries) for number in (query, *near[query])]
     captions = ["picture", *(f"{place}." for place in range(1, near.shape[1] + 1))] + [""] * (len(pictures) - near.shape[1] - 1)
     figure = picture_sheet(pictures, captions, columns=near.shape[1] + 1, width=0.9)

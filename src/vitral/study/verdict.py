@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from vitral.study.statistics import mean_interval
+
 TESTS = {
     "planted patch": "chance that a patch which decides the class outranks another (0.5: knows nothing of it)",
     "masks": "chance that a patch inside the mask outranks one outside (0.5: knows nothing of it)",
@@ -52,6 +56,22 @@ class Row:
         tests = {name: {"mean": mean, "interval": [low, high], "n": n} for name, (mean, low, high, n) in self.tests.items()}
         over = {name: {"difference": mean, "interval": [low, high]} for name, (mean, low, high) in self.beaten.items()}
         return {"method": self.method, "verdict": self.verdict, "reason": self.reason, "tests": tests, "more_faithful_than": over}
+
+
+def summary(values: np.ndarray, test: str) -> Summary | None:
+    """Mean, both ends of its 95 % interval over pictures, and their number; None: fewer than two were measured."""
+    known = values[~np.isnan(values)]
+    if len(known) < 2:
+        return None
+    found = mean_interval(known)
+    low, high = np.clip([found.low, found.high], *RANGES.get(test, (-1.0, 1.0))).tolist()
+    return found.mean, low, high, found.n
+
+
+def paired(values: np.ndarray, reference: np.ndarray) -> tuple[float, float, float]:
+    """By how much a row is more faithful than a reference on the same pictures, with the interval."""
+    found = mean_interval(values - reference)
+    return found.mean, found.low, found.high
 
 
 def verdict_of(name: str, tests: dict[str, Summary], beaten: dict[str, tuple[float, float, float]], reference: bool = False) -> Row:
