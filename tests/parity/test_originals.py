@@ -10,6 +10,9 @@ import torch
 from safetensors.torch import save_file
 
 from vitral.base.errors import WeightsError
+from vitral.build import create
+from vitral.weights import from_google
+from vitral.weights.keymap import revert
 from vitral.weights.load import load
 from vitral.weights.proof import prove
 
@@ -76,6 +79,40 @@ def test_dinov3_as_its_repository_saves_it(tiny, tmp_path, kind) -> None:
     source.reset_classifier(0, "token")
     assert prove(model, source).worst <= 1e-5
     assert model.config.rotary == "dinov3" and model.config.registers == 4
+
+
+ORIGINAL_EVA = (
+    ("mlp.norm", "mlp.ffn_ln"),
+    ("attn.norm", "attn.inner_attn_ln"),
+    ("mlp.fc1_g", "mlp.w1"),
+    ("mlp.fc1_x", "mlp.w2"),
+    ("_proj.bias", "_bias"),
+)
+
+
+@pytest.mark.parametrize(("kind", "tower"), [("timm-eva02", ""), ("timm-eva02-base", ""), ("timm-eva02-clip", "visual.")])
+def test_eva02_as_its_repository_saves_it(tiny, tmp_path, kind, tower) -> None:
+    source, state = tiny(kind), {}
+    for name, tensor in state_of(source).items():
+        for theirs, original in ORIGINAL_EVA:
+            name = name.replace(theirs, original)
+        state[tower + name.replace("fc2", "w3")] = tensor
+    width = source.embed_dim // source.blocks[0].attn.num_heads
+    state |= {f"{tower}rope.freqs_cos": torch.ones(16, width), f"{tower}blocks.0.attn.rope.freqs_sin": torch.ones(16, width)}
+    if tower:
+        state |= {"text.token_embedding.weight": torch.zeros(9, 8), "logit_scale": torch.tensor(1.0)}
+    save_file(state, tmp_path / "eva02.safetensors")
+    model = load(tmp_path / "eva02.safetensors", heads=source.blocks[0].attn.num_heads, image_size=(32, 48))
+    assert prove(model, source).worst <= 1e-5
+    assert model.config.rotary == "eva" and "EVA-02, original layout" in model.origin.source.value
+
+
+def test_eva_with_its_pretraining_head(tiny, tmp_path) -> None:
+    source = tiny("timm-eva")
+    state = state_of(source) | {"lm_head.weight": torch.zeros(8, 24), "lm_head.bias": torch.zeros(8), "mask_token": torch.zeros(1, 1, 24)}
+    torch.save({"module": state}, tmp_path / "eva.pt")
+    heads = source.blocks[0].attn.num_heads
+    assert prove(load(tmp_path / "eva.pt", heads=heads), source).worst <= 1e-5
 
 
 def test_mae_with_its_decoder(tiny, tmp_path) -> None:
@@ -191,10 +228,6 @@ def test_a_stray_key_is_not_overlooked(tiny, tmp_path) -> None:
 def test_big_vision_npz_as_timm_reads_it(tmp_path, gap) -> None:
     from timm.models.vision_transformer import VisionTransformer
 
-    from vitral.build import create
-    from vitral.weights import from_google
-    from vitral.weights.keymap import revert
-
     torch.manual_seed(0)
     changes = {"pool": "mean", "class_token": False} if gap else {"prefix_positions": "none"}
     model = create("tiny", classes=5, **changes).eval()
@@ -206,6 +239,42 @@ def test_big_vision_npz_as_timm_reads_it(tmp_path, gap) -> None:
     again = load(tmp_path / "big.npz")
     assert prove(again, source).worst <= 1e-5
     assert again.config.prefix_positions in ("none", "class") and again.config.pool == model.config.pool
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_siglip_npz_as_timm_reads_it(tmp_path, stacked) -> None:
+    """Both towers in one file, as big_vision writes them; its GELU is the tanh form."""
+    from timm.models.vision_transformer import VisionTransformer
+
+    torch.manual_seed(0)
+    model = create("tiny", classes=0, pool="map", class_token=False, activation="gelu_tanh").eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn(parameter.shape))
+    arrays = {name: tensor.numpy() for name, tensor in revert(from_google.SIGLIP, model.state_dict(), 3, "big_vision").items()}
+    if stacked:
+        first = [name for name in arrays if "/encoderblock_0/" in name]
+        whole = {name.replace("_0/", "/", 1): np.stack([arrays[name], arrays[name.replace("_0/", "_1/", 1)]]) for name in first}
+        arrays = {name: array for name, array in arrays.items() if "/encoderblock_" not in name} | whole
+    arrays = {f"params/img/{name}": array for name, array in arrays.items()}
+    arrays |= {"params/txt/Embed_0/embedding": np.zeros((9, 8), np.float32), "params/t": np.ones(1), "params/b": np.ones(1)}
+    np.savez(tmp_path / "siglip.npz", **arrays)
+    source = VisionTransformer(
+        img_size=32,
+        patch_size=4,
+        embed_dim=48,
+        depth=2,
+        num_heads=3,
+        mlp_ratio=2,
+        num_classes=0,
+        class_token=False,
+        global_pool="map",
+        act_layer="gelu_tanh",
+    ).eval()
+    source.load_pretrained(str(tmp_path / "siglip.npz"), prefix="params/img/")
+    again = load(tmp_path / "siglip.npz")
+    assert prove(again, source).worst <= 1e-5
+    assert again.config.activation == "gelu_tanh" and again.config.heads == 3 and again.origin.heads.known
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from vitral.weights import (
     from_clip,
     from_dino,
     from_dinov3,
+    from_eva,
     from_google,
     from_huggingface,
     from_siglip,
@@ -30,6 +31,7 @@ FAMILIES: tuple[Family, ...] = (
     OURS,
     *from_dinov3.FAMILIES,
     *from_dino.FAMILIES,
+    *from_eva.FAMILIES,
     *from_timm.FAMILIES,
     *from_torchvision.FAMILIES,
     *from_beit.FAMILIES,
@@ -55,6 +57,7 @@ PREFIXES = (
     "vision_tower.",
     "opt/target/",
     "params/",
+    "img/",
     "visual.",
     "trunk.",
     "net.",
@@ -66,12 +69,10 @@ REFUSED: dict[str, str] = {
     r"^layers\.\d+\.blocks\.\d+\.|(^|\.)rel_pos": "a model with windows or relative positions of another kind (Swin, ViTDet, SAM)",
     r"downsample\.(reduction|norm)\.": "a Swin or another staged model: windows and merged patches are not part of a ViT",
     r"patch_embed\.backbone\.|(^|/)conv_root/": "a hybrid of another library (ResNetV2 stem)",
-    r"MAPHead_0": "SigLIP as big_vision keeps it",
     r"\.attns\.\d|\.ffns\.\d": "a ViT with parallel branches in its blocks",
     r"^stages\.\d|^features\.\d": "a staged or convolutional model",
     r"^blocks\.\d+\.(attn\.)?lambda_[abqk]": "a ViT with differential attention",
     r"visual\.layer1\.": "CLIP with a ResNet as its vision tower",
-    r"Transformer/encoderblock/": "a Google checkpoint whose blocks are stacked into one array",
 }
 
 

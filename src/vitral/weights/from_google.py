@@ -1,8 +1,11 @@
-"""Google's `.npz` files (the ViT paper's and AugReg's): JAX kernels, heads kept apart, so their number is known."""
+"""Google's `.npz` files (the ViT paper's, AugReg's, big_vision's and SigLIP's): JAX kernels, heads kept apart, so their number is known."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+from torch import Tensor
 
 from vitral.weights.family import Family
 from vitral.weights.keymap import Table
@@ -48,10 +51,62 @@ BIG_VISION: Table = {
     "pos_embedding": "positions.table",
 }
 
+# SigLIP: the image tower (img/), read by a learned query; the text tower and the two numbers of its loss stay out.
+MAP = "MAPHead_0/MultiHeadDotProductAttention_0/"
+SIGLIP: Table = {
+    **BIG_VISION,
+    "MAPHead_0/probe": "pool.probe",
+    MAP + "query/kernel": ("pool.query.weight", "heads in"),
+    MAP + "query/bias": ("pool.query.bias", "heads bias"),
+    (MAP + "key/kernel", MAP + "value/kernel"): ("pool.key_value.weight", "heads in"),
+    (MAP + "key/bias", MAP + "value/bias"): ("pool.key_value.bias", "heads bias"),
+    MAP + "out/kernel": ("pool.projection.weight", "heads out"),
+    MAP + "out/bias": "pool.projection.bias",
+    "MAPHead_0/LayerNorm_0/scale": "pool.norm.weight",
+    "MAPHead_0/LayerNorm_0/bias": "pool.norm.bias",
+    "MAPHead_0/MlpBlock_0/Dense_0/kernel": ("pool.mlp.expand.weight", "transposed"),
+    "MAPHead_0/MlpBlock_0/Dense_0/bias": "pool.mlp.expand.bias",
+    "MAPHead_0/MlpBlock_0/Dense_1/kernel": ("pool.mlp.contract.weight", "transposed"),
+    "MAPHead_0/MlpBlock_0/Dense_1/bias": "pool.mlp.contract.bias",
+    "txt/{rest}": None,
+    "t": None,
+    "b": None,
+}
+
+
+def each_block(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Blocks that one loop ran are stacked into one array: one after the other again."""
+    out: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if found := re.fullmatch(r"Transformer/encoderblock/(.+)", name):
+            out |= {f"Transformer/encoderblock_{index}/{found[1]}": part for index, part in enumerate(tensor)}
+        else:
+            out[name] = tensor
+    return out
+
+
 QUERY = ATTENTION + "query/kernel"
+STACKED = _counted(QUERY).replace("encoderblock_{i}", "encoderblock")
 
 FAMILIES = (
     # Google's own code computes the tanh form of GELU; the exact one is how timm and transformers read these files.
     Family("google", "ViT, Google layout", ("embedding/kernel", QUERY), TABLE, "squash"),
-    Family("google-big-vision", "ViT, Google's big_vision layout", ("embedding/kernel", _counted(QUERY)), BIG_VISION, "squash"),
+    *(
+        Family(
+            "google-siglip",
+            "SigLIP, Google's big_vision layout",
+            ("embedding/kernel", "MAPHead_0/probe", query),
+            SIGLIP,
+            "squash",
+            activation="gelu_tanh",
+            prepare=each_block,
+        )
+        for query in (_counted(QUERY), STACKED)
+    ),
+    *(
+        Family(
+            "google-big-vision", "ViT, Google's big_vision layout", ("embedding/kernel", query), BIG_VISION, "squash", prepare=each_block
+        )
+        for query in (_counted(QUERY), STACKED)
+    ),
 )

@@ -15,7 +15,7 @@ def rotary_of(shapes: Mapping[str, tuple[int, ...]], swiglu: bool, family: str) 
     class_token, registers = "tokens.class_token" in shapes, "tokens.registers" in shapes
     if "rotary.speeds" in shapes:
         return {"positions": "learned+rotary" if learned else "rotary", "rotary": "mixed"}
-    if family == "timm-eva" and swiglu and learned:
+    if family in ("timm-eva", "eva") and swiglu and learned:
         return {"positions": "learned+rotary", "rotary": "eva", "rotary_grid": PRETRAINED_GRID}
     # CLIP's towers have a last norm; Perception Encoders have none, or pool with a query.
     if family == "timm-perception":
