@@ -316,3 +316,50 @@ def test_every_depth_is_that_of_the_server(browser: Browser, model: Classifier, 
         for block in header["blocks"]:
             wanted = np.asarray(sections[f"block-{block}"]).ravel().astype(int)
             np.testing.assert_allclose(found["sections"][f"block-{block}"], wanted, atol=1)
+
+
+@pytest.mark.parametrize("odd", ["tiny", "mean", "beit"])
+def test_the_story_is_that_of_the_server(
+    browser: Browser, model: Classifier, odd: str, tmp_path: Path, keep: Callable[[Page, str], None]
+) -> None:
+    chosen = model if odd == "tiny" else lively(width=48, heads=3, depth=2, **ODD[odd])
+    session = Session({odd: chosen})
+    session.give(painted(1), "first.png")
+    same = Session({odd: rounded(chosen)})
+    key = same.give(painted(1), "first.png")
+    ask = """async (picture) => {
+      const { sections, ...header } = await window.vitral.source.story(0, picture);
+      return { header, sections: Object.fromEntries(Object.entries(sections).map(([name, values]) => [name, Array.from(values)])) };
+    }"""
+    with opened(browser, export_live(session, tmp_path / "page.html")) as page:
+        found = page.evaluate(ask, key)
+        header, sections = unpack(same.story(0, key))
+        for name in set(header) - {"sections", "reason"}:
+            same_numbers(found["header"][name], header[name], name)
+        for fact in set(header["reason"] or {}) - {"random"}:  # drawn otherwise
+            same_numbers(found["header"]["reason"][fact], header["reason"][fact], fact)
+        assert set(found["sections"]) == set(sections)
+        for name, values in sections.items():
+            wanted = np.frombuffer(values, np.uint8).astype(int) if isinstance(values, bytes) else values.ravel()
+            np.testing.assert_allclose(
+                found["sections"][name], wanted, rtol=1e-3, atol=1 if isinstance(values, bytes) else 2e-3, err_msg=name
+            )
+        page.locator("#tell").click()
+        expect(page.locator(".step")).to_have_count(7)
+        keep(page, f"live-story-{odd}")
+
+
+def same_numbers(found: Any, wanted: Any, name: str) -> None:
+    """Equal words and structure, numbers as near as they are rounded."""
+    if isinstance(wanted, dict):
+        assert set(found) == set(wanted), name
+        for key in wanted:
+            same_numbers(found[key], wanted[key], f"{name}.{key}")
+    elif isinstance(wanted, list):
+        assert len(found) == len(wanted), name
+        for index, value in enumerate(wanted):
+            same_numbers(found[index], value, f"{name}[{index}]")
+    elif isinstance(wanted, float):
+        assert found == pytest.approx(wanted, abs=6e-3 if "longer" in name else 1e-3), name
+    else:
+        assert found == wanted, name

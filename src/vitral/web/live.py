@@ -35,6 +35,7 @@ from vitral.web.pack import pack
 from vitral.web.payload import model_figures
 from vitral.web.session import Session
 from vitral.web.single_file import page
+from vitral.web.story import shuffled_places
 
 METHODS = ("attention", "rollout", "occlusion", "similarity")
 """What a page can compute: no gradients are needed for it."""
@@ -171,6 +172,7 @@ def pack_model(model: ViT, attention: int) -> bytes:
         "preprocess": dataclasses.asdict(Preprocess.of(model)),
         "neighbours": (isinstance(model.rotary, RotaryPositions) and model.rotary.neighbours) or config.rotary == "mixed",
         "attention": attention,
+        "order": shuffled_places(config.grid[0] * config.grid[1]),
         "rollout": {"token": -1 if token is None else token, "note": note},
         "proof": {"logits": [float(value) for value in tape.logits[0]]},
     }

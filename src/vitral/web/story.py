@@ -78,7 +78,7 @@ def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str,
     tape = watch(model, picture, keep=["patches", "embedding", *attention, *model.map_names()], readers={ATTENTION: seen})
     image = picture.tensor
     contrast = _contrast(image, config.grid)
-    order = np.random.default_rng(0).permutation(len(contrast))
+    order = shuffled_places(len(contrast))
     shuffled = watch(model, picture, keep=[attention[-1]], edits={"patches": lambda value, _: value[:, order]})
     near, after = (mean_distance(each.attention(BLOCK), config)[0] for each in (tape, shuffled))
     chosen = sorted(np.argsort(near)[np.unique(np.linspace(0, config.heads - 1, min(HEADS, config.heads)).round().astype(int))].tolist())
@@ -106,7 +106,7 @@ def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str,
         "head_width": config.width // config.heads,
         "reads": config.pool,
         "depth": _depth(model, tape),
-        "shuffle": {"order": order.tolist(), "answer": _answer(model, shuffled.logits[0])},
+        "shuffle": {"order": order, "answer": _answer(model, shuffled.logits[0])},
         "local": {
             str(head): {"distance": round(float(near[head]), 3), "shuffled": round(float(after[head]), 3), "even": round(even, 3)}
             for head in chosen
@@ -126,6 +126,11 @@ def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str,
     if vit.stem is None:
         sections["patterns"] = _patterns(vit.patches.projection.weight.detach().float().cpu().numpy()[numbers])
     return header, sections
+
+
+def shuffled_places(count: int) -> list[int]:
+    """Which patch stands at each place in the shuffled picture: the same for every picture."""
+    return np.random.default_rng(0).permutation(count).tolist()
 
 
 def shorten(values: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 import { Engine } from "./engine.js";
 import { MOST_PROBABLE, depthOf, featuresOf } from "./live_depth.js";
 import { LongWork, importanceOf, importancePasses, occlusionOf, squaresOf } from "./live_parts.js";
+import { storyOf } from "./live_story.js";
 import { decode, preprocess, roundHalfEven, seenBox } from "./preprocess.js";
 import { Trace, probabilitiesOf, unpack } from "./trace.js";
 import { Watcher } from "./watcher.js";
@@ -125,6 +126,17 @@ export class LiveModel {
   async depth(picture, off, target) {
     await this.ready;
     return depthOf(this.engine, this.image(picture, off), off, target, (logits) => probabilitiesOf(logits, this.facts));
+  }
+
+  async story(picture) {
+    await this.ready;
+    const { config, order } = this.header;
+    const covered = (image, patches) => {
+      const copy = image.slice();
+      for (const patch of patches) cover(copy, config, ...squareOf(config, patch));
+      return copy;
+    };
+    return storyOf(this.engine, { image: this.image(picture), order, covered, shares: (logits) => probabilitiesOf(logits, this.facts) });
   }
 
   async small(picture) {

@@ -61,6 +61,12 @@ export class Arena {
     }
   }
 
+  /** One column of panels. */
+  column(panels, index) {
+    const start = panels.at + Math.floor(index / PANEL) * panels.inner * PANEL + (index % PANEL);
+    return Float32Array.from({ length: panels.inner }, (_, row) => this.numbers[start + row * PANEL]);
+  }
+
   /** A row of a sheet, as long as it is wide. */
   row(sheet, index) {
     const start = sheet.at + index * sheet.stride;

@@ -172,6 +172,14 @@ class LiveSource extends PageSource {
     return this.once(`${part} ${model} ${picture} ${target} ${partsOf(off)}`, make);
   }
 
+  story(model, picture) {
+    const make = async () => {
+      const { header, sections } = await this.models[model].story(await this.pictures.get(picture));
+      return new Telling(header, sections);
+    };
+    return this.once(`story ${model} ${picture}`, make);
+  }
+
   importance(model, picture, target, signal) {
     const make = async () => {
       const trace = await this.trace(model, picture);
