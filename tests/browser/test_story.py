@@ -232,7 +232,7 @@ def test_through_the_depth_to_a_class(calm: Visit, told: Any, keep: Keep) -> Non
         answers = header["depth"][block + 1]
         assert step(page, 7).locator(".share-list .number").all_inner_texts() == [percent(share) for _, share in answers]
         assert step(page, 7).locator(".share-list .name").all_inner_texts() == [f"class {index}" for index, _ in answers]
-    assert reading(page, 7).startswith(f"The answer: class {answers[0][0]}, {percent(answers[0][1])}.")
+    assert reading(page, 7).startswith(f"The answer: class {answers[0][0]} ({percent(answers[0][1])}).")
     found, notes = header["reason"], step(page, 7).locator(".story-notes")
     expect(notes).to_contain_text("Why a map is not a reason")
     expect(notes).to_contain_text(f"goes from {percent(found['before'])} to {percent(found['most'])};")
@@ -315,6 +315,29 @@ def test_a_model_without_class_token_says_so(calm: Visit) -> None:
         expect(step(page, 3).locator(".number-row")).to_have_count(0)
         expect(step(page, 7).locator(".lead")).to_contain_text("this model has no class token, the head reads the mean of all of them")
         assert "class token" not in step(page, 4).inner_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "title", "lead"),
+    [
+        ({"classes": 0}, "Block by block, to a vector", "its vector is what the model gives out."),
+        ({"classes": 1, "positions": "none"}, "Block by block, to a number", "the head reads it alone and says"),
+        ({"registers": 2}, "Block by block, to a class", "the head reads it alone and says class"),
+    ],
+)
+def test_models_that_end_otherwise(calm: Visit, changes: dict[str, Any], title: str, lead: str) -> None:
+    own = Session({"other": create("tiny", **changes)})
+    own.give(painted(1), "first.png")
+    with served(own) as (address, _):
+        page = calm("#view=story", at=address)
+        expect(step(page, 7).locator("h2")).to_have_text(title)
+        expect(step(page, 7).locator(".lead")).to_contain_text(lead)
+        if changes.get("positions") == "none":
+            expect(step(page, 3).locator(".story-reading")).to_contain_text("the order of patches does not exist")
+        if changes.get("registers"):
+            expect(step(page, 4).locator(".lead")).to_contain_text(
+                "all patches and 3 more tokens (class token, register 0, register 1) hold out their keys"
+            )
 
 
 def test_a_rival_has_no_story_and_the_page_says_why(visit: Visit) -> None:

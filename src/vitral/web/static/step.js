@@ -2,7 +2,7 @@
 
 import { gradient, limitsOf } from "./colour.js";
 import { announce, element, percent, rovingStep } from "./dom.js";
-import { tokenName } from "./explain.js";
+import { className, tokenName } from "./explain.js";
 import { drawScene, fit } from "./heat.js";
 import { cellAt } from "./pointer.js";
 
@@ -159,8 +159,18 @@ export class Step {
     return tokenName(this.model, token);
   }
 
+  /** One output, no classes: a number. */
+  get single() {
+    return this.model.classes === 1 && !this.model.thresholds.length;
+  }
+
   share(value) {
-    return this.trace.logits.length === 1 ? figure(value, 3) : percent(value);
+    return this.single ? figure(value, 3) : percent(value);
+  }
+
+  /** A class with its probability, as a sentence has it. */
+  says([index, share]) {
+    return this.single ? figure(share, 3) : `${className(this.model, index)} (${percent(share)})`;
   }
 }
 

@@ -4,26 +4,25 @@ import { limitsOf } from "./colour.js";
 import { element, percent } from "./dom.js";
 import { className, leastSpan } from "./explain.js";
 import { reasonNote, sinkNote } from "./notes.js";
-import { Step } from "./step.js";
+import { Step, figure } from "./step.js";
 
 export class Answers extends Step {
   short = "Class";
   seconds = 4.5;
 
   heading() {
-    return this.model.classes ? "Block by block, to a class" : "Block by block, to a vector";
+    return `Block by block, to a ${this.single ? "number" : this.model.classes ? "class" : "vector"}`;
   }
 
   sentence() {
-    const { reads } = this.telling;
+    const { reads, depth } = this.telling;
     const through = `Through ${this.model.depth} block${this.model.depth > 1 ? "s" : ""}`;
-    const [top] = this.telling.depth[this.model.depth] ?? [];
-    const end = top ? ` and says ${className(this.model, top[0])}` : "";
-    const reader = top ? "the head reads" : "the model gives out";
-    if (reads === "class") return `${through} the class token, which belongs to no patch, gathers what it needs by asking, and at the end ${reader} it alone${end}.`;
+    const [top] = depth[this.model.depth] ?? [];
+    const end = (what) => (top ? `the head reads ${what} and says ${this.single ? figure(top[1], 3) : className(this.model, top[0])}` : `${what} is what the model gives out`);
+    if (reads === "class") return `${through} the class token, which belongs to no patch, gathers what it needs by asking, and at the end ${end(top ? "it alone" : "its vector")}.`;
     const lacks = this.model.prefix.includes("class token") ? "" : ", since this model has no class token,";
     const what = { mean: "the mean of all of them", "class+mean": "the class token and the mean of the patches", attention: "what one last learned question finds in them", map: "what one last learned question finds in them" }[reads];
-    return `${through} all patches go on asking each other, and at the end${lacks} ${reader} ${what}${end}.`;
+    return `${through} all patches go on asking each other, and at the end${lacks} ${end(what)}.`;
   }
 
   build() {
@@ -61,18 +60,18 @@ export class Answers extends Step {
     this.list.replaceChildren(
       ...answers.map(([index, share]) => {
         const bar = element("span", { class: "fill" });
-        bar.style.inlineSize = `${trace.logits.length === 1 ? 100 : share * 100}%`;
+        bar.style.inlineSize = `${this.single ? 100 : share * 100}%`;
         return element("li", {}, element("span", { class: "name" }, className(model, index)), element("span", { class: "number" }, this.share(share)), element("span", { class: "track", "aria-hidden": "true" }, bar));
       }),
     );
     const last = block === model.depth - 1;
-    const settled = this.settled();
-    this.reading.textContent = !answers.length ? "This model has no head: it gives features, not classes." : last ? `The answer: ${className(model, answers[0][0])}, ${this.share(answers[0][1])}.${settled}` : `Read after block ${block}: ${className(model, answers[0][0])}, ${this.share(answers[0][1])}.`;
+    this.reading.textContent = !answers.length ? "This model has no head: it gives features, not classes." : last ? `The answer: ${this.says(answers[0])}.${this.settled()}` : `Read after block ${block}: ${this.says(answers[0])}.`;
     this.note(sinkNote(telling, model, block), last && reasonNote(telling, model));
   }
 
   /** From which block on the answer stays what it is at the end. */
   settled() {
+    if (this.single) return "";
     const firsts = this.telling.depth.map(([[index]]) => index);
     let from = firsts.length - 1;
     while (from > 0 && firsts[from - 1] === firsts[firsts.length - 1]) from--;

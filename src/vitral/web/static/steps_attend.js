@@ -19,8 +19,8 @@ export class Asks extends Step {
 
   sentence() {
     const { head_width: width, prefix } = this.telling;
-    const others = prefix ? ` and the ${this.model.prefix.join(", ")}` : "";
-    return `Your patch asks a question (its query, ${width} numbers), every patch${others} holds out a key (${width} numbers), and the better the two match, the higher the score.`;
+    const others = prefix > 1 ? ` and ${prefix} more tokens (${this.model.prefix.join(", ")})` : prefix ? ` and the ${this.model.prefix[0]}` : "";
+    return `Your patch asks a question (its query, ${width} numbers), all patches${others} hold out their keys (${width} numbers each), and the better the two match, the higher the score.`;
   }
 
   build() {

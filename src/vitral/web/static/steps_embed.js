@@ -2,7 +2,6 @@
 
 import { limitsOf } from "./colour.js";
 import { announce, element } from "./dom.js";
-import { className } from "./explain.js";
 import { Step, ease, figure } from "./step.js";
 import { drawNumbers, drawPatch, drawPattern, drawTiles } from "./tiles.js";
 
@@ -162,9 +161,8 @@ export class Places extends Step {
     const [now] = depth[depth.length - 1] ?? [];
     const [mixed] = shuffle.answer;
     if (!now) return "";
-    const say = ([index, share]) => `${className(this.model, index)} (${this.share(share)})`;
-    const same = now[0] === mixed[0];
+    const same = this.single ? now[1] === mixed[1] : now[0] === mixed[0];
     const end = positions === "none" ? "for this model the order of patches does not exist." : same ? "the same patches in other places, and here still the same answer." : "the same patches in other places, another answer.";
-    return `In order: ${say(now)}. Shuffled: ${say(mixed)}, ${end}`;
+    return `In order: ${this.says(now)}. Shuffled: ${this.says(mixed)}, ${end}`;
   }
 }
