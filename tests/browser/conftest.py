@@ -23,6 +23,8 @@ from vitral.web.routes import make_app
 from vitral.web.serve import bind
 from vitral.web.session import Session
 
+EXACT_PLACES = "try { localStorage.getItem('vitral-words') ?? localStorage.setItem('vitral-words', 'exact') } catch {}"
+"""Tests that compare with numbers want rows and columns, not "the top-left corner"."""
 ARTEFACTS = Path(__file__).parents[2] / "artefacts" / "browser"
 
 
@@ -80,6 +82,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.add_init_script(EXACT_PLACES)
     yield context
     context.close()
 

@@ -22,7 +22,7 @@ def test_axe_finds_nothing(visit: Visit, width: int, scheme: str) -> None:
     page = visit("#off=b1,p3")
     page.set_viewport_size({"width": width, "height": 844})
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    for view in ("wall", "surgery", "model", "compare"):
+    for view in ("wall", "depth", "similar", "surgery", "model", "compare"):
         page.locator(f"#tab-{view}").click()
         page.wait_for_timeout(300)
         answer = Axe().run(page, options=RULES).response

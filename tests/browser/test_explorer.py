@@ -156,7 +156,7 @@ def test_walk_the_patches_and_tabs_with_the_keyboard(visit: Visit) -> None:
     assert reading(page).startswith("Class token")
     page.locator("#tab-wall").focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator("#panel-surgery")).to_be_visible()
+    expect(page.locator("#panel-depth")).to_be_visible()
     page.keyboard.press("ArrowLeft")
     expect(page.locator("#panel-wall")).to_be_visible()
 
@@ -255,6 +255,7 @@ def test_a_link_to_an_unknown_picture_says_so(context: BrowserContext, address: 
 def test_save_the_picture(visit: Visit) -> None:
     page = visit("#block=1&head=1")
     with page.expect_download() as waiting:
+        page.locator("#save-as summary").click()
         page.locator("#save").click()
     with Image.open(waiting.value.path()) as saved:
         assert saved.format == "PNG" and saved.width >= 640

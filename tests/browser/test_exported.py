@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from tests.browser.conftest import EXACT_PLACES
 
 from vitral.build import create
 from vitral.web.session import Session
@@ -27,6 +28,7 @@ def file(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def page(browser: Browser, file: Path) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.add_init_script(EXACT_PLACES)
     context.set_offline(True)
     page = context.new_page()
     problems: list[str] = []
@@ -83,6 +85,7 @@ def test_a_class_that_was_not_computed_is_explained(page: Page) -> None:
 
 def test_a_link_into_the_file(browser: Browser, file: Path) -> None:
     context = browser.new_context()
+    context.add_init_script(EXACT_PLACES)
     context.set_offline(True)
     page = context.new_page()
     page.goto(file.as_uri() + "#block=1&head=2&token=20")

@@ -49,13 +49,13 @@ def test_a_rival_has_no_attention(session: Session, key: str) -> None:
     header, sections = unpack(session.trace(1, key))
     assert "attention" not in sections
     assert header["grid"] == [14, 14]
-    assert describe("cnn", session.models[1])["methods"] == ["gradcam", "occlusion"]
+    assert describe("cnn", session.models[1])["methods"] == ["gradcam", "occlusion", "similarity"]
 
 
 def test_a_description_is_json_and_complete(session: Session) -> None:
     facts = json.loads(json.dumps(describe("tiny", session.models[0])))
     assert facts["prefix"] == ["class token", "register 0"]
-    assert facts["methods"] == ["attention", "rollout", "relevance", "gradcam", "occlusion"]
+    assert facts["methods"] == ["attention", "rollout", "relevance", "gradcam", "occlusion", "similarity"]
     assert facts["reads"] == 0
     assert facts["grid"] == [8, 8] and facts["overlap"] is False
 
@@ -83,7 +83,7 @@ def test_the_modern_small_vit(session: Session, key: str) -> None:
     assert (facts["overlap"], facts["grid"], facts["prefix"], facts["reads"]) == (True, [8, 8], [], -1)
     header, sections = unpack(own.trace(0, picture))
     assert header["rows"][-1] == -1 and sections["attention"].shape == (2, 3, 65, 64)
-    for method in facts["methods"][1:]:
+    for method in facts["methods"][1:-1]:  # attention and similarity are the page's own
         assert np.shape(own.map(0, picture, method)["grid"]) == (8, 8)
     assert "no class token" in own.map(0, picture, "rollout")["note"]
     cut = own.surgery(0, picture, heads=[(0, 1)], patches=[63])

@@ -17,12 +17,14 @@ from vitral.model.classifier import Classifier
 from vitral.model.tape import Edit
 from vitral.web.limits import Refusal
 from vitral.web.pack import pack
-from vitral.web.payload import LISTED, probabilities
+from vitral.web.payload import LISTED, probabilities, shown_picture
 
 LARGEST = 50_000_000
 """Depths × patches × classes that are read out at once."""
 LINES = 4
 """Classes that are followed through the depth."""
+BESIDE = 320
+"""Pixels of the longer side of a picture that is shown beside another."""
 EXPORTED_NUMBERS = 2**21
 """Numbers of tokens of one picture in an exported page."""
 
@@ -76,7 +78,8 @@ def pack_features(model: Classifier, picture: Picture, most: int, edits: dict[st
         tokens = patch_tokens(tape, names[block])  # (h, w, D)
         grids.append(list(tokens.shape[:2]))
         sections[f"block-{block}"] = directions(tokens.reshape(-1, tokens.shape[-1]))
-    return pack({"blocks": blocks, "grids": grids, "of": len(names)}, sections, level)
+    sections["picture"], kind = shown_picture(picture, BESIDE)
+    return pack({"blocks": blocks, "grids": grids, "of": len(names), "kind": kind}, sections, level)
 
 
 def directions(tokens: np.ndarray) -> np.ndarray:

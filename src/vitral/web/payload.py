@@ -27,7 +27,7 @@ from vitral.web.limits import Limits, Refusal
 from vitral.web.pack import CodingError, encode_rows, pack
 
 MAP_METHODS = ("rollout", "relevance", "gradcam", "occlusion")
-SHOWN_SIDE = 560
+SHOWN_SIDE = 896
 """Pixels of the longer side of the picture that is sent for display."""
 LISTED = 5
 LARGEST_POSITIONS = 1024
@@ -54,7 +54,7 @@ def describe(name: str, model: Classifier, verdicts: Mapping[str, str] | None = 
         "thresholds": list(model.origin.thresholds),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "assumptions": model.origin.assumptions(),
-        "methods": (["attention"] if attention else []) + methods_of(model),
+        "methods": [*(["attention"] if attention else []), *methods_of(model), "similarity"],
         "verdicts": dict(verdicts or {}),
     }
 
@@ -134,12 +134,12 @@ def maxima(weights: np.ndarray, prefix: int) -> np.ndarray:
     return np.stack([token, codes[0], patch, codes[1]], axis=-1).astype(np.uint16)
 
 
-def shown_picture(picture: Picture) -> tuple[bytes, str]:
-    """The part of the original that the model sees, small enough to send."""
+def shown_picture(picture: Picture, side: int = SHOWN_SIDE) -> tuple[bytes, str]:
+    """The part of the original that the model sees, small enough to send: at most `side` pixels wide and high."""
     box = picture.box
     corners = (round(box.left), round(box.top), max(round(box.left) + 1, round(box.right)), max(round(box.top) + 1, round(box.bottom)))
     part = picture.original.crop(corners).convert("RGB")
-    scale = SHOWN_SIDE / max(part.size)
+    scale = side / max(part.size)
     if scale < 1:
         part = part.resize((max(1, round(part.width * scale)), max(1, round(part.height * scale))), Image.Resampling.LANCZOS)
     out = io.BytesIO()

@@ -38,6 +38,12 @@ export function limitsOf(values, signed, least = 0) {
   return [-reach, reach];
 }
 
+/** One colour of a map, for a share between 0 and 1. */
+export function colourOf(share, signed) {
+  const at = Math.round(255 * Math.max(0, Math.min(1, share))) * 3;
+  return `rgb(${[...(signed ? SIGNED : MORE).subarray(at, at + 3)].join(" ")})`;
+}
+
 /** Paint values into the pixels of an ImageData; `see(share)` gives each pixel's opacity, 0 to 255; `lift` shows the square root. */
 export function paintPixels(image, values, signed, limits, see, lift = false) {
   const table = signed ? SIGNED : MORE;

@@ -16,7 +16,8 @@ export class Controls {
     }
     this.block = byId("block");
     this.head = byId("head");
-    this.block.addEventListener("input", () => update({ block: Number(this.block.value), method: "attention" }));
+    // Similarity is of a block, too; every other method is of the whole model.
+    this.block.addEventListener("input", () => update({ block: Number(this.block.value), method: state.method === "similarity" ? state.method : "attention" }));
     this.head.addEventListener("change", () => update({ head: Number(this.head.value), method: "attention" }));
     const redraw = () => app.redraw();
     byId("opacity").addEventListener("input", (event) => {
@@ -37,6 +38,7 @@ export class Controls {
       return `Click a patch (or arrow keys and Enter) to switch it off or on; point at one to see what it attends to.${overlap}`;
     }
     if (method === "attention") return "Point at a patch to see what it attends to; click to keep it.";
+    if (method === "similarity") return "Point at a patch to see what resembles it; the white frame marks the nearest.";
     return "The brighter a place, the more it counts. Point at it to read its value.";
   }
 
@@ -60,6 +62,6 @@ export class Controls {
       this.head.replaceChildren(...names.map((name, index) => element("option", { value: index - 1 }, name)));
     }
     this.head.value = headFor(model);
-    byId("depth").classList.toggle("resting", method !== "attention");
+    byId("depth").classList.toggle("resting", method !== "attention" && method !== "similarity");
   }
 }

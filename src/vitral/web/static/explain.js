@@ -1,5 +1,6 @@
 // The methods in words, and the map that the current choice means.
 
+import { placeOf } from "./places.js";
 import { state } from "./state.js";
 
 export const METHODS = {
@@ -8,20 +9,22 @@ export const METHODS = {
   relevance: ["Relevance", "Attention weighted by its effect on the chosen class: bright patches raised its score."],
   gradcam: ["Grad-CAM", "Features weighted by how much they move the chosen class: bright places speak for it."],
   occlusion: ["Occlusion", "Each place covered in turn: red where the chosen class then loses probability, blue where it gains."],
+  similarity: ["Similarity", "What the model holds alike after the chosen block: bright patches resemble the one you point at. It knows no class."],
 };
 
 /** Colours span at least so much: times an even share, or as it is. Grad-CAM's numbers mean nothing beyond one model and picture. */
-const LEAST = { attention: 3, rollout: 0.5, relevance: 2, gradcam: 0, occlusion: 0.02 };
+const LEAST = { attention: 3, rollout: 0.5, relevance: 2, gradcam: 0, occlusion: 0.02, similarity: 0.2 };
 
 /** The least span of a map's colours; `count`: the tokens or patches that share what it shows. */
 export function leastSpan(method, count) {
-  return method === "occlusion" ? LEAST.occlusion : LEAST[method] / count;
+  return method === "occlusion" || method === "similarity" ? LEAST[method] : LEAST[method] / count;
 }
 
 /** What a reader must know of a map's colours. */
 export function scaleText(method) {
   if (method === "gradcam") return "Colours are stretched to this map's own range: compare places, not models.";
   if (method === "occlusion") return "Colours reach at least 2 points of probability either way: smaller effects stay pale.";
+  if (method === "similarity") return "Cosine similarity; colours span at least 0.2: patches that are all alike stay dark.";
   const shares = { attention: "3 even shares", rollout: "half an even share", relevance: "2 even shares" }[method];
   return shares ? `Colours span at least ${shares}: a map that is nearly even stays dark.` : "";
 }
@@ -61,7 +64,7 @@ export function tokenName(model, token) {
   if (token < 0) return "mean of the patches";
   if (token < model.prefix.length) return model.prefix[token];
   const patch = token - model.prefix.length;
-  return `patch in row ${Math.floor(patch / model.grid[1])}, column ${patch % model.grid[1]}`;
+  return `patch in ${placeOf(patch, model.grid)}`;
 }
 
 export function headName(block, head, heads) {

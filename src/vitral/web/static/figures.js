@@ -1,5 +1,6 @@
 // The model's own figures: what its first layer looks for, how its positions resemble each other, how far its heads look.
 
+import { niceStep, shape } from "./chart.js";
 import { gradient } from "./colour.js";
 import { element, rovingStep } from "./dom.js";
 import { blockFor, headFor } from "./explain.js";
@@ -131,18 +132,12 @@ export class FiguresView {
   }
 }
 
-/** 1, 2 or 5 times a power of ten, at least as large as asked. */
-function niceStep(least) {
-  const power = 10 ** Math.floor(Math.log10(least));
-  return power * [1, 2, 5, 10].find((factor) => factor * power >= least);
-}
-
 function panel(title, sentence, body) {
   return element("section", { class: "figure" }, element("h3", {}, title), element("p", { class: "sentence" }, sentence), body);
 }
 
-function drawFilters({ shape: [count, rows, columns], pixels, explained, title }) {
-  const bytes = Uint8Array.from(atob(pixels), (sign) => sign.charCodeAt(0));
+export function drawFilters({ shape: [count, rows, columns], pixels = "", bytes = null, explained, title }) {
+  bytes ??= Uint8Array.from(atob(pixels), (sign) => sign.charCodeAt(0));
   const box = element("div", { class: "tiles", role: "img" });
   box.setAttribute("aria-label", title);
   for (let index = 0; index < count; index++) {
@@ -162,16 +157,9 @@ function drawFilters({ shape: [count, rows, columns], pixels, explained, title }
 }
 
 /** What lies between the small squares is paper, not a value. */
-function clearGaps(canvas, sheet) {
+export function clearGaps(canvas, sheet) {
   const context = canvas.getContext("2d");
   const image = context.getImageData(0, 0, canvas.width, canvas.height);
   sheet.forEach((value, index) => (Number.isNaN(value) ? (image.data[index * 4 + 3] = 0) : 0));
   context.putImageData(image, 0, 0);
-}
-
-function shape(tag, attributes, ...children) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
 }

@@ -25,7 +25,8 @@ export function fit(canvas, ratio) {
 
 /**
  * Draw everything the picture view shows.
- * scene: image, grid, values, signed, limits, opacity, smooth, lift, lines, query (patch), off (set of patches)
+ * scene: image, grid, values, signed, limits, opacity, smooth, lift, lines, query (patch), match (patch), off (set of patches);
+ * mapGrid: of the values, queryGrid: of query and match, where they differ from the picture's grid
  */
 export function drawScene(canvas, scene) {
   const context = canvas.getContext("2d");
@@ -51,8 +52,10 @@ export function drawScene(canvas, scene) {
     context.fillStyle = "#8a8a8a";
     context.fillRect((patch % columns) * across, Math.floor(patch / columns) * down, across, down);
   }
-  if (scene.query !== null && scene.query !== undefined && scene.query >= 0) {
-    outline(context, (scene.query % columns) * across, Math.floor(scene.query / columns) * down, across, down, width);
+  for (const [patch, colour] of [[scene.match, "#ffffff"], [scene.query, "#5ef2ff"]]) {
+    if (patch === null || patch === undefined || patch < 0) continue;
+    const [high, wide] = scene.queryGrid ?? scene.grid;
+    outline(context, ((patch % wide) * width) / wide, (Math.floor(patch / wide) * height) / high, width / wide, height / high, width, colour);
   }
 }
 
@@ -74,12 +77,12 @@ function drawLines(context, [rows, columns], width, height) {
 }
 
 /** A frame that can be seen on any picture. */
-export function outline(context, x, y, across, down, width) {
+export function outline(context, x, y, across, down, width, colour = "#5ef2ff") {
   const line = Math.max(2, width / 200);
   context.lineWidth = line * 2;
   context.strokeStyle = "rgb(0 0 0 / 0.75)";
   context.strokeRect(x, y, across, down);
   context.lineWidth = line;
-  context.strokeStyle = "#5ef2ff";
+  context.strokeStyle = colour;
   context.strokeRect(x, y, across, down);
 }

@@ -2,20 +2,26 @@
 
 import { CompareView } from "./compare.js";
 import { Controls } from "./controls.js";
+import { DepthView } from "./depth.js";
 import { announce, byId, element, toast } from "./dom.js";
+import { FeatureShelf } from "./features.js";
 import { FiguresView } from "./figures.js";
+import { ImportanceView } from "./importance.js";
 import { PictureView } from "./picture.js";
+import { bindPlain } from "./plain.js";
 import { PredictionsView, predictionText } from "./predictions.js";
 import { showProof } from "./proof.js";
-import { savePicture } from "./save.js";
+import { saveClip, saveDrawing, savePicture } from "./save.js";
+import { SimilarView } from "./similar.js";
 import { openSource } from "./source.js";
 import { fromHash, state, subscribe, update } from "./state.js";
 import { StoryView } from "./story.js";
 import { SurgeryView } from "./surgery.js";
 import { applyTheme, nextTheme } from "./theme.js";
+import { TrainingView } from "./training.js";
 import { WallView } from "./wall.js";
 
-const VIEWS = { wall: "Wall", surgery: "Surgery", model: "The model", compare: "Compare" };
+const VIEWS = { wall: "Wall", depth: "Depth", similar: "Similar", surgery: "Surgery", model: "The model", compare: "Compare", training: "Training" };
 
 const UPLOADED = "vitral-uploaded";
 
@@ -26,6 +32,7 @@ class App {
     this.traces = [];
     this.whole = null; // the chosen model with everything on
     this.pictures = [...this.session.pictures, ...(source.runs ? [] : uploaded(this.session.pictures))];
+    this.features = new FeatureShelf(this);
     const which = () => state.model;
     this.picture = new PictureView(byId("picture"), this, which, "The picture as the model sees it. Arrow keys choose a patch, Escape what the head reads.");
     byId("picture").querySelector(".stage").after(byId("cut")); // where the finger is
@@ -33,9 +40,12 @@ class App {
     this.controls = new Controls(this);
     this.panels = {
       wall: new WallView(byId("panel-wall"), this),
-      surgery: new SurgeryView(byId("panel-surgery"), this),
+      depth: new DepthView(byId("panel-depth"), this),
+      similar: new SimilarView(byId("panel-similar"), this),
+      surgery: together(new SurgeryView(byId("panel-surgery"), this), new ImportanceView(byId("panel-surgery"), this)),
       model: new FiguresView(byId("panel-model"), this),
       compare: new CompareView(byId("panel-compare"), this),
+      training: new TrainingView(byId("panel-training"), this),
       story: new StoryView(byId("story"), this),
     };
     this.fillTabs();
@@ -161,22 +171,29 @@ class App {
   fillTabs() {
     for (const [view, name] of Object.entries(VIEWS)) {
       byId("tabs").append(
-        element("button", { type: "button", role: "tab", id: `tab-${view}`, "aria-controls": `panel-${view}`, onclick: () => update({ view }) }, name),
+        element("button", { type: "button", role: "tab", id: `tab-${view}`, "aria-controls": `panel-${view}`, onclick: () => this.turnTo(view) }, name),
       );
     }
+    byId("tab-training").hidden = !this.session.models.some((model) => model.film?.length);
     byId("tabs").addEventListener("keydown", (event) => {
-      const names = Object.keys(VIEWS);
+      const names = Object.keys(VIEWS).filter((name) => !byId(`tab-${name}`).hidden);
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!step) return;
       event.preventDefault();
       const view = names[(names.indexOf(state.view) + step + names.length) % names.length];
-      update({ view });
+      this.turnTo(view);
       byId(`tab-${view}`).focus();
     });
   }
 
+  /** A view, with the map that belongs to it. */
+  turnTo(view) {
+    update(view === "similar" ? { view, method: "similarity" } : { view });
+  }
+
   markTabs() {
     this.panels.story.mark();
+    document.body.classList.toggle("comparing", state.view === "compare" && this.session.models.length > 1);
     for (const view of Object.keys(VIEWS)) {
       const chosen = view === state.view;
       byId(`tab-${view}`).setAttribute("aria-selected", String(chosen));
@@ -191,11 +208,19 @@ class App {
       const size = model.parameters < 1e6 ? `${Math.round(model.parameters / 1e3)} k` : `${(model.parameters / 1e6).toFixed(model.parameters < 1e7 ? 1 : 0)} M`;
       const shape = model.attention ? ` · ${model.depth} × ${model.heads} heads · ${model.grid.join(" × ")} ${model.overlap ? "overlapping " : ""}patches` : ` · ${model.family}`;
       const assumed = model.assumptions.length ? `Assumed, because the file does not say: ${model.assumptions.join("; ")}` : "";
-      const choose = () => update({ model: index, block: null, head: -1, token: null, off: new Set() });
+      const choose = () => this.chooseModel(index);
       box.append(
         element("button", { type: "button", class: "model", title: assumed, onclick: choose }, element("b", {}, model.name), element("span", { class: "quiet" }, size + shape)),
       );
     });
+  }
+
+  /** Another model, looked at in the same way: block and head stay, and the patch where both have the same ones. */
+  chooseModel(index) {
+    const [from, to] = [this.session.models[state.model], this.session.models[index]];
+    const patch = state.token === null ? -1 : state.token - from.prefix.length;
+    const kept = patch >= 0 && String(from.grid) === String(to.grid) && to.attention;
+    update({ model: index, token: kept ? to.prefix.length + patch : null, off: new Set() });
   }
 
   markModels() {
@@ -219,7 +244,13 @@ class App {
       this.upload([...input.files]);
       input.value = "";
     });
-    byId("save").addEventListener("click", () => savePicture(this.picture, this));
+    for (const [id, save] of Object.entries({ save: savePicture, "save-drawing": saveDrawing, "save-clip": saveClip })) {
+      byId(id).addEventListener("click", () => {
+        byId("save-as").open = false;
+        save(this.picture, this);
+      });
+    }
+    bindPlain(this);
     byId("link").addEventListener("click", () => this.copyLink());
     byId("theme").addEventListener("click", nextTheme);
     byId("cut-reset").addEventListener("click", () => {
@@ -285,6 +316,11 @@ class App {
     if (this.source.runs) return this.load().then(() => showProof(this.source));
     return this.load();
   }
+}
+
+/** Two views in one panel. */
+function together(...views) {
+  return { refresh: () => views.forEach((view) => view.refresh()) };
 }
 
 /** For whom a copied link works. */

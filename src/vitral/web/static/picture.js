@@ -4,10 +4,11 @@ import { gradient, limitsOf } from "./colour.js";
 import { announce, element, framed, percent, rovingStep } from "./dom.js";
 import { METHODS, blockFor, className, headFor, headName, leastSpan, methodFor, scaleText, targetFor, tokenFor, tokenName } from "./explain.js";
 import { drawScene, fit } from "./heat.js";
+import { exactPlace, placeOf, plainPlace } from "./places.js";
 import { cellAt, followPointer, movePointer, pointer } from "./pointer.js";
 import { partsOf, state, update } from "./state.js";
 
-export const look = { opacity: 0.72, smooth: false, lift: true };
+export const look = { opacity: 0.72, smooth: false, lift: true, plain: false };
 
 export class PictureView {
   /** `which()` says which of the models is shown here. */
@@ -55,7 +56,7 @@ export class PictureView {
     if (!trace) return this.asking?.abort();
     this.fillChips();
     const method = methodFor(model);
-    if (method === "attention" || method === null) {
+    if (method === "attention" || method === "similarity" || method === null) {
       this.asking?.abort();
       this.mapKey = "";
       this.map = null;
@@ -124,6 +125,10 @@ export class PictureView {
       const row = trace.row(blockFor(model), headFor(model), token);
       return { method, token, row, values: trace.patches(row), mapGrid: trace.grid, signed: false, unit: "share of attention", hovered };
     }
+    if (method === "similarity") {
+      const found = this.app.features.compare(this.which(), state.picture, blockFor(model));
+      return { method, token: null, values: found?.values ?? null, mapGrid: found?.grid, signed: false, unit: "cosine similarity", hovered, found };
+    }
     if (!this.map) return { method, token: null, values: null, hovered };
     const rows = this.map.grid;
     return { method, token: null, values: rows.flat(), mapGrid: [rows.length, rows[0].length], signed: this.map.signed, unit: this.map.unit, hovered };
@@ -140,15 +145,17 @@ export class PictureView {
     drawScene(canvas, {
       image: trace.image,
       grid: trace.grid,
-      values: scene.values,
+      values: look.plain ? null : scene.values,
       mapGrid: scene.mapGrid,
       signed: scene.signed,
       limits,
       opacity: look.opacity,
       smooth: look.smooth,
-      lift: look.lift,
-      lines: true,
-      query: query ?? (scene.method !== "attention" ? scene.hovered : null),
+      lift: look.lift && scene.method !== "similarity",
+      lines: !look.plain,
+      query: look.plain ? null : scene.found ? scene.found.own : query ?? (scene.method !== "attention" ? scene.hovered : null),
+      queryGrid: scene.found?.grid,
+      match: look.plain ? null : scene.found?.best,
       off: this.which() === state.model ? [...state.off].filter((part) => part[0] === "p").map((part) => Number(part.slice(1))) : [],
     });
     this.describe(scene, limits);
@@ -158,7 +165,8 @@ export class PictureView {
   describe(scene, limits) {
     const { model, trace } = this;
     const number = (value) => (Math.abs(value) < 1e-9 ? "0" : scene.method === "attention" || scene.method === "rollout" ? percent(value) : value.toPrecision(2));
-    this.bar.style.background = gradient(scene.signed, look.lift);
+    this.shown = { scene, limits }; // what a saved drawing is made of
+    this.bar.style.background = gradient(scene.signed, look.lift && scene.method !== "similarity");
     this.low.textContent = scene.values ? number(limits[0]) : "";
     this.high.textContent = scene.values ? number(limits[1]) : "";
     let text = "";
@@ -171,6 +179,11 @@ export class PictureView {
         const token = Number(chip.dataset.token);
         if (token >= 0) chip.lastChild.textContent = ` gets ${percent(scene.row[token])}`;
       });
+    } else if (scene.found) {
+      const { values, grid, best, own, block } = scene.found;
+      const name = model.attention ? `after block ${block}` : "in the last layer";
+      const start = own >= 0 ? `the patch in ${placeOf(own, grid)}` : "the place you point at";
+      text = `Similarity ${name} · most like ${start}: ${placeOf(best, grid)} (${values[best].toFixed(2)})`;
     } else if (scene.values) {
       const target = this.map.target === null ? "" : ` · ${className(model, this.map.target)}`;
       text = `${METHODS[scene.method][0]}${target}`;
@@ -239,7 +252,7 @@ export class PictureView {
     const next = enters ? here : rovingStep(event.key, here, rows * columns, columns);
     if (next < 0 || (enters && !operates)) return;
     event.preventDefault();
-    const place = `row ${Math.floor(next / columns)}, column ${next % columns}`;
+    const place = exactPlace(next, trace.grid);
     if (enters) {
       this.choose(next);
       announce(`patch in ${place} ${state.off.has(`p${next}`) ? "off" : "on"}`);
@@ -250,7 +263,7 @@ export class PictureView {
       update({ token: trace.prefix + next, method: "attention" });
     } else movePointer([((next % columns) + 0.5) / columns, (Math.floor(next / columns) + 0.5) / rows]);
     this.drawNow();
-    announce(this.reading.textContent || place);
+    announce(`${place}, ${plainPlace(next, trace.grid)}. ${this.reading.textContent}`);
   }
 }
 

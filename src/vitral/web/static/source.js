@@ -81,6 +81,20 @@ class ServerSource extends Source {
     return this.once(`cut ${model} ${picture} ${options.body}`, async () => (await ask(`/api/models/${model}/pictures/${picture}/surgery`, options)).json());
   }
 
+  /** One picture at every depth (depth, features) or at every snapshot of a training (film), unpacked. */
+  packed(part, model, picture, { target = null, off = new Set() } = {}, signal) {
+    const query = new URLSearchParams({ ...(target === null ? {} : { target }), ...(off.size ? { off: partsOf(off) } : {}) });
+    return this.once(`${part} ${model} ${picture} ${query}`, async () => {
+      const answer = await ask(`/api/models/${model}/pictures/${picture}/${part}?${query}`, { signal });
+      return unpack(new Uint8Array(await answer.arrayBuffer()));
+    });
+  }
+
+  importance(model, picture, target, signal) {
+    const query = target === null ? "" : `?target=${target}`;
+    return this.once(`importance ${model} ${picture} ${query}`, async () => (await ask(`/api/models/${model}/pictures/${picture}/importance${query}`, { signal })).json());
+  }
+
   figures(model) {
     return this.once(`figures ${model}`, async () => (await ask(`/api/models/${model}/figures`)).json());
   }
@@ -122,6 +136,15 @@ class PageSource extends Source {
     const found = off.size === 1 ? surgery[[...off][0]] : null;
     if (!found) throw new Refused("this was not computed when the page was made", "single heads and single blocks were");
     return found;
+  }
+
+  /** Computed for the whole model and the predicted class. */
+  packed(part, model, picture) {
+    return this.once(`${part} ${model} ${picture}`, async () => unpack(inlined(`${part}-${model}-${picture}`)));
+  }
+
+  async importance(model, picture) {
+    return (await this.extras(model, picture)).importance;
   }
 
   async figures(model) {

@@ -19,8 +19,8 @@ const PLACES = ["picture", "model", "view", "method"];
 const NUMBERS = ["model", "block", "head", "token", "target"];
 const WORDS = ["picture", "view", "method", "sort"];
 const CHOICES = {
-  view: ["wall", "surgery", "model", "compare", "story"],
-  method: ["attention", "rollout", "relevance", "gradcam", "occlusion"],
+  view: ["wall", "depth", "similar", "surgery", "model", "compare", "training", "story"],
+  method: ["attention", "rollout", "relevance", "gradcam", "occlusion", "similarity"],
   sort: ["depth", "distance", "entropy"],
 };
 const DEFAULTS = { ...state };
@@ -36,7 +36,7 @@ export function update(changes, fromAddress = false) {
   if (!changed.size) return;
   Object.assign(state, changes);
   // Another picture, model or view is a place to come back to; how one looks at it is not.
-  if (!fromAddress) history[PLACES.some((name) => changed.has(name)) ? "pushState" : "replaceState"](null, "", toHash());
+  if (!fromAddress && location.protocol !== "about:") history[PLACES.some((name) => changed.has(name)) ? "pushState" : "replaceState"](null, "", toHash());
   for (const listener of listeners) listener(changed);
 }
 

@@ -1,11 +1,13 @@
 // The wall: every head of every block as a thumbnail.
 
 import { limitsOf } from "./colour.js";
-import { announce, element, rovingStep } from "./dom.js";
+import { announce, element, framed, rovingStep } from "./dom.js";
 import { enlarge, enlarged, refreshEnlarged } from "./enlarge.js";
-import { blockFor, headFor, leastSpan, scaleText, tokenFor, tokenName } from "./explain.js";
+import { blockFor, headFor, leastSpan, methodFor, scaleText, tokenFor, tokenName } from "./explain.js";
 import { tile } from "./heat.js";
 import { look } from "./picture.js";
+import { words } from "./places.js";
+import { cellAt, followPointer, pointer } from "./pointer.js";
 import { partsOf, state, update } from "./state.js";
 
 const SORTS = { depth: "depth", distance: "distance", entropy: "entropy" };
@@ -13,7 +15,7 @@ const UNITS = { distance: "px", entropy: "bits" };
 
 export class WallView {
   constructor(root, app) {
-    Object.assign(this, { app, key: "", heads: [] });
+    Object.assign(this, { app, key: "", painted: "", heads: [] });
     this.sorts = element("div", { class: "segments", role: "radiogroup", "aria-label": "Sort the wall by" });
     for (const [sort, name] of Object.entries(SORTS)) {
       this.sorts.append(
@@ -24,13 +26,20 @@ export class WallView {
     this.wall = element("div", { class: "wall", role: "group", "aria-label": "Attention of every block and head" });
     this.note = element("p", { class: "quiet small" });
     root.append(
-      element("p", { class: "sentence" }, "Each tile is one head: bright cells are where it lets the chosen token look. Arrow keys walk, a click enlarges."),
+      element("p", { class: "sentence" }, "Each tile is one head: bright cells are where it lets the chosen token look. Point at the picture and all heads follow. Arrow keys walk, a click enlarges."),
       element("div", { class: "row between" }, this.sorts, this.reading),
       this.wall,
       this.note,
     );
     this.wall.addEventListener("keydown", (event) => this.walk(event));
     new ResizeObserver(() => this.layOut()).observe(this.wall);
+    followPointer(framed(() => state.view === "wall" && this.refresh()));
+  }
+
+  /** The token whose attention the tiles show: the patch under the pointer, else the chosen one. */
+  asking(model, trace) {
+    const patch = methodFor(model) === "attention" ? cellAt(pointer.at, trace.grid) : null;
+    return patch !== null && trace.has(trace.prefix + patch) ? trace.prefix + patch : tokenFor(model, trace);
   }
 
   refresh() {
@@ -40,7 +49,7 @@ export class WallView {
     this.sorts.querySelectorAll("input").forEach((input) => (input.checked = input.value === state.sort));
     if (!trace) return;
     if (!model.attention) {
-      this.key = "";
+      this.key = this.painted = "";
       this.sorts.hidden = true;
       this.reading.textContent = "";
       this.wall.replaceChildren(element("p", { class: "empty" }, `A ${model.family} has no attention heads. Its Grad-CAM and occlusion maps are at hand on the left.`));
@@ -48,18 +57,17 @@ export class WallView {
       return;
     }
     this.sorts.hidden = false;
-    const token = tokenFor(model, trace);
-    const key = [state.model, state.picture, state.sort, token, look.lift, partsOf(state.off)].join(" ");
-    if (key !== this.key) {
-      this.key = key;
-      this.build(trace, model, token);
-    }
+    const token = this.asking(model, trace);
+    const key = [state.model, state.picture, state.sort, partsOf(state.off)].join(" ");
+    const painted = [key, token, look.lift, words.exact].join(" ");
+    if (key !== this.key) this.build(trace, model);
+    if (painted !== this.painted) this.paint(trace, model, token);
+    Object.assign(this, { key, painted });
     this.mark();
     refreshEnlarged(app);
   }
 
-  build(trace, model, token) {
-    const began = performance.now();
+  build(trace, model) {
     const { measures } = trace.header;
     const heads = [];
     for (let block = 0; block < model.depth; block++) {
@@ -78,8 +86,6 @@ export class WallView {
     heads.forEach(({ block, head, distance, entropy }, index) => {
       const button = this.wall.children[index];
       const [canvas, caption] = button.children;
-      const values = trace.patches(trace.row(block, head, token));
-      tile(values, trace.grid, { canvas, lift: look.lift, limits: limitsOf(values, false, leastSpan("attention", trace.tokens)) });
       canvas.style.aspectRatio = ratio;
       button.setAttribute("aria-label", `block ${block}, head ${head}, distance ${distance.toFixed(0)} pixels, entropy ${entropy.toFixed(1)} bits (${block}.${head})`);
       const value = state.sort === "depth" ? `${block}.${head}` : `${heads[index][state.sort].toFixed(state.sort === "distance" ? 0 : 1)}`;
@@ -90,6 +96,16 @@ export class WallView {
     });
     this.wall.classList.toggle("dense", dense);
     this.layOut();
+  }
+
+  /** The tiles' pixels, for one token. */
+  paint(trace, model, token) {
+    const began = performance.now();
+    const { heads } = this;
+    heads.forEach(({ block, head }, index) => {
+      const values = trace.patches(trace.row(block, head, token));
+      tile(values, trace.grid, { canvas: this.wall.children[index].firstChild, lift: look.lift, limits: limitsOf(values, false, leastSpan("attention", trace.tokens)) });
+    });
     const { worst, moved } = trace.header.error;
     const cut = state.off.size ? `${this.app.source.live ? "The model without" : "The whole model; its attention was not computed without"} ${partsOf(state.off)}. ` : "";
     this.note.textContent =
