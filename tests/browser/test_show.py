@@ -358,7 +358,7 @@ def test_save_a_drawing(visit: Visit) -> None:
         page.locator("#save-drawing").click()
     assert waiting.value.suggested_filename.endswith(".svg")
     text = Path(waiting.value.path()).read_text(encoding="utf-8")
-    assert text.count("<rect") == 64 + 2 and 'href="data:image/' in text and "block 2, head 1" in text
+    assert text.count("<rect") == 64 + 2 and "href='data:image/" in text and "block 2, head 1" in text
     other = page.context.new_page()
     other.goto("data:text/html,<body>")
     shown = other.evaluate(

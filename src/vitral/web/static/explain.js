@@ -1,6 +1,6 @@
 // The methods in words, and the map that the current choice means.
 
-import { placeOf } from "./places.js";
+import { exactPlace, plainPlace, words } from "./places.js";
 import { state } from "./state.js";
 
 export const METHODS = {
@@ -60,11 +60,12 @@ export function className(model, index) {
   return model.names[index] ?? `class ${index}`;
 }
 
-export function tokenName(model, token) {
+/** A token in words; `exact`: a patch by row and column, else as the reader wishes. */
+export function tokenName(model, token, exact = words.exact) {
   if (token < 0) return "mean of the patches";
   if (token < model.prefix.length) return model.prefix[token];
   const patch = token - model.prefix.length;
-  return `patch in ${placeOf(patch, model.grid)}`;
+  return `patch in ${exact ? exactPlace(patch, model.grid) : plainPlace(patch, model.grid)}`;
 }
 
 export function headName(block, head, heads) {

@@ -83,7 +83,7 @@ export function saveDrawing(view, app) {
     `<title>${escapeText(text)}</title>`,
     `<defs><linearGradient id="ramp">${stops.join("")}</linearGradient></defs>`,
     `<rect width="100%" height="100%" fill="#fff"/>`,
-    `<image href="${photo}" width="${width}" height="${height}" preserveAspectRatio="none"/>`,
+    `<image href='${photo}' width="${width}" height="${height}" preserveAspectRatio="none"/>`,
     `<g shape-rendering="crispEdges">${squares.join("")}</g>`,
     scene.values ? `<rect x="70" y="${height + 12}" width="${width - 140}" height="8" rx="4" fill="url(#ramp)"/>` : "",
     `<text x="14" y="${height + 21}" font-size="13" fill="#444">${escapeText(view.low.textContent)}</text>`,

@@ -156,7 +156,7 @@ export class Step {
   }
 
   name(token) {
-    return tokenName(this.model, token);
+    return tokenName(this.model, token, true);
   }
 
   /** One output, no classes: a number. */
