@@ -82,6 +82,12 @@ def test_flip_half() -> None:
     assert abs(flipped - 0.5) < 0.06
 
 
+def test_flip_chooses_picture_by_picture_as_it_does_on_a_device() -> None:
+    images, u = torch.randint(0, 256, (6, 3, 5, 7), dtype=torch.uint8), torch.tensor([[0.1], [0.9], [0.49], [0.5], [0.0], [0.99]])
+    chosen = torch.where((u[:, 0] < 0.5).view(-1, 1, 1, 1), images.flip(-1), images)
+    assert torch.equal(Flip()(images, u, torch.zeros(1)), chosen)
+
+
 def test_resized_crop_draws_torchvisions_law() -> None:
     """Mean and spread of area share, ratio and place, against torchvision's own draws."""
     from torchvision.transforms import RandomResizedCrop
@@ -106,6 +112,14 @@ def test_resized_crop_takes_ratios_as_width_to_height() -> None:
 def test_resized_crop_falls_back_to_the_largest_legal_crop() -> None:
     left, top, wide, tall = ResizedCrop((0.9, 1.0), (3 / 4, 4 / 3)).boxes(numbers(4, 22), 10, 1000)
     assert wide.tolist() == [13] * 4 and tall.tolist() == [10] * 4 and left.tolist() == [493] * 4 and top.tolist() == [0] * 4
+
+
+def test_one_picture_is_cut_as_a_batch_is() -> None:
+    crop = ResizedCrop((0.08, 1.0), (3 / 4, 4 / 3))
+    draws = np.random.default_rng(0).random((2000, crop.columns), np.float32)
+    for height, width in ((375, 500), (40, 2000)):  # of a strip, most have no legal crop
+        together = torch.stack(crop.boxes(torch.from_numpy(draws), height, width), 1).int().tolist()
+        assert [list(crop.box(u, height, width)) for u in draws] == together
 
 
 def test_whole_crop_and_identity_leave_the_picture() -> None:

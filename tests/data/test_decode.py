@@ -92,6 +92,18 @@ def test_animated_shows_its_first_frame() -> None:
         assert (shown == (255, 0, 0)).all(), kind
 
 
+@pytest.mark.parametrize(("mode", "orientation"), [("RGB", 1), ("L", 1), ("RGB", 6), ("L", 3), ("CMYK", 1)])
+def test_a_jpeg_is_upright_and_has_the_pixels_that_pillow_decodes(tmp_path: Path, mode: str, orientation: int) -> None:
+    values = np.random.default_rng(0).integers(0, 256, (5, 9, 3), np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / "photograph.jpg"
+    Image.fromarray(values).convert(mode).save(path, exif=exif)
+    expected = Image.open(path).convert("L" if mode == "L" else "RGB").rotate({1: 0, 6: -90, 3: 180}[orientation], expand=True)
+    for source in (path, path.read_bytes()):
+        assert np.array_equal(np.asarray(decode(source)), np.asarray(expected))
+
+
 def test_one_pixel() -> None:
     assert pixels(as_bytes(Image.new("RGB", (1, 1), "lime"), "PNG")).tolist() == [[[0, 255, 0]]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 import pickle
@@ -18,7 +19,9 @@ from PIL import Image
 import vitral
 from vitral.base.errors import DataError, UsageError
 from vitral.base.origin import Origin, known
+from vitral.base.picture import Box
 from vitral.config import ModelConfig
+from vitral.data.decode import decode
 from vitral.data.preprocess import Preprocess, open_picture
 
 FILTERS = {
@@ -201,6 +204,25 @@ def test_a_long_strip_needs_no_enormous_middle_picture() -> None:
     assert picture.box.width == pytest.approx(1, abs=1e-3)
     assert picture.tensor.shape == (3, 64, 64)
     assert bool((picture.tensor[:, :, :32] == 0).all() and (picture.tensor[:, :, 32:] == 1).all()), "the middle of the strip, not all of it"
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("side", [24, 90], ids=["smaller", "larger"])
+def test_a_random_crop_is_nearly_pillows(channels: int, side: int) -> None:
+    from sklearn.datasets import load_sample_image
+
+    photograph = load_sample_image("china.jpg")
+    values = np.concatenate([photograph, photograph[:, :, :1]], axis=2)[:, :, : channels if channels > 1 else 3]
+    box, preprocess = Box(30, 41, 30 + side, 41 + side + 7), Preprocess((48, 40), channels)
+    image = decode(np.ascontiguousarray(values))
+    whole = image.crop((30, 41, 30 + side, 48 + side)) if isinstance(image, Image.Image) else image[41 : 48 + side, 30 : 30 + side]
+    expected = dataclasses.replace(preprocess, resize="squash").pixels(whole).astype(int)
+    found = preprocess.cut(image, box)
+    assert found.dtype == torch.uint8 and found.is_contiguous() and found.shape == expected.shape
+    different = np.abs(found.numpy() - expected)
+    assert different.max() <= 2 and different.mean() < 0.1
+    lanczos = dataclasses.replace(preprocess, interpolation="lanczos")
+    assert np.array_equal(lanczos.cut(image, box).numpy(), lanczos.pixels(image, box)), "by Pillow, where PyTorch has no such filter"
 
 
 def test_one_pixel_fills_the_input() -> None:

@@ -1,4 +1,4 @@
-"""vitral data list|get|show|check: list, fetch, show and check data sets."""
+"""vitral data list|get|show|check|cache: list, fetch, show and check data sets, and what is kept of them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ Examples:
   vitral data get mnist
   vitral data show digits --augment strong
   vitral data check folder:photos
+  vitral data cache
 """
 
 LIST = """Every data set that has a name: pictures, classes, size, licence, and where it is.
@@ -52,6 +53,15 @@ Examples:
   vitral data check folder:photos
   vitral data check cifar10 --json
   vitral data check folder:photos --against cifar10 folder:more --out checked
+"""
+
+
+CACHE = """What trainings with --cache have kept: pictures that were decoded and resized once. Lists it, or deletes it.
+
+Examples:
+  vitral data cache
+  vitral data cache --delete all
+  vitral data cache --delete 0f3a9c2e41b87d65 --json
 """
 
 
@@ -103,6 +113,16 @@ class Check:
     """Also find copies that are shifted, recompressed, brightened or mirrored; no: the same pixels alone."""
     out: Path = Path("data-check")
     """Folder for check.json, check.md and pairs.png."""
+    root: str | None = None
+    """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
+    json: bool = False
+    """Print everything as JSON."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    delete: tuple[str, ...] = ()
+    """Keys of those to delete (their first letters are enough), or `all`."""
     root: str | None = None
     """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
     json: bool = False
@@ -208,4 +228,34 @@ def _check(arguments: list[str]) -> int:
     return 0
 
 
-COMMANDS = {"list": _list, "get": _get, "show": _show, "check": _check}
+def _cache(arguments: list[str]) -> int:
+    flags = parse(Cache, arguments, "vitral data cache", CACHE)
+    from vitral.base.errors import one_of
+    from vitral.base.text import byte_size
+    from vitral.data.cache import caches, delete_caches
+    from vitral.data.fetch import data_root
+
+    root = data_root(flags.root)
+    found = caches(root)
+    chosen = [entry["key"] for entry in found if "all" in flags.delete or entry["key"].startswith(flags.delete or ("?",))]
+    for wanted in flags.delete:
+        if wanted != "all" and not any(key.startswith(wanted) for key in chosen):
+            raise one_of("cache", wanted, [entry["key"] for entry in found])
+    freed = delete_caches(root, chosen) if flags.delete else 0
+    left = [entry for entry in found if entry["key"] not in chosen]
+    if flags.json:
+        print(json.dumps({"caches": left, "deleted": chosen, "freed": freed}))
+        return 0
+    if flags.delete:
+        tell(f"deleted {len(chosen)}, {byte_size(freed)} are free again")
+    rows = [
+        (entry["key"], f"{entry.get('pictures', 0):,}", f"{entry.get('side') or 'full'}", byte_size(entry["bytes"]), entry.get("first", ""))
+        if entry["whole"]
+        else (entry["key"], "–", "–", byte_size(entry["bytes"]), "half-written: delete it unless a training is making it now")
+        for entry in left
+    ]
+    tell(table(rows, ("key", "pictures", "short side", "size", "first picture"), align="lrrrl") if rows else f"no caches in {root}")
+    return 0
+
+
+COMMANDS = {"list": _list, "get": _get, "show": _show, "check": _check, "cache": _cache}

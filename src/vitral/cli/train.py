@@ -50,7 +50,7 @@ Named runs: {runs}
 
 RESUME = ("no", "yes", "auto")
 RESUME_HELP = "Go on with the training in the folder, exactly where it stopped; auto: begin it where there is none (job queues)."
-DATA_FLAGS = ("validation", "stage", "subset", "augment", "workers", "on_bad_image", "fingerprint", "class_weights")
+DATA_FLAGS = ("validation", "stage", "subset", "augment", "workers", "cache", "on_bad_image", "fingerprint", "class_weights")
 TRAIN_FLAGS = (
     *("tune", "epochs", "max_seconds", "batch_size", "accumulate", "optimizer", "lr", "weight_decay", "schedule", "warmup", "layer_decay"),
     *("clip", "label_smoothing", "ema", "keep", "patience", "teacher", "token_drop", "token_drop_until", "head_start"),

@@ -46,6 +46,9 @@ class DataConfig:
     """Processes that decode pictures when the set is streamed; 0: in this process."""
     placement: Literal["auto", "device", "stream"] = "auto"
     """device: whole set on the device as bytes; stream: decode while training; auto: device when it is small."""
+    cache: int | None = None
+    """Pixels of the short side to which streamed training photographs are resized once and kept on the disk, so that they are not decoded
+    in every epoch (0: at their full size, every pixel the same). None: none is kept."""
     on_bad_image: Literal["fail", "skip"] = "fail"
     """Stop at a file that cannot be read, or pass over it."""
     fingerprint: Literal["names", "content"] = "names"
@@ -65,5 +68,7 @@ class DataConfig:
         if self.stage == "choose" and not self.validation:
             raise ConfigError("stage = choose has no validation pictures to choose on", "set validation to 0.1")
         at_least(self, "workers", 0)
+        if self.cache is not None:
+            at_least(self, "cache", 0)
         if not self.name:
             raise ConfigError("no data set given", "use a name from `vitral data list` or folder:PATH")

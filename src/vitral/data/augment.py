@@ -102,11 +102,12 @@ def compiled(operations: tuple[Any, ...], shape: tuple[int, ...], backend: str =
 
 
 def _augment(operations: tuple[Any, ...], images: torch.Tensor, u: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
-    start = 0
+    start, given = 0, images
     for operation in operations:
         images = operation(images, u[:, start : start + operation.columns], mean)
         start += operation.columns
-    return (unit(images) - mean) / std
+    values = unit(images)
+    return (values - mean if values is given else values.sub_(mean)).div_(std)  # a batch of its own is not copied once more
 
 
 def image_transform(name: str) -> Callable[[torch.Tensor, int], torch.Tensor]:

@@ -30,6 +30,7 @@ SCANNED = 3_000_000_000
 """Pixels × scans of one JPEG: about 10 s."""
 SEGMENTS = 20_000
 JPEG_BYTES = 256 * 2**20
+JPEG_START = b"\xff\xd8"
 
 MARKER = re.compile(rb"\xff([\x01-\xcf\xd8-\xfe])")
 PROGRESSIVE_FRAMES = frozenset((0xC2, 0xC6, 0xCA, 0xCE))
@@ -41,7 +42,7 @@ def check_structure(file: IO[bytes], name: str) -> int:
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     start, scans = file.read(16), 1
-    if start[:2] == b"\xff\xd8":
+    if start[:2] == JPEG_START:
         if size > JPEG_BYTES:
             raise DataError(f"{name} has {size:,} bytes", f"save it again with fewer than {JPEG_BYTES:,}")
         scans = _jpeg_scans(start + file.read(), name)

@@ -26,7 +26,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from vitral.base.errors import DataError, MissingError
 from vitral.base.files import open_regular
-from vitral.data.bounds import LARGEST, check_size, check_structure
+from vitral.data.bounds import JPEG_BYTES, JPEG_START, LARGEST, check_size, check_structure
 
 Decoded: TypeAlias = "Image.Image | np.ndarray"
 """A decoded picture: PIL in mode L or RGB, or a uint8 array (H, W, C) for other numbers of channels."""
@@ -42,6 +42,8 @@ FORMATS = tuple(
 ARRAY_START = b"\x93NUMPY"
 WRITE = "write it with numpy.save and dtype uint8"
 SKIP = "remove it or convert it"
+ORIENTATION = 0x0112
+"""EXIF's number for how a camera was held; 1, or nothing: upright."""
 ROWS = 1 << 24
 """Numbers that are scaled to eight bits at a time."""
 
@@ -66,9 +68,13 @@ def decode(source: str | Path | bytes | Image.Image | np.ndarray, name: str = ""
         with _opened(source) as file:
             if file.read(len(ARRAY_START)) == ARRAY_START or (isinstance(source, str | Path) and Path(source).suffix.lower() == ".npy"):
                 return _array(load_array(file, name), name)
+            file = _at_once(file)
             scans = check_structure(file, name)
             with Image.open(file, formats=FORMATS) as image:
                 check_size(image, name, scans)
+                if image.format == "JPEG" and image.mode in ("L", "RGB") and image.getexif().get(ORIENTATION, 1) == 1:
+                    image.load()  # as most photographs are: its only frame, upright, eight bits. Nothing to copy
+                    return image
                 upright = ImageOps.exif_transpose(image)  # a copy, the first frame
                 image.close()
                 return _eight_bits(upright, name)
@@ -123,6 +129,14 @@ def _opened(source: str | Path | bytes | IO[bytes]) -> Iterator[IO[bytes]]:
             yield file
     else:
         yield io.BytesIO(source if isinstance(source, bytes) else source.read())
+
+
+def _at_once(file: IO[bytes]) -> IO[bytes]:
+    """A JPEG's bytes, which are gone over twice; other files as they are."""
+    file.seek(0)
+    if isinstance(file, io.BytesIO) or file.read(2) != JPEG_START:
+        return file
+    return io.BytesIO(JPEG_START + file.read(JPEG_BYTES))
 
 
 def _eight_bits(image: Image.Image, name: str) -> Image.Image:

@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
 
 def unit(images: torch.Tensor) -> torch.Tensor:
     """Floats in [0, 1]; bytes stay bytes as long as operations only move whole pixels."""
-    return images.float() / 255 if images.dtype == torch.uint8 else images
+    return images.float().div_(255) if images.dtype == torch.uint8 else images
 
 
 def take(images: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
@@ -43,7 +44,10 @@ class Flip:
     columns = 1
 
     def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
-        return torch.where((u[:, 0] < 0.5).view(-1, 1, 1, 1), images.flip(-1), images)
+        mirrored = u[:, 0] < 0.5
+        if images.device.type == "cpu" and not torch.compiler.is_compiling():  # fifteen times quicker there than to choose byte by byte
+            return torch.stack([image.flip(-1) if chosen else image for image, chosen in zip(images, mirrored.tolist(), strict=True)])
+        return torch.where(mirrored.view(-1, 1, 1, 1), images.flip(-1), images)
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,21 @@ class ResizedCrop:
         left = torch.where(found, (u[:, -2] * (width - wide + 1)).floor(), ((width - wide) / 2).floor())
         top = torch.where(found, (u[:, -1] * (height - tall + 1)).floor(), ((height - tall) / 2).floor())
         return left, top, wide, tall
+
+    def box(self, u: np.ndarray, height: int, width: int) -> tuple[int, int, int, int]:
+        """The same for one picture by its numbers (columns,), a tenth of the time: twenty operations on tensors of one row cost more
+        than to look at the first tries alone. Equal but for the last bit of a logarithm."""
+        one = np.float32
+        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        for chance, shape in zip(u[: self.tries], u[self.tries : 2 * self.tries], strict=True):
+            area = one(height * width) * (one(self.scale[0]) + chance * one(self.scale[1] - self.scale[0]))
+            ratio = np.exp(one(low) + shape * one(high - low))
+            wide, tall = int(np.rint(np.sqrt(area * ratio))), int(np.rint(np.sqrt(area / ratio)))
+            if 1 <= wide <= width and 1 <= tall <= height:
+                return int(u[-2] * one(width - wide + 1)), int(u[-1] * one(height - tall + 1)), wide, tall
+        wide = max(1, min(width, round(height * self.ratio[1])))
+        tall = max(1, min(height, round(width / self.ratio[0])))
+        return (width - wide) // 2, (height - tall) // 2, wide, tall
 
     def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
         height, width = images.shape[-2:]

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from PIL import Image
 
 from vitral.base.errors import ConfigError, DataError, one_of
@@ -123,6 +124,18 @@ class Preprocess:
             return self.pixels(image, self.box(width, height))
         resized = _resize(converted, (wide, tall), self.interpolation)
         return np.ascontiguousarray(resized[:, top : top + target[1], left : left + target[0]])
+
+    def cut(self, image: Decoded, box: Box) -> torch.Tensor:
+        """A random crop (whole pixels) as (C, H, W) uint8: cut out, then resized by PyTorch's antialiased kernel in a quarter of Pillow's
+        time. The two differ by 0.02 of 255 on average; what is evaluated takes Pillow's road (`pixels`), as published weights do."""
+        if self.interpolation not in ("bilinear", "bicubic"):
+            return torch.from_numpy(self.pixels(image, box))
+        left, top, right, bottom = map(round, (box.left, box.top, box.right, box.bottom))
+        part = image.crop((left, top, right, bottom)) if isinstance(image, Image.Image) else image[top:bottom, left:right]
+        values = np.array(_with_channels(part, self.channels))  # (H, W[, C]), writable
+        planes = torch.from_numpy(values if values.ndim == 3 else values[:, :, None]).permute(2, 0, 1)
+        resized = F.interpolate(planes[None], self.image_size, mode=self.interpolation, antialias=True, align_corners=False)
+        return resized[0].contiguous()
 
     def covered(self) -> tuple[int, int]:
         """Height and width that an image resized by its short side just covers; of them the centre is seen."""

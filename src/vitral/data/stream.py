@@ -21,6 +21,8 @@ Address = tuple[int, int, int]
 """Position in the split, epoch, place in the epoch."""
 Read = tuple[torch.Tensor | None, int, str, str]
 """Pixels (None: unreadable), position, and the error's message and hint."""
+Reads = tuple[torch.Tensor | None, list[int], list[int], list[tuple[int, str, str]]]
+"""Of a batch: pixels of those that can be read (None: of none), their places in the batch, all positions, and the unreadable ones."""
 
 
 class Stream:
@@ -31,7 +33,7 @@ class Stream:
         self.loader = DataLoader(
             _Images(split, policy, seed),
             batch_sampler=self.addresses,
-            collate_fn=list,
+            collate_fn=_together,
             num_workers=workers,
             generator=torch.Generator(),  # its own: each pass draws a number, and a run's dropout must not depend on that
             persistent_workers=workers > 0,
@@ -48,22 +50,22 @@ class Stream:
         the batch.
         """
         self.addresses.batches = addresses
-        for reads in self._reads():
-            bad = [(position, message, hint) for pixels, position, message, hint in reads if pixels is None]
-            good = [number for number, read in enumerate(reads) if read[0] is not None]
-            if not good and not keep_size:
+        for pixels, good, positions, bad in self._reads():
+            if pixels is None and not keep_size:
                 yield None, torch.arange(0), bad
                 continue
-            if not good:
+            if pixels is None:
                 raise DataError(f"no picture of a batch can be read, such as {bad[0][1]}", "check the files")
-            chosen = [_stand_in(number, good) for number in range(len(reads))] if keep_size else good
-            pixels = torch.stack([reads[number][0] for number in chosen])
-            positions = torch.tensor([reads[number][1] for number in chosen])
+            chosen = good
+            if bad and keep_size:
+                chosen = [_stand_in(number, good) for number in range(len(positions))]
+                pixels = pixels[[good.index(number) for number in chosen]]
+            places = torch.tensor([positions[number] for number in chosen])
             if self.pin:
-                pixels, positions = pixels.pin_memory(), positions.pin_memory()
-            yield pixels, positions, bad
+                pixels, places = pixels.pin_memory(), places.pin_memory()
+            yield pixels, places, bad
 
-    def _reads(self) -> Iterator[Any]:
+    def _reads(self) -> Iterator[Reads]:
         """What the workers send; one that dies (killed, out of memory) is noticed by the loader within seconds."""
         try:
             yield from self.loader
@@ -74,6 +76,15 @@ class Stream:
                 f"a process that reads pictures of {self.split.name} died ({found[0].strip(' .')})",
                 "it may have run out of memory: use fewer --workers; go on with --resume",
             ) from error
+
+
+def _together(reads: list[Read]) -> Reads:
+    """In the worker: one tensor a batch goes to the parent, each of which costs it a file handle."""
+    good = [number for number, read in enumerate(reads) if read[0] is not None]
+    images = [reads[number][0] for number in good]
+    pixels = torch.stack(images) if images else None  # type: ignore[arg-type]
+    bad = [(position, message, hint) for image, position, message, hint in reads if image is None]
+    return pixels, good, [read[1] for read in reads], bad
 
 
 def _stand_in(number: int, good: list[int]) -> int:
@@ -105,13 +116,13 @@ class _Images(Dataset[Any]):
         position, epoch, place = address
         try:
             image = self.split.image(position)
-            box = None
-            if self.policy.crop is not None:
-                u = generator(self.seed, "crop", epoch, place).random((1, self.policy.crop.columns), np.float32)
+            if self.policy.crop is None:
+                pixels = torch.from_numpy(self.split.preprocess.pixels(image))
+            else:
+                u = generator(self.seed, "crop", epoch, place).random(self.policy.crop.columns, np.float32)
                 width, height = size_of(image)
-                left, top, wide, tall = (float(value) for value in self.policy.crop.boxes(torch.from_numpy(u), height, width))
-                box = Box(left, top, left + wide, top + tall)
-            pixels = torch.from_numpy(self.split.preprocess.pixels(image, box))
+                left, top, wide, tall = self.policy.crop.box(u, height, width)
+                pixels = self.split.preprocess.cut(image, Box(left, top, left + wide, top + tall))
         except DataError as error:
             return None, position, error.message, error.hint
         if self.policy.per_image is not None:

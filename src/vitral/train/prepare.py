@@ -16,8 +16,11 @@ from vitral.build import build
 from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
 from vitral.cost.flops import forward_flops
 from vitral.cost.time import TINY
+from vitral.data.augment import Policy
+from vitral.data.cache import cached
 from vitral.data.datasets import PHOTOGRAPH_SIZE, Data, open_data, open_source, training_images
-from vitral.data.loader import Loader, even_batches
+from vitral.data.fetch import data_root
+from vitral.data.loader import Loader, even_batches, road
 from vitral.data.own_dataset import own_name
 from vitral.data.preprocess import Preprocess
 from vitral.data.sealed import check_learnt
@@ -113,13 +116,13 @@ class Setup:
         made.origin = model.origin
         return made if values or sharded else made.to(self.device)
 
-    def training_loader(self, world: World) -> Loader:
+    def training_loader(self, world: World, build_cache: bool = True) -> Loader:
         settings = self.config.data
         return Loader(
-            self.data.train,
+            self._kept(world, build_cache),
             batch_size=self.config.train.batch_size,
             preprocess=self.preprocess,
-            policy=self.data.policy if self.config.pretrain is None else "none",
+            policy=self.policy,
             views=self.views(),
             device=self.device,
             seed=self.config.train.seed,
@@ -129,6 +132,22 @@ class Setup:
             rank=world.rank,
             world=world.size,
         )
+
+    @property
+    def policy(self) -> Policy:
+        """What happens to a training picture before views are made of it, where they are."""
+        return self.data.policy if self.config.pretrain is None else Policy("none")
+
+    def _kept(self, world: World, build: bool) -> Split:
+        """The training pictures, from a cache where one is wanted: the first process makes it, the others wait."""
+        settings, split = self.config.data, self.data.train.prepared(self.preprocess)
+        if settings.cache is None or road(split, self.policy, self.device, settings.placement) == "device":
+            return split
+        root = data_root(settings.root)
+        if world.main and build:
+            cached(split, settings.cache, root)
+        world.barrier()
+        return cached(split, settings.cache, root, build=False)
 
     def views(self, least: int = 1) -> Views | None:
         pretrain = self.config.pretrain
