@@ -86,6 +86,7 @@ def test_one_scrolls_through_seven_steps_that_move(visit: Visit, keep: Keep) -> 
     page.locator("#tell").click()
     expect(page.locator(".step")).to_have_count(STEPS)
     expect(page.locator("#work")).to_be_hidden()
+    expect(page.locator("#save-as")).to_be_hidden()  # it saves what the explorer shows
     assert "view=story" in page.url
     page.mouse.move(640, 500)
     seen = []
@@ -420,6 +421,20 @@ def test_who_wants_no_motion_gets_none(calm: Visit) -> None:
             page.wait_for_timeout(60)
         assert len(frames) == 1, index
     expect(step(page, 7).locator("output")).to_have_text("3 (of 0 to 3)")
+
+
+def test_in_the_systems_own_colours_choices_can_be_told_apart(calm: Visit) -> None:
+    page = calm("#view=story")
+    page.emulate_media(forced_colors="active", reduced_motion="reduce")
+    expect(page.locator(".step")).to_have_count(STEPS)
+    script = (
+        "selector => { const style = getComputedStyle(document.querySelector(selector)); return [style.outlineStyle, style.outlineWidth]; }"
+    )
+    for chosen, other in (
+        (".patterns label:has(:checked)", ".patterns label:not(:has(:checked))"),
+        (".story-steps [aria-current]", ".story-steps button:not([aria-current])"),
+    ):
+        assert page.evaluate(script, chosen) == ["solid", "3px"] != page.evaluate(script, other)
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -60,12 +60,6 @@ export function paintPixels(image, values, signed, limits, see, lift = false) {
   }
 }
 
-/** The colour of a number from −1 to 1. */
-export function signedColour(share) {
-  const at = Math.round(127.5 + 127.5 * Math.max(-1, Math.min(1, share))) * 3;
-  return `rgb(${SIGNED[at]} ${SIGNED[at + 1]} ${SIGNED[at + 2]})`;
-}
-
 /** A CSS gradient of a map, for legends: linear in the value, so a lifted map brightens early. */
 export function gradient(signed, lift = false) {
   const table = signed ? SIGNED : MORE;

@@ -37,7 +37,7 @@ export class Asks extends Step {
     );
     this.touch.append(element("p", {}, "Touch a patch to see its answer, then let it ask itself. Each head asks in its own way."), element("div", { class: "row" }, this.ask, element("label", { class: "small" }, `block ${telling.block}, `, this.heads), this.chips));
     this.rows = ["question", "key", "multiplied"].map((name) => this.numbers(name));
-    const others = telling.prefix ? " The class token and its like belong to no patch; the last step says what they are for. They and the patches are all called tokens." : "";
+    const others = telling.prefix ? ` The ${this.model.prefix.join(", ")} belong${telling.prefix > 1 ? "" : "s"} to no patch${this.model.reads === 0 ? " (the last step tells what the class token is for)" : ""}; together with the patches they are called tokens.` : " Patches with their vectors are called tokens.";
     this.side.append(...this.rows.map((each) => each.row), element("p", { class: "quiet small" }, `Question and key are made from each vector by two learned tables of numbers.${others}`));
     this.scale = element("div");
     this.below.append(this.scale);

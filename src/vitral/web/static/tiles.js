@@ -1,6 +1,6 @@
 // What the story draws: a picture in pieces, and numbers as rows of coloured squares.
 
-import { signedColour } from "./colour.js";
+import { colourOf } from "./colour.js";
 import { fit, outline } from "./heat.js";
 
 /**
@@ -60,7 +60,7 @@ export function drawNumbers(canvas, values, reach, marked = -1) {
   const context = canvas.getContext("2d");
   values.forEach((value, index) => {
     const [x, y] = [(index % even) * side * scale, Math.floor(index / even) * side * scale];
-    context.fillStyle = signedColour(value / reach);
+    context.fillStyle = colourOf((1 + value / reach) / 2, true);
     context.fillRect(x, y, Math.max(1, side * scale - 1), Math.max(1, side * scale - 1));
   });
   if (marked < 0) return;
