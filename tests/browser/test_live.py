@@ -97,7 +97,7 @@ def page(browser: Browser, file: Path) -> Iterator[Page]:
 
 
 def test_it_proves_itself_and_answers_scripts(page: Page, model: Classifier) -> None:
-    expect(page.locator("#runs")).to_contain_text("are those that Python computed")
+    expect(page.locator("#runs")).to_contain_text("the logits are those of Python")
     compare(page, model, [painted(3), painted(4, (200, 90)), painted(5, (31, 77))])
 
 
@@ -172,8 +172,27 @@ def test_a_dropped_picture_is_shown_with_all_heads(page: Page, model: Classifier
     box = page.locator("#picture canvas").bounding_box()
     assert box
     page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] * 0.2)
-    expect(page.locator("#picture .reading")).to_have_text(re.compile("^Patch in row 1, column 1 "))
+    expect(page.locator("#picture .reading")).to_have_text(re.compile("^(The )?[Pp]atch in "))
     keep(page, "live")
+
+
+def test_every_view_works_on_a_dropped_picture(page: Page, keep: Callable[[Page, str], None]) -> None:
+    page.locator("#file").set_input_files({"name": "mine.png", "mimeType": "image/png", "buffer": painted(7, (120, 90))})
+    page.locator("#tab-depth").click()
+    expect(page.locator("#panel-depth canvas, #panel-depth svg").first).to_be_visible()
+    page.locator("#tab-similar").click()
+    box = page.locator("#picture canvas").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.6)
+    expect(page.locator("#picture .reading")).to_contain_text("block 3")
+    keep(page, "live-similar")
+    page.mouse.move(5, 5)
+    page.locator("#tab-surgery").click()
+    page.get_by_role("button", name="Measure every head").click()
+    expect(page.locator("#panel-surgery")).to_contain_text("can go before it loses half", timeout=30_000)
+    keep(page, "live-importance")
+    page.locator("#tab-model").click()
+    expect(page.locator("#panel-model .tiles").first).to_be_visible()
 
 
 def test_the_trace_is_the_one_that_the_server_makes(page: Page, model: Classifier) -> None:
