@@ -293,9 +293,9 @@ def test_plain_words_first_exact_ones_on_demand(browser: Browser, address: str) 
     for row, column, words in (
         (0, 0, "the top-left corner"),
         (3, 4, "the middle"),
-        (7, 3, "the bottom"),
-        (2, 5, "the top right"),
-        (4, 7, "the right"),
+        (7, 3, "the lower part"),
+        (2, 5, "the upper right"),
+        (4, 7, "the right part"),
     ):
         point(page, row, column)
         expect(page.locator("#picture .reading")).to_have_text(re.compile(f"^Patch in {words} · .*looks most at the "))

@@ -25,7 +25,7 @@ LINES = 4
 """Classes that are followed through the depth."""
 BESIDE = 320
 """Pixels of the longer side of a picture that is shown beside another."""
-EXPORTED_NUMBERS = 2**21
+EXPORTED_NUMBERS = 2**20
 """Numbers of tokens of one picture in an exported page."""
 
 

@@ -21,16 +21,16 @@ export function sayExactly(exact) {
   }
 }
 
-/** "the top-left corner", "the middle", "the right". */
+/** "the top-left corner", "the upper right", "the left part", "the middle". */
 export function plainPlace(patch, [rows, columns]) {
   const down = (Math.floor(patch / columns) + 0.5) / rows;
   const across = ((patch % columns) + 0.5) / columns;
-  const third = (share, names) => names[Math.min(2, Math.floor(share * 3))];
-  const vertical = third(down, ["top", "", "bottom"]);
-  const horizontal = third(across, ["left", "", "right"]);
-  if (!vertical || !horizontal) return `the ${vertical || horizontal || "middle"}`;
+  const third = (share) => Math.min(2, Math.floor(share * 3));
+  const horizontal = ["left", "", "right"][third(across)];
+  const vertical = ["upper", "", "lower"][third(down)];
+  if (!vertical || !horizontal) return vertical || horizontal ? `the ${vertical || horizontal} part` : "the middle";
   const corner = Math.min(down, 1 - down) < 1 / 6 && Math.min(across, 1 - across) < 1 / 6;
-  return corner ? `the ${vertical}-${horizontal} corner` : `the ${vertical} ${horizontal}`;
+  return corner ? `the ${vertical === "upper" ? "top" : "bottom"}-${horizontal} corner` : `the ${vertical} ${horizontal}`;
 }
 
 export function exactPlace(patch, [, columns]) {

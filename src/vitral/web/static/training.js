@@ -168,13 +168,13 @@ export class TrainingView {
       const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => xs[0] + share * (xs.at(-1) - xs[0])).map((value) => [value, short(value)]);
       const whole = header.label.includes("%");
       const most = whole ? 100 : Math.max(...values, 1e-9);
-      boxes.push(chartBox(whole ? "Validation accuracy" : "Loss", { xs, lines: [{ name: header.label, values }], ticks, most, up: (value) => Number(value.toPrecision(3)), across: "step", label: `${header.label} over the training`, cursor: near }));
+      boxes.push(chartBox(whole ? "Validation accuracy, %" : "Loss", { xs, lines: [{ name: header.label, values }], ticks, most, up: (value) => Number(value.toPrecision(3)), across: "step", label: `${header.label} over the training`, cursor: near }));
     }
     const far = this.section("distance", [model.depth, model.heads]);
     const lines = Array.from({ length: Math.min(model.heads, 4) }, (_, head) => ({ name: `head ${head}`, values: Array.from({ length: model.depth }, (_, block) => far[block * model.heads + head]) }));
     const xs = [...Array(model.depth).keys()];
     const most = Math.max(...this.film.sections.distance, 1e-6);
-    if (model.depth > 1) boxes.push(chartBox(`How far heads look${model.heads > 4 ? " (the first four)" : ""}`, { xs, lines, ticks: xs.filter((at) => at % Math.ceil(model.depth / 12) === 0).map((at) => [at, at]), most, up: (value) => Number(value.toPrecision(2)), across: "block", label: "Mean attention distance in pixels by block" }));
+    if (model.depth > 1) boxes.push(chartBox(`How far heads look, in pixels${model.heads > 4 ? " (the first four)" : ""}`, { xs, lines, ticks: xs.filter((at) => at % Math.ceil(model.depth / 12) === 0).map((at) => [at, at]), most, up: (value) => Number(value.toPrecision(2)), across: "block", label: "Mean attention distance in pixels by block" }));
     this.charts.replaceChildren(...boxes);
   }
 
