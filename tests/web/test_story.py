@@ -11,6 +11,7 @@ import torch
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from vitral.base.progress import watched
 from vitral.build import create
 from vitral.data.preprocess import open_picture
 from vitral.look import lens, watch
@@ -19,7 +20,7 @@ from vitral.model.classifier import Classifier
 from vitral.web.limits import Refusal
 from vitral.web.pack import unpack
 from vitral.web.session import Session
-from vitral.web.story import PATTERNS, SHORT, shorten, tell
+from vitral.web.story import DRAWS, PATTERNS, SHORT, shorten, tell
 from vitral.web.surgery import without_patches
 
 from .conftest import png, sharp
@@ -197,6 +198,17 @@ def test_covering_what_the_map_likes_is_measured(name: str) -> None:
     assert found["target"] == int(tape.logits[0].argmax())
     assert [found["before"], found["most"]] == pytest.approx(shares.tolist(), abs=2e-5)
     assert 0 <= found["random"] <= 1 and found["random"] != found["most"]
+
+
+def test_others_are_let_through_while_patches_are_covered() -> None:
+    """A story of a large model takes many passes: each of them is told, so that the server can stop it or do something else."""
+    model = make("tiny")
+    picture = open_picture(Image.open(io.BytesIO(png(3, (64, 64)))), model)
+    steps: list[tuple[int, int | None]] = []
+    with watched(lambda bar: steps.append((bar.done, bar.total))):
+        header, _ = tell(model, picture)
+    passes = 1 + DRAWS + (header["covered"] is not None)
+    assert steps == [(done, passes) for done in range(1, passes + 1)]
 
 
 def test_short_numbers_are_near_and_have_their_last_bits_free() -> None:

@@ -147,7 +147,7 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
     )
     async def story(request: Request, model: ModelNumber, picture: PictureKey) -> Response:
         """The numbers behind the steps from patches to a class, packed (see vitral.web.story)."""
-        content = await on_model(request, lambda: session.story(model, picture))
+        content = await on_model(request, lambda: session.story(model, picture), long=True)
         return Response(content, media_type="application/octet-stream")
 
     @app.get("/api/models/{model}/pictures/{picture}/map", responses=_some(400, 401, 404, 422, 503))

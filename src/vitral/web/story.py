@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 from vitral.base.picture import Picture
+from vitral.base.progress import track
 from vitral.look.distance import distances, mean_distance
 from vitral.look.health import LARGER
 from vitral.look.lens import read_out
@@ -112,8 +113,7 @@ def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str,
             for head in chosen
         },
         "sinks": sinks,
-        "covered": _covered(tape, image, sinks),
-        "reason": _reason(tape, image, seen.last),
+        **_covered(tape, image, sinks, seen.last),
     }
     sections: dict[str, np.ndarray | bytes] = {"patches": shorten(vectors)}
     if isinstance(vit.positions, AddPositionalEmbeddings):
@@ -205,41 +205,44 @@ def _sink(tape: Tape, block: int, columns: tuple[np.ndarray, np.ndarray], contra
     }
 
 
-def _covered(tape: Tape, image: torch.Tensor, sinks: list[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """What the answer loses without the sinks."""
-    patches = sorted({token - tape.prefix for sink in sinks if sink for token, _ in sink["tokens"] if token >= tape.prefix})
-    if not patches or tape.config.classes < 2:
-        return None
-    target, before, (after,) = _shares_without(tape, image, [patches])
-    return {"patches": len(patches), "target": target, "before": before, "after": after}
+def _covered(tape: Tape, image: torch.Tensor, sinks: list[dict[str, Any] | None], last: torch.Tensor) -> dict[str, Any]:
+    """What the answer loses without the sinks; and without the patches that the last map likes best, beside as many others."""
+    found: dict[str, Any] = {"covered": None, "reason": None}
+    if tape.config.classes < 2:
+        return found
+    parked = sorted({token - tape.prefix for sink in sinks if sink for token, _ in sink["tokens"] if token >= tape.prefix})
+    best, share, others = _liked(tape, last)
+    covers = [cover for cover in (parked, best, *others) if cover]
+    target = int(tape.logits[0].argmax())
+
+    def confidence(logits: torch.Tensor) -> float:
+        return round(float(probabilities(logits.double().cpu().numpy(), tape.origin.several)[target]), 5)
+
+    before, left = confidence(tape.logits[0]), []
+    for cover in track(covers, "Covering patches"):  # one by one, so that others are let through
+        left.append(confidence(watch(tape.model, without_patches(tape.model, image, cover), keep=["logits"]).logits[0]))
+    if parked:
+        found["covered"] = {"patches": len(parked), "target": target, "before": before, "after": left.pop(0)}
+    if best:
+        most, random = left[0], round(float(np.mean(left[1:])), 5)
+        found["reason"] = {"count": len(best), "share": share, "target": target, "before": before, "most": most, "random": random}
+    return found
 
 
-def _reason(tape: Tape, image: torch.Tensor, last: torch.Tensor) -> dict[str, Any] | None:
-    """Does the last map point to what counts? The patches it likes best are covered, then as many others, drawn at random."""
+def _liked(tape: Tape, last: torch.Tensor) -> tuple[list[int], float, list[list[int]]]:
+    """The fewest patches that hold half of the last map (T, T), how much they hold, and as many others, drawn several times."""
     config = tape.config
-    if config.classes < 2 or config.pool not in ("class", "mean"):
-        return None
+    if config.pool not in ("class", "mean"):
+        return [], 0.0, []
     row = (last[0] if config.pool == "class" else last[config.prefix :].mean(dim=0))[config.prefix :].numpy()
     ranked = np.argsort(-row)
     held = np.cumsum(row[ranked]) / row.sum()
     count = int(np.argmax(held >= COVERED)) + 1
     if len(row) < 2 * count:
-        return None
+        return [], 0.0, []
     rng = np.random.default_rng(0)
-    draws = [ranked[:count], *(rng.choice(ranked[count:], count, replace=False) for _ in range(DRAWS))]
-    target, before, (most, *others) = _shares_without(tape, image, [draw.tolist() for draw in draws])
-    facts = {"count": count, "share": round(float(held[count - 1]), 4), "target": target, "before": before, "most": most}
-    return {**facts, "random": round(float(np.mean(others)), 5)}
-
-
-def _shares_without(tape: Tape, image: torch.Tensor, covers: list[list[int]]) -> tuple[int, float, list[float]]:
-    """The predicted class, its probability, and its probability with each of these sets of patches covered."""
-    logits = watch(tape.model, torch.stack([without_patches(tape.model, image, patches) for patches in covers]), keep=["logits"]).logits
-    target = int(tape.logits[0].argmax())
-    before, *after = [
-        round(float(probabilities(each.double().cpu().numpy(), tape.origin.several)[target]), 5) for each in (tape.logits[0], *logits)
-    ]
-    return target, before, after
+    draws = [rng.choice(ranked[count:], count, replace=False).tolist() for _ in range(DRAWS)]
+    return ranked[:count].tolist(), round(float(held[count - 1]), 4), draws
 
 
 def _patterns(weights: np.ndarray) -> bytes:

@@ -60,8 +60,8 @@ class ServerSource extends Source {
     return this.once(`map ${model} ${picture} ${query}`, async () => (await ask(`/api/models/${model}/pictures/${picture}/map?${query}`, { signal })).json());
   }
 
-  story(model, picture) {
-    return this.once(`story ${model} ${picture}`, async () => Telling.open(new Uint8Array(await (await ask(`/api/models/${model}/pictures/${picture}/story`)).arrayBuffer())));
+  story(model, picture, signal) {
+    return this.once(`story ${model} ${picture}`, async () => Telling.open(new Uint8Array(await (await ask(`/api/models/${model}/pictures/${picture}/story`, { signal })).arrayBuffer())));
   }
 
   /** How far the server is with what takes long. */

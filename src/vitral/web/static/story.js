@@ -10,7 +10,7 @@ const STEPS = [Cut, Vectors, Places, Asks, Shares, Mixes, Answers];
 
 export class StoryView {
   constructor(root, app) {
-    Object.assign(this, { root, app, key: "", steps: [], telling: null, trace: null, left: "wall" });
+    Object.assign(this, { root, app, key: "", steps: [], asking: null, telling: null, trace: null, left: "wall" });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.watcher = new IntersectionObserver((entries) => entries.forEach((entry) => this.seen(entry)), { threshold: [0, 0.35] });
     byId("tell").addEventListener("click", () => this.toggle());
@@ -54,6 +54,7 @@ export class StoryView {
   mark() {
     const tells = state.view === "story";
     document.body.classList.toggle("telling", tells);
+    if (!tells) this.asking?.abort();
     byId("tell").textContent = tells ? "Leave the story" : "Story in 7 steps";
     byId("tell").setAttribute("aria-disabled", String(!tells && this.reason !== ""));
     byId("tell").title = tells ? "" : this.reason || "From your picture to its class, step by step";
@@ -70,20 +71,35 @@ export class StoryView {
     const key = `${state.model} ${state.picture}`;
     if (key === this.key) return this.draw();
     this.key = key;
-    this.steps = [];
+    this.asking?.abort(); // nobody waits for the old one any more
+    const asking = (this.asking = new AbortController());
     this.say("Following your picture through the model …");
+    const late = setTimeout(() => this.showProgress(asking), 1000);
     try {
-      const telling = await this.app.source.story(state.model, state.picture);
+      const telling = await this.app.source.story(state.model, state.picture, asking.signal);
       if (this.key !== key) return;
       Object.assign(this, { telling, trace });
     } catch (error) {
       if (this.key !== key) return;
       this.key = "";
+      if (error.name === "AbortError") return;
       this.say(`The story could not be told: ${error.message}.`);
       return this.app.complain(error);
+    } finally {
+      clearTimeout(late);
+      if (this.asking === asking) this.asking = null;
     }
     this.build();
     this.draw();
+  }
+
+  /** How far a large model is, until it is done. */
+  async showProgress(asking) {
+    while (this.asking === asking && this.app.source.work) {
+      const { done, total } = await this.app.source.work().catch(() => ({}));
+      if (this.asking === asking && total) this.say(`Following your picture through the model … ${Math.round((100 * done) / total)}\u00a0%`);
+      await new Promise((resolve) => setTimeout(resolve, 400));
+    }
   }
 
   say(text) {
