@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,9 @@ from vitral.base.files import write_atomic, writing
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Tape
 from vitral.weights.beside import metadata, write_beside
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 OPSET = 18
 
@@ -36,6 +40,15 @@ class Outputs(nn.Module):
 
 def write_onnx(model: Classifier, path: Path, attention: bool = False) -> Path:
     """Write `model` to `path`: input `images`, outputs `logits` and, with `attention`, `attention_0`, `attention_1`, …"""
+    with writing(path):
+        made = to_graph(model, attention)
+        written = write_atomic(path, made.SerializeToString())
+    write_beside(model, path.parent, runs=True)
+    return written
+
+
+def to_graph(model: Classifier, attention: bool = False, opset: int = OPSET) -> ModelProto:
+    """`model` as an ONNX graph with its class names and preprocessing inside."""
     config = model.config
     if attention and not config.is_transformer:
         raise UsageError(f"a {config.family} has no attention", "leave attention out")
@@ -43,7 +56,7 @@ def write_onnx(model: Classifier, path: Path, attention: bool = False) -> Path:
     names = ["logits", *(f"attention_{block}" for block in range(config.depth))] if attention else ["logits"]
     images = torch.zeros(2, config.channels, *config.image_size, device=next(model.parameters()).device)
     try:
-        with writing(path), tempfile.TemporaryDirectory() as folder, evaluating(wrapped), _quiet(), torch.no_grad():
+        with tempfile.TemporaryDirectory() as folder, evaluating(wrapped), _quiet(), torch.no_grad():
             torch.onnx.export(
                 wrapped,
                 (images,),
@@ -51,7 +64,7 @@ def write_onnx(model: Classifier, path: Path, attention: bool = False) -> Path:
                 input_names=["images"],
                 output_names=names,
                 dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
-                opset_version=OPSET,
+                opset_version=opset,
                 dynamo=True,
                 external_data=False,
                 verbose=False,
@@ -60,9 +73,7 @@ def write_onnx(model: Classifier, path: Path, attention: bool = False) -> Path:
 
             made = onnx.load(str(Path(folder) / "model.onnx"))
             onnx.helper.set_model_props(made, metadata(model))
-            written = write_atomic(path, made.SerializeToString())
-        write_beside(model, path.parent, runs=True)
-        return written
+            return made
     except ImportError as error:
         raise WeightsError(f"ONNX export needs {error.name or 'onnx and onnxscript'}", "install it: pip install 'vitral[onnx]'") from None
 
