@@ -37,10 +37,19 @@ FRAMES = "frames"
 AUDIT = "audit"
 """Which explanations of this model can be trusted: VERDICTS, a page and its figures."""
 VERDICTS = "audit.json"
+QUANTISED = "model.onnx"
+"""The model in 8 bits; beside it the same in 16 (`stored_name`), PROOF and a page."""
+PROOF = "proof.json"
+"""How far the smaller models answer as the fp32 one does."""
 LOCK = ".lock"
 """Held while a process writes here."""
 MANIFEST = "manifest.json"
 """Size and SHA-256 of the files beside it."""
+
+
+def stored_name(precision: str) -> str:
+    """A model with weights in bf16 or fp16."""
+    return f"model.{precision}.onnx"
 
 
 def scores_name(split: str = "test") -> str:

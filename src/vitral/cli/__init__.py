@@ -30,6 +30,7 @@ VERBS: dict[str, str] = {
     "compare": "several models under one budget: a fair fight",
     "scale": "accuracy against data and compute; cost against tokens",
     "report": "a run or a study as one HTML page",
+    "quantise": "a model in 8 bits for onnxruntime, with the proof that it answers the same",
     "weights": "inspect, convert and list weights of any origin",
     "data": "list, fetch, show and check data sets",
     "bench": "how fast a ViT is here, beside other libraries' own",

@@ -204,15 +204,15 @@ def evaluate(
     answer = Answering(forward, place, precision, worth=worth_bf16(model), answers=not _several(model))
     if isinstance(data, str | DataConfig):
         known = _known(model)
-        config, split = _settings(known, data, split, root, on_bad_image)
-        images = _matched(known, open_split(config, Preprocess.of(known), split), config.name)
+        config, split = as_learnt(known, data, split, root, on_bad_image)
+        images = match_split(known, open_split(config, Preprocess.of(known), split), config.name)
         loader = evaluation_loader(images, images.preprocess, place, batch_size, workers)
         if calibrate:
             if images.name in ("all", "validation"):
                 raise UsageError(
                     f"a temperature cannot be fitted on pictures that are then scored ({images.name})", "score another split: --split test"
                 )
-            held = _matched(known, open_split(config, Preprocess.of(known), "validation"), config.name)
+            held = match_split(known, open_split(config, Preprocess.of(known), "validation"), config.name)
             logits = read_logits(model, evaluation_loader(held, held.preprocess, place, batch_size, workers), answer)
             temperature = fit_temperature(*logits)
     elif calibrate:
@@ -233,7 +233,7 @@ def _known(model: nn.Module) -> Classifier:
     return model
 
 
-def _settings(
+def as_learnt(
     model: Classifier, data: str | DataConfig, split: str | None, root: str | None, on_bad_image: Literal["fail", "skip"]
 ) -> tuple[DataConfig, str | None]:
     """How the data is opened: data that the model learnt from as it was divided then, or an image of its training may be in the test."""
@@ -264,7 +264,7 @@ def _place(data: str) -> str | Path:
     return Path(path).resolve() if kind == "folder" else data
 
 
-def _matched(model: Classifier, split: Split, data: str) -> Split:
+def match_split(model: Classifier, split: Split, data: str) -> Split:
     """The split with the model's own class numbers."""
     names = split.class_names
     if not model.config.classes:

@@ -14,8 +14,9 @@ K inputs and N outputs of a linear layer. Everything else (norms, softmax, atten
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from vitral.base.errors import UsageError
 from vitral.base.origin import per_channel
 from vitral.model.classifier import Classifier
 from vitral.weights.beside import metadata
+from vitral.weights.rounding import LEVELS, SMALLEST, Inputs, balance, round_for, round_weights
 from vitral.weights.to_onnx import to_graph
 
 if TYPE_CHECKING:
@@ -32,24 +34,17 @@ if TYPE_CHECKING:
 
 OPSET = 23
 """Attention and GELU are single operators from here on."""
-LEVELS = 127
-"""Of weights, and of activations to either side of zero."""
-SMALLEST = 1e-12
-"""What a row of zeros is divided by."""
 GELU_ZERO, GELU_LEAST = 24, -0.17
 """GELU has no value below −0.17: 24 levels hold that, and 231 are left for what is above zero instead of 127."""
 CONTRIBUTED = "com.microsoft"
 """Where onnxruntime keeps the product that gives floats with a scale per column; part of every build of it."""
+POSITIONS = ("positions.table", "model.positions.table")
+"""Added, not multiplied; stored in fp16."""
 STORED = 1024
 """Numbers from which a weight is worth storing in 16 bits."""
 
-
-def round_weights(weight: np.ndarray, axis: int = -1) -> tuple[np.ndarray, np.ndarray]:
-    """`weight` as int8 (−127 to 127) and one float32 scale per output channel, which lie along `axis`: weight ≈ int8 · scale."""
-    others = tuple(number for number in range(weight.ndim) if number != axis % weight.ndim)
-    largest = np.abs(weight).max(axis=others, keepdims=True)
-    scale = (np.maximum(largest, SMALLEST) / LEVELS).astype(np.float32)
-    return np.rint(weight / scale).clip(-LEVELS, LEVELS).astype(np.int8), scale.reshape(-1)
+Run = Callable[[np.ndarray], list[np.ndarray]]
+"""Images (B, C, H, W) → the outputs of a graph."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +67,11 @@ class Linear:
     kind: str
     """tokens; gelu: what GELU gave; pixels: patches cut from the images and nothing else done to them."""
 
+    @property
+    def rounded(self) -> bool:
+        """Not the head: its rounding would show in the logits as it is, and it is one product a picture. It is stored in fp16."""
+        return not self.name.startswith(("head", "distillation_head"))
+
 
 def float_graph(model: Classifier, attention: bool = False) -> ModelProto:
     """The graph of `model` in fp32 that the others are made of; logits, on request the attention maps of every block."""
@@ -80,14 +80,18 @@ def float_graph(model: Classifier, attention: bool = False) -> ModelProto:
     return _folded(to_graph(model, attention, OPSET))
 
 
-def quantise_graph(graph: ModelProto, model: Classifier, layers: Collection[str] | None = None) -> ModelProto:
-    """A copy of a `float_graph` in 8 bits; `layers`: these alone."""
+def quantise_graph(
+    graph: ModelProto, model: Classifier, inputs: Mapping[str, Inputs] | None = None, layers: Collection[str] | None = None
+) -> ModelProto:
+    """A copy of a `float_graph` in 8 bits, the head in fp16; `inputs`: of `watch_inputs`, for better rounding; `layers`: these alone."""
     from onnx import helper
 
-    made = copy.deepcopy(graph)
-    found = {one.node: one for one in linears(made.graph, model) if layers is None or one.name in layers}
+    heads = [graph.graph.node[one.node].input[1] for one in linears(graph.graph, model) if not one.rounded]
+    made = store_graph(graph, model, "fp16", [*heads, *POSITIONS] if layers is None else ())
+    found = [one for one in linears(made.graph, model) if one.rounded and (layers is None or one.name in layers)]
+    writer = _Writer(made.graph, model, dict(inputs or {}))
+    found = {one.node: one for one in writer.balanced(found)}
     gone = {one.add for one in found.values() if one.add is not None}
-    writer = _Writer(made.graph, model)
     nodes: list[NodeProto] = []
     for place, node in enumerate(made.graph.node):
         if place in found:
@@ -100,8 +104,40 @@ def quantise_graph(graph: ModelProto, model: Classifier, layers: Collection[str]
     return made
 
 
-def store_graph(graph: ModelProto, model: Classifier, precision: str) -> ModelProto:
+def watch_inputs(graph: ModelProto, model: Classifier, batches: Iterable[np.ndarray], threads: int = 0) -> dict[str, Inputs]:
+    """What every layer of a `float_graph` is given on these images (B, C, H, W)."""
+    from onnx import helper
+
+    found = linears(graph.graph, model)
+    watched = copy.deepcopy(graph)
+    sources = list(dict.fromkeys(one.source for one in found))
+    del watched.graph.output[:]
+    watched.graph.output.extend(helper.make_empty_tensor_value_info(source) for source in sources)
+    run = open_graph(watched.SerializeToString(), threads, sources)
+    rows, sums, largest = dict.fromkeys(sources, 0), {}, {}
+    for images in batches:
+        for source, value in zip(sources, run(images), strict=True):
+            flat = value.reshape(-1, value.shape[-1])
+            rows[source] += len(flat)
+            sums[source] = sums.get(source, 0) + flat.T @ flat
+            largest[source] = np.maximum(largest.get(source, 0), np.abs(flat).max(axis=0))
+    return {one.name: Inputs(sums[one.source] / rows[one.source], largest[one.source]) for one in found if rows[one.source]}
+
+
+def open_graph(content: bytes, threads: int = 0, outputs: Sequence[str] = ("logits",)) -> Run:
+    """A graph in onnxruntime, on the CPU; `threads` 0: its own choice."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = threads, 3
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    return lambda images: [np.asarray(value) for value in session.run(list(outputs), {"images": images})]
+
+
+def store_graph(graph: ModelProto, model: Classifier, precision: str, names: Collection[str] | None = None) -> ModelProto:
     """A copy of a `float_graph` whose weights are stored in bf16 or fp16 and made fp32 when it is loaded: half the size, fp32's speed.
+
+    `names`: of the constants, these alone.
 
     A CPU has no products in these precisions in onnxruntime; a graph all in bf16 would not run there.
     """
@@ -112,6 +148,8 @@ def store_graph(graph: ModelProto, model: Classifier, precision: str) -> ModelPr
     nodes = []
     for constant in made.graph.initializer:
         if constant.data_type != TensorProto.FLOAT or math.prod(constant.dims) < STORED:
+            continue
+        if names is not None and constant.name not in names:
             continue
         values = numpy_helper.to_array(constant)
         if precision == "fp16" and np.abs(values).max() > np.finfo(np.float16).max:
@@ -153,18 +191,41 @@ def linears(graph: GraphProto, model: Classifier) -> list[Linear]:
 class _Writer:
     """Nodes and constants of the 8-bit products of one graph."""
 
-    def __init__(self, graph: GraphProto, model: Classifier) -> None:
-        self.graph, self.model = graph, model
+    def __init__(self, graph: GraphProto, model: Classifier, inputs: dict[str, Inputs]) -> None:
+        self.graph, self.model, self.inputs = graph, model, inputs
         self.values = _constants(graph)
         self.first: list[NodeProto] = []
         """Nodes before all others."""
+
+    def balanced(self, found: list[Linear]) -> list[Linear]:
+        """Layers behind a LayerNorm that nothing else reads: the norm's own factors even out its outputs, at no cost when it runs."""
+        users = _users(self.graph)
+        out = {one.node: one for one in found}
+        for norm in self.graph.node:
+            readers = [out.get(place) for place in users.get(norm.output[0], [])]
+            takers = [one for one in readers if one is not None]
+            if norm.op_type != "LayerNormalization" or not takers or len(takers) < len(readers) or takers[0].name not in self.inputs:
+                continue
+            factors = balance([one.weight for one in takers], self.inputs[takers[0].name])
+            for place, name in enumerate(norm.input[1:], 1):
+                norm.input[place] = self._constant(f"{name}.balanced", self.values[name] / factors)
+            for one in takers:
+                self.inputs[one.name] = self.inputs[one.name].times(1 / factors)
+                out[one.node] = dataclasses.replace(one, weight=one.weight * factors[:, None])
+        return list(out.values())
+
+    def _rounded(self, name: str, weight: np.ndarray, factors: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """`factors`: what the inputs that were watched are multiplied by here."""
+        if name not in self.inputs:
+            return round_weights(weight)
+        return round_for(weight, self.inputs[name] if factors is None else self.inputs[name].times(factors))
 
     def product(self, linear: Linear) -> Iterator[NodeProto]:
         yield from self._pixels(linear) if linear.kind == "pixels" else self._tokens(linear)
 
     def _tokens(self, linear: Linear) -> Iterator[NodeProto]:
         name, source = linear.name, linear.source
-        weight, scale = round_weights(linear.weight)
+        weight, scale = self._rounded(name, linear.weight)
         if linear.kind == "gelu":  # one-sided, so that no absolute value is needed either
             zero, levels, least = GELU_ZERO, 255 - GELU_ZERO, -GELU_LEAST * (255 - GELU_ZERO) / GELU_ZERO
         else:
@@ -187,7 +248,8 @@ class _Writer:
         name, config, origin = linear.name, self.model.config, self.model.origin
         mean, std = (np.array(per_channel(of.value, config.channels), np.float32) for of in (origin.mean, origin.std))
         each = len(linear.weight) // config.channels  # pixels of a patch lie channel by channel
-        weight, scale = round_weights(linear.weight / np.repeat(std, each)[:, None])
+        deviations = np.repeat(std, each)
+        weight, scale = self._rounded(name, linear.weight / deviations[:, None], deviations)
         shift = -(np.repeat(mean, each).astype(np.float64) @ (weight * scale.astype(np.float64)))  # (N,)
         bias = shift + (self.values[linear.bias] if linear.bias else 0)
         for constant, numbers in (("std", std), ("mean", mean)):
@@ -247,9 +309,13 @@ def _folded(model: ModelProto) -> ModelProto:
 def _replace_nodes(graph: GraphProto, nodes: list[NodeProto]) -> None:
     """These nodes instead, and only the constants that they use."""
     nodes = [copy.deepcopy(node) for node in nodes]
+    for node in nodes:  # the exporter's notes (names of Python files, lines) are a fifth of a megabyte
+        node.ClearField("name")
+        node.ClearField("doc_string")
+        del node.metadata_props[:]
     used = {name for node in nodes for name in node.input} | {output.name for output in graph.output}
     constants = [copy.deepcopy(one) for one in graph.initializer if one.name in used]
-    del graph.node[:], graph.initializer[:], graph.value_info[:]
+    del graph.node[:], graph.initializer[:], graph.value_info[:], graph.metadata_props[:]
     graph.node.extend(nodes)
     graph.initializer.extend(constants)
 

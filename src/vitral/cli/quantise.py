@@ -1,0 +1,78 @@
+"""vitral quantise MODEL DATA: a small model, with the proof that it answers the same."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from vitral.base.progress import tell
+from vitral.cli.opening import ModelFlags, open_model
+from vitral.cli.parsing import parse
+
+EXAMPLES = """An int8 ONNX model (a scale per token), bf16 and fp16 beside it, and a page that proves they answer as the original does.
+
+model.onnx runs in plain onnxruntime; predict.py beside it needs nothing of Vitral. A model that fails its limit is not written.
+
+Examples:
+  vitral quantise runs/flowers folder:photos --out small
+  vitral quantise vit_tiny.safetensors photos --out small --limit 0.99 --json
+  vitral quantise runs/digits digits --out small --attention --anyway
+"""
+
+
+@dataclass(frozen=True)
+class Flags(ModelFlags):
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    """A name from `vitral data list`, folder:PATH, or a folder of pictures. Labels are used where they are the model's classes."""
+    out: Path
+    """Folder for model.onnx, model.bf16.onnx, model.fp16.onnx, proof.json, report.html and predict.py."""
+    split: Literal["all", "test", "validation", "train"] | None = None
+    """Which pictures; None: the test split of data that has one or that the model learnt from, else all."""
+    root: str | None = None
+    """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
+    pictures: int | None = None
+    """Compare answers on so many pictures at most; None: on all."""
+    limit: float = 0.97
+    """Share of the pictures that int8 must give the same answer."""
+    loss: float = 0.005
+    """Share of top-1 that int8 may lose, where there are labels."""
+    anyway: bool = False
+    """Write a model that fails its limits, too."""
+    attention: bool = False
+    """The attention maps of every block as further outputs."""
+    layer_pictures: int = 16
+    """Pictures on which each layer is tried alone; 0: not at all."""
+    rounds: int = 30
+    """Times that fp32 and int8 are timed in turn."""
+    json: bool = False
+    """Print the proof as JSON."""
+
+
+def run(arguments: list[str]) -> int:
+    flags = parse(Flags, arguments, "vitral quantise", EXAMPLES)
+    from vitral.draw.provenance import command_line
+    from vitral.report.quantise import check_folder, write_quantised
+    from vitral.study.quantise import quantise
+
+    check_folder(flags.out)
+    model = open_model(flags.model, flags)
+    names = ("split", "root", "pictures", "limit", "loss", "anyway", "attention", "layer_pictures", "rounds")
+    found = quantise(
+        model,
+        flags.data,
+        **{name: getattr(flags, name) for name in names},
+        threads=flags.threads or 0,
+        name=flags.model,
+        command=command_line(["vitral", "quantise", *arguments]),
+    )
+    page = write_quantised(found, model, flags.out)
+    tell(json.dumps(found.proof.to_dict())) if flags.json else tell(found.proof.text())
+    print(page, file=sys.stderr) if flags.json else tell(page)
+    return 0

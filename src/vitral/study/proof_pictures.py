@@ -1,0 +1,107 @@
+"""The pictures of a proof: all of a split, or of a folder; their labels, where they are the model's own classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from vitral.base.errors import DataError, VitralError
+from vitral.data.catalogue import CATALOGUE
+from vitral.data.datasets import open_split
+from vitral.data.pictures import find_pictures, readable
+from vitral.data.preprocess import Preprocess
+from vitral.data.split import Split
+from vitral.model.classifier import Classifier
+from vitral.study.audit_pictures import as_pixels
+from vitral.train.evaluate import as_learnt, evaluation_loader, match_split
+
+CALIBRATION = 64
+"""Pictures that weights are rounded for."""
+CPU = torch.device("cpu")
+CHUNK = 16
+"""Pictures at a time."""
+
+
+class ProofPictures:
+    """The pictures of a proof: all of a split, or of a folder; their labels, where they are the model's own classes."""
+
+    def __init__(self, model: Classifier, data: str, split: str | None, root: str | None, count: int | None) -> None:
+        self.model, self.split = model, split or "all"
+        self.notes: list[str] = []
+        self.images: Split | None = None
+        self.known: np.ndarray | None = None
+        if data not in CATALOGUE and Path(data).is_dir():
+            self.paths = find_pictures(data)
+            self.count = min(len(self.paths), count or len(self.paths))
+            self._tell(min(CALIBRATION, self.count), shared=True)
+            return
+        preprocess = Preprocess.of(model)
+        config, split = as_learnt(model, data, split, root, "skip")
+        images = open_split(config, preprocess, split)
+        self.split = images.name
+        try:
+            images = match_split(model, images, config.name)
+            self.known = images.labels
+        except VitralError as error:
+            self.notes.append(f"without labels: {error.message}")
+        self.images = images.first(min(count, len(images)), 0) if count else images
+        if self.known is not None:
+            self.known = self.images.labels
+        self.count = len(self.images)
+        try:
+            self.others = open_split(config, preprocess, "train") if self.split != "train" else self.images
+        except VitralError:
+            self.others = self.images
+        self._tell(min(CALIBRATION, len(self.others)), shared=self.split in ("all", "train") or self.others is self.images)
+
+    def _tell(self, count: int, shared: bool) -> None:
+        self.notes.append(f"weights were rounded for {count} {'of these' if shared else 'training'} pictures, without their labels")
+
+    def batches(self, most: int | None = None) -> Iterator[tuple[np.ndarray, list[int]]]:
+        """Images (B, C, H, W) and their places, `most` in all; what cannot be read is passed over."""
+        left = self.count if most is None else min(most, self.count)
+        for images, places in self._read():
+            for start in range(0, min(left, len(places)), CHUNK):
+                end = min(start + CHUNK, left)
+                yield images[start:end], places[start:end]
+            left -= min(left, len(places))
+            if not left:
+                return
+
+    def _read(self) -> Iterator[tuple[np.ndarray, list[int]]]:
+        if self.images is None:
+            found = iter(enumerate(readable(self.paths[: self.count], self.model)))
+            while some := list(islice(found, CHUNK)):
+                yield np.stack([picture.tensor.numpy() for _, picture in some]), [place for place, _ in some]
+            return
+        for batch in evaluation_loader(self.images, self.images.preprocess, CPU, CHUNK).epoch(0):
+            yield batch.images.float().numpy(), batch.indices.tolist()
+
+    def calibration(self) -> Iterator[np.ndarray]:
+        if self.images is None:
+            yield from (images for images, _ in self.batches(CALIBRATION))
+            return
+        some = self.others.first(min(CALIBRATION, len(self.others)), 0)
+        for batch in evaluation_loader(some, some.preprocess, CPU, CHUNK).epoch(0):
+            yield from np.split(batch.images.float().numpy(), range(CHUNK, len(batch.images), CHUNK))
+
+    def one(self) -> np.ndarray:
+        for images, _ in self.batches(1):
+            return images
+        raise DataError("none of the pictures can be read", "check the files named above")
+
+    def labels(self, places: list[int]) -> np.ndarray | None:
+        return None if self.known is None else self.known[places]
+
+    def where(self, place: int) -> str:
+        return self.paths[place].name if self.images is None else Path(self.images.where(place)).name
+
+    def shown(self, place: int) -> Image.Image:
+        """As the model sees it."""
+        picture = Preprocess.of(self.model)(self.paths[place] if self.images is None else self.images.picture(place))
+        return Image.fromarray(as_pixels(self.model, picture.tensor))
