@@ -8,7 +8,7 @@ from typing import Any
 from vitral.base import layout
 from vitral.base.errors import UsageError
 from vitral.base.files import replacing_folder, write_atomic, write_json
-from vitral.base.text import NOTHING, byte_size, duration
+from vitral.base.text import NOTHING, byte_size, counted, duration
 from vitral.draw.charts import bar_chart
 from vitral.model.classifier import Classifier
 from vitral.report import inline
@@ -55,7 +55,8 @@ def _content(found: Quantised) -> dict[str, Any]:
         "title": f"{proof.model} in 8 bits",
         "lead": lead,
         "notes": [f"written although it fails its limit: int8 {failure}" for failure in proof.failures],
-        "versions": (_columns(original), [_row(one, original) for one in proof.versions]),
+        "answers": (_columns(original), [_row(one, original) for one in proof.versions]),
+        "sizes": [_size_row(one) for one in proof.versions],
         "speed": _speed(small),
         "limits": proof.limits,
         "told": proof.notes,
@@ -67,7 +68,7 @@ def _content(found: Quantised) -> dict[str, Any]:
             [one.picture, one.before, percent(one.confidence_before, 1), one.after, percent(one.confidence_after, 1)]
             for one in proof.changed
         ],
-        "differing": round(small.pictures * (1 - small.same)),
+        "differing": counted(round(small.pictures * (1 - small.same)), "picture"),
         "machine": {**proof.machine, "seconds": duration(proof.seconds)},
         "command": proof.command,
     }
@@ -75,22 +76,17 @@ def _content(found: Quantised) -> dict[str, Any]:
 
 def _columns(original: Version) -> list[str]:
     labelled = ["top-1", "calibration error"] if original.top1 is not None else []
-    return ["", "size", "pictures", "same answers", *labelled, "largest logit change", "change of confidence", "one picture", "speed"]
+    return ["", "pictures", "same answers", *labelled, "largest logit change", "confidence changes by"]
 
 
 def _row(one: Version, original: Version) -> list[str]:
     labelled = [percent(one.top1), NOTHING if one.calibration is None else f"{one.calibration:.4f}"] if original.top1 is not None else []
-    return [
-        one.name,
-        byte_size(one.bytes),
-        f"{one.pictures:,}",
-        percent(one.same),
-        *labelled,
-        f"{one.largest:.3f}",
-        percent(one.confidence),
-        NOTHING if one.milliseconds is None else f"{one.milliseconds:.1f} ms",
-        NOTHING if one.speed is None else f"{one.speed:.2f} ×",
-    ]
+    return [one.name, f"{one.pictures:,}", percent(one.same), *labelled, f"{one.largest:.3f}", percent(one.confidence)]
+
+
+def _size_row(one: Version) -> list[str]:
+    took = NOTHING if one.milliseconds is None else f"{one.milliseconds:.1f} ms"
+    return [one.name, one.file or NOTHING, byte_size(one.bytes), took, NOTHING if one.speed is None else f"{one.speed:.2f} ×"]
 
 
 def _speed(small: Version) -> str:

@@ -87,7 +87,12 @@ def quantise(
     opened = ProofPictures(model, data, split, root, pictures)
     graph, exported = float_graph(model, attention), to_graph(model, attention)
     inputs = watch_inputs(graph, model, opened.calibration(), threads)
-    made = {INT8: quantise_graph(graph, model, inputs), **{kind: store_graph(graph, model, kind) for kind in STORED}}
+    made = {INT8: quantise_graph(graph, model, inputs)}
+    for kind in STORED:
+        try:
+            made[kind] = store_graph(graph, model, kind)
+        except UsageError as error:  # larger than fp16 has room for
+            opened.notes.append(f"no {kind}: {error.message}")
     contents = {kind: one.SerializeToString() for kind, one in made.items()}
     everything = {ORIGINAL: exported.SerializeToString(), FUSED: graph.SerializeToString(), **contents}
     runs = {kind: open_graph(content, threads) for kind, content in everything.items()}
@@ -95,7 +100,7 @@ def quantise(
     times = _race({kind: runs[kind] for kind in (ORIGINAL, FUSED, INT8)}, opened.one(), rounds, quiet)
     versions = tuple(
         _version(kind, len(everything[kind]), logits[kind], logits[ORIGINAL], opened.labels(places), model, times)
-        for kind in (ORIGINAL, INT8, *STORED)
+        for kind in (ORIGINAL, *made)
     )
     failures = _failures(versions[0], versions[1], limit, loss)
     names = [one.name for one in linears(graph.graph, model) if one.rounded]
