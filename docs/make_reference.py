@@ -38,6 +38,7 @@ COMMANDS: dict[str, list[tuple[str, str]]] = {
     "compare": [("", "Flags EXAMPLES")],
     "scale": [("", "Flags EXAMPLES")],
     "report": [("", "Flags EXAMPLES")],
+    "quantise": [("", "Flags EXAMPLES")],
     "runs": [("", "Flags EXAMPLES")],
     "diff": [("", "Flags EXAMPLES")],
     "bench": [("", "Flags EXAMPLES")],

@@ -26,7 +26,7 @@ README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GUIDES = [page for page in PAGES if page.parent.name in ("guide", "concepts")]
 RESULTS = [*(page for page in PAGES if page.parent.name == "results"), ROOT / "docs/LOG.md"]
-EXPENSIVE = ("train", "pretrain", "plan", "compare", "scale", "explore", "figures", "audit", "film", "bench")
+EXPENSIVE = ("train", "pretrain", "plan", "compare", "scale", "explore", "figures", "audit", "film", "bench", "quantise")
 """Verbs of the README that take longer than a test may, need data from elsewhere, wait for a browser, or were run by the demo already:
 their arguments are parsed."""
 

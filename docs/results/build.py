@@ -33,6 +33,8 @@ RECORDS = HERE / "records"
 FIGURES = ROOT / "docs/images/results/records"
 PAGES = (ROOT / "README.md", *sorted(HERE.glob("*.md")))
 MARKED = re.compile(r"(<!-- results:([\w:.-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
+QUANTISED = HERE / "quantised"
+"""proof.json of each quantised model that is published."""
 DUPLICATES = HERE / "duplicates.json"
 """Data set → positions of test pictures that have a near copy among the training pictures, as `vitral data check` found them, and the hash
 of the labels in whose order they stand."""
@@ -258,6 +260,42 @@ def curves_list(records: dict[str, list[Record]]) -> str:
     return "\n".join(f"![{titles.get(name, name).replace('`', '')}](../images/results/records/{name}-curves.png)" for name in records)
 
 
+def quantised_table(_: dict[str, list[Record]]) -> str:
+    """Every proof.json of quantised/, by its name: int8 beside fp32."""
+    lines = []
+    for path in sorted(QUANTISED.glob("*.json")):
+        proof = read_json(path)
+        found = {one["name"]: one for one in proof["versions"]}
+        for name, one in found.items():
+            speed = "" if one["speed"] is None else f"{one['speed']:.2f} × ({one['spread'][0]:.2f} to {one['spread'][1]:.2f})"
+            scored = "" if one["top1"] is None else f"{100 * one['top1']:.2f} %"
+            error = "" if one["calibration"] is None else f"{one['calibration']:.4f}"
+            same, change = f"{100 * one['same']:.2f} %", f"{one['largest']:.3f}"
+            size = f"{one['bytes'] / 1e6:.2f} MB"
+            lines.append([path.stem, name, size, f"{one['pictures']:,}", same, scored, error, change, speed])
+    header = [
+        "model",
+        "",
+        "size",
+        "pictures",
+        "same answers",
+        "top-1",
+        "calibration error",
+        "largest logit change",
+        "speed (10 to 90 % of the rounds)",
+    ]
+    return table(lines, header, "llr", markdown=True)
+
+
+def worst_layers_table(_: dict[str, list[Record]]) -> str:
+    """The layers that hurt most, of every proof that tried them one by one."""
+    lines = []
+    for path in sorted(QUANTISED.glob("*.json")):
+        for layer in read_json(path)["layers"][:8]:
+            lines.append([path.stem, layer["name"], f"{layer['typical']:.4f}", f"{layer['largest']:.3f}", f"{100 * layer['share']:.1f} %"])
+    return table(lines, ["model", "layer", "typical change of a logit", "largest", "share of the squares"], "llr", markdown=True)
+
+
 TABLES: dict[str, Callable[[dict[str, list[Record]]], str]] = {
     "readme": readme_table,
     "records": records_table,
@@ -265,6 +303,8 @@ TABLES: dict[str, Callable[[dict[str, list[Record]]], str]] = {
     "sealed": sealed_table,
     "duplicates": duplicates_table,
     "curves": curves_list,
+    "quantised": quantised_table,
+    "worst-layers": worst_layers_table,
 }
 
 
