@@ -103,6 +103,7 @@ ONE_IDEA_IN_TWO_ROLES = {
     "predict": VERB,
     "pretrain": ASKED,
     "probe": "the verb asks, study compares, train solves",
+    "quantise": "the verb asks, weights write the graph, study proves it, report shows the proof",
     "run": "report draws what config asked for",
     "runs": "the verb lists what was trained, presets what can be",
     "scale": VERB,

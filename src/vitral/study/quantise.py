@@ -17,7 +17,7 @@ from vitral.base.device import describe_machine
 from vitral.base.errors import DataError, FailedError, UsageError
 from vitral.base.progress import progress
 from vitral.model.classifier import Classifier
-from vitral.study.proof import Changed, Layer, Proof, Version
+from vitral.study.quantised import Changed, Layer, Proof, Version
 from vitral.study.proof_pictures import ProofPictures
 from vitral.train.evaluate import calibrate
 from vitral.weights.quantise import Run, float_graph, linears, open_graph, quantise_graph, store_graph, watch_inputs
