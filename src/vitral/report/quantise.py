@@ -13,8 +13,8 @@ from vitral.draw.charts import bar_chart
 from vitral.model.classifier import Classifier
 from vitral.report import inline
 from vitral.report.render import percent, write_page
-from vitral.study.quantised import Proof, Version
 from vitral.study.quantise import INT8, ORIGINAL, Quantised
+from vitral.study.quantised import Proof, Version
 from vitral.weights.beside import write_beside
 
 LAYERS = 16

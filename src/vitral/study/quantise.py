@@ -17,8 +17,8 @@ from vitral.base.device import describe_machine
 from vitral.base.errors import DataError, FailedError, UsageError
 from vitral.base.progress import progress
 from vitral.model.classifier import Classifier
-from vitral.study.quantised import Changed, Layer, Proof, Version
 from vitral.study.proof_pictures import ProofPictures
+from vitral.study.quantised import Changed, Layer, Proof, Version
 from vitral.train.evaluate import calibrate
 from vitral.weights.quantise import Run, float_graph, linears, open_graph, quantise_graph, store_graph, watch_inputs
 from vitral.weights.to_onnx import to_graph
