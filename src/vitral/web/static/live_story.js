@@ -139,16 +139,21 @@ function startingPatch(contrast, [rows, columns]) {
 /** The tokens that draw attention whoever asks; null: none does. `mean`: (T, T), `kept`: the tokens before the block. */
 function sinkOf(mean, kept, { config, prefix, sheets }, contrast) {
   const { tokens, width } = config;
-  const column = (token) => Array.from({ length: tokens }, (_, other) => mean[other * tokens + token]);
-  const share = (token) => column(token).reduce((sum, value) => sum + value, 0) / tokens;
-  const usual = (token) => column(token).sort((a, b) => a - b)[Math.floor((tokens - 1) / 2)];
-  const found = [...Array(tokens).keys()].filter((token) => usual(token) >= SINK / tokens && (token >= prefix || share(token) >= LARGE_SHARE));
+  const column = new Float32Array(tokens);
+  const shares = new Float32Array(tokens);
+  const found = [];
+  for (let token = 0; token < tokens; token++) {
+    for (let other = 0; other < tokens; other++) column[other] = mean[other * tokens + token];
+    shares[token] = column.reduce((sum, value) => sum + value, 0) / tokens;
+    const usual = column.sort()[Math.floor((tokens - 1) / 2)]; // what at least half of all tokens give
+    if (usual >= SINK / tokens && (token >= prefix || shares[token] >= LARGE_SHARE)) found.push(token);
+  }
   if (!found.length) return null;
   const lengths = Array.from({ length: tokens - prefix }, (_, patch) => Math.hypot(...kept.subarray((prefix + patch) * sheets.tokens.stride, (prefix + patch) * sheets.tokens.stride + width)));
   const patches = found.filter((token) => token >= prefix).map((token) => token - prefix);
   const longer = patches.length ? Math.min(...patches.map((patch) => lengths[patch])) / median(lengths) : 0;
   return {
-    tokens: found.map((token) => [token, share(token)]).sort((a, b) => b[1] - a[1]),
+    tokens: found.map((token) => [token, shares[token]]).sort((a, b) => b[1] - a[1]),
     longer: longer >= LONGER ? longer : null,
     plain: patches.length > 0 && patches.every((patch) => contrast[patch] < median(contrast)),
   };
