@@ -36,6 +36,7 @@ from vitral.web.payload import model_figures
 from vitral.web.session import Session
 from vitral.web.single_file import page
 from vitral.web.story import shuffled_places
+from vitral.weights.rounding import round_weights
 
 METHODS = ("attention", "rollout", "occlusion", "similarity")
 """What a page can compute: no gradients are needed for it."""
@@ -102,11 +103,10 @@ def export_live(session: Session, path: str | Path) -> Path:
     blobs: dict[str, bytes] = {"kernel": pack({}, {"kernel": kernel()}, level=9)}
     figures = []
     for index, model in track(list(enumerate(session.models)), "Rounding weights"):
-        model = rounded(model)
         blobs[f"model-{index}"] = pack_model(model, session.limits.attention)
         facts = description["models"][index]
         facts |= {"methods": [method for method in facts["methods"] if method in METHODS], "film": []}
-        figures.append(model_figures(model))
+        figures.append(model_figures(rounded(model)))
     blobs["figures"] = pack({"figures": figures}, {}, level=9)
     for entry in session.given:
         content, kind = stored(session.picture(0, entry["picture"]).original)
@@ -131,15 +131,14 @@ def rounded(model: Classifier) -> ViT:
     model = copy.deepcopy(model).float().cpu().eval()
     assert isinstance(model, ViT)
     for _, layer in layers(model):
-        codes, scales = round_rows(layer.weight.detach().flatten(1))
-        layer.weight.data = (codes.float() * scales[:, None]).view_as(layer.weight)
+        codes, scales = codes_of(layer)
+        layer.weight.data = torch.from_numpy(codes * scales[:, None]).view_as(layer.weight)
     return model
 
 
-def round_rows(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(outputs, inputs) → eight-bit codes of the same shape and one scale an output; the largest weight of a row becomes ±127."""
-    scales = weight.abs().amax(dim=1).clamp(min=1e-30) / 127
-    return (weight / scales[:, None]).round().to(torch.int8), scales
+def codes_of(layer: nn.Linear | nn.Conv2d) -> tuple[np.ndarray, np.ndarray]:
+    """Eight-bit codes (outputs, inputs) and one scale an output."""
+    return round_weights(layer.weight.detach().float().cpu().flatten(1).numpy(), axis=0)
 
 
 def layers(model: nn.Module) -> Iterator[tuple[str, nn.Linear | nn.Conv2d]]:
@@ -148,13 +147,12 @@ def layers(model: nn.Module) -> Iterator[tuple[str, nn.Linear | nn.Conv2d]]:
             yield name, module
 
 
-def pack_model(model: ViT, attention: int) -> bytes:
-    """A rounded model as the page holds it; `attention`: so many weights may be kept of one pass."""
-    config = model.config
+def pack_model(whole: Classifier, attention: int) -> bytes:
+    """A model as the page holds it; `attention`: so many weights may be kept of one pass."""
+    model, config = rounded(whole), whole.config
     sections: dict[str, np.ndarray | bytes] = {}
-    for name, layer in layers(model):
-        codes, scales = round_rows(layer.weight.detach().flatten(1))
-        sections |= {f"{name}.weight": codes.numpy(), f"{name}.scale": scales.numpy()}
+    for name, layer in layers(whole):
+        sections[f"{name}.weight"], sections[f"{name}.scale"] = codes_of(layer)
     for name, parameter in model.named_parameters():
         # Tokens, the table of positions and learned angles go into what is computed of them.
         if name not in sections and not name.startswith(("tokens.", "positions.", "rotary.")):
