@@ -76,6 +76,36 @@ def test_a_row_without_a_record_is_marked_in_the_readme() -> None:
         assert row["record"] not in known or "before" not in row, f"{row['record']} has records: remove what stood there before"
 
 
+def test_every_claim_of_the_reports_has_a_command_a_verdict_and_what_it_stands_on() -> None:
+    found, records, studies = build.claims(), build.read_records(), build.read_studies()
+    assert {claim["report"] for claim in found} == {"R0", "R1", "R2", "R3", "R4"} and len(found) > 50
+    for claim in found:
+        assert claim["where"] and claim["claim"] and claim["command"] and claim["verdict"] in build.WORDS, claim
+        if not build.is_run(claim, records, studies):
+            assert claim["verdict"] in ("open", "cannot"), f"{claim['claim']} is judged, and its record is not there"
+            assert (
+                "minutes" in claim or "steps" in claim or claim["command"].startswith("vitral scale digits") or "digits" in claim["command"]
+            )
+        elif claim["verdict"] == "open":
+            assert not (claim.get("record") or claim.get("study")), f"{claim['claim']} has its record: judge it"
+        if claim["command"] == "–":
+            assert claim["verdict"] == "cannot"
+    made = build.make()
+    assert all(
+        f"results:{name}" in (ROOT / "docs/results/reports.md").read_text(encoding="utf-8") for name in made if name.startswith("claims")
+    )
+    waiting = [claim for claim in found if claim.get("record") and claim["record"] not in records]
+    assert all(f"`{claim['command']}`" in made["queue"] for claim in waiting), "what waits for the GPU stands in the queue"
+
+
+def test_steps_to_an_accuracy(run: Path, tmp_path: Path) -> None:
+    path = collect.collect(run, tmp_path, "mine")
+    record = build.Record(path, read_json(path / "manifest.json"), RunFolder.open(path))
+    best = max(line["accuracy"] for line in record.run.metrics if line["split"] == "validation")
+    told = build.steps_to([record], (best / 2, 1.01))
+    assert re.search(r"% after [\d,]+, 101% not reached steps, n = 1", told)
+
+
 @pytest.mark.parametrize("record", sorted(path.name for path in RECORDS.iterdir()))
 def test_every_record_is_what_was_written_and_tells_nothing_of_the_machine(record: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(RECORDS / record)]) == 0, capsys.readouterr().out

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,9 @@ DUPLICATES = HERE / "duplicates.json"
 of the labels in whose order they stand."""
 
 
+MEASURED = HERE / "measured"
+"""What single commands printed, kept by `checks.py keep`."""
+WORDS = {"holds": "holds", "does not": "does not hold", "partly": "in part", "cannot": "cannot be tested here", "open": "not run yet"}
 PLACES = {"size": "training pictures", "pretrained": "pre-training pictures", "shots": "shots", "share": "part of the budget"}
 """What tells cells of one model apart, with its heading."""
 
@@ -255,6 +258,101 @@ def _points(pair: Any) -> str:
     return f"{100 * abs(pair.difference):.2f} ({low:.2f} to {high:.2f})"
 
 
+# ---- the claims of the reports ---------------------------------------------------------------------------------------------------
+
+
+def claims() -> list[dict[str, Any]]:
+    return tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
+
+
+def is_run(claim: dict[str, Any], records: dict[str, list[Record]], studies: dict[str, Path]) -> bool:
+    """Whether what a claim waits for is there; one that waits for nothing is answered by what stands beside it."""
+    waits = [name for name in (claim.get("record"), *claim.get("steps", ())) if name] + [name for name in (claim.get("study"),) if name]
+    return all(name in records or name in studies for name in waits)
+
+
+def claimed(claim: dict[str, Any], records: dict[str, list[Record]], studies: dict[str, Path]) -> str:
+    """Our figure with n and interval, out of a record, a study or a measurement; † is one of which no record was kept."""
+    if "measured" in claim:
+        return claim["figure"].format(**read_json(MEASURED / f"{claim['measured']}.json"))
+    if not is_run(claim, records, studies):
+        return f"{claim['before']} †" if "before" in claim else "not run"
+    if "record" in claim:
+        own = records[claim["record"]]
+        return f"{accuracy(own)}, n = {len(own)}"
+    if "steps" in claim:
+        return "; ".join(f"{name}: {steps_to(records[name])}" for name in claim["steps"])
+    if "study" in claim:
+        return study_means(studies[claim["study"]])
+    return f"{claim['before']} †" if "before" in claim else NOTHING
+
+
+def steps_to(records: list[Record], levels: Sequence[float] = (0.5, 0.6, 0.7)) -> str:
+    """Optimizer steps after which validation first had this accuracy, the mean over seeds."""
+    told = []
+    for level in levels:
+        first = [
+            next((line["step"] for line in record.run.metrics if line["split"] == "validation" and line["accuracy"] >= level), None)
+            for record in records
+        ]
+        reached = [step for step in first if step is not None]
+        told.append(f"{level:.0%} after {np.mean(reached):,.0f}" if len(reached) == len(first) else f"{level:.0%} not reached")
+    return f"{', '.join(told)} steps, n = {len(records)}"
+
+
+def study_means(path: Path) -> str:
+    """`vit 92.50 (90.10 to 94.20)` for each model, where they were trained with the largest part of everything."""
+    cells = read_json(path / layout.RESULT)["cells"]
+    most = {name: max(cell.get(name, 0) for cell in cells) for name in ("size", "pretrained", "share")}
+    chosen = [cell for cell in cells if not cell.get("shots") and all(cell.get(name, 0) in (0, value) for name, value in most.items())]
+    told, seeds = [], 0
+    for model in dict.fromkeys(cell["model"] for cell in chosen):
+        right = np.stack([Answers.read(path / layout.CELLS / cell["cell"]).right for cell in chosen if cell["model"] == model])
+        found, seeds = accuracy_interval(right) if len(right) > 1 else None, len(right)
+        interval = f" ({100 * found.low:.2f} to {100 * found.high:.2f})" if found else ""
+        told.append(f"{model} {100 * right.mean():.2f}{interval}")
+    return f"{'; '.join(told)}; n = {seeds}"
+
+
+def claims_table(report: str, records: dict[str, list[Record]], studies: dict[str, Path]) -> str:
+    lines = [
+        [
+            claim["where"],
+            claim["claim"],
+            claim["command"] if claim["command"] in ("–", "the same") else f"`{claim['command']}`",
+            claimed(claim, records, studies),
+            f"**{WORDS[claim['verdict']]}**" + (f": {claim['why']}" if claim["why"] else ""),
+        ]
+        for claim in claims()
+        if claim["report"] == report
+    ]
+    return table(lines, ["where", "claim", "command", "ours", "verdict"], "lllll", markdown=True)
+
+
+def summary_table(records: dict[str, list[Record]], studies: dict[str, Path]) -> str:
+    names = list(dict.fromkeys(claim["report"] for claim in claims()))
+    lines = [
+        [name, *(str(sum(claim["report"] == name and claim["verdict"] == verdict for claim in claims())) for verdict in WORDS)]
+        for name in names
+    ]
+    waiting = sum(not is_run(claim, records, studies) for claim in claims())
+    return f"{table(lines, ['report', *WORDS.values()], 'lr', markdown=True)}\n\n{len(claims())} claims; {waiting} wait for a run."
+
+
+def queue_table(records: dict[str, list[Record]], studies: dict[str, Path]) -> str:
+    """What the reports' page waits for, in groups of one call each."""
+    waiting = [claim for claim in claims() if "minutes" in claim and not (is_run(claim, records, studies) and _waits(claim))]
+    lines = [
+        [claim["group"], f"`{claim['command']}`", claim.get("record") or claim.get("study") or NOTHING, str(claim["minutes"])]
+        for claim in waiting
+    ]
+    return table(lines, ["group", "command (each S: 0, 1, 2)", "record", "minutes, estimated"], "lllr", markdown=True)
+
+
+def _waits(claim: dict[str, Any]) -> bool:
+    return bool(claim.get("record") or claim.get("study"))
+
+
 def curves_list(records: dict[str, list[Record]]) -> str:
     titles = {row["record"]: row["title"] for row in rows()}
     return "\n".join(f"![{titles.get(name, name).replace('`', '')}](../images/results/records/{name}-curves.png)" for name in records)
@@ -324,8 +422,11 @@ def filled(text: str, made: dict[str, str]) -> str:
 
 def make() -> dict[str, str]:
     records = read_records()
+    studies = read_studies()
     made = {name: function(records) for name, function in TABLES.items()}
-    return made | {f"study:{name}": study_table(path) for name, path in read_studies().items()}
+    made |= {f"claims:{report}": claims_table(report, records, studies) for report in dict.fromkeys(claim["report"] for claim in claims())}
+    made |= {"claims": summary_table(records, studies), "queue": queue_table(records, studies)}
+    return made | {f"study:{name}": study_table(path) for name, path in studies.items()}
 
 
 def figure_inputs(records: dict[str, list[Record]]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 Four layers by themselves, no projections: self-attention (softmax(qkᵀ/√d)·v, weights formed), recurrent (h ← tanh(W·h + x), one token
 after another), convolution (kernel 3 over a row of tokens), restricted self-attention (each token sees 9 neighbours). Each is timed at
-every n (width fixed) and every d (tokens fixed); the exponent is the slope on logarithms over the larger half, where fixed costs fade.
+every n (width fixed) and every d (tokens fixed); the exponent is the slope on logarithms over all of them.
 Writes layer-types.json and the pictures beside the other results.
 """
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from vitral.base.device import describe_machine
-from vitral.base.files import write_json
+from vitral.base.files import read_json, write_json
 from vitral.base.text import table
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.provenance import save_figure
@@ -90,8 +90,7 @@ def seconds(action: Callable[[], Tensor], device: str, least: float) -> float:
 
 
 def exponent(places: Sequence[float], values: Sequence[float]) -> float:
-    half = len(places) // 2
-    return float(np.polyfit(np.log(places[half:]), np.log(values[half:]), 1)[0])
+    return float(np.polyfit(np.log(places), np.log(values), 1)[0])
 
 
 @torch.no_grad()
@@ -99,13 +98,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seconds", type=float, default=0.3, help="of repeating each measurement")
+    parser.add_argument("--fit", action="store_true", help="fit and draw again what was measured before")
     parser.add_argument("--out", type=Path, default=HERE / "layer-types.json")
     flags = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
     grids = {"tokens": [(n, FIXED_WIDTH) for n in TOKENS], "width": [(FIXED_TOKENS, d) for d in WIDTHS]}
-    measured: dict[str, dict[str, list[float]]] = {}
-    for name, make in LAYERS.items():
+    measured: dict[str, dict[str, list[float]]] = read_json(flags.out)["milliseconds"] if flags.fit else {}
+    for name, make in LAYERS.items() if not flags.fit else ():
         timed = {axis: [seconds(make(n, d, flags.device), flags.device, flags.seconds) for n, d in grid] for axis, grid in grids.items()}
         measured[name] = {axis: [1e3 * each for each in found] for axis, found in timed.items()}
     fits = {name: {axis: exponent(ends, measured[name][axis]) for axis, ends in (("tokens", TOKENS), ("width", WIDTHS))} for name in LAYERS}

@@ -16,3 +16,8 @@ def test_equals_a_convolution(patch, step):
     maps = embedding.projection(torch.nn.functional.pad(images, (left, right, top, bottom)))
     assert maps.shape[-2:] == (8 // step[0], 16 // step[1])
     assert torch.allclose(embedding(images), maps.flatten(2).transpose(1, 2), atol=1e-6)
+
+
+def test_the_sizes_that_report_r0_names():
+    embedding = PatchEmbedding(3, 256, (16, 16), (16, 16))
+    assert embedding(torch.zeros(1, 3, 128, 128)).shape == (1, 64, 256)

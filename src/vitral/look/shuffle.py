@@ -58,9 +58,9 @@ class Shuffled(ShowsItself):
 
     def draw(self) -> Figure:
         many = len(self.change)
-        told = f"another order: with positions the same answer in {self.same} of {many} (logits move by {self.change.max():.0%}), "
-        told += f"without in {self.same_without} ({self.without.max():.1g})"
-        return picture_sheet([self.image, self.shuffled], ["picture as the model sees it", told], columns=2, width=3.2)
+        told = f"another order: same answer in {self.same} of {many}, without positions in {self.same_without}"
+        title = "Patches in another order"
+        return picture_sheet([self.image, self.shuffled], ["picture as the model sees it", told], columns=2, width=3.2, title=title)
 
 
 def shuffle(
