@@ -174,6 +174,42 @@ def test_the_folder_the_page_and_what_look_says(model, pictures, tmp_path, capsy
     assert read_verdicts(other, tmp_path / "model/audit") == {}
 
 
+def test_the_guides_own_method_is_judged_beside_the_others(model, pictures, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("vitral.draw.provenance.DPI", 40)
+    monkeypatch.chdir(tmp_path)
+    section = (Path(__file__).parents[2] / "docs/guide/look.md").read_text(encoding="utf-8").partition("## A method of your own")[2]
+    Path("my.py").write_text(section.partition("```python\n")[2].partition("```")[0])
+    vitral.save(model, "model")
+    Path("photos").mkdir()
+    for number, picture in enumerate(pictures[:6]):
+        picture.save(f"photos/{number}.png")
+    assert main(["audit", "model", "photos", "--methods", "attention", "--method", "my.py:my_map", "--pictures", "3"]) == 0
+    assert "\nmy_map: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("def f(:", "SyntaxError"),
+        ("import nothing_such", "No module named 'nothing_such'"),
+        ("def f(tape): return 1", "TypeError"),
+        ("def f(tape, item=0, target=None): return 3.0", "gave an array of 0 dimensions"),
+        ("def f(tape, item=0, target=None): return [[float('nan')]]", "NaN or infinite"),
+        ("def f(tape, item=0, target=None): raise ValueError('mine\\nof two lines')", "ValueError: mine: mend it"),
+    ],
+)
+def test_an_own_method_that_fails_says_so_in_one_line(model, pictures, tmp_path, body, words) -> None:
+    (tmp_path / "my.py").write_text(body)
+    with pytest.raises(vitral.VitralError) as caught:
+        audit(model, pictures, (), [load_method(f"{tmp_path / 'my.py'}:f")], pictures=2, quiet=True)
+    assert words in str(caught.value) and "my.py" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_one_picture_is_refused_before_anything_is_spent(model, pictures) -> None:
+    with pytest.raises(vitral.VitralError, match=r"1 of the pictures can be opened.*2 or more"):
+        audit(model, pictures[:1], ["attention"], quiet=True)
+
+
 def test_a_rival_is_audited_with_what_suits_it(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("vitral.draw.provenance.DPI", 40)
     model = vitral.create("cnn", image_size=32, classes=10)

@@ -150,6 +150,8 @@ class _Judge:
         self.grid = grid_of(model)
         self.place = next(model.parameters())
         opened, self.flips = open_pictures(model, data, split, root, POOL + count, seed)
+        if len(opened) < 2:
+            raise DataError(f"{len(opened)} of the pictures can be opened", f"an audit needs 2 or more, better {PICTURES}")
         self.sources = [picture.source for picture in opened]
         self.pool = torch.stack([picture.tensor for picture in opened]).to(self.place.device, self.place.dtype)
         logits = self._logits(model, self.pool)
@@ -370,7 +372,7 @@ class _Judge:
         for number, row in enumerate(self.rows):
             if number not in without:
                 made = call(row, tape, target=target) if row.explains else row.function(tape)
-                out[number] = np.nan_to_num(on_grid(np.asarray(getattr(made, "grid", made), dtype=np.float64), self.grid))
+                out[number] = np.nan_to_num(on_grid(made.grid, self.grid))
         return out
 
     def _logits(self, model: Classifier, images: torch.Tensor) -> torch.Tensor:
