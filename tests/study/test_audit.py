@@ -183,7 +183,8 @@ def test_the_guides_own_method_is_judged_beside_the_others(model, pictures, tmp_
     Path("photos").mkdir()
     for number, picture in enumerate(pictures[:6]):
         picture.save(f"photos/{number}.png")
-    assert main(["audit", "model", "photos", "--methods", "attention", "--method", "my.py:my_map", "--pictures", "3"]) == 0
+    # folder:PATH without class folders: no classes are needed.
+    assert main(["audit", "model", "folder:photos", "--methods", "attention", "--method", "my.py:my_map", "--pictures", "3"]) == 0
     assert "\nmy_map: " in capsys.readouterr().out
 
 
@@ -240,10 +241,10 @@ def test_sure_ones_of_many_classes_come_first() -> None:
     assert sure_ones(confidence, answers, 4).tolist() == [0, 3, 1, 4]
 
 
-def test_what_cannot_be_audited_says_so(model, pictures, sceptic, tmp_path) -> None:
+def test_what_cannot_be_audited_says_so(model, pictures, sceptic, tmp_path, monkeypatch) -> None:
     with pytest.raises(vitral.VitralError, match="no head"):
         audit(model.with_head(0), pictures)
-    with pytest.raises(vitral.VitralError, match="no intervals"):
+    with pytest.raises(vitral.VitralError, match=r"no intervals: use at least 2, better 12"):
         audit(model, pictures, pictures=1)
     with pytest.raises(vitral.VitralError, match="two methods are called rollout"):
         audit(model, pictures, ["rollout", "rollout"])
@@ -253,6 +254,7 @@ def test_what_cannot_be_audited_says_so(model, pictures, sceptic, tmp_path) -> N
         load_method("nowhere.py:f")
     with pytest.raises(vitral.VitralError, match=r"FILE\.py:FUNCTION"):
         load_method("my_map")
+    monkeypatch.setattr(_Judge, "draw_maps", lambda _: pytest.fail("masks are looked for before anything is spent"))
     with pytest.raises(vitral.VitralError, match="no mask"):
         audit(model, pictures, ["attention"], pictures=2, masks=tmp_path, quiet=True)
     assert look.METHODS["rollout"] is look.rollout

@@ -109,7 +109,7 @@ def audit(
     if not model.config.classes:
         raise UsageError("this model has no head, so there is no class to explain", "give it one: vitral probe or vitral train finetune")
     if pictures < 2:
-        raise UsageError(f"an audit of {pictures} picture(s) has no intervals", "use at least 2, better {PICTURES}")
+        raise UsageError(f"an audit of {pictures} picture(s) has no intervals", f"use at least 2, better {PICTURES}")
     chosen = [method for method in choose(model, methods) if method.suits(model)] if methods or not own else []
     rows = [*chosen, *own]
     if not rows:
@@ -129,7 +129,8 @@ def audit(
         ("small changes", judge.changes),
     ]
     if masks is not None:
-        steps.append(("masks", lambda: judge.masks(Path(masks))))
+        inside = judge.read_masks(Path(masks))
+        steps.append(("masks", lambda: judge.masks(inside)))
     with progress("Auditing", len(steps) * len(judge.chosen), quiet) as bar, watched(lambda _: None):
         judge.advance = bar.advance
         for number, (name, step) in enumerate(steps, 1):
@@ -321,21 +322,24 @@ class _Judge:
             sums = np.where(known, values, 0.0).sum(axis=0)
             self.values["small changes"] = np.where(known.any(axis=0), sums / known.sum(axis=0).clip(1), np.nan)
 
-    def masks(self, folder: Path) -> None:
-        values = np.full((len(self.rows), len(self.chosen)), np.nan)
-        for place, index in self._each(self.chosen):
+    def read_masks(self, folder: Path) -> dict[int, np.ndarray]:
+        """The patches (h, w) inside the mask of each picture that has one, by its place; read before anything is spent."""
+        plain = dataclasses.replace(Preprocess.of(self.model), channels=1, mean=(0.0,), std=(1.0,))
+        masks = {}
+        for place, index in enumerate(self.chosen):
             path = folder / f"{Path(self.sources[index]).stem}.png"
-            if not path.is_file():
-                continue
-            mask = viewable(decode(read_bounded(path, 64 << 20), str(path))).convert("L")
-            seen = Preprocess.of(self.model)
-            inside = dataclasses.replace(seen, channels=1, mean=(0.0,), std=(1.0,)).pixels(mask)[0] > 127
-            patches = on_grid(inside.astype(float), self.grid) > 0.5
-            if patches.any() and not patches.all():
-                values[:, place] = of_each(partial(found, inside=patches), self.maps[place])
-        if np.isnan(values).all():
+            if path.is_file():
+                inside = plain.pixels(viewable(decode(read_bounded(path, 64 << 20), str(path))).convert("L"))[0] > 127
+                patches = on_grid(inside.astype(float), self.grid) > 0.5
+                masks |= {place: patches} if patches.any() and not patches.all() else {}
+        if not masks:
             raise DataError(f"{folder} has no mask for any of the pictures", "name each PICTURE.png, white where the thing is")
-        self.values["masks"] = values
+        return masks
+
+    def masks(self, inside: dict[int, np.ndarray]) -> None:
+        self.values["masks"] = np.full((len(self.rows), len(self.chosen)), np.nan)
+        for place, patches in inside.items():
+            self.values["masks"][:, place] = of_each(partial(found, inside=patches), self.maps[place])
 
     # ---- what they share -------------------------------------------------------------------------------------------------------
 

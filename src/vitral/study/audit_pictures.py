@@ -27,6 +27,10 @@ NOISE = 0.1
 
 def open_pictures(model: Classifier, data: Any, split: str | None, root: str | None, count: int, seed: int) -> tuple[list[Picture], bool]:
     """Up to `count` pictures as the model wants them, drawn by the seed; and whether a mirrored one means the same."""
+    if isinstance(data, str) and split is None and data.startswith("folder:"):
+        folder = Path(data.removeprefix("folder:"))
+        if folder.is_dir() and not any(path.is_dir() for path in folder.iterdir()):
+            data = folder  # no classes, and none are needed
     if isinstance(data, str) and (data in CATALOGUE or not Path(data).is_dir()):
         opened = open_split(DataConfig(name=data, root=root, on_bad_image="skip"), Preprocess.of(model), split)
         some = opened.first(min(count, len(opened)), seed)

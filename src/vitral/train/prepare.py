@@ -71,6 +71,11 @@ class Setup:
             return config.train.threads
         return 1 if forward_flops(config.model) * config.train.batch_size <= TINY else None
 
+    @property
+    def ends_by_steps(self) -> bool:
+        """Not by the clock alone."""
+        return self.config.train.max_seconds is None or self.config.train.epochs < MANY_EPOCHS
+
     def task(self, quiet: bool = True) -> Task:
         """What is learnt: to name classes, from labels and perhaps a teacher, or, without labels, what the method says."""
         if self.config.pretrain is not None:
@@ -90,7 +95,7 @@ class Setup:
         going = f", going on at step {step:,}" if step else ""
         threads = f" ({self.threads} thread{'s' * (self.threads > 1)})" if self.threads and self.device.type == "cpu" else ""
         most = config.train.max_seconds
-        long = f"{total:,} steps" if most is None or config.train.epochs < MANY_EPOCHS else f"{duration(most)} of steps"
+        long = f"{total:,} steps" if self.ends_by_steps else f"{duration(most)} of steps"
         count = config.train.snapshots
         size = byte_size(count * sum(value.numel() * value.element_size() for value in self.model.state_dict().values()))
         kept = f", {count} snapshots ({size} on the disk)" if count else ""
