@@ -43,6 +43,11 @@ def test_a_model_without_classes_has_fewer_panels() -> None:
     parts = {name: PARTS[name] for name in ("attention", "filters", "distance")}
     reel = Reel([0, 9], {name: values[:2] for name, values in parts.items()}, [Image.new("L", (8, 8))])
     assert len(frame_figure(reel, 1).axes) == 4
+    dark, light = (Reel(reel.steps, reel.parts, [Image.new("L", (8, 8), grey)] * 2) for grey in (0, 255))
+    tiles = [film._tile(each, "attention", 0) for each in (dark, light)]
+    assert np.asarray(tiles[1], int).mean() > np.asarray(tiles[0], int).mean() + 50, (
+        "attention lies over the picture, which nothing else shows"
+    )
     with pytest.raises(vitral.VitralError, match="frame 2 of 2"):
         frame_figure(reel, 2)
 

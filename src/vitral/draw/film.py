@@ -115,7 +115,7 @@ def film_sheet(reel: Reel, title: str = "") -> Figure:
 
 
 def _classes(axes: Axes, reel: Reel, index: int) -> None:
-    dress_picture(axes).imshow(_beside([_over(reel, picture, index) for picture in range(len(reel.images))]))
+    dress_picture(axes).imshow(_beside([_over(image, reel.parts["classes"][index, picture]) for picture, image in enumerate(reel.images)]))
 
 
 def _attention(axes: Axes, reel: Reel, index: int) -> None:
@@ -199,9 +199,9 @@ def _timeline(axes: Axes, reel: Reel, index: int) -> None:
 def _tile(reel: Reel, name: str, index: int) -> Image.Image:
     """A part as a small picture, for the sheet."""
     if name == "classes":
-        return Image.fromarray(_over(reel, 0, index))
+        return Image.fromarray(_over(reel.images[0], reel.parts[name][index, 0]))
     if name == "attention":
-        return _large(_painted(reel.parts[name][index, 0, -1]))
+        return Image.fromarray(_looking(reel, 0, reel.parts[name][index, 0, -1]))
     if name == "positions":
         page = page_of_grids(reel.parts[name][index])
         pixels = paint(np.nan_to_num(page), (-1, 1), signed=True)
@@ -216,7 +216,7 @@ def _tile(reel: Reel, name: str, index: int) -> Image.Image:
 def _attention_page(reel: Reel, index: int) -> np.ndarray:
     """Pictures across and blocks down; of one picture the blocks in reading order."""
     maps = reel.parts["attention"][index]  # (P, L, h, w)
-    tiles = [[_enlarged(_painted(one)) for one in picture] for picture in maps]
+    tiles = [[_looking(reel, number, one) for one in picture] for number, picture in enumerate(maps)]
     if len(tiles) == 1:
         columns = int(np.ceil(np.sqrt(len(tiles[0]))))
         blank = np.full_like(tiles[0][0], 255)
@@ -244,11 +244,17 @@ def _painted(values: np.ndarray) -> np.ndarray:
     return paint(np.clip(values, low, max(high, low)), (low, high if high > low else low + 1))
 
 
-def _over(reel: Reel, picture: int, index: int) -> np.ndarray:
-    """A class map laid over its picture."""
-    values = reel.parts["classes"][index, picture]
+def _looking(reel: Reel, picture: int, values: np.ndarray) -> np.ndarray:
+    """A map of attention; where no class map shows the picture, laid over it."""
+    if "classes" in reel.parts or len(reel.images) < reel.parts["attention"].shape[1]:
+        return _enlarged(_painted(values))
+    return _over(reel.images[picture], values)
+
+
+def _over(image: Image.Image, values: np.ndarray) -> np.ndarray:
+    """A map laid over its picture."""
     side = 160
-    image = reel.images[picture].convert("L").convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
+    image = image.convert("L").convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
     how = Image.Resampling.NEAREST if max(values.shape) <= 8 else Image.Resampling.BICUBIC
     heat = Image.fromarray(_painted(values)).resize((side, side), how)
     return np.asarray(Image.blend(image, heat, 0.6))
