@@ -4,8 +4,10 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.text import duration
@@ -16,7 +18,7 @@ from vitral.cost.memory import LiveBytes
 from vitral.presets.models import model
 from vitral.presets.runs import run
 from vitral.study.forecast import Timing
-from vitral.study.plan import busy, plan
+from vitral.study.plan import busy, held_up, plan
 from vitral.train.fit import fit
 from vitral.train.prepare import prepare
 from vitral.weights.checkpoint import save
@@ -116,6 +118,30 @@ def test_time_is_a_range_and_a_busy_machine_is_said(monkeypatch: pytest.MonkeyPa
     assert planned.notes[-1] in capsys.readouterr().err
     assert busy(0.3, 2, (1.0, 1.1)) == "" and "cores" not in busy(0.3, 2, (1.0, 2.0))
     assert plan(run("digits"), gpu="a100").seconds_range[0] == plan(run("digits"), gpu="a100").seconds
+
+
+def test_a_run_that_waits_for_its_pictures_is_told_so() -> None:
+    alone = held_up(0.004, 0.001, 0, None, 8)
+    assert "80% of a step" in alone and "--workers 4" in alone and "--cache" in alone
+    bound = held_up(0.008, 0.001, 2, None, 4)
+    assert "decode-bound" in bound and "250 pictures/s" in bound and "1,000/s" in bound and "--workers 4" in bound
+    assert "more cores" in held_up(0.008, 0.001, 4, 256, 4)
+    assert held_up(0.004, 0.001, 4, None, 8) == "" == held_up(0.0001, 0.001, 0, None, 8)
+
+
+def test_a_plan_reads_some_pictures_where_they_are_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(0)
+    for number in range(24):
+        (tmp_path / str(number % 2)).mkdir(exist_ok=True)
+        Image.fromarray(draw.integers(0, 256, (90, 80, 3), np.uint8)).save(tmp_path / str(number % 2) / f"{number}.jpg")
+    monkeypatch.setattr("vitral.study.plan.SECONDS", 0.0)
+    config = run("digits", batch_size=4, device="cpu")
+    data = dataclasses.replace(config.data, name=f"folder:{tmp_path}", placement="stream", augment="standard")
+    small = ModelConfig(image_size=(16, 16), patch_size=(8, 8), width=16, depth=1, heads=2, mlp_width=16)
+    result = plan(dataclasses.replace(config, data=data, model=small))
+    assert result.reading_per_second and result.computing_per_second
+    assert "pictures/s can be read here" in result.text()
+    assert plan(config, gpu="h200").reading_per_second is None, "digits are in memory"
 
 
 def test_lora_keeps_moments_of_its_thin_matrices_alone(tmp_path: Path):

@@ -54,6 +54,8 @@ class Timing:
     compiling: float = 0.0
     peak: int | None = None
     """Most bytes in use on a GPU."""
+    computing: float | None = None
+    """Of one training step whose batch is there already, where pictures are read while training."""
     spread: tuple[float, float] | None = None
     """Nearly the quickest and nearly the slowest of the timed steps (10 and 90 %); None: none was timed."""
 
@@ -72,18 +74,20 @@ def time_run(setup: Setup, seconds: float = 0.0) -> Timing:
     """Time a run's own steps (its batches, augmentation, task and optimizer) and evaluation; the model in `setup` is used up."""
     world, train, data = World(), setup.config.train, setup.data
     stepper = Stepper(setup.model, setup.task(), train, setup.device, world)
-    loader = setup.training_loader(world)
+    loader = setup.training_loader(world, build_cache=False)
     compiling = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
     peak = PeakMemory(setup.device) if setup.device.type == "cuda" else None
     step = time_steps(stepper, itertools.chain.from_iterable(map(loader.epoch, itertools.count())), seconds)
-    most, image = peak.bytes() if peak else None, 0.0
+    most, image, computing = peak.bytes() if peak else None, 0.0, None
+    if loader.stream is not None:
+        computing = time_steps(stepper, itertools.repeat(next(iter(loader.epoch(0)))), seconds / 4).median
     if len(data.validation):
         few = setup.evaluation_loader(data.validation.first(min(SHOWN, len(data.validation)), 0), world)
         once = median_seconds(
             lambda: evaluate_loader(setup.model, few, forward=stepper.logits, precision=stepper.precision()), stepper.wait, least=1
         )
         image = once / len(few.split)
-    return Timing(step.median, image, compiling, most, (step.low, step.high))
+    return Timing(step.median, image, compiling, most, computing, (step.low, step.high))
 
 
 def time_steps(stepper: Stepper, batches: Iterator[Batch], seconds: float = 0.0, least: int = 2) -> Seconds:

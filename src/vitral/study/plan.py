@@ -27,10 +27,12 @@ from vitral.cost.precision import DTYPES, dtype_of, is_compiled
 from vitral.cost.time import LAUNCH, efficiency, find_gpu
 from vitral.data.augment import Policy
 from vitral.data.loader import even_batches, road
+from vitral.data.stream import seconds_to_read
 from vitral.model.classifier import Classifier
 from vitral.study.forecast import Timing, time_run
 from vitral.train import advice
 from vitral.train.optim import choose
+from vitral.train.parallel import World
 from vitral.train.prepare import prepare
 from vitral.train.schedule import snapshot_steps, token_shares
 from vitral.train.steps import run_memory
@@ -40,6 +42,8 @@ SECONDS = 4.0
 """Of real steps."""
 BUSY = 0.5
 """Share of the cores that others may keep busy before it is said."""
+WAITING = 0.2
+"""Share of a step spent reading from which it is said."""
 UNSTEADY = 1.5
 """Slow steps per quick step from which the timings are called unsteady."""
 
@@ -72,6 +76,10 @@ class Plan:
     """True: by real steps on this machine; False: estimated from a table."""
     source: str
     notes: tuple[str, ...]
+    reading_per_second: float | None = None
+    """Pictures that the processes of this run can read on this machine; None: they are on the device, or in memory, before it begins."""
+    computing_per_second: float | None = None
+    """Pictures that the model can learn from when they are there."""
     snapshots: int = 0
     """How many are kept for a film."""
     snapshot_bytes: int = 0
@@ -94,6 +102,7 @@ class Plan:
             ("steps", f"{self.steps:,} of {self.pictures:,} pictures, {self.epochs:g} epochs"),
             ("time", f"{self._training()} training + {duration(self.evaluation_seconds)} evaluating ({how})"),
             ("speed", f"{self.images_per_second:,.0f} pictures/s"),
+            *([("reading", self._reading())] if self.reading_per_second else []),
             ("on", f"{self.device}: {self.source}"),
         ]
         if self.snapshots:
@@ -101,9 +110,29 @@ class Plan:
             rows.append(("snapshots", f"{self.snapshots} take {size} on the disk and {took} to write; then: vitral film RUN"))
         return "\n".join([f"plan of {self.run}", *(f"  {name:<11}{value}" for name, value in rows)])
 
+    def _reading(self) -> str:
+        assert self.reading_per_second is not None and self.computing_per_second is not None
+        return f"{self.reading_per_second:,.0f} pictures/s can be read here, the model takes {self.computing_per_second:,.0f}/s"
+
     def _training(self) -> str:
         low, high = map(duration, self.seconds_range)
         return duration(self.seconds) if low == high else f"{duration(self.seconds)} ({low} to {high})"
+
+
+def held_up(reading: float, computing: float, workers: int, cache: int | None, cores: int) -> str:
+    """A note when a run waits for its pictures. reading: seconds of one by one process; computing: of one by the model."""
+    if workers == 0:
+        share = reading / (reading + computing)
+        waits = f"reading pictures is {share:.0%} of a step, as one process does both" if share > WAITING else ""
+    else:
+        rate, takes = min(workers, cores) / reading, 1 / computing
+        waits = f"the run is decode-bound: {rate:,.0f} pictures/s are read, the model takes {takes:,.0f}/s" if rate < takes else ""
+    if not waits:
+        return ""
+    enough = max(1, math.ceil(reading / computing))
+    more = [f"--workers {min(enough, cores)}"] if workers < min(enough, cores) else []
+    more += ["--cache 256 (vitral train --help)"] if cache is None else []
+    return f"{waits}; use {' or '.join(more)}" if more else f"{waits}; more cores, or smaller pictures, would help"
 
 
 def busy(load: float, cores: int, spread: tuple[float, float]) -> str:
@@ -130,7 +159,7 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     dtype = dtype_of(train.precision, device) if named is None else DTYPES["bf16" if train.precision == "auto" else train.precision]
     stored = sum(
         split.bytes
-        for split, policy in ((data.train, data.policy), (data.validation, Policy("none")))
+        for split, policy in ((data.train, setup.policy), (data.validation, Policy("none")))
         if road(split, policy, device, config.data.placement) == "device"
     )
     memory = run_memory(config, max(1, batch // train.accumulate), dtype, is_compiled(train.compile, device), stored)
@@ -152,6 +181,14 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
             notes.append(note)
             say(f"note: {note}")
         source = f"{timing.step * 1e3:.3g} ms per step"
+    reading = computing = None
+    if road(data.train, setup.policy, device, config.data.placement) == "stream":
+        cores = os.cpu_count() or 1
+        one = seconds_to_read(setup.training_split(World(), build=False), setup.policy)
+        reading, computing = max(1, min(config.data.workers, cores)) / one, batch / (timing.computing or timing.step)
+        if note := held_up(one, 1 / computing, config.data.workers, config.data.cache, cores):
+            notes.append(note)
+            say(f"note: {note}")
     if timing.peak is not None:
         memory = dataclasses.replace(memory, step=max(0, timing.peak - memory.total + memory.step))
     steps = max(1, round(train.epochs * per_epoch))
@@ -182,6 +219,8 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         measured=named is None,
         source=source,
         notes=tuple(notes),
+        reading_per_second=reading,
+        computing_per_second=computing,
         snapshots=kept,
         snapshot_bytes=kept * size,
         snapshot_seconds=kept * seconds,

@@ -124,7 +124,7 @@ class Setup:
     def training_loader(self, world: World, build_cache: bool = True) -> Loader:
         settings = self.config.data
         return Loader(
-            self._kept(world, build_cache),
+            self.training_split(world, build_cache),
             batch_size=self.config.train.batch_size,
             preprocess=self.preprocess,
             policy=self.policy,
@@ -143,7 +143,7 @@ class Setup:
         """What happens to a training picture before views are made of it, where they are."""
         return self.data.policy if self.config.pretrain is None else Policy("none")
 
-    def _kept(self, world: World, build: bool) -> Split:
+    def training_split(self, world: World, build: bool) -> Split:
         """The training pictures, from a cache where one is wanted: the first process makes it, the others wait."""
         settings, split = self.config.data, self.data.train.prepared(self.preprocess)
         if settings.cache is None or road(split, self.policy, self.device, settings.placement) == "device":
