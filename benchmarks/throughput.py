@@ -42,7 +42,7 @@ Row = dict[str, float | str | int]
 def measure(name: str, batch: int, steps: int, device: torch.device, compile: str) -> list[Row]:
     preset = RUNS[name]
     config = dataclasses.replace(preset.train, batch_size=batch, compile=compile)
-    model_config = resolve(preset, DataFacts(classes=10, channels=3, image_size=(32, 32))).config.model
+    model_config = resolve(preset, DataFacts(classes=10, channels=3, image_size=(32, 32), images=50_000)).config.model
     size, channels = model_config.image_size, model_config.channels
     draw = np.random.default_rng(0)
     count = max(4 * batch, 8192)

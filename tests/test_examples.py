@@ -15,6 +15,7 @@ SAYS = {
     "compare_two_models": "that is no proof that they are equal",
     "export_to_hugging_face": "largest difference of the logits",
     "load_and_look": "strongest at patch",
+    "make_shards": "train-000001.tar",
     "own_method": "carried, block 1",
     "switch_a_head_off": "logits move by at most",
     "train_digits": "test accuracy",
@@ -31,6 +32,7 @@ def test_every_example_is_run() -> None:
 def test_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("sys.argv", [f"{name}.py"])
     torch.manual_seed(0)
     with warnings.catch_warnings():
         # What other libraries warn of is not the example's affair; what Vitral warns of is.

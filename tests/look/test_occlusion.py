@@ -9,6 +9,7 @@ import torch
 import vitral
 from vitral import look
 from vitral.look.occlusion import fill_between
+from vitral.look.rerun import run, run_quickly
 
 
 @torch.no_grad()
@@ -50,6 +51,22 @@ def test_every_second_square_where_they_are_many(make, images) -> None:
     np.testing.assert_allclose(quick.grid[measured], exact.grid[measured], atol=1e-12)
     assert "every second one" in quick.note and "every second" not in exact.note
     assert "every second" not in look.occlusion(tape, size=1).note, "squares of one patch share nothing with their neighbours"
+
+
+def test_in_bf16_the_head_stays_exact_and_edits_are_kept(make, images, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make().float()
+    batch = images(model).float()
+    tape = vitral.watch(model, batch)
+    assert torch.equal(run_quickly(tape, batch), run(tape, batch)), "a small model gains nothing"
+    for name in ("has_bf16", "worth_bf16"):
+        monkeypatch.setattr(f"vitral.look.rerun.{name}", lambda _: True)
+    with torch.no_grad():
+        quick, exact = run_quickly(tape, batch), run(tape, batch)
+    assert quick.dtype == torch.float32 and not torch.equal(quick, exact)
+    assert (quick.bfloat16().float() != quick).any(), "logits are not rounded"
+    torch.testing.assert_close(quick, exact, atol=0.05, rtol=0.05)
+    edited = vitral.watch(model, batch, edits={"pooled": lambda value, _: value * 0})
+    assert torch.equal(run_quickly(edited, batch), run(edited, batch))
 
 
 def test_what_is_missing_lies_between_its_neighbours() -> None:

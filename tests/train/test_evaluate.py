@@ -13,6 +13,7 @@ from torch.utils.data import Dataset, TensorDataset
 from vitral.base.errors import DataError, UsageError, VitralError
 from vitral.base.origin import known
 from vitral.build import create
+from vitral.cli.eval import text
 from vitral.config import DataConfig, to_dict
 from vitral.data.datasets import open_data
 from vitral.data.preprocess import transform
@@ -210,6 +211,13 @@ def test_names_decide_which_class_is_which(photos):
     assert np.isnan(turned.per_class[1]) and turned.class_names == ("dog", "owl", "Cat", "bird")
     with pytest.raises(UsageError, match=r"classes that the model does not know: bird: name its folders as the model does"):
         evaluate(named("owl", "cat", "dog"), data)
+
+
+def test_it_says_what_it_was_computed_in(photos):
+    data, model = photos("plain"), named("bird", "cat", "dog")
+    told = {precision: evaluate(model, data, precision=precision) for precision in ("auto", "fp32", "bf16")}
+    assert {precision: result.to_dict()["dtype"] for precision, result in told.items()} == {"auto": "fp32", "fp32": "fp32", "bf16": "bf16"}
+    assert ", in bf16)" in text({"model": "m", "data": "d", "split": "all", **told["bf16"].to_dict()})
 
 
 def test_bad_files_are_named_and_counted(photos, tmp_path, capsys):

@@ -126,7 +126,8 @@ def test_it_learns_keeps_its_thresholds_and_answers_with_every_label(run: Path, 
     result = evaluate(model, f"csv:{table}", "test")
     assert isinstance(result, SeveralEvaluation)
     assert result.mean_average_precision == pytest.approx(last["mean_average_precision"], abs=1e-6)
-    assert result.to_dict() == {k: v for k, v in json.loads((run / "test.json").read_text()).items() if k != "opened"}
+    own = {k: v for k, v in json.loads((run / "test.json").read_text()).items() if k != "opened"}
+    assert result.to_dict() == {**own, "dtype": "fp32"}
     answers = folder.answers()
     assert (answers.right == (result.predictions == result.labels).all(axis=1)).all() and answers.pictures
 
@@ -134,7 +135,7 @@ def test_it_learns_keeps_its_thresholds_and_answers_with_every_label(run: Path, 
 def test_the_verbs_and_the_page_speak_of_several_labels(run: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["eval", str(run), f"csv:{table}", "--split", "all", "--table", str(tmp_path / "t.csv"), "--out", str(tmp_path / "s")]) == 0
     told = capsys.readouterr().out
-    assert "mean average precision" in told and "threshold" in told and "(all, 80 pictures)" in told
+    assert "mean average precision" in told and "threshold" in told and "(all, 80 pictures, in fp32)" in told
     with (tmp_path / "t.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 80 and {"path", "truth", "right", "answer", "probability of red"} <= set(rows[0])

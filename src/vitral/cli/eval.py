@@ -89,7 +89,7 @@ def run(arguments: list[str]) -> int:
 
 def text(values: dict[str, Any]) -> str:
     skipped = f", {values['skipped']:,} unreadable" if values["skipped"] else ""
-    lines = [f"{values['model']} on {values['data']} ({values['split']}, {values['pictures']:,} pictures{skipped})"]
+    lines = [f"{values['model']} on {values['data']} ({values['split']}, {values['pictures']:,} pictures{skipped}, in {values['dtype']})"]
     if "mean_average_precision" in values:
         return "\n".join([*lines, *several(values)])
     scores = f"top-1 {values['top1']:.2%}   top-5 {values['top5']:.2%}   loss {values['loss']:.4f}"

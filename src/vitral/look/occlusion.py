@@ -10,7 +10,7 @@ from vitral.base.progress import track
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, find_target, unused
 from vitral.look.maps import heat
-from vitral.look.rerun import alone, run, score, score_unit
+from vitral.look.rerun import alone, run, run_quickly, score, score_unit
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
@@ -19,8 +19,8 @@ BATCH = {"cpu": 8}
 USUAL_BATCH = 32
 RIVAL_SIDE = 14
 MANY = 64
-"""Squares beyond which every second one is covered and the others lie between them. With ViT-Ti on three photographs such maps correlate
-with the exact ones by 0.98, 0.95 and 0.99; with a third of the squares, by any rule that was tried, below 0.95 (docs/LOG.md)."""
+"""Squares beyond which every second one is covered and the others lie between them (docs/LOG.md has what such maps have in common with
+exact ones, and what fewer squares would)."""
 REACH = 2.5
 """Patches over which neighbouring squares resemble each other."""
 
@@ -38,7 +38,8 @@ def occlusion(
     """How much the target's probability falls when a square around each patch is covered; signed. A `start` is noted, not used.
 
     size: patches per side of the square (default: about a fifth of the grid). fill: its value after preprocessing (0: the mean colour).
-    exact: cover every square; else, where they are many and overlap, every second one, as the squares of one colour on a chessboard.
+    exact: cover every square, in the model's own precision; else, where they are many and overlap, every second one, as the squares of one
+    colour on a chessboard, and in bf16 on a CPU that is quicker with it.
     A rival's picture is divided into at most 14 × 14 patches.
     """
     item = check_item(tape, item)
@@ -56,16 +57,17 @@ def occlusion(
     if between:
         places = [(row, column) for row, column in places if (row + column) % 2 == 0]
     batch = BATCH.get(image.device.type, USUAL_BATCH)
+    again = run if exact else run_quickly
     drops: list[float] = []
     with torch.no_grad():
-        whole = float(score(tape, run(tape, image[None]), target))
+        whole = float(score(tape, again(tape, image[None]), target))
         for begin in track(range(0, len(places), batch), "Covering the picture"):
             covered = image.repeat(min(batch, len(places) - begin), 1, 1, 1)
             for index, (row, column) in enumerate(places[begin : begin + batch]):
                 top, bottom = edges_down[max(0, row - before)], edges_down[min(rows, row + after)]
                 left, right = edges_across[max(0, column - before)], edges_across[min(columns, column + after)]
                 covered[index, :, top:bottom, left:right] = fill
-            drops += (whole - score(tape, run(tape, covered), target).double()).tolist()
+            drops += (whole - score(tape, again(tape, covered), target).double()).tolist()
     unit = score_unit(tape)
     note = f"{unit} {whole:.3f} uncovered; squares of {size} × {size} patches{'; every second one, the others between them' * between}"
     grid = np.full((rows, columns), np.nan)

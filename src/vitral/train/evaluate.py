@@ -68,6 +68,8 @@ class Evaluation:
     """What was scored, where it was opened here."""
     skipped: int = 0
     """Images that could not be read."""
+    dtype: str | None = None
+    """What it was computed in: fp32 or bf16; None: as the run that asked."""
 
     @property
     def precision(self) -> np.ndarray:
@@ -150,6 +152,7 @@ class Evaluation:
         return {
             "pictures": len(self.labels),
             "skipped": self.skipped,
+            "dtype": self.dtype,
             "loss": self.loss,
             "top1": self.top1,
             "top5": self.top5,
@@ -209,9 +212,8 @@ def evaluate(
         loader = evaluation_loader(images, images.preprocess, place, batch_size, workers)
         if calibrate:
             if images.name in ("all", "validation"):
-                raise UsageError(
-                    f"a temperature cannot be fitted on pictures that are then scored ({images.name})", "score another split: --split test"
-                )
+                scored = f"a temperature cannot be fitted on pictures that are then scored ({images.name})"
+                raise UsageError(scored, "score another split: --split test")
             held = match_split(known, open_split(config, Preprocess.of(known), "validation"), config.name)
             logits = read_logits(model, evaluation_loader(held, held.preprocess, place, batch_size, workers), answer)
             temperature = fit_temperature(*logits)
@@ -221,7 +223,7 @@ def evaluate(
         loader = _own_loader(model, data, place, batch_size, workers)
         images = getattr(loader, "split", None)
     result = evaluate_loader(model, loader, forward=answer, temperature=temperature)
-    return result if images is None else dataclasses.replace(result, split=images, skipped=len(images.bad))
+    return dataclasses.replace(result, dtype=answer.name, split=images, skipped=len(images.bad) if images is not None else 0)
 
 
 def _known(model: nn.Module) -> Classifier:

@@ -43,6 +43,8 @@ class SeveralEvaluation:
     """What was scored, where it was opened here."""
     skipped: int = 0
     """Images that could not be read."""
+    dtype: str | None = None
+    """What it was computed in: fp32 or bf16; None: as the run that asked."""
 
     @cached_property
     def predictions(self) -> np.ndarray:
@@ -157,6 +159,7 @@ class SeveralEvaluation:
         return {
             "pictures": len(self.labels),
             "skipped": self.skipped,
+            "dtype": self.dtype,
             "loss": self.loss,
             "mean_average_precision": self.mean_average_precision,
             "f1": self.f1,
