@@ -92,7 +92,7 @@ def test_a_run_is_scored_on_its_own_division_of_its_own_data(
     other = Path(photos.removeprefix("folder:") + "-2")
     shutil.copytree(photos.removeprefix("folder:"), other)
     assert run([made, f"folder:{other}"]) == 0 and opened[-1] == DataConfig(name=f"folder:{other}", on_bad_image="skip")
-    assert "(all, 12 pictures)" in capsys.readouterr().out
+    assert "(all, 12 pictures, in fp32)" in capsys.readouterr().out
 
 
 def test_a_bad_picture_is_passed_over_unless_asked_otherwise(
