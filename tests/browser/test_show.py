@@ -464,6 +464,7 @@ def test_the_exported_page_has_it_all(pair: Session, tmp_path: Path, alone: Call
     expect(page.locator("#panel-similar figcaption").nth(2)).to_have_text(re.compile(r"0\.\d\d|1\.00"))
     page.locator("#tab-surgery").click()
     expect(page.locator(".importance-head")).to_have_count(12)
+    expect(page.locator("#panel-surgery .scrubber + .reading")).to_contain_text("run vitral explore")
     page.locator(".importance-head").nth(4).click()
     expect(page.locator("#cut")).to_contain_text("1 part is off")
     page.locator("#tab-compare").click()

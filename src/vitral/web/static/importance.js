@@ -156,7 +156,7 @@ export class ImportanceView {
     const label = `Confidence while heads are removed: ${percent(found.confidence[0])} with all, ${percent(found.confidence.at(-1))} with none`;
     this.chart.replaceChildren(lineChart({ xs: found.counts, lines, ticks, most, across: "heads switched off", label, cursor: at, pick: (index) => this.remove(found.counts[index]) }), chartKey(lines));
     const share = found.share ? `, ${found.labelled ? "accuracy" : "same answer"} ${percent(found.share[at])}` : "";
-    this.fall.textContent = `${found.counts[at]} of ${total} heads off: confidence ${percent(found.confidence[at])}${share}. ${found.half} can go before it loses half.`;
+    this.fall.textContent = `${found.counts[at]} of ${total} heads off: confidence ${percent(found.confidence[at])}${share}. ${found.half} can go before it loses half.${this.app.source.live ? "" : " To switch several off at once for the whole page, run vitral explore."}`;
   }
 
   flip(part) {
