@@ -16,10 +16,12 @@ import pytest
 import torch
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
+from sklearn.datasets import load_digits
 from tests.browser.conftest import painted
 
+from vitral import presets
 from vitral.base.origin import known
-from vitral.build import create
+from vitral.build import build, create
 from vitral.data.preprocess import open_picture
 from vitral.model.classifier import Classifier
 from vitral.web.live import export_live, rounded
@@ -382,3 +384,24 @@ def same_numbers(found: Any, wanted: Any, name: str) -> None:
         assert found == pytest.approx(wanted, abs=6e-3 if "longer" in name else 1e-3), name
     else:
         assert found == wanted, name
+
+
+def test_digits_and_a_second_model(browser: Browser, tmp_path: Path, keep: Callable[[Page, str], None]) -> None:
+    """The model of `vitral train digits`, as it starts, on digits; beside it another, as --compare has it."""
+    torch.manual_seed(0)
+    config = dataclasses.replace(presets.run("digits").model, image_size=(8, 8), channels=1, classes=10)
+    model, other = build(config), lively(channels=1, image_size=(8, 8), patch_size=(2, 2))
+    contents = []
+    for digit in load_digits().images[:3]:
+        out = io.BytesIO()
+        Image.fromarray((digit * 255 / 16).astype(np.uint8)).save(out, "PNG")
+        contents.append(out.getvalue())
+    session = Session({"digits": model, "other": other})
+    session.give(contents[0], "zero.png")
+    with opened(browser, export_live(session, tmp_path / "page.html")) as page:
+        expect(page.locator("#runs")).to_contain_text("the logits are those of Python")
+        compare(page, model, contents)
+        page.locator("#tab-compare").click()
+        expect(page.locator("#panel-compare")).to_contain_text("other")
+        expect(page.locator("#panel-compare .bar").first).to_be_visible()
+        keep(page, "live-digits")

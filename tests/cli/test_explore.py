@@ -46,6 +46,14 @@ def test_export_writes_one_page(run: Path, tmp_path: Path, capsys: pytest.Captur
     assert "(again)" in page.read_text(encoding="utf-8")
 
 
+def test_a_live_page_holds_both_models(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    assert main(["explore", str(run), "--compare", str(run), "--export", str(page), "--live"]) == 0
+    assert "page.html" in capsys.readouterr().out
+    text = page.read_text(encoding="utf-8")
+    assert all(f'id="{part}"' in text for part in ("kernel", "model-0", "model-1", "figures"))
+
+
 def test_serving_takes_the_flags(run: Path, live: Callable, capsys: pytest.CaptureFixture[str]) -> None:
     listening = bind("127.0.0.1", 0)
     wanted = listening.getsockname()[1]

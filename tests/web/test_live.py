@@ -101,6 +101,7 @@ def test_every_field_of_a_model_is_known_or_refused() -> None:
         ("resnet18", {}, "family = resnet18"),
         ("hybrid", {}, "family = hybrid"),
         ("tiny", {"channels": 4}, "channels = 4"),
+        ("h/14", {}, "too many for a file"),
     ],
 )
 def test_what_the_engine_does_not_know_is_refused_by_name(name: str, options: dict[str, int], said: str, tmp_path: Path) -> None:

@@ -45,6 +45,9 @@ STORED_SIDE = 1024
 PLAIN_SIDE = 256
 """Up to here it is stored without loss."""
 
+LARGEST = 350_000_000
+"""Parameters of a model that a browser can be given: its longest text is half a billion signs."""
+
 ANY = "any"
 KNOWN: dict[str, str | tuple[Any, ...]] = {
     "family": ("vit",),
@@ -124,6 +127,8 @@ def check(name: str, model: Classifier) -> None:
         if (known := KNOWN.get(field.name, (getattr(default, field.name),))) != ANY and value not in known:
             can = " or ".join(map(str, known))
             raise UsageError(f"{name}: a live page cannot run a model with {field.name} = {value}", f"it runs {can}; leave --live out")
+    if (count := sum(parameter.numel() for parameter in model.parameters())) > LARGEST:
+        raise UsageError(f"{name} has {count:,} parameters, too many for a file", f"up to {LARGEST:,}; leave --live out")
 
 
 def rounded(model: Classifier) -> ViT:
