@@ -64,7 +64,7 @@ def contributions(tape: Tape, item: int = 0, target: int | str | None = None, st
     need_transformer(tape, "direct logit attribution")
     item, config, model = check_item(tape, item), tape.config, tape.model
     target = find_target(tape, item, target)
-    if config.norm_order == "post" or config.head_hidden or config.pool == "attention":
+    if config.norm_order == "post" or config.head_hidden or config.pool in ("attention", "map"):
         why = {True: "blocks that normalise after adding"}.get(config.norm_order == "post", "a head or a pooling that is not linear")
         raise UsageError(f"a model with {why} is no sum of its parts", "use ablate or the lens for this model")
     depth, heads = config.depth, config.heads
@@ -76,19 +76,33 @@ def contributions(tape: Tape, item: int = 0, target: int | str | None = None, st
         by_head, bias, mlp = np.zeros((depth, heads)), np.zeros(depth), np.zeros(depth)
         for index, block in enumerate(model.blocks):  # type: ignore[arg-type]
             layer: Any = block
-            mixed = precise(used[f"blocks.{index}.attention.heads"][at])  # (heads, T, d)
-            outward = precise(layer.attention.projection.weight).view(config.width, heads, -1)  # (D, heads, d)
-            given = torch.einsum("htd,Dhd->htD", mixed, outward)
-            added = precise(used[f"blocks.{index}.attention.output"][at])
-            scale1, scale2 = (1.0 if scale is None else precise(scale) for scale in (layer.scale1, layer.scale2))
+            given = _given(layer.attention, precise(used[f"blocks.{index}.attention.heads"][at]))  # (heads, T, D)
+            # A parallel block has one factor for both.
+            scales = (layer.scale1, getattr(layer, "scale2", layer.scale1))
+            scale1, scale2 = (1.0 if scale is None else precise(scale) for scale in scales)
+            added, made = (precise(used[f"blocks.{index}.{part}.output"][at]) for part in ("attention", "mlp"))
+            if config.norm_order == "res-post":
+                given = _held(layer.norm1, given, _scale(layer.norm1, added))
+                added, made = (
+                    _held(norm, value, _scale(norm, value)) + _bias(norm) for norm, value in ((layer.norm1, added), (layer.norm2, made))
+                )
             by_head[index] = [read(part * scale1) for part in given]
             bias[index] = read((added - given.sum(dim=0)) * scale1)
-            mlp[index] = read(precise(used[f"blocks.{index}.mlp.output"][at]) * scale2)
+            mlp[index] = read(made * scale2)
         embedding = read(precise(used["embedding"][at]))
         logit = float(used["logits"][at, target])
         rest = read.constant
     name = tape.origin.class_name(target)
     return Contributions(by_head, bias, mlp, embedding, rest, logit, target, name, unused("contributions", start=start))
+
+
+def _given(attention: Any, mixed: torch.Tensor) -> torch.Tensor:
+    """What each head's output (heads, T, d) becomes in the stream, (heads, T, D): a norm on the joined heads with its scale held."""
+    heads, count, per_head = mixed.shape
+    apart = torch.einsum("htd,hg->htgd", mixed, torch.eye(heads, dtype=mixed.dtype, device=mixed.device))  # all others zero
+    apart = apart.reshape(heads, count, heads * per_head)
+    norm = attention.joined_norm
+    return _held(norm, apart, _scale(norm, apart.sum(dim=0))) @ precise(attention.projection.weight).T
 
 
 class _reader:
@@ -97,7 +111,7 @@ class _reader:
     def __init__(self, model: Any, stream: torch.Tensor, target: int) -> None:
         self.model, self.target = model, target
         self.scale = _scale(model.norm, stream)
-        normed = self._linear(model.norm, stream, self.scale) + _bias(model.norm)
+        normed = _held(model.norm, stream, self.scale) + _bias(model.norm)
         pooled = model.read(normed[None])[0]
         self.pool_scale = _scale(model.pool_norm, pooled)
         self.constant = self._weigh(
@@ -110,11 +124,11 @@ class _reader:
             self.constant += float(precise(model.head.linear.weight)[target] @ own) * self._heads()[0][1]
 
     def __call__(self, part: torch.Tensor) -> float:
-        return self._weigh(self._linear(self.model.norm, part, self.scale))
+        return self._weigh(_held(self.model.norm, part, self.scale))
 
     def _weigh(self, normed: torch.Tensor) -> float:
         model = self.model
-        pooled = self._linear(model.pool_norm, model.read(normed[None])[0], self.pool_scale)
+        pooled = _held(model.pool_norm, model.read(normed[None])[0], self.pool_scale)
         total = 0.0
         for number, (layer, share) in enumerate(self._heads()):
             vector = pooled if number == 0 else normed[1]
@@ -125,13 +139,14 @@ class _reader:
         second = self.model.distillation_head
         return [(self.model.head.linear, 1.0)] if second is None else [(self.model.head.linear, 0.5), (second.linear, 0.5)]
 
-    @staticmethod
-    def _linear(norm: nn.Module, part: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        if isinstance(norm, nn.LayerNorm):
-            return (part - part.mean(dim=-1, keepdim=True)) / scale * precise(norm.weight)
-        if isinstance(norm, RMSNorm):
-            return part / scale * precise(norm.weight)
-        return part
+
+def _held(norm: nn.Module, part: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """A norm without its bias as the linear function it is once its scale is held."""
+    if isinstance(norm, nn.LayerNorm):
+        return (part - part.mean(dim=-1, keepdim=True)) / scale * precise(norm.weight)
+    if isinstance(norm, RMSNorm):
+        return part / scale * precise(norm.weight)
+    return part
 
 
 def _scale(norm: nn.Module, value: torch.Tensor) -> torch.Tensor:
