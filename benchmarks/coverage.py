@@ -32,8 +32,23 @@ from vitral.weights.load import load
 from vitral.weights.proof import prove
 
 MODULES = ("vision_transformer", "eva", "beit", "deit")
+FURTHER = ("vision_transformer_relpos", "naflexvit", "vision_transformer_hybrid", "vision_transformer_sam")
+"""Where a plain ViT may be inside: taken in then, and refused by name otherwise."""
 NARROW: dict[str, Any] = {"embed_dim": 64, "num_heads": 4}
-PARTS = ("pool", "positions", "rotary", "norm", "norm_order", "sub_norm", "patch_norm", "embedding_norm", "qk_norm", "activation", "block")
+PARTS = (
+    "pool",
+    "positions",
+    "relative_mlp",
+    "rotary",
+    "norm",
+    "norm_order",
+    "sub_norm",
+    "patch_norm",
+    "embedding_norm",
+    "qk_norm",
+    "activation",
+    "block",
+)
 """What tells one family from another: fields of the config that are not the plain ViT's."""
 
 
@@ -68,6 +83,8 @@ def build(name: str, full: bool = False) -> nn.Module:
     sizes: dict[str, Any] = {"depth": 2, "num_classes": 5, **({} if full else NARROW)}
     if "sapiens2" in name:
         sizes["num_kv_heads"] = (2, 4)  # grouped in one block, not in the other
+    if name == "vit_base_mci_224":
+        sizes = {"depth": 2, "num_classes": 5}  # its stem says how wide it is
     try:
         module = timm.create_model(name, **sizes)
     except AssertionError:  # gated MLPs that must divide into eights
@@ -104,6 +121,8 @@ def described(config: ModelConfig) -> str:
     found = {part: getattr(config, part) for part in PARTS if getattr(config, part, None) != getattr(plain, part, None)}
     if not config.is_rotary:
         found.pop("rotary", None)
+    if config.relative_mlp:
+        found["relative_mlp"] = True  # how wide it is tells no family from another
     return ", ".join(part.replace("_", " ") if value is True else f"{part.replace('_', ' ')} {value}" for part, value in found.items())
 
 
@@ -116,7 +135,7 @@ def attempts(chosen: list[str], full: bool) -> Iterator[Trial]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="names that match this regular expression")
-    parser.add_argument("--modules", nargs="*", default=MODULES)
+    parser.add_argument("--modules", nargs="*", default=(*MODULES, *FURTHER))
     parser.add_argument("--full", action="store_true", help="in their own width")
     parser.add_argument("--write", type=Path, help="the page with the table")
     arguments = parser.parse_args()
@@ -157,10 +176,17 @@ def page(trials: list[Trial]) -> str:
         file = f"{len(held)} of {len(those)}, {max(held):.0e}" if held else "no"
         proof = [f"{live:.0e}", file] if those[0].adopted else ["", ""]
         rows.append([family.removesuffix(", timm layout"), parts or "plain", few([trial.name for trial in those]), str(len(those)), *proof])
-    adopted = sum(trial.adopted for trial in trials)
+    plain = set(names(MODULES))
+    counts = {}
+    for kind, those in (("", [trial for trial in trials if trial.name in plain]), ("further_", [t for t in trials if t.name not in plain])):
+        counts |= {f"{kind}adopted": sum(trial.adopted for trial in those), f"{kind}count": len(those)}
     header = ["family", "parts", "names", "how many", "live", "from a file"]
     return PAGE.format(
-        version=timm.__version__, adopted=adopted, count=len(trials), modules=", ".join(MODULES), table=table(rows, header, markdown=True)
+        version=timm.__version__,
+        modules=", ".join(MODULES),
+        further=", ".join(FURTHER),
+        table=table(rows, header, markdown=True),
+        **counts,
     )
 
 
@@ -168,8 +194,10 @@ PAGE = """# Families of ViTs, and how each is proved
 
 Written by `python benchmarks/coverage.py --write docs/reference/families.md`; do not edit.
 
-Of the {count} names in timm {version}'s modules {modules}, **{adopted} are taken in**,
-each with random weights, two blocks, 4 heads of 16 numbers, and every parameter moved away from its start value. Both models see one
+Of the {count} names in timm {version}'s modules {modules}, **{adopted} are taken in**; of the {further_count} in
+{further}, {further_adopted}: where a plain ViT is inside.
+
+Each has random weights, two blocks, 4 heads of 16 numbers, and every parameter moved away from its start value. Both models see one
 random input; *live* and *from a file* give the largest difference of any layer (embedding, each block, output), relative to the layer's
 largest value. Over 1e-5 is refused.
 

@@ -6,7 +6,8 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.build import create
 from vitral.look.watch import watch
-from vitral.model.positions import relative_index, sine_cosine
+from vitral.model.positions import RelativePositionsOfMLP, relative_index, sine_cosine
+from vitral.weights.resize import adapt
 
 
 def test_registers_get_no_position_unless_asked():
@@ -53,3 +54,20 @@ def test_relative_bias_is_part_of_the_attention_that_is_shown():
     assert torch.allclose(one.attention(1)[:, 0, 0], tape.attention(1)[:, 1, 3], atol=1e-6)
     with pytest.raises(UsageError, match="whole grids"):
         model(images, keep_patches=0.5)
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+def test_an_mlp_makes_relative_positions_as_timms_does_for_any_grid(class_token: bool):
+    """A larger picture needs no interpolation: the MLP is asked for larger distances."""
+    from timm.layers import RelPosMlp
+
+    torch.manual_seed(0)
+    model = create("tiny", positions="relative", relative_mlp=12, class_token=class_token, pool="mean")
+    for resized, grid in ((model, (8, 8)), (adapt(model, image_size=(48, 40)), (12, 10))):
+        ours = resized.blocks[0].attention.relative
+        assert isinstance(ours, RelativePositionsOfMLP)
+        theirs = RelPosMlp(grid, num_heads=model.config.heads, hidden_dim=12, prefix_tokens=int(class_token)).eval()
+        theirs.mlp.fc1.load_state_dict(ours.expand.state_dict())
+        theirs.mlp.fc2.load_state_dict(ours.contract.state_dict())
+        assert torch.allclose(ours(), theirs.get_bias(), atol=1e-6)
+    assert not any("positions resized" in change for change in adapt(model, image_size=48).origin.changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,15 +19,45 @@ REFUSED = {
 }
 
 
-@pytest.mark.slow
-def test_every_name_is_taken_in_or_refused_by_name() -> None:
+@pytest.fixture(scope="module")
+def coverage() -> Any:
     spec = importlib.util.spec_from_file_location("coverage_of_timm", SCRIPT)
     assert spec is not None and spec.loader is not None
-    coverage = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = coverage  # its records look their own module up
-    spec.loader.exec_module(coverage)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its records look their own module up
+    spec.loader.exec_module(module)
+    return module
+
+
+FURTHER = {
+    "vit_relpos_small_patch16_224": {"positions relative", "relative mlp"},
+    "vit_relpos_base_patch16_cls_224": {"positions relative", "relative mlp"},
+    "vit_relpos_small_patch16_rpn_224": {"positions relative", "relative mlp", "norm order res-post"},
+    "vit_srelpos_small_patch16_224": {"positions relative", "relative mlp"},
+    "naflexvit_base_patch16_parfac_gap": {"pool mean"},
+    "naflexvit_base_patch16_siglip": {"pool map"},
+}
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_a_plain_vit_inside_another_is_taken_in(coverage: Any, name: str) -> None:
+    trial = coverage.attempt(name)
+    assert trial.adopted and not trial.file_reason and max(trial.live, trial.file) <= 1e-5, trial
+    assert all(part in trial.parts for part in FURTHER[name]), trial.parts
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("vit_tiny_r_s16_p8_224", "a convolutional stem of its own"), ("samvit_base_patch16_224", "windows")]
+)
+def test_what_is_no_plain_vit_is_refused_by_name(coverage: Any, name: str, reason: str) -> None:
+    assert reason in coverage.attempt(name).reason
+
+
+@pytest.mark.slow
+def test_every_name_is_taken_in_or_refused_by_name(coverage: Any) -> None:
     names = coverage.names()
     assert len(names) >= 245
+    names += coverage.names(("vision_transformer_relpos", "naflexvit"))
     for name in names:
         trial = coverage.attempt(name)
         if name in REFUSED:

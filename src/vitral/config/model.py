@@ -62,6 +62,8 @@ class ModelConfig:
     perception = Perception Encoder; dinov3."""
     rotary_grid: tuple[int, int] | None = None
     """Rows and columns of patches that eva's and perception's angles are made for; a larger grid is squeezed into it. None: any."""
+    relative_mlp: int = 0
+    """Hidden numbers of the MLP that makes relative positions of a distance (timm's relpos ViTs); 0: a learned table of them (BEiT)."""
     prefix_positions: Literal["all", "class", "none"] = "class"
     """Which tokens before the patches have learned positions too: all, class (and distillation) tokens, none."""
     norm: Literal["layer", "rms"] = "layer"
@@ -122,7 +124,7 @@ class ModelConfig:
         for name, least in (("channels", 1), ("width", 1), ("depth", 1), ("heads", 1), ("mlp_width", 1), ("classes", 0)):
             if name not in self.left_open:
                 at_least(self, name, least)
-        for name in ("registers", "head_hidden", "pool_heads", "pool_mlp_width"):
+        for name in ("registers", "head_hidden", "pool_heads", "pool_mlp_width", "relative_mlp"):
             at_least(self, name, 0)
         for name in ("dropout", "attention_dropout", "drop_path"):
             check_share(self, name)

@@ -12,7 +12,7 @@ from torch import nn
 from vitral.config import ModelConfig
 from vitral.kernels.qkv import queries_keys_values
 from vitral.model.norm import make_norm
-from vitral.model.positions import RelativePositions
+from vitral.model.positions import make_relative
 from vitral.model.rotary import Rotation, rotate
 from vitral.model.tape import Tape
 
@@ -27,7 +27,7 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.qkv_bias)
         self.query_norm = make_norm(config.norm, self.head_width, config.norm_epsilon) if config.qk_norm else nn.Identity()
         self.key_norm = make_norm(config.norm, self.head_width, config.norm_epsilon) if config.qk_norm else nn.Identity()
-        self.relative = RelativePositions(config) if config.is_relative else None
+        self.relative = make_relative(config) if config.is_relative else None
         joined_norm = config.sub_norm == "attention+mlp"
         self.joined_norm = make_norm(config.norm, config.width, config.norm_epsilon) if joined_norm else nn.Identity()
         self.projection = nn.Linear(config.width, config.width, bias=config.bias)

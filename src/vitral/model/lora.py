@@ -64,7 +64,7 @@ def merge_lora(values: dict[str, Tensor], rank: int, alpha: float) -> dict[str, 
 
 
 def _is_wanted(name: str, where: str) -> bool:
-    if not name.startswith(("blocks.", "pool.")):
+    if not name.startswith(("blocks.", "pool.")) or ".relative." in name:
         return False
     return where == "all" or (".mlp." in name) == (where == "mlp")
 

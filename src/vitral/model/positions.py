@@ -50,6 +50,30 @@ class RelativePositions(nn.Module):
         return self.table[self.index].permute(2, 0, 1).unsqueeze(0)  # (1, heads, T, T)
 
 
+class RelativePositionsOfMLP(nn.Module):
+    """The same bias, made of the distance by a small MLP (Swin v2; timm's relpos ViTs): a larger grid needs no other numbers."""
+
+    index: torch.Tensor
+    distances: torch.Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        rows, columns = (torch.arange(1.0 - side, side, device="cpu") for side in config.grid)
+        apart = torch.cartesian_prod(rows, columns)
+        self.register_buffer("distances", apart.sign() * apart.abs().log1p(), persistent=False)  # ((2h - 1)(2w - 1), 2)
+        self.register_buffer("index", relative_index(config.grid, config.prefix), persistent=False)  # (T, T)
+        self.expand, self.contract = nn.Linear(2, config.relative_mlp), nn.Linear(config.relative_mlp, config.heads)
+
+    def forward(self) -> torch.Tensor:
+        table = self.contract(self.expand(self.distances).relu())
+        table = torch.cat([table, table.new_zeros(3, table.shape[1])])  # the class token's three have none
+        return table[self.index].permute(2, 0, 1).unsqueeze(0)  # (1, heads, T, T)
+
+
+def make_relative(config: ModelConfig) -> RelativePositions | RelativePositionsOfMLP:
+    return RelativePositionsOfMLP(config) if config.relative_mlp else RelativePositions(config)
+
+
 def relative_index(grid: tuple[int, int], prefix: int) -> torch.Tensor:
     """Which row of the table belongs to each pair of tokens: rows apart, columns apart; the last three are the class token's."""
     rows, columns = (axis.long() for axis in grid_points(grid))

@@ -26,6 +26,8 @@ ACTIVATIONS = {
     "ReLU": "relu",
 }
 DINOV3_BASE = 100.0
+RELATIVE = ("relative_position_bias_table", "rel_pos")
+"""Where timm's blocks keep relative positions."""
 RESAMPLE = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 
 
@@ -130,7 +132,7 @@ def of_timm(module: Any) -> Known:
     act = None if gated else activation(type(bend).__name__, "this timm ViT")
     if act == "gelu" and getattr(bend, "approximate", "none") == "tanh":
         act = "gelu_tanh"
-    embedding: Any = module.patch_embed
+    embedding: Any = getattr(module, "patch_embed", None) or module.embeds
     probe = getattr(module, "attn_pool", None)
     # EVA's own class lets its query look at every token, vision_transformer's at the patches unless it is told otherwise.
     everything = getattr(module, "pool_include_prefix", type(module).__name__ == "Eva" and probe is not None)
@@ -140,8 +142,8 @@ def of_timm(module: Any) -> Known:
             "heads": (block if parallel else block.attn).num_heads,
             "activation": act,
             "norm_epsilon": (block.in_norm if parallel else block.norm1).eps,
-            "norm_order": "res-post" if type(block).__name__ in ("ResPostBlock", "EvaBlockPostNorm") else None,
-            "image_size": pair(embedding.img_size) if embedding.img_size else None,
+            "norm_order": "res-post" if type(block).__name__ in ("ResPostBlock", "ResPostRelPosBlock", "EvaBlockPostNorm") else None,
+            "image_size": pair(embedding.img_size) if getattr(embedding, "img_size", None) else None,
             "pool": pools[pooling],
             "pool_over": "tokens" if everything else None,
             "pool_heads": probe.num_heads if probe is not None else None,
@@ -161,12 +163,12 @@ def of_timm(module: Any) -> Known:
 
 
 def _timm_positions(module: Any) -> str | None:
-    """None where the tensors tell: learned ones and relative ones leave a table."""
-    learned = getattr(module, "pos_embed", None) is not None
+    """None where the tensors tell: learned ones leave a table, relative ones a table or an MLP."""
+    learned = getattr(module, "pos_embed", None) is not None or hasattr(module, "embeds")
     if getattr(module, "rope", None) is not None:
         return "learned+rotary" if learned else "rotary"
-    relative = getattr(getattr(module.blocks[0], "attn", None), "relative_position_bias_table", None) is not None
-    return None if learned or relative else "none"
+    places = ((module, "shared_rel_pos"), *((getattr(module.blocks[0], "attn", None), name) for name in RELATIVE))
+    return None if learned or any(getattr(place, name, None) is not None for place, name in places) else "none"
 
 
 def _timm_rotary(rope: Any) -> dict[str, Any]:

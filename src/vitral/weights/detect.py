@@ -66,9 +66,9 @@ PREFIXES = (
 
 # A name that gives another kind of model away (a regular expression) → what it is.
 REFUSED: dict[str, str] = {
-    r"^layers\.\d+\.blocks\.\d+\.|(^|\.)rel_pos": "a model with windows or relative positions of another kind (Swin, ViTDet, SAM)",
-    r"downsample\.(reduction|norm)\.": "a Swin or another staged model: windows and merged patches are not part of a ViT",
-    r"patch_embed\.backbone\.|(^|/)conv_root/": "a hybrid of another library (ResNetV2 stem)",
+    r"^layers\.\d+\.blocks\.\d+\.|(^|\.)rel_pos_[hw]": "a model with windows or relative positions of another kind (Swin, ViTDet, SAM)",
+    r"^(?!patch_embed).*downsample\.(reduction|norm)\.": "a Swin or another staged model: windows and merged patches are not part of a ViT",
+    r"patch_embed\.backbone\.|(^|/)conv_root/": "a hybrid of another library (a convolutional stem of its own)",
     r"\.attns\.\d|\.ffns\.\d": "a ViT with parallel branches in its blocks",
     r"^stages\.\d|^features\.\d": "a staged or convolutional model",
     r"^blocks\.\d+\.(attn\.)?lambda_[abqk]": "a ViT with differential attention",

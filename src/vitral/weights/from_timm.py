@@ -5,6 +5,9 @@ The original DeiT, DINO and MAE files descend from its names (see from_dino.py).
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -31,6 +34,8 @@ BLOCKS: Table = {
     ("blocks.{i}.attn.q_bias", "blocks.{i}.attn.v_bias"): ("blocks.{i}.attention.qkv.bias", "without keys"),
     "blocks.{i}.attn.relative_position_bias_table": "blocks.{i}.attention.relative.table",
     "blocks.{i}.attn.relative_position_index": None,
+    "blocks.{i}.attn.rel_pos.mlp.fc1.{p}": "blocks.{i}.attention.relative.expand.{p}",
+    "blocks.{i}.attn.rel_pos.mlp.fc2.{p}": "blocks.{i}.attention.relative.contract.{p}",
 }
 
 POOL: Table = {
@@ -119,22 +124,63 @@ def ungroup(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return out
 
 
+def each_its_own(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Relative positions that all blocks share, once for each."""
+    blocks = {name.split(".")[1] for name in tensors if name.startswith("blocks.")}
+    out = {name: tensor for name, tensor in tensors.items() if not name.startswith(SHARED)}
+    for name in tensors.keys() - out.keys():
+        out |= {f"blocks.{block}.attn.rel_pos.{name.removeprefix(SHARED)}": tensors[name] for block in blocks}
+    return out
+
+
+def unflex(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A NaFlexViT at its own grid: its linear patches as a kernel, its grid of positions as a row of them."""
+    out = {name.removeprefix("embeds."): tensor for name, tensor in tensors.items() if not name.startswith("embeds.pos_embed")}
+    kernel = out.pop("proj.weight")  # (D, P·P·C), or the kernel itself
+    side = math.isqrt(kernel.shape[1] // 3)
+    out[PATCHES] = kernel if kernel.ndim == 4 else kernel.unflatten(1, (side, side, 3)).permute(0, 3, 1, 2)
+    if "proj.bias" in out:
+        out["patch_embed.proj.bias"] = out.pop("proj.bias")
+    if "embeds.pos_embed_y" in tensors:
+        table = tensors["embeds.pos_embed_y"][:, :, None] + tensors["embeds.pos_embed_x"][:, None]
+    else:
+        table = tensors["embeds.pos_embed"]  # (1, h, w, D)
+    return out | {"pos_embed": table.flatten(1, 2)}
+
+
+SHARED = "shared_rel_pos."
 PATCHES = "patch_embed.proj.weight"
 MARKERS = (PATCHES, "blocks.{i}.attn.qkv.weight")
 PROBE, RELATIVE, SCALE = "attn_pool.latent", "blocks.{i}.attn.relative_position_bias_table", "blocks.{i}.gamma_1"
 PERCEPTION = {"pool_over": "tokens", "pool_heads": 8}
 
 # What timm's names tell and no tensor does (a regular expression, in an architecture's or a file's name → fields of the config).
-NAMED: dict[str, dict[str, str]] = {
+NAMED: dict[str, dict[str, Any]] = {
     r"_rpn_|eva02_enormous": {"norm_order": "res-post"},
     r"_rope_ape_": {"positions": "learned+rotary", "rotary": "axial"},
     r"_lingbot": {"pool": "class"},
     r"test_vit3": {"pool_over": "tokens"},
+    r"relpos_.*_240": {"image_size": (240, 240)},
+    r"relpos_.*_256": {"image_size": (256, 256)},
 }
 
 FAMILIES = (
     Family("deit-distilled", "DeiT with distillation token, timm layout", (*MARKERS, "dist_token"), DISTILLED, "deit"),
     Family("timm-beit", "BEiT, timm layout", (*MARKERS, RELATIVE), TABLE, "half"),
+    *(
+        Family("timm-relpos", "ViT with relative positions, timm layout", (*MARKERS, marker), TABLE, "half", prepare=each_its_own)
+        for marker in ("blocks.{i}.attn.rel_pos.mlp.fc1.weight", SHARED + "mlp.fc1.weight")
+    ),
+    Family(
+        "timm-naflex",
+        "NaFlexViT, timm layout",
+        ("embeds.proj.weight", "blocks.{i}.attn.qkv.weight"),
+        TABLE,
+        "half",
+        {"prefix_positions": "none"},
+        prepare=unflex,
+        note="pictures of one size: the grid that its positions were made for",
+    ),
     Family("timm-perception", "Perception Encoder, timm layout", (*MARKERS, PROBE, "norm_pre.weight"), TABLE, "squash", PERCEPTION, 1e-5),
     Family("timm-map", "ViT with attention pooling (SigLIP), timm layout", (*MARKERS, PROBE), TABLE, "squash"),
     Family("timm-aimv2", "AIMv2, timm layout", (*MARKERS, "patch_embed.norm.weight"), TABLE, "clip", norm_epsilon=1e-5),

@@ -20,6 +20,7 @@ WIDE = {1280: 16, 1408: 16, 1664: 16, 1152: 16}
 PER_HEAD = 64
 
 RELATIVE = "blocks.0.attention.relative.table"
+RELATIVE_MLP = "blocks.0.attention.relative.expand.weight"
 POSITIONS = {(False, False): "none", (True, False): "learned", (False, True): "relative", (True, True): "learned+relative"}
 """(vectors?, biases?) → name."""
 RESNETS = {(2, False): "resnet18", (6, True): "resnet50", (36, True): "resnet152"}
@@ -89,7 +90,7 @@ def _transformer(shapes: dict[str, tuple[int, ...]], family: Family, said: Known
         "class_token": class_token,
         "distillation_token": "tokens.distillation_token" in shapes,
         "registers": shapes["tokens.registers"][1] if "tokens.registers" in shapes else 0,
-        "positions": POSITIONS["positions.table" in shapes, RELATIVE in shapes],
+        "positions": POSITIONS["positions.table" in shapes, bool({RELATIVE, RELATIVE_MLP} & shapes.keys())],
         "norm": "layer" if "blocks.0.norm1.bias" in shapes else "rms",
         "block": "sequential" if "blocks.0.norm2.weight" in shapes else "parallel",
         "sub_norm": ("none", "mlp", "attention+mlp")[len(inner)],
@@ -105,6 +106,8 @@ def _transformer(shapes: dict[str, tuple[int, ...]], family: Family, said: Known
         "head_bias": "head.linear.bias" in shapes or "head.linear.weight" not in shapes,
         "head_hidden": shapes["head.hidden.weight"][0] if "head.hidden.weight" in shapes else 0,
     }
+    if RELATIVE_MLP in shapes:
+        fields["relative_mlp"] = shapes[RELATIVE_MLP][0]
     if probe and (mlp := shapes["pool.mlp.expand.weight"][0]) != hidden:
         fields["pool_mlp_width"] = mlp
     if fields["classes"] and shapes["head.linear.weight"][1] == 2 * width and not fields["head_hidden"]:
@@ -148,6 +151,8 @@ def _image_size(shapes: dict[str, tuple[int, ...]], fields: dict[str, Any], said
         side = (math.isqrt(shapes[RELATIVE][0] - 3) + 1) // 2
         return side * patch[0], side * patch[1]
     if "positions.table" not in shapes:
+        if RELATIVE_MLP in shapes:
+            return wanted or (USUAL_SIZE["axial"], USUAL_SIZE["axial"])
         if fields["positions"] == "rotary" and wanted is None and (usual := USUAL_SIZE.get(fields["rotary"])):
             return usual // patch[0] * patch[0], usual // patch[1] * patch[1]
         if fields["positions"] == "rotary" and wanted is not None:

@@ -126,7 +126,7 @@ def _told(model: Classifier, new: ModelConfig) -> Any:
     old, origin = model.config, model.origin
     if old.image_size != new.image_size:
         origin = origin.with_change(f"picture size changed: {_size(old.image_size)} → {_size(new.image_size)} pixels")
-    if old.is_transformer and (old.has_table or old.is_relative) and old.grid != new.grid:
+    if old.is_transformer and (old.has_table or (old.is_relative and not old.relative_mlp)) and old.grid != new.grid:
         origin = origin.with_change(f"positions resized: {_size(old.grid)} → {_size(new.grid)} patches")
     if old.patch_size != new.patch_size:
         origin = origin.with_change(f"patch kernels resampled: {_size(old.patch_size)} → {_size(new.patch_size)}")

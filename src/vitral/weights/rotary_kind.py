@@ -22,7 +22,7 @@ def rotary_of(shapes: Mapping[str, tuple[int, ...]], swiglu: bool, family: str) 
         return {"positions": "learned+rotary", "rotary": "perception"}
     if family == "timm-clip" and not {"norm.weight", "pool_norm.weight"} & shapes.keys():
         return {"positions": "learned+rotary", "rotary": "perception", "pool": "mean"}
-    relative = any(name.endswith(".relative.table") for name in shapes)
+    relative = any(".attention.relative." in name for name in shapes)
     if learned or relative or not scaled or not family.startswith("timm"):
         return {}
     if class_token:
