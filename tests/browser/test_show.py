@@ -176,6 +176,19 @@ def test_similarity_is_of_a_block(visit: Visit, session: Session) -> None:
     assert "method=similarity" in page.url
 
 
+def test_similarity_by_keyboard_and_kept_by_a_click(visit: Visit) -> None:
+    page = visit("#method=similarity")
+    page.locator(CANVAS).focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#picture .reading")).to_have_text(re.compile("^Similarity .* most like the patch in row 4, column 5: "))
+    point(page, 1, 1)
+    page.mouse.down()
+    page.mouse.up()
+    page.mouse.move(5, 5)
+    expect(page.locator("#picture .reading")).to_have_text(re.compile("^Similarity .* most like the patch in row 1, column 1: "))
+    assert "method=similarity" in page.url
+
+
 # Importance
 
 
@@ -252,13 +265,19 @@ def test_the_matrix_follows_the_pointer(visit: Visit) -> None:
     expect(page.locator("#enlarge-text")).to_contain_text("where the patch in row 1, column 0 looks")
 
 
-@pytest.mark.parametrize(("width", "height", "least"), [(1440, 900, 400), (2560, 1440, 760), (390, 844, 320)])
+@pytest.mark.parametrize(("width", "height", "least"), [(1440, 900, 400), (1280, 800, 360), (2560, 1440, 760), (390, 844, 320)])
 def test_the_picture_is_large(visit: Visit, width: int, height: int, least: int) -> None:
     page = visit()
     page.set_viewport_size({"width": width, "height": height})
     box = page.locator(CANVAS).bounding_box()
     assert box and box["width"] >= least and box["height"] <= height * 0.85
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    boxes = [page.locator(selector).bounding_box() for selector in ("#opacity", "#lift", "#smooth", "#exact", "#plain")]
+    for index, one in enumerate(boxes):
+        for other in boxes[:index]:
+            assert one and other
+            beside = one["x"] >= other["x"] + other["width"] or other["x"] >= one["x"] + one["width"]
+            assert beside or one["y"] >= other["y"] + other["height"] - 1 or other["y"] >= one["y"] + one["height"] - 1, "controls overlap"
     sizes = page.evaluate(
         "[...document.querySelectorAll('p, label, button, li')].map((each) => parseFloat(getComputedStyle(each).fontSize))"
     )

@@ -232,7 +232,7 @@ export class PictureView {
     }
     const token = this.trace.prefix + patch;
     if (!this.model.attention || !this.trace.has(token)) return;
-    update({ token: state.token === token ? null : token, method: "attention" });
+    update({ token: state.token === token ? null : token, method: asked() });
   }
 
   /** Arrow keys walk the patches, Enter does what a click does; Escape returns to the token that the head reads. */
@@ -260,11 +260,16 @@ export class PictureView {
     }
     if (asks && !operates) {
       movePointer(null);
-      update({ token: trace.prefix + next, method: "attention" });
+      update({ token: trace.prefix + next, method: asked() });
     } else movePointer([((next % columns) + 0.5) / columns, (Math.floor(next / columns) + 0.5) / rows]);
     this.drawNow();
     announce(`${place}, ${plainPlace(next, trace.grid)}. ${this.reading.textContent}`);
   }
+}
+
+/** A patch can be asked what it attends to, or what resembles it. */
+function asked() {
+  return state.method === "similarity" ? "similarity" : "attention";
 }
 
 function sentenceCase(text) {
