@@ -1,0 +1,130 @@
+"""Inference in fp8 with calibrated static scales, and one picture as a CUDA graph, beside timm in bf16; and what fp8 does to answers.
+
+    python benchmarks/fp8.py [--sizes b/16 l/16] [--batches 256 128] [--weights FILE --data folder:photos] [--rounds 12] [--json]
+
+Speed: random weights, compiled, contestants in turn, ratio within a round (median, 10 to 90 %). Answers: the model of `--weights`,
+calibrated on the first two batches of `--data` and asked about all the others, in fp8 and in bf16 (fp32 on a CPU, where fp8 is
+emulated and its speed means nothing). `--sizes` alone, without a name: no speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from vitral.base.device import describe_machine, pick_device
+from vitral.build import create
+from vitral.config import DataConfig
+from vitral.cost.precision import autocast, dtype_of
+from vitral.data.datasets import open_split
+from vitral.data.preprocess import Preprocess
+from vitral.kernels.fp8 import in_eight_bits
+from vitral.study.peers import build_timm
+from vitral.train.evaluate import evaluation_loader
+from vitral.weights.load import load
+
+CALIBRATING = 2
+"""Batches."""
+
+
+def answers(model: torch.nn.Module, images: torch.Tensor, device: torch.device) -> torch.Tensor:
+    with torch.inference_mode(), autocast(dtype_of("auto", device), device):
+        return model(images).float()
+
+
+def change(weights: str, data: str, device: torch.device, batch: int = 32) -> dict[str, Any]:
+    """How often fp8 and the usual precision name the same class, and each the right one where the classes are the model's."""
+    model = load(weights, quiet=True).to(device).eval()
+    split = open_split(DataConfig(name=data), Preprocess.of(model), None)
+    batches = evaluation_loader(split, split.preprocess, device, batch, 0).epoch(0)
+    eight = in_eight_bits(model, [next(batches).images for _ in range(CALIBRATING)])
+    usual, low, labels = [], [], []
+    for found in batches:
+        usual.append(answers(model, found.images, device).argmax(1))
+        low.append(answers(eight, found.images, device).argmax(1))
+        labels.append(found.labels)
+    first, second, truth = torch.cat(usual), torch.cat(low), torch.cat(labels)
+    result: dict[str, Any] = {"pictures": len(first), "same_answer": float((first == second).float().mean())}
+    if tuple(model.origin.classes.value) == split.class_names:
+        result |= {"top1_usual": float((first == truth).float().mean()), "top1_fp8": float((second == truth).float().mean())}
+    return result
+
+
+def graph_of(model: torch.nn.Module, images: torch.Tensor, device: torch.device) -> Callable[[], object]:
+    """The whole pass as one recorded CUDA graph."""
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            answers(model, images, device)
+    torch.cuda.current_stream(device).wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        answers(model, images, device)
+    return graph.replay
+
+
+def speed(size: str, batch: int, rounds: int, device: torch.device) -> list[dict[str, Any]]:
+    """Pictures a second of timm in bf16, ours in bf16 and in fp8, large and of one picture."""
+    model = create(size, classes=1000).to(device).eval()
+    many = torch.randn(batch, 3, *model.config.image_size, device=device)
+    cuda = device.type == "cuda"
+    peer = build_timm(model.config).to(device).eval()
+    contestants: dict[str, torch.nn.Module] = {"timm": peer, "vitral": model, "vitral, fp8": in_eight_bits(model, [many[:8]])}
+    rows = []
+    for images in (many, many[:1]):
+        ready: dict[str, Any] = {name: torch.compile(module) if cuda else module for name, module in contestants.items()}
+        actions: dict[str, Callable[[], object]] = {
+            name: lambda module=module, images=images: answers(module, images, device) for name, module in ready.items()
+        }
+        if cuda and len(images) == 1:
+            actions |= {f"{name}, graph": graph_of(contestants[name], images, device) for name in ("vitral", "vitral, fp8")}
+        times: dict[str, list[float]] = {name: [] for name in actions}
+        for number, (name, action) in itertools.product(range(rounds + 3), actions.items()):
+            if cuda:
+                torch.cuda.synchronize()
+            began = time.perf_counter()
+            action()
+            if cuda:
+                torch.cuda.synchronize()
+            if number >= 3:
+                times[name].append(time.perf_counter() - began)
+        for name, found in times.items():
+            low, middle, high = np.quantile(np.divide(times["timm"], found), (0.1, 0.5, 0.9)).round(3).tolist()
+            row = {"size": size, "pictures": len(images), "contestant": name, "milliseconds": round(float(np.median(found)) * 1e3, 3)}
+            rows.append({**row, "timm_over_it": middle, "low": low, "high": high})
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="*", default=["b/16", "l/16"])
+    parser.add_argument("--batches", nargs="*", type=int, default=[256, 128])
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--weights")
+    parser.add_argument("--data")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    device = pick_device(asked.device)
+    rows = [row for size, batch in zip(asked.sizes, asked.batches, strict=False) for row in speed(size, batch, asked.rounds, device)]
+    result = {"machine": describe_machine(), "rows": rows}
+    if asked.weights and asked.data:
+        result["answers"] = change(asked.weights, asked.data, device)
+    if asked.json:
+        print(json.dumps(result, indent=2))
+        return
+    for row in rows:
+        print("  ".join(f"{key} {value}" for key, value in row.items()))
+    print(result.get("answers", ""))
+
+
+if __name__ == "__main__":
+    main()
