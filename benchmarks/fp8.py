@@ -24,10 +24,10 @@ from vitral.build import create
 from vitral.config import DataConfig
 from vitral.cost.precision import autocast, dtype_of
 from vitral.data.datasets import open_split
+from vitral.data.loader import Loader
 from vitral.data.preprocess import Preprocess
 from vitral.kernels.fp8 import in_eight_bits
 from vitral.study.peers import build_timm
-from vitral.train.evaluate import evaluation_loader
 from vitral.weights.load import load
 
 CALIBRATING = 2
@@ -43,7 +43,7 @@ def change(weights: str, data: str, device: torch.device, batch: int = 32) -> di
     """How often fp8 and the usual precision name the same class, and each the right one where the classes are the model's."""
     model = load(weights, quiet=True).to(device).eval()
     split = open_split(DataConfig(name=data), Preprocess.of(model), None)
-    batches = evaluation_loader(split, split.preprocess, device, batch, 0).epoch(0)
+    batches = iter(Loader(split, batch_size=batch, device=device).epoch(0))
     eight = in_eight_bits(model, [next(batches).images for _ in range(CALIBRATING)])
     usual, low, labels = [], [], []
     for found in batches:
