@@ -65,6 +65,8 @@ def test_result(whole: Result) -> None:
     assert len(result["crossings"]) == 2 and all(found["reach"] == 3 for found in result["crossings"].values())
     assert len(result["gaps"]) == 2 and {pair["pretrained"] for pair in result["pairs"]} == {0, *SIZES}
     assert "beyond 3 times 120 pictures nothing is said" in result["conclusion"] and "From scratch, fine-tuning's" in result["conclusion"]
+    assert "Of the pre-training: Batch statistics may not have settled in cnn" in result["conclusion"], "4 steps before"
+    assert "settled in cnn from scratch (2 optimizer steps" in result["conclusion"], "weights bring their statistics along"
     assert len(result["figures"]) == 4
     for picture in result["figures"]:
         assert (whole.path / picture).stat().st_size > 5000
@@ -77,8 +79,9 @@ def test_cells_start_from_what_was_learnt_before(whole: Result) -> None:
     (found,) = whole.path.glob("cells/final--vit-small--p120--*lr0.003--s1")
     start = read_json(found / "asked.json")
     assert "pretraining/cells/final--vit-small--n120" in json.dumps(start) and "--s1" in json.dumps(start)
-    pretrained = [row for row in whole.rows if row["pretrained"] == 0 and row["size"] == 120 and row["model"] == "vit-small"]
-    assert len(pretrained) == 1, "what it had learnt of the other data is in the result too"
+    assert [(row["model"], row["size"]) for row in whole.values["learnt"]] == [(m, n) for n in SIZES for m in ("vit-small", "cnn")]
+    assert all("from scratch" in row["model"] or row["pretrained"] for row in whole.rows), "and its own rows are of the data in question"
+    assert "before: folder:" in whole.table
 
 
 def stop_half_way(plain: dict[str, Any], folder: str) -> dict[str, Any]:

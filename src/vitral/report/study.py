@@ -14,6 +14,7 @@ from vitral.report.render import percent, show, write_page
 from vitral.report.stored import mapping, number, optional_object
 
 SUMMARY = {"kind": "kind", "data": "data", "budget": "budget for each model", "seeds": "seeds"}
+SUMMARY |= {"source": "pre-trained on", "pretraining_budget": "budget of each pre-training"}
 APART = {"size": "training pictures", "pretrained": "pre-training pictures", "shots": "shots", "share": "budget"}
 """What tells rows of one model apart, with its heading."""
 VERDICTS = {True: "different", False: "not told apart", None: NOTHING}

@@ -126,7 +126,7 @@ def settling_remarks(done: Conducted) -> list[str]:
         runs = {"final runs": done.of(contender.name), "tuning": tuned}
         fewest = {where: min(map(done.steps, cells)) for where, cells in runs.items() if cells}
         short = [f"{steps} optimizer step{'s' * (steps != 1)} in {where}" for where, steps in fewest.items() if steps < SETTLED]
-        if short and contender.weights is None and has_batch_norm(contender.model):
+        if short and contender.weights is None and not contender.begun and has_batch_norm(contender.model):
             named.append(f"{contender.name} ({', '.join(short)})")
     if not named:
         return []

@@ -182,8 +182,10 @@ def finish_growth(
     pairs: list[dict[str, Any]],
     conclusion: str,
     figures: list[str],
+    before: Sequence[Table] = (),
     **more: Any,
 ) -> Result:
+    """`before`: tables that are shown first and are no rows of this result."""
     values = {
         **common_values(done),
         "rows": [dataclasses.asdict(entry) for table in tables for entry in table.rows],
@@ -194,4 +196,4 @@ def finish_growth(
         "figures": figures,
         **more,
     }
-    return finish(done.folder, lambda markdown: "\n".join(table.text(markdown) for table in tables), values)
+    return finish(done.folder, lambda markdown: "\n".join(table.text(markdown) for table in [*before, *tables]), values)

@@ -24,7 +24,7 @@ from vitral.cost.flops import forward_flops
 from vitral.data.datasets import open_data
 from vitral.study import plots
 from vitral.study.conclude import Pair
-from vitral.study.conduct import Conducted, conduct, declare
+from vitral.study.conduct import Conducted, conduct, declare, settling_remarks
 from vitral.study.contenders import make_contenders, tuning_lrs
 from vitral.study.forecast import Forecast, forecast
 from vitral.study.growth import GapChange, bent_remarks, finish_growth, fit_cells, gap_changes, pairs_at, remarks, tables_at, told_apart
@@ -174,14 +174,14 @@ def _finish(learnt: Conducted, done: Conducted) -> Result:
     names = {0: "fine-tuned", **({study.shots: f"linear probe of {study.shots} a class"} if study.shots else {})}
     ways = [_way(name, done, shots) for shots, name in names.items()]
     levels = {name.removesuffix(f" {SCRATCH}"): float(np.mean([cell.accuracy for cell in done.of(name)])) for name in _scratches(done)}
-    tables, figures = _own_tables(learnt), []
+    own, tables, figures = _own_tables(learnt), [], []
     for way, shots in zip(ways, names, strict=True):
         titles = {size: f"{way.name}, {f'{size:,} pictures of {source} before' if size else SCRATCH}" for size in (0, *study.pretrained)}
         tables += [table for table in tables_at(way.done, "pretrained", titles) if table.rows]
         by_model = {contender.name: cells for contender in study.contenders if contender.begun and (cells := way.done.of(contender.name))}
         title = f"{study.data.name}, {way.name}; pre-trained on {source}, {learnt.study.budget.words}"
-        own = {"place": "pretrained", "levels": levels if not shots else None, "name": "shots" if shots else "pretraining"}
-        figures += plots.draw_data(way.done, by_model, way.fits, way.crossings, title, **own)  # type: ignore[arg-type]
+        shown = {"place": "pretrained", "levels": levels if not shots else None, "name": "shots" if shots else "pretraining"}
+        figures += plots.draw_data(way.done, by_model, way.fits, way.crossings, title, **shown)  # type: ignore[arg-type]
     pairs = [
         {**pair.to_dict(), "pretrained": size, "shots": shots}
         for way, shots in zip(ways, names, strict=True)
@@ -197,7 +197,9 @@ def _finish(learnt: Conducted, done: Conducted) -> Result:
         pairs,
         conclude_pretraining(learnt, done, ways, levels),
         figures,
+        own,
         source=source,
+        learnt=[dataclasses.asdict(entry) for table in own for entry in table.rows],
         pretraining_budget=str(learnt.study.budget),
         gaps=[{"way": way.name, **change.to_dict()} for way in ways for change in way.changes],
     )
@@ -248,6 +250,7 @@ def conclude_pretraining(learnt: Conducted, done: Conducted, ways: Sequence[Way]
         listed = ", ".join(f"{name} {level:.2%}" for name, level in levels.items())
         sentences.append(f"From scratch, fine-tuning's budget alone: {listed}.")
     sentences += remarks(done)
+    sentences += [f"Of the pre-training: {remark}" for remark in settling_remarks(learnt)]
     if learnt.failed:
         sentences.append(f"{len(learnt.failed)} pre-trainings failed, and what would have started from them is missing.")
     sentences.append(
