@@ -101,6 +101,12 @@ def model_image(model: Classifier, path: Path) -> torch.Tensor:
     return open_picture(path, model).tensor
 
 
+def test_scores_of_fewer_pictures_are_not_set_beside_those_of_all(model, photos, monkeypatch):
+    monkeypatch.setattr(sys.modules[quantise.__module__], "STORED_PICTURES", 16)
+    proof = quantise(model, f"folder:{photos}", split="all", rounds=1, layer_pictures=0, quiet=True).proof
+    assert proof.version("bf16").pictures == 16 and proof.version("bf16").top1 is None and proof.version(INT8).top1 == 1
+
+
 def test_the_layer_that_hurts_most_comes_first(found):
     layers = found.proof.layers
     assert len(layers) == 9 and [one.typical for one in layers] == sorted((one.typical for one in layers), reverse=True)

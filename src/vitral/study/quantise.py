@@ -209,8 +209,8 @@ def _version(
     answers, shares = _answers(logits, model)
     before, shares_before = _answers(original, model)
     top1 = error = None
-    if labels is not None and not model.origin.several:
-        right = answers == labels[: len(logits)]
+    if labels is not None and len(labels) == len(logits) and not model.origin.several:  # of fewer pictures it could not be compared
+        right = answers == labels
         top1, error = float(right.mean()), calibrate(shares, right)["error"]
     seconds, speed, low, high = times.get(kind, (None,) * 4)
     return Version(
