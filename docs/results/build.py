@@ -366,8 +366,9 @@ def quantised_table(_: dict[str, list[Record]]) -> str:
         found = {one["name"]: one for one in proof["versions"]}
         for name, one in found.items():
             speed = "" if one["speed"] is None else f"{one['speed']:.2f} × ({one['spread'][0]:.2f} to {one['spread'][1]:.2f})"
-            scored = "" if one["top1"] is None else f"{100 * one['top1']:.2f} %"
-            error = "" if one["calibration"] is None else f"{one['calibration']:.4f}"
+            whole = one["pictures"] == proof["pictures"]  # scores of fewer pictures cannot be set beside those of all
+            scored = "" if one["top1"] is None or not whole else f"{100 * one['top1']:.2f} %"
+            error = "" if one["calibration"] is None or not whole else f"{one['calibration']:.4f}"
             same, change = f"{100 * one['same']:.2f} %", f"{one['largest']:.3f}"
             size = f"{one['bytes'] / 1e6:.2f} MB"
             lines.append([path.stem, name, size, f"{one['pictures']:,}", same, scored, error, change, speed])
