@@ -44,7 +44,7 @@ COMMANDS: dict[str, list[tuple[str, str]]] = {
     "bench": [("", "Flags EXAMPLES")],
     "verify": [("", "Flags EXAMPLES")],
     "weights": [("inspect", "Inspect INSPECT"), ("convert", "Convert CONVERT"), ("list", "Names LIST")],
-    "data": [("list", "List LIST"), ("get", "Get GET"), ("show", "Show SHOW"), ("check", "Check CHECK")],
+    "data": [("list", "List LIST"), ("get", "Get GET"), ("show", "Show SHOW"), ("check", "Check CHECK"), ("cache", "Cache CACHE")],
 }
 """Verb → its commands, each with the names of its dataclass and of its examples. train and plan make theirs from a run."""
 
