@@ -23,6 +23,7 @@ FLAGS = (
     "subset",
     "augment",
     "workers",
+    "cache",
     "on_bad_image",
     "fingerprint",
     "class_weights",

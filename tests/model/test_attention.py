@@ -51,19 +51,3 @@ def test_scaling_after_the_softmax_would_not_be_attention():
     assert torch.allclose(wrong.sum(-1), torch.full((), 0.25))
     entropy = [-(rows / rows.sum(-1, keepdim=True)).xlogy(rows / rows.sum(-1, keepdim=True)).sum(-1).mean() for rows in (right, wrong)]
     assert entropy[0] > 1.5 * entropy[1]
-
-
-def test_all_maps_on_a_cpu_make_the_output_too_and_some_are_computed_beside_it(monkeypatch: pytest.MonkeyPatch):
-    model = create("ti/16", image_size=32, patch_size=(8, 8), depth=2, classes=3).eval()
-    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    plain = model(images)
-    fused: list[int] = []
-    real = torch.nn.functional.scaled_dot_product_attention
-    monkeypatch.setattr(
-        torch.nn.functional, "scaled_dot_product_attention", lambda *given, **more: (fused.append(1), real(*given, **more))[1]
-    )
-    for options, passes in (({}, 0), ({"rows": [0]}, 2), ({"heads": [1]}, 2), ({"blocks": [0]}, 1)):
-        fused.clear()
-        tape = Tape(model, **options)
-        torch.testing.assert_close(model(images, tape=tape), plain, atol=1e-5, rtol=1e-5)
-        assert len(fused) == passes, options

@@ -159,7 +159,6 @@ FAMILIES: dict[str, Callable[[], nn.Module]] = {
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "swin": (lambda: _named("swin_tiny_patch4_window7_224"), "relative positions"),
-    "relative-vit": (lambda: _named("vit_relpos_small_patch16_224", depth=1), "relative positions"),
     "hybrid": (lambda: _named("vit_tiny_r_s16_p8_224", depth=1), "hybrid of another library"),
     "parallel": (lambda: _named("vit_small_patch16_18x2_224", depth=1), "parallel branches"),
     "convnext": (lambda: _named("convnext_atto"), "staged or convolutional"),

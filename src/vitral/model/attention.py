@@ -56,13 +56,12 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(query, key, value, bias, dropout_p=dropout)  # (B, h, T, d)
 
     def _watched(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, tape: Tape) -> torch.Tensor:
-        """The fused kernel still makes the output unless the weights are edited or differentiated, or a CPU has to compute all of them
-        anyhow: there the product once more costs more than the kernel saves."""
+        """The fused kernel still makes the output unless the weights are edited or differentiated."""
         query = tape.record(self.name + ".query", query)
         key = tape.record(self.name + ".key", key)
         value = tape.record(self.name + ".value", value)
         name = self.name + ".weights"
-        if tape.uses(name) or (query.device.type == "cpu" and tape.wants_whole(name)):
+        if tape.uses(name):
             weights = tape.record(name, self._weights(query, key, bias))  # (B, h, T, T)
             mixed = F.dropout(weights.to(value.dtype), self.weight_dropout, self.training) @ value
         else:

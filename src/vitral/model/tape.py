@@ -95,10 +95,6 @@ class Tape:
     def wants(self, name: str) -> bool:
         return name in self._kept or name in self._readers
 
-    def wants_whole(self, name: str) -> bool:
-        """Every head and row of it?"""
-        return self.wants(name) and self._heads is None and self._rows is None
-
     def uses(self, name: str) -> bool:
         """Must this value itself go on through the model (edited or differentiated), not only be seen?"""
         return name in self._edits or (self.gradients and name in self._kept)

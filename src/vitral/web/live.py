@@ -68,6 +68,7 @@ KNOWN: dict[str, str | tuple[Any, ...]] = {
     "distillation_token": ANY,
     "registers": ANY,
     "positions": ("learned", "sincos", "rotary", "learned+rotary", "relative", "learned+relative", "none"),
+    "relative_mlp": (0,),
     "rotary": ("plain", "axial", "mixed", "eva", "perception", "dinov3"),
     "rotary_grid": ANY,
     "prefix_positions": ANY,

@@ -1,7 +1,7 @@
 """A model as an ONNX graph in 8 bits: weights with a scale per output channel, activations with a scale per token.
 
     graph = float_graph(model)
-    onnx.save(quantise_graph(graph, model), "model.onnx")
+    onnx.save(quantise_graph(graph, model), path)
 
 One scale for a whole activation meets a ViT's few huge tokens and leaves the others a handful of levels; here each row of every product is
 divided by its own largest value first, rounded, multiplied as integers, and given its size back:

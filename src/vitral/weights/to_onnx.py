@@ -60,7 +60,7 @@ def to_graph(model: Classifier, attention: bool = False, opset: int = OPSET) -> 
             torch.onnx.export(
                 wrapped,
                 (images,),
-                str(Path(folder) / "model.onnx"),
+                str(Path(folder) / "graph.onnx"),
                 input_names=["images"],
                 output_names=names,
                 dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
@@ -71,7 +71,7 @@ def to_graph(model: Classifier, attention: bool = False, opset: int = OPSET) -> 
             )
             import onnx
 
-            made = onnx.load(str(Path(folder) / "model.onnx"))
+            made = onnx.load(str(Path(folder) / "graph.onnx"))
             onnx.helper.set_model_props(made, metadata(model))
             return made
     except ImportError as error:
