@@ -233,7 +233,7 @@ def test_the_grid_comes_in_the_background_and_can_be_stopped(visit: Visit, sessi
     expect(page.locator("#cut")).to_contain_text("1 part is off", timeout=10_000)
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_role("button", name="Measure every head")).to_be_visible()
-    page.wait_for_function("fetch('/api/work').then((answer) => answer.json()).then((work) => work.total === null)", timeout=10_000)
+    page.wait_for_function("() => fetch('/api/work').then((answer) => answer.json()).then((work) => work.total === null)", timeout=10_000)
 
 
 # The pointer, the picture, the words

@@ -111,7 +111,7 @@ def test_one_scrolls_through_seven_steps_that_move(visit: Visit, keep: Keep) -> 
             page.wait_for_timeout(30)
         expect(page.locator(".story-steps [aria-current=step] b")).to_have_text(str(number))
         expect(step(page, number).locator(".lead")).to_have_text(re.compile(r"^[A-Z].*\.$"))
-        page.wait_for_function(f"window.pictures[{number - 1}].size > 2")  # it moves
+        page.wait_for_function(f"() => window.pictures[{number - 1}].size > 2")  # it moves
     page.locator(".story-end button").click()
     expect(page.locator("#work")).to_be_visible()
     expect(page.locator("#tab-wall")).to_have_attribute("aria-selected", "true")
