@@ -78,8 +78,8 @@ def picture() -> str:
     places: dict[str, tuple[float, float]] = {}
     for index, row in enumerate(layers):
         # Each part under those that import it, as far as its neighbours allow.
-        above = {part: [places[other][0] for other, target in edges if target == part and other in places] for part in row}
-        for column, part in enumerate(sorted(row, key=lambda part: sum(above[part]) / max(1, len(above[part])))):
+        above = {part: [places[other][0] for other, target in sorted(edges) if target == part and other in places] for part in row}
+        for column, part in enumerate(sorted(row, key=lambda part: round(sum(above[part]) / max(1, len(above[part]))))):
             places[part] = WIDTH * (column + 1) / (len(row) + 1), 30 + ROW * index
     ways = sorted((only_way(edges, edge), *edge) for edge in edges)  # the dark ones last, on top
     lines = [arrow(places[part], places[target], direct) for direct, part, target in ways]
