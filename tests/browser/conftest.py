@@ -87,6 +87,24 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     context.close()
 
 
+@contextmanager
+def opened(browser: Browser, file: Path, script: str = "", **options: Any) -> Iterator[Page]:
+    """A page in one file, without a network: an error or a request to anywhere fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+    context.add_init_script(script)
+    context.set_offline(True)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: problems.append(request.url) if not request.url.startswith(("file:", "data:", "blob:")) else None)
+    page.goto(file.as_uri())
+    page.wait_for_selector("body.ready", timeout=30_000)
+    yield page
+    assert problems == []
+    context.close()
+
+
 @pytest.fixture
 def visit(context: BrowserContext, address: str) -> Iterator[Callable[..., Page]]:
     """Open the page at a view; errors in its scripts fail the test."""

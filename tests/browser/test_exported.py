@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.browser.conftest import EXACT_PLACES
+from tests.browser.conftest import EXACT_PLACES, opened
 
 from vitral.build import create
 from vitral.web.session import Session
@@ -27,19 +27,8 @@ def file(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Browser, file: Path) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.add_init_script(EXACT_PLACES)
-    context.set_offline(True)
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.on("request", lambda request: problems.append(request.url) if not request.url.startswith(("file:", "data:", "blob:")) else None)
-    page.goto(file.as_uri())
-    page.wait_for_selector("body.ready", timeout=30_000)
-    yield page
-    assert problems == []
-    context.close()
+    with opened(browser, file, EXACT_PLACES) as page:
+        yield page
 
 
 def test_the_page_works_alone(page: Page, session: Session, keep: Callable[[Page, str], None]) -> None:

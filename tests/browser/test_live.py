@@ -7,7 +7,6 @@ import dataclasses
 import io
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 from sklearn.datasets import load_digits
-from tests.browser.conftest import painted
+from tests.browser.conftest import opened, painted
 
 from vitral import presets
 from vitral.base.origin import known
@@ -49,22 +48,6 @@ def lively(name: str = "tiny", **options: Any) -> Classifier:
             elif parameter.ndim < 2 or "token" in parameter_name or "table" in parameter_name or "register" in parameter_name:
                 parameter.add_(0.3 * torch.randn_like(parameter))  # biases and scales that are 0 or 1 would hide mistakes
     return model
-
-
-@contextmanager
-def opened(browser: Browser, file: Path, **options: Any) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
-    context.set_offline(True)
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.on("request", lambda request: problems.append(request.url) if not request.url.startswith(("file:", "data:", "blob:")) else None)
-    page.goto(file.as_uri())
-    page.wait_for_selector("body.ready", timeout=30_000)
-    yield page
-    assert problems == []
-    context.close()
 
 
 def compare(page: Page, model: Classifier, contents: list[bytes]) -> None:

@@ -24,6 +24,11 @@ def test_each_fault_alone_is_enough() -> None:
         ({"permuted weights": (0.86, 0.8, 0.9, 4)}, BEATEN, "does not depend on the weights here"),
         ({"removal": (0.02, -0.1, 0.1, 8)}, BEATEN, "not shown to be more faithful than noise"),
         ({"planted patch": (0.5, 0.3, 0.7, 4)}, BEATEN, "does not find a patch"),
+        (
+            {"planted patch": (0.83, 0.35, 1.0, 4)},
+            BEATEN,
+            "is not shown to find a patch that decides the class (0.83, interval 0.35 to 1.00",
+        ),
         ({}, {**BEATEN, "centre": (-0.3, -0.4, -0.2)}, "less faithful than a blob in the middle"),
     ):
         row = verdict_of("map", {**GOOD, **change}, beaten)
@@ -34,7 +39,8 @@ def test_what_a_reader_must_know() -> None:
     for change, beaten, words in (
         ({"removal: blur": (0.1, -0.1, 0.3, 8)}, BEATEN, "not with: blur"),
         ({"classes": (0.0, 0.0, 0.0, 2)}, BEATEN, "same map for every class"),
-        ({"four in one": (0.24, 0.2, 0.3, 4)}, BEATEN, "of four pictures"),
+        ({"four in one": (0.24, 0.2, 0.3, 4)}, BEATEN, "of four pictures it does not find"),
+        ({"four in one": (0.34, 0.1, 0.58, 4)}, BEATEN, "of four pictures it is not shown to find"),
         ({"small changes": (0.2, 0.1, 0.3, 8)}, BEATEN, "small changes"),
         ({"permuted weights": (0.6, 0.4, 0.8, 4)}, BEATEN, "hardly depends on the weights"),
         ({"salience order": (-0.4, -0.6, -0.2, 8)}, BEATEN, "opposite"),

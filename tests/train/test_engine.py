@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import itertools
 import json
 import os
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from vitral.base.errors import ConfigError, DataError, Stopped, UsageError, VitralError
+from vitral.base.errors import ConfigError, DataError, UsageError, VitralError
 from vitral.build import create
 from vitral.config import RunConfig
 from vitral.presets.runs import pretraining
@@ -28,11 +27,7 @@ from vitral.train.tasks.task import Outcome
 from vitral.weights.checkpoint import load_checkpoint
 from vitral.weights.load import load
 
-specification = importlib.util.spec_from_file_location("train_conftest", Path(__file__).parent / "conftest.py")
-assert specification is not None and specification.loader is not None
-shared = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(shared)
-tiny, digest = shared.tiny, shared.digest
+from .conftest import digest, stopped_after, tiny
 
 KEYS = {"step", "epoch", "split", "loss", "accuracy", "lr", "images_per_second", "seconds"}
 
@@ -379,19 +374,10 @@ def test_what_lora_saves_answers_as_what_it_tested(out: Path, trained: Run):
     assert scored.loss == pytest.approx(result.test["loss"], abs=1e-5) and scored.top1 == result.test["accuracy"]
 
 
-def test_lora_goes_on_exactly(out: Path, trained: Run, monkeypatch: pytest.MonkeyPatch):
+def test_lora_goes_on_exactly(out: Path, trained: Run):
     whole = fit(lora(trained.path, checkpoint_every=0.0, keep="best"), out=out.parent / "whole", quiet=True)
-    learn = engine.Engine._learn
-
-    def stopping(self: engine.Engine, batch: Any) -> None:
-        learn(self, batch)
-        if self.counts.step == 7:
-            self.interrupts.asked = "SIGTERM"
-
-    monkeypatch.setattr(engine.Engine, "_learn", stopping)
-    with pytest.raises(Stopped):
+    with stopped_after(7):
         fit(lora(trained.path, checkpoint_every=0.0, keep="best"), out=out, quiet=True)
-    monkeypatch.undo()
     again = fit(lora(trained.path, checkpoint_every=0.0, keep="best"), out=out, resume=True, quiet=True)
     assert digest(again.model) == digest(whole.model) != digest(trained.model)
 

@@ -16,15 +16,15 @@ import torch
 from safetensors import SafetensorError
 
 from vitral.base import files
-from vitral.base.errors import DataError, FileError, Stopped, VitralError
+from vitral.base.errors import DataError, FileError, VitralError
 from vitral.run.folder import RunFolder
-from vitral.train import engine, state
+from vitral.train import state
 from vitral.train.finished import Run
 from vitral.train.fit import fit
 from vitral.train.parallel import World
 from vitral.train.state import Slots, seed_process
 
-from .conftest import digest, tiny
+from .conftest import digest, stopped_after, tiny
 
 WORKERS = Path(__file__).parent / "workers.py"
 
@@ -74,17 +74,8 @@ def test_ten_kills_checkpoint_writes_included(tmp_path: Path, seed: int):
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was stopped at its tenth step; both slots are whole, the newest is of step 10."""
     out = tmp_path_factory.mktemp("stopped") / "run"
-    learn = engine.Engine._learn
-    with pytest.MonkeyPatch.context() as patch:
-
-        def counted(self: engine.Engine, batch: Any) -> None:
-            learn(self, batch)
-            if self.counts.step == 10:
-                self.interrupts.asked = "SIGTERM"
-
-        patch.setattr(engine.Engine, "_learn", counted)
-        with pytest.raises(Stopped):
-            fit(tiny(checkpoint_every=0.0), out=out, quiet=True)
+    with stopped_after(10):
+        fit(tiny(checkpoint_every=0.0), out=out, quiet=True)
     return out
 
 

@@ -10,19 +10,18 @@ from typing import Any
 import pytest
 import torch
 
-from vitral.base.errors import ConfigError, Stopped
+from vitral.base.errors import ConfigError
 from vitral.base.origin import known
 from vitral.build import create
 from vitral.model.classifier import Classifier
 from vitral.presets.runs import run
-from vitral.train import engine
 from vitral.train.finished import Run
 from vitral.train.fit import fit
 from vitral.train.prepare import Setup, prepare
 from vitral.train.teacher import Teacher, load_teacher
 from vitral.weights.checkpoint import save
 
-from .conftest import digest, tiny
+from .conftest import digest, stopped_after, tiny
 
 CPU = torch.device("cpu")
 DIGITS = tuple("0123456789")
@@ -118,24 +117,15 @@ def test_of_a_teacher_with_other_classes_features_are_learnt(
             opened(make(names, **changes), setup, tmp_path, "answers")
 
 
-def test_features_pull_the_student_and_go_on_exactly(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_features_pull_the_student_and_go_on_exactly(out: Path, tmp_path: Path):
     """The map between the two widths is nowhere but in the state."""
     place = str(save(make((), classes=0, image_size=16), tmp_path / "teacher"))
     config = tiny(teacher=place, teacher_weight=0.5, checkpoint_every=0.0, ema=0.9)
     whole = fit(config, out=out.parent / "whole", quiet=True)
     plain = fit(tiny(checkpoint_every=0.0, ema=0.9), out=out.parent / "plain", quiet=True)
     assert digest(whole.model) != digest(plain.model) and whole.model.state_dict().keys() == plain.model.state_dict().keys()
-    learn = engine.Engine._learn
-
-    def stopping(self: engine.Engine, batch: Any) -> None:
-        learn(self, batch)
-        if self.counts.step == 7:
-            self.interrupts.asked = "SIGTERM"
-
-    monkeypatch.setattr(engine.Engine, "_learn", stopping)
-    with pytest.raises(Stopped):
+    with stopped_after(7):
         fit(config, out=out, quiet=True)
-    monkeypatch.undo()
     assert digest(fit(config, out=out, resume=True, quiet=True).model) == digest(whole.model)
 
 

@@ -103,7 +103,7 @@ def faults(tests: dict[str, Summary], beaten: dict[str, tuple[float, float, floa
         lost = [SAID[name] for name, (_, _, high) in beaten.items() if high < 0]
         out += [f"it is less faithful than {' and '.join(lost)}"] if lost else []
     if (found := tests.get("planted patch")) and found[1] <= 0.5:
-        out.append(f"it does not find a patch that decides the class ({_number(found)}; 0.5 is chance)")
+        out.append(f"it {_finds(found, 0.5)} a patch that decides the class ({_number(found)}, interval {_ends(found)}; 0.5 is chance)")
     return out
 
 
@@ -120,7 +120,8 @@ def cautions(tests: dict[str, Summary], beaten: dict[str, tuple[float, float, fl
     if (found := tests.get("classes")) and found[2] <= SAME:
         out.append("it is the same map for every class: it shows where the model looks, not what speaks for a class")
     elif (found := tests.get("four in one")) and found[1] <= 0.25:
-        out.append(f"of four pictures it does not find the one whose class is asked for ({_number(found)}; 0.25 is chance)")
+        told = f"{_number(found)}, interval {_ends(found)}; 0.25 is chance"
+        out.append(f"of four pictures it {_finds(found, 0.25)} the one whose class is asked for ({told})")
     if (found := tests.get("salience order")) and found[2] < 0:
         out.append(f"its amounts mean the opposite of what they say (salience order {_number(found)})")
     if (found := tests.get("small changes")) and found[0] < UNSTABLE:
@@ -134,6 +135,11 @@ REFERENCE = {
     "edges": "Sobel's edges: knows the picture, not the model",
     "centre": "the nearer to the middle the more: knows neither",
 }
+
+
+def _finds(found: Summary, chance: float) -> str:
+    """Few pictures can leave open what a mean above chance suggests: that is no finding against the map."""
+    return "does not find" if found[0] <= chance else "is not shown to find"
 
 
 def _number(found: Summary) -> str:
