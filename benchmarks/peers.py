@@ -2,37 +2,61 @@
 
     python benchmarks/peers.py [--sizes s/16 b/16 l/16] [--batches 512 256 128] [--peers timm] [--rounds 12] [--quick] [--out peers.json]
 
-Contestants take turns within a run, eager and (on a GPU) compiled. A library that is not installed is named and left out.
+Contestants take turns within a run, eager and (on a GPU) compiled. A library that is not installed is named and left out, and so is one
+that cannot do an action. `--out` takes up what is there already: sizes may be measured one command after the other. Compiling takes most
+of the time (a peer of 12 blocks about a minute in all): `--peers` and `--actions` leave parts out. `--quick`: two blocks of ti/16 at batch
+2, to see whether it runs. `docs/results/speed.md` is made from docs/results/measured/peers.json (`make results`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
-from vitral.study.bench import bench
+from vitral.study.bench import ACTIONS, bench
+from vitral.study.peers import PEERS
+
+SIZES = {"s/16": 512, "b/16": 256, "l/16": 128}
+"""With the images of a training step."""
+QUICK: dict[str, Any] = {"rounds": 3, "start_up": False, "depth": 2}
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", default=["s/16", "b/16", "l/16"])
-    parser.add_argument("--batches", nargs="+", type=int, default=[512, 256, 128])
-    parser.add_argument("--peers", nargs="+")
+    parser.add_argument("--sizes", nargs="+")
+    parser.add_argument("--batches", nargs="+", type=int)
+    parser.add_argument("--peers", nargs="+", choices=[peer.name for peer in PEERS])
+    parser.add_argument("--actions", nargs="+", choices=ACTIONS, default=ACTIONS)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--compile", choices=["auto", "yes", "no"], default="auto")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    found = []
-    for size, batch in zip(asked.sizes, asked.batches, strict=False):
-        settings = {"batch": 2, "rounds": 3, "start_up": False} if asked.quick else {"batch": batch, "rounds": asked.rounds}
-        result = bench(size, device=asked.device, peers=asked.peers, **settings)
-        print(f"{size}\n{result.text()}\n", flush=True)
-        found.append(result.to_dict())
+    sizes = asked.sizes or (["ti/16"] if asked.quick else list(SIZES))
+    batches = asked.batches or [2 if asked.quick else SIZES.get(size, 256) for size in sizes]
+    if len(batches) != len(sizes):
+        parser.error(f"{len(sizes)} sizes and {len(batches)} batches")
+    found = {each["model"]: each for each in json.loads(asked.out.read_text())} if asked.out and asked.out.is_file() else {}
+    settings = {"rounds": asked.rounds, **(QUICK if asked.quick else {})}
+    compiled = {"auto": None, "yes": True, "no": False}[asked.compile]
+    failed = 0
+    for size, batch in zip(sizes, batches, strict=True):
+        try:
+            result = bench(size, device=asked.device, batch=batch, peers=asked.peers, actions=asked.actions, compiled=compiled, **settings)
+        except Exception as error:  # the sizes after it may do
+            failed += 1
+            print(f"{size} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            continue
+        print(f"{result.model}\n{result.text()}\n", flush=True)
+        found[result.model] = result.to_dict()
         if asked.out:  # after each size: a later one may not fit
-            asked.out.write_text(json.dumps(found, indent=2) + "\n")
+            asked.out.write_text(json.dumps(list(found.values()), indent=2) + "\n")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -98,6 +98,28 @@ def test_every_claim_of_the_reports_has_a_command_a_verdict_and_what_it_stands_o
     assert all(f"`{claim['command']}`" in made["queue"] for claim in waiting), "what waits for the GPU stands in the queue"
 
 
+def test_speed_is_told_as_it_was_measured_and_a_ratio_only_where_the_rounds_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.study.bench import Bench, Row
+
+    rows = (
+        Row("training step", "compiled", "vitral", 0.05, 100, memory=2**30, share_of_peak=0.5),
+        Row("training step", "compiled", "timm", 0.06, 100, 1.2, (1.1, 1.3)),
+        Row("training step", "compiled", "torchvision", 0.05, 100, 1.0, (0.9, 1.1)),
+        Row("inference of one", "eager", "vitral", 0.004, 1),
+        Row("rollout of one", "eager", "vitral", 0.008, 1),
+    )
+    machine = {"gpu": "NVIDIA H200", "torch": "2.11.0+cu128", "threads": 8}
+    found = Bench("b/16", machine, "cuda", 12, {"timm": "1.0"}, 1e15, rows, {"class row": (1.05, 1.0, 1.1)}, {"vit-pytorch": "gone"})
+    monkeypatch.setattr(build, "PEERS", tmp_path / "peers.json")
+    assert "Not measured yet" in build.speed_table(short=True)
+    (tmp_path / "peers.json").write_text(json.dumps([found.to_dict()]), encoding="utf-8")
+    whole, short = build.speed_table(short=False), build.speed_table(short=True)
+    assert "| b/16 | training step, compiled | 100 | 2,000/s | 1.20 × (1.10 to 1.30) | ≈ | 50% | 1 GiB |" in whole
+    assert "| b/16 | inference of one, eager | 1 | 4 ms | – | – |" in short and "one H200, bf16, torch 2.11.0, timm 1.0" in short
+    assert "1.05 (1.00 to 1.10)" in whole and "vit-pytorch is absent: gone" in whole
+    assert "rollout" in whole and "rollout" not in short
+
+
 def test_steps_to_an_accuracy(run: Path, tmp_path: Path) -> None:
     path = collect.collect(run, tmp_path, "mine")
     record = build.Record(path, read_json(path / "manifest.json"), RunFolder.open(path))

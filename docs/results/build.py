@@ -19,7 +19,7 @@ import numpy as np
 from vitral.base import layout
 from vitral.base.files import read_json, sha256_bytes
 from vitral.base.manifest import check, read_manifest
-from vitral.base.text import NOTHING, duration, table
+from vitral.base.text import NOTHING, byte_size, duration, table
 from vitral.draw.curves import training_curves
 from vitral.draw.provenance import save_figure
 from vitral.run.answers import Answers
@@ -42,6 +42,10 @@ of the labels in whose order they stand."""
 
 MEASURED = HERE / "measured"
 """What single commands printed, kept by `checks.py keep`."""
+PEERS = MEASURED / "peers.json"
+PEERS_COMMAND = "python benchmarks/peers.py --out docs/results/measured/peers.json"
+TOLD = {("training step", "compiled"), ("inference", "compiled"), ("inference of one", "eager"), ("all attention maps", "eager")}
+"""What the README tells of speed."""
 WORDS = {"holds": "holds", "does not": "does not hold", "partly": "in part", "cannot": "cannot be tested here", "open": "not run yet"}
 PLACES = {"size": "training pictures", "pretrained": "pre-training pictures", "shots": "shots", "share": "part of the budget"}
 """What tells cells of one model apart, with its heading."""
@@ -395,6 +399,62 @@ def worst_layers_table(_: dict[str, list[Record]]) -> str:
     return table(lines, ["model", "layer", "typical change of a logit", "largest", "share of the squares"], "llr", markdown=True)
 
 
+# ---- speed -----------------------------------------------------------------------------------------------------------------------
+
+
+def speed_table(short: bool) -> str:
+    """Vitral beside other libraries out of measured/peers.json; `short`: the four things that the README tells."""
+    if not PEERS.is_file():
+        return f"Not measured yet: `{PEERS_COMMAND}`."
+    runs = read_json(PEERS)
+    names = list(dict.fromkeys(row["contestant"] for run in runs for row in run["rows"]))
+    lines = []
+    for run in runs:
+        kinds = dict.fromkeys((row["action"], row["mode"]) for row in run["rows"])
+        for action, mode in kinds:
+            if short and (action, mode) not in TOLD:
+                continue
+            own = {row["contestant"]: row for row in run["rows"] if (row["action"], row["mode"]) == (action, mode)}
+            ours = own[names[0]]
+            what = [run["model"], f"{action}, {mode}", f"{ours['images']:,}", _took(ours)]
+            share = f"{ours['share_of_peak']:.0%}" if ours["share_of_peak"] else NOTHING
+            memory = byte_size(ours["memory"]) if ours["memory"] else NOTHING
+            rest = [] if short else [share, memory]
+            lines.append([*what, *(_beside(own.get(name)) for name in names[1:]), *rest])
+    header = ["model", "", "images", "Vitral", *names[1:], *([] if short else ["of peak", "memory"])]
+    first, versions = runs[0], {name: version for run in runs for name, version in run["versions"].items()}
+    gpu, threads, torch = (first["machine"][key] for key in ("gpu", "threads", "torch"))
+    where = f"one {gpu.removeprefix('NVIDIA ')}, bf16" if first["device"] == "cuda" else f"{threads} CPU thread{'s' * (threads != 1)}"
+    libraries = ", ".join(f"{name} {version}" for name, version in {"torch": torch.partition("+")[0], **versions}.items())
+    note = (
+        f"{where}, {libraries}; `{PEERS_COMMAND}`, median of {first['rounds']} rounds in turn. Columns of others: their time over ours"
+        " within a round (above 1, ours is faster), 10 to 90 % of the rounds in brackets; ≈: the rounds differ by more than the two do."
+    )
+    parts = [table(lines, header, "llr", markdown=True), note]
+    if not short:
+        looks = [
+            [run["model"], name, f"{middle:.2f} ({low:.2f} to {high:.2f})"]
+            for run in runs
+            for name, (middle, low, high) in run["looking"].items()
+        ]
+        parts.append(table(looks, ["model", "", "ratio (10 to 90 % of the rounds)"], "llr", markdown=True))
+        absent = {f"- {run['model']}: {name} is absent: {why}" for run in runs for name, why in run["absent"].items()}
+        parts += ["\n".join(sorted(absent))] if absent else []
+    return "\n\n".join(parts)
+
+
+def _took(row: dict[str, Any]) -> str:
+    """Images a second of many, milliseconds of one."""
+    return f"{1e3 * row['seconds']:,.3g} ms" if row["images"] == 1 else f"{row['images'] / row['seconds']:,.0f}/s"
+
+
+def _beside(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return NOTHING
+    low, high = row["interval"]
+    return f"{row['ratio']:.2f} × ({low:.2f} to {high:.2f})" if row["told"] else "≈"
+
+
 TABLES: dict[str, Callable[[dict[str, list[Record]]], str]] = {
     "readme": readme_table,
     "records": records_table,
@@ -404,6 +464,8 @@ TABLES: dict[str, Callable[[dict[str, list[Record]]], str]] = {
     "curves": curves_list,
     "quantised": quantised_table,
     "worst-layers": worst_layers_table,
+    "speed": lambda _: speed_table(short=False),
+    "readme-speed": lambda _: speed_table(short=True),
 }
 
 

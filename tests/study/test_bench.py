@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,16 +55,41 @@ def test_a_ratio_that_its_spread_could_explain_is_not_given():
         return Row("inference", "eager", name, 0.02, 8, (low + high) / 2, (low, high))
 
     rows = (Row("inference", "eager", OURS, 0.01, 8), row("timm", 0.9, 1.4), row("torchvision", 1.2, 1.4), row("transformers", 0.7, 0.8))
-    shown = Bench("ti/16", {}, 1e12, rows, {}, {"vit-pytorch": "not installed"}).text()
+    shown = Bench("ti/16", {}, "cpu", 2, {}, 1e12, rows, {}, {"vit-pytorch": "not installed"}).text()
     assert "20 ms (≈)" in shown and "20 ms (1.30 ×)" in shown and "20 ms (0.75 ×)" in shown
     assert "vit-pytorch is absent: not installed" in shown
 
 
 def test_a_library_that_is_missing_or_fails_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("vitral.study.bench._peak", lambda place: 1e12)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    result = bench("ti/16", device="cpu", batch=2, rounds=2, start_up=False, quiet=True, **TINY)
-    assert set(result.absent.values()) == {"not installed"} and {row.contestant for row in result.rows} == {OURS}
+    """Not there, there without what it needs, there but broken, or not able to do one action: a line each, and the rest is measured."""
+    from vitral.study import bench as module
+
+    broken = {
+        "timm": ModuleNotFoundError("No module named 'timm'", name="timm"),
+        "transformers": ModuleNotFoundError("No module named 'tokenizers'", name="tokenizers"),
+        "vit_pytorch": RuntimeError("made for another torch\nand more"),
+    }
+
+    def load(name: str) -> None:
+        if name in broken:
+            raise broken[name]
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("cannot be built")
+
+    monkeypatch.setattr(module, "_peak", lambda place: 1e12)
+    monkeypatch.setattr(module.importlib, "import_module", load)
+    monkeypatch.setattr(module, "PEERS", tuple(replace(peer, build=fail, capture=None) for peer in module.PEERS))
+    result = bench("ti/16", device="cpu", batch=2, rounds=2, actions=["inference of one"], start_up=False, quiet=True, **TINY)
+    assert result.absent == {
+        "timm": "not installed",
+        "transformers": "it needs tokenizers, which is not installed",
+        "vit-pytorch": "it cannot be imported: RuntimeError: made for another torch …",
+        "torchvision (inference of one, eager)": "RuntimeError: cannot be built",
+    }
+    assert {(row.action, row.contestant) for row in result.rows} == {("inference of one", OURS)}
+    with pytest.raises(UsageError, match="unknown action 'sleep'"):
+        bench("ti/16", device="cpu", actions=["sleep"])
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,9 @@ across 1 says nothing, and is not given.
 
 from __future__ import annotations
 
-import gc
-import importlib.util
+import importlib.metadata
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -34,6 +32,7 @@ from vitral.data.loader import Batch
 from vitral.look.rollout import rollout
 from vitral.look.watch import watch
 from vitral.study.peers import PEERS, Capture, Peer, plain, roll_out
+from vitral.study.turns import Action, in_turn, ratio_of, tidy
 from vitral.train.parallel import World
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
@@ -51,8 +50,6 @@ with torch.inference_mode():
     model(torch.zeros(1, {channels}, {height}, {width}))
 print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"""
 
-Action = Callable[[], object]
-
 
 @dataclass(frozen=True)
 class Row:
@@ -67,7 +64,7 @@ class Row:
     interval: tuple[float, float] | None = None
     """10 to 90 % of the rounds."""
     memory: int | None = None
-    """Bytes at the worst moment (GPU); of the start: of the process."""
+    """Bytes at the worst moment, weights and optimizer included (GPU); of the start: of the process."""
     share_of_peak: float | None = None
 
     @property
@@ -80,6 +77,11 @@ class Row:
 class Bench:
     model: str
     machine: dict[str, Any]
+    device: str
+    """cpu, cuda …: where it was measured; the machine may have more."""
+    rounds: int
+    versions: dict[str, str]
+    """Of the other libraries."""
     peak: float
     """FLOP/s: a GPU's by its data sheet, a CPU's (or an unknown GPU's) by a large product timed here."""
     rows: tuple[Row, ...]
@@ -105,7 +107,7 @@ class Bench:
         parts += [f"{name}: {middle:.2f} × ({low:.2f} to {high:.2f})" for name, (middle, low, high) in self.looking.items()]
         parts += [f"{name} is absent: {why}" for name, why in self.absent.items()]
         parts.append("× : its time over ours, within a round; ≈ : the rounds differ by more than the two do")
-        if self.machine.get("gpu") is None:
+        if self.device == "cpu":
             parts.append("inference on a CPU that is quicker with bf16: ours in bf16, as vitral eval; the others, and the peak, in fp32")
         return "\n".join(parts)
 
@@ -125,13 +127,14 @@ def bench(
     rounds: int = 7,
     compiled: bool | None = None,
     peers: Sequence[str] | None = None,
+    actions: Sequence[str] = ACTIONS,
     start_up: bool = True,
     quiet: bool = False,
     **changes: Any,
 ) -> Bench:
     """Measure a named model (`vitral.models()`; `changes`: fields of its config) beside those of `peers` (None: all that are there).
 
-    `compiled` None: on a GPU. `batch`: images of a training step and of large inference.
+    `compiled` None: on a GPU. `batch`: images of a training step and of large inference. `actions`: fewer of `ACTIONS`.
     """
     place = pick_device(device)
     with torch.device("meta"):
@@ -140,6 +143,8 @@ def bench(
         raise UsageError(f"{model} is no plain ViT, so that there is nothing to measure it beside", "use ti/16, s/16, b/16, l/16 …")
     if rounds < 2:
         raise UsageError(f"{rounds} round has no spread", "use at least 2")
+    if unknown := next((action for action in actions if action not in ACTIONS), None):
+        raise UsageError(f"unknown action {unknown!r}", f"use {', '.join(ACTIONS)}")
     chosen, absent = _present(peers)
     large, watched = BATCHES["cuda" if place.type == "cuda" else "cpu"]
     large = batch or large
@@ -147,34 +152,40 @@ def bench(
     modes: tuple[Literal["eager", "compiled"], ...] = (
         ("eager", "compiled") if compiled or (compiled is None and place.type == "cuda") else ("eager",)
     )
+    stages = [
+        *(("training step", mode, large, _training, WHOLE) for mode in modes),
+        *(("inference", mode, large, _inference, 1.0) for mode in modes),
+        *(("inference of one", mode, 1, _inference, 1.0) for mode in modes),
+        ("all attention maps", "eager", watched, _capture, None),
+        ("rollout of one", "eager", 1, _rollout, None),
+    ]
+    stages = [stage for stage in stages if stage[0] in actions]
     rows: list[Row] = []
-    with progress("Measuring", len(modes) * 3 + 3 + start_up, quiet) as bar:
-        for mode in modes:
-            for action, images, make in (
-                ("training step", large, _training),
-                ("inference", large, _inference),
-                ("inference of one", 1, _inference),
-            ):
-                actions, failed = _made(lambda peer, images=images, make=make, mode=mode: make(peer, config, place, images, mode), chosen)
-                absent |= {} if not failed else {f"{name} ({action}, {mode})": why for name, why in failed.items()}
-                passes = WHOLE if action == "training step" else 1.0
-                rows += _rows(action, mode, images, actions, place, rounds, passes * forward_flops(config), peak)
-                del actions
-                _tidy(place)
-                bar.advance(1)
-        for action, images, make in (("all attention maps", watched, _capture), ("rollout of one", 1, _rollout)):
-            actions, failed = _made(lambda peer, images=images, make=make: make(peer, config, place, images), chosen)
-            absent |= {f"{name} ({action})": why for name, why in failed.items()}
-            rows += _rows(action, "eager", images, actions, place, rounds, None, peak)
-            del actions
-            _tidy(place)
+    with progress("Measuring", len(stages) + 1 + start_up, quiet) as bar:
+        for action, mode, images, make, passes in stages:
+            made = _made(lambda peer, images=images, make=make, mode=mode: make(peer, config, place, images, mode), chosen, place)
+            absent |= {f"{name} ({action}, {mode})": why for name, why in made.failed.items()}
+            flops = None if passes is None else passes * forward_flops(config)
+            rows += _rows(action, mode, images, made, place, rounds, flops, peak)
+            del made
+            tidy(place)
             bar.advance(1)
         looking = _looking(config, place, watched, rounds)
         bar.advance(1)
         if start_up:
             rows += _start(config, chosen, min(rounds, 3))
             bar.advance(1)
-    return Bench(model, describe_machine(), peak, tuple(rows), looking, absent)
+    versions = {peer.name: _version(peer.name) for peer in chosen}
+    told = ", ".join(f"{name} {value}" for name, value in changes.items())
+    named = f"{model} with {told}" if told else model
+    return Bench(named, describe_machine(), place.type, rounds, versions, peak, tuple(rows), looking, absent)
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:  # a folder on the path, without what an installer writes
+        return "unknown"
 
 
 def _present(names: Sequence[str] | None) -> tuple[list[Peer], dict[str, str]]:
@@ -182,74 +193,65 @@ def _present(names: Sequence[str] | None) -> tuple[list[Peer], dict[str, str]]:
     if names is not None and (unknown := next((name for name in names if name not in known), None)):
         raise UsageError(f"unknown peer {unknown!r}", f"use {', '.join(known)}")
     wanted = [peer for peer in PEERS if names is None or peer.name in names]
-    there = [peer for peer in wanted if importlib.util.find_spec(peer.package) is not None]
-    missing = {peer.name: "not installed" for peer in wanted if peer not in there}
-    return there, missing | {name: "not asked for" for name in known if names is not None and name not in names}
+    absent = {name: "not asked for" for name in known if names is not None and name not in names}
+    there = []
+    for peer in wanted:
+        try:
+            importlib.import_module(peer.package)
+        except ModuleNotFoundError as error:
+            absent[peer.name] = "not installed" if error.name == peer.package else f"it needs {error.name}, which is not installed"
+        except Exception as error:  # what it needs may be there in another version
+            absent[peer.name] = f"it cannot be imported: {_one_line(error)}"
+        else:
+            there.append(peer)
+    return there, absent
 
 
-def _made(make: Callable[[Peer | None], Action | None], peers: Sequence[Peer]) -> tuple[dict[str, Action], dict[str, str]]:
-    """One action for each contestant, run once, which also compiles it; and those that cannot."""
-    made: dict[str, Action] = {}
-    failed: dict[str, str] = {}
+@dataclass
+class _Made:
+    """Contestants, ready for their turns; and those that cannot."""
+
+    actions: dict[str, Action]
+    memory: dict[str, int]
+    failed: dict[str, str]
+
+
+def _made(make: Callable[[Peer | None], Action | None], peers: Sequence[Peer], place: torch.device) -> _Made:
+    """One action for each contestant, run twice, which also compiles it."""
+    made = _Made({}, {}, {})
     for peer in (None, *peers):
         name = OURS if peer is None else peer.name
+        before = torch.cuda.memory_allocated(place) if place.type == "cuda" else 0  # of those that wait already
+        peak = PeakMemory(place) if place.type == "cuda" else None
         try:
             action = make(peer)
             if action is not None:
                 action()
                 action()
-                made[name] = action
+                made.actions[name] = action
+                made.memory |= {name: peak.bytes() - before} if peak else {}
         except Exception as error:
             if peer is None:
                 raise
-            failed[name] = f"{type(error).__name__}: {few(str(error).splitlines(), 1)}"
-    return made, failed
+            made.failed[name] = _one_line(error)
+    return made
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {few(str(error).splitlines(), 1)}"
 
 
 def _rows(
-    action: str, mode: Any, images: int, actions: dict[str, Action], place: torch.device, rounds: int, flops: float | None, peak: float
+    action: str, mode: Any, images: int, made: _Made, place: torch.device, rounds: int, flops: float | None, peak: float
 ) -> list[Row]:
-    times, memory = _in_turn(actions, place, rounds)
+    times = in_turn(made.actions, place, rounds)
     rows = []
     for name, found in times.items():
         seconds = float(np.median(found))
-        ratio, interval = (None, None) if name == OURS else _ratio(found, times[OURS])
+        ratio, interval = (None, None) if name == OURS else ratio_of(found, times[OURS])
         share = flops * images / seconds / peak if flops else None
-        rows.append(Row(action, mode, name, seconds, images, ratio, interval, memory.get(name), share))
+        rows.append(Row(action, mode, name, seconds, images, ratio, interval, made.memory.get(name), share))
     return rows
-
-
-def _in_turn(actions: dict[str, Action], place: torch.device, rounds: int) -> tuple[dict[str, list[float]], dict[str, int]]:
-    times: dict[str, list[float]] = {name: [] for name in actions}
-    memory: dict[str, int] = {}
-    for _ in range(rounds):
-        for name, action in actions.items():
-            peak = PeakMemory(place) if place.type == "cuda" else None
-            _wait(place)
-            began = time.perf_counter()
-            action()
-            _wait(place)
-            times[name].append(time.perf_counter() - began)
-            memory |= {name: peak.bytes()} if peak else {}
-    return times, memory
-
-
-def _ratio(theirs: Sequence[float], ours: Sequence[float]) -> tuple[float, tuple[float, float]]:
-    low, middle, high = np.quantile(np.divide(theirs, ours), (0.1, 0.5, 0.9))
-    return float(middle), (float(low), float(high))
-
-
-def _wait(place: torch.device) -> None:
-    if place.type == "cuda":
-        torch.cuda.synchronize(place)
-
-
-def _tidy(place: torch.device) -> None:
-    """Models of the last action and what the compiler holds of them."""
-    torch.compiler.reset()
-    gc.collect()
-    if place.type == "cuda":
-        torch.cuda.empty_cache()
 
 
 # ---- what is timed ----------------------------------------------------------------------------------------------------------------
@@ -298,7 +300,7 @@ def _inference(peer: Peer | None, config: ModelConfig, place: torch.device, coun
     return infer
 
 
-def _capture(peer: Peer | None, config: ModelConfig, place: torch.device, count: int) -> Action | None:
+def _capture(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, _: str) -> Action | None:
     images = _images(config, place, count)
     if peer is None:
         model = build(config).to(place).eval()
@@ -306,7 +308,7 @@ def _capture(peer: Peer | None, config: ModelConfig, place: torch.device, count:
     return None if peer.capture is None else _without_gradients(peer.capture(config, place), images)
 
 
-def _rollout(peer: Peer | None, config: ModelConfig, place: torch.device, count: int) -> Action | None:
+def _rollout(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, _: str) -> Action | None:
     images = _images(config, place, count)
     if peer is None:
         model = build(config).to(place).eval()
@@ -340,8 +342,8 @@ def _looking(config: ModelConfig, place: torch.device, count: int, rounds: int) 
     actions = {"plain": kept(plain=True), **{name: kept(**options) for name, options in LOOKS.items()}}
     for action in actions.values():
         action()
-    times, _ = _in_turn(actions, place, rounds)
-    found = {name: _ratio(times[name], times["plain"]) for name in LOOKS}
+    times = in_turn(actions, place, rounds)
+    found = {name: ratio_of(times[name], times["plain"]) for name in LOOKS}
     return {name: (middle, *interval) for name, (middle, interval) in found.items()}
 
 
@@ -366,7 +368,7 @@ def _start(config: ModelConfig, peers: Sequence[Peer], rounds: int) -> list[Row]
     rows = []
     for name, (seconds, memory) in best.items():
         pairs = [(theirs[0], ours[0]) for theirs, ours in zip(found[name], found[OURS], strict=False)]
-        ratio, interval = (None, None) if name == OURS else _ratio(*zip(*pairs, strict=True))
+        ratio, interval = (None, None) if name == OURS else ratio_of(*zip(*pairs, strict=True))
         rows.append(Row("start, to the first answer (CPU seconds)", "eager", name, seconds, 1, ratio, interval, memory))
     return rows
 
@@ -378,5 +380,5 @@ def _peak(place: torch.device) -> float:
         return known
     side = 4096 if place.type == "cuda" else 1024
     left = torch.randn(side, side, device=place, dtype=dtype_of("auto", place))
-    times, _ = _in_turn({OURS: lambda: left @ left}, place, 6)
+    times = in_turn({OURS: lambda: left @ left}, place, 6)
     return 2 * side**3 / min(times[OURS])
