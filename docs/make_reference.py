@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import json
+import re
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ import tyro
 import vitral
 from vitral.base import errors
 from vitral.cli import VERBS, pretrain
+from vitral.cli.completion import WORDS
 from vitral.cli.train import EXAMPLES as TRAIN
 from vitral.cli.train import PLAN, documents, flags_of
 from vitral.config import RunConfig
@@ -44,6 +47,7 @@ COMMANDS: dict[str, list[tuple[str, str]]] = {
     "bench": [("", "Flags EXAMPLES")],
     "verify": [("", "Flags EXAMPLES")],
     "weights": [("inspect", "Inspect INSPECT"), ("convert", "Convert CONVERT"), ("list", "Names LIST")],
+    "completion": [("bash", "Flags BASH"), ("zsh", "Flags ZSH"), ("fish", "Flags FISH")],
     "data": [("list", "List LIST"), ("get", "Get GET"), ("show", "Show SHOW"), ("check", "Check CHECK"), ("cache", "Cache CACHE")],
 }
 """Verb → its commands, each with the names of its dataclass and of its examples. train and plan make theirs from a run."""
@@ -71,7 +75,8 @@ def cli_page() -> str:
             )
         for command, kind, examples in commands(verb):
             parts += [f"### {verb} {command}"] if command else []
-            parts += [fenced(f"{usage(f'vitral {verb} {command}'.strip(), kind)}\n\n{examples.strip()}"), flag_table(kind)]
+            parts.append(fenced(f"{usage(f'vitral {verb} {command}'.strip(), kind)}\n\n{examples.strip()}"))
+            parts += [flag_table(kind)] if dataclasses.fields(kind) else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -91,7 +96,7 @@ def commands(verb: str) -> list[tuple[str, type, str]]:
 
 def usage(program: str, kind: type) -> str:
     words = [metavar(hint) for field, hint in hints(kind) if is_positional(hint) and field]
-    return " ".join(["usage:", program, *words, "[flags]"])
+    return " ".join(["usage:", program, *words, *["[flags]"] * bool(dataclasses.fields(kind))])
 
 
 def flag_table(kind: type) -> str:
@@ -283,6 +288,94 @@ def size(value: Any) -> str:
     return "–" if value is None else by(value) if isinstance(value, tuple) else str(value)
 
 
+def completions() -> str:
+    """The words that `vitral completion` completes, as src/vitral/cli/completion.py reads them."""
+    from vitral.cost.time import GPUS
+    from vitral.data.augment import POLICIES
+    from vitral.data.catalogue import CATALOGUE
+    from vitral.look.figures import FIGURES
+    from vitral.look.method import METHODS
+    from vitral.study.recipe import RECIPES
+    from vitral.weights.family import PREPROCESS
+
+    names: dict[str, list[str]] = {
+        "runs": [*RUNS],
+        "data": [*CATALOGUE, "folder:"],
+        "models": [*vitral.models()],
+        "methods": [*METHODS],
+        "figures": [*FIGURES],
+        "augmentations": [*POLICIES],
+        "preprocessing": [*PREPROCESS],
+        "recipes": [*RECIPES],
+        "gpus": [*GPUS],
+        "devices": ["auto", "cpu", "cuda", "mps"],
+    }
+    found = {}
+    for verb in VERBS:
+        for command, kind, _ in commands(verb):
+            entry: dict[str, Any] = {"words": [], "flags": {}}
+            for field, hint in hints(kind):
+                if is_positional(hint):
+                    entry["words"].append(PLACES.get((verb, field.name), PLACES.get(metavar(hint), "")))
+                    continue
+                settings = argument(hint)
+                name = (settings.name if settings and settings.name else field.name).replace("_", "-")
+                text = settings.help if settings and settings.help else texts(kind).get(field.name, "")
+                flag = f"--no-{name}" if field.default is True else f"--{name}"
+                entry["flags"][flag] = [in_short(text), takes(verb, field.name, hint, names)]
+            found[f"{verb} {command}".strip()] = entry
+    return json.dumps({"verbs": VERBS, "names": names, "commands": found}, indent=1, ensure_ascii=False) + "\n"
+
+
+PLACES = {
+    "RUN": "runs",
+    "DATA": "data",
+    "DATA…": "data",
+    "NAME": "data",
+    ("film", "run"): "",
+    ("diff", "runs"): "",
+    ("bench", "model"): "models",
+}
+"""Which names go where, in the order they are typed; all other places take paths."""
+
+NAMED = {
+    "data": "data",
+    "from_data": "data",
+    "learnt_from": "data",
+    "transfer": "data",
+    "model": "models",
+    "only": "figures,",
+    "augment": "augmentations",
+    "preprocess": "preprocessing",
+    "recipe": "recipes,",
+    "gpu": "gpus",
+    "device": "devices",
+    ("look", "method"): "methods,",
+    ("audit", "methods"): "methods,",
+}
+"""Flags whose values have names, though their type is text; a comma: several of them."""
+
+
+def takes(verb: str, name: str, hint: Any, names: dict[str, list[str]]) -> str | None:
+    """What stands after a flag: the name of a list of `names`, where a Literal's values come too."""
+    kinds = [hint]
+    for kind in kinds:
+        if kind is bool:
+            return None
+        if typing.get_origin(kind) is typing.Literal:
+            called = next((key for key, words in names.items() if words == list(typing.get_args(kind))), f"{name}_{len(names)}")
+            names[called] = list(typing.get_args(kind))
+            return called
+        kinds += typing.get_args(kind)
+    return NAMED.get((verb, name), NAMED.get(name, ""))
+
+
+def in_short(text: str) -> str:
+    """The beginning of a flag's help, up to its first stop."""
+    first = re.split(r"(?<=[^.])[.;](?: |$)", " ".join(text.split()))[0]
+    return first if len(first) <= 80 else first[:79].rsplit(" ", 1)[0] + " …"
+
+
 PAGES = {"cli.md": cli_page, "python.md": python_page, "config.md": config_page}
 
 if __name__ == "__main__":
@@ -290,3 +383,5 @@ if __name__ == "__main__":
     for name, make in PAGES.items():
         (FOLDER / name).write_text(make(), encoding="utf-8")
         print(FOLDER / name)
+    WORDS.write_text(completions(), encoding="utf-8")
+    print(WORDS)

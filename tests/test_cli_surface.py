@@ -12,11 +12,12 @@ from PIL import Image
 from vitral.base.origin import Origin
 from vitral.base.version import __version__
 from vitral.build import create
-from vitral.cli import VERBS, main
+from vitral.cli import GROUPS, VERBS, main
 from vitral.weights.checkpoint import save
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = [[verb] for verb in VERBS] + [["weights", name] for name in ("inspect", "convert", "list")]
+COMMANDS += [["completion", name] for name in ("bash", "zsh", "fish")]
 COMMANDS += [["data", name] for name in ("list", "get", "show", "check")]
 
 UNKNOWN_FLAG = [
@@ -46,6 +47,7 @@ UNKNOWN_FLAG = [
     ["data", "check", "digits"],
     ["plan", "digits"],
     ["bench"],
+    ["completion", "bash"],
 ]
 MISSING_ARGUMENT = [
     (["train"], "use one of digits"),
@@ -75,6 +77,7 @@ MISSING_ARGUMENT = [
     (["data", "get"], "NAME is missing"),
     (["data", "show"], "DATA is missing"),
     (["data", "check"], "DATA is missing"),
+    (["completion"], "use bash, zsh, fish"),
     (["train", "digits", "--epochs"], "--epochs has no value"),
 ]
 MISSING_FILE = [
@@ -162,7 +165,16 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
 def test_help_lists_all_verbs(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
     shown = capsys.readouterr().out
+    lines = shown.splitlines()
+    for what, verbs in GROUPS.items():
+        start = lines.index(f"To {what}") + 1
+        assert [line.split()[0] for line in lines[start : start + len(verbs)]] == [*verbs] and not lines[start - 2]
     assert all(f"  {verb} " in shown and line in shown for verb, line in VERBS.items())
+    assert max(map(len, lines)) <= 100
+
+
+def test_every_file_of_the_command_line_is_a_verb_or_helps_them() -> None:
+    assert {path.stem for path in (ROOT / "src/vitral/cli").glob("*.py")} == {*VERBS, "__init__", "opening", "parsing"}
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

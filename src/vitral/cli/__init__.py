@@ -1,4 +1,4 @@
-"""The command line: one dict, verb → file. Parsing and printing only; the work is done elsewhere."""
+"""The command line: one table, verb → file. Parsing and printing only; the work is done elsewhere."""
 
 from __future__ import annotations
 
@@ -13,32 +13,48 @@ from vitral.base.errors import VitralError, one_of
 from vitral.base.text import clean, table
 from vitral.base.version import __version__
 
-VERBS: dict[str, str] = {
-    "demo": "train a small ViT on digits, look inside it, write a report",
-    "train": "train or fine-tune a model",
-    "pretrain": "learn from pictures without labels",
-    "eval": "loss, accuracy, confusion and calibration of a model on a data set",
-    "predict": "the most probable classes of pictures",
-    "look": "heat maps of what a model attends to, one sheet per picture",
-    "figures": "every figure of the ViT literature, from any model",
-    "explore": "a page in the browser that shows a model at work",
-    "audit": "which explanation of a model can be trusted",
-    "lens": "what the head says after every block, and what each head adds",
-    "film": "how a model came to be, from the snapshots of its training",
-    "embed": "feature vectors of a folder: written, mapped, searched for near-duplicates",
-    "probe": "linear probe and kNN on frozen features; kept as a model",
-    "compare": "several models under one budget: a fair fight",
-    "scale": "accuracy against data and compute; cost against tokens",
-    "report": "a run or a study as one HTML page",
-    "quantise": "a model in 8 bits for onnxruntime, with the proof that it answers the same",
-    "weights": "inspect, convert and list weights of any origin",
-    "data": "list, fetch, show and check data sets",
-    "bench": "how fast a ViT is here, beside other libraries' own",
-    "plan": "what a training will cost, before it is spent",
-    "runs": "what has been trained: listed, compared, cleaned up",
-    "diff": "which settings, data, versions, curves and answers of runs differ",
-    "verify": "is every byte of a run or a study still what was written?",
+GROUPS: dict[str, dict[str, str]] = {
+    "train": {
+        "demo": "train a small ViT on digits, look inside it, write a report",
+        "train": "train or fine-tune a model",
+        "pretrain": "learn from pictures without labels",
+        "plan": "what a training will cost, before it is spent",
+        "data": "list, fetch, show and check data sets",
+    },
+    "bring a model and use it": {
+        "weights": "inspect, convert and list weights of any origin",
+        "predict": "the most probable classes of pictures",
+        "embed": "feature vectors of a folder: written, mapped, searched for near-duplicates",
+        "quantise": "a model in 8 bits for onnxruntime, with the proof that it answers the same",
+    },
+    "look inside": {
+        "look": "heat maps of what a model attends to, one sheet per picture",
+        "figures": "every figure of the ViT literature, from any model",
+        "explore": "a page in the browser that shows a model at work",
+        "lens": "what the head says after every block, and what each head adds",
+        "film": "how a model came to be, from the snapshots of its training",
+    },
+    "trust what comes out": {
+        "eval": "loss, accuracy, confusion and calibration of a model on a data set",
+        "audit": "which explanation of a model can be trusted",
+        "verify": "is every byte of a run or a study still what was written?",
+    },
+    "compare": {
+        "compare": "several models under one budget: a fair fight",
+        "scale": "accuracy against data and compute; cost against tokens",
+        "probe": "linear probe and kNN on frozen features; kept as a model",
+        "bench": "how fast a ViT is here, beside other libraries' own",
+        "diff": "which settings, data, versions, curves and answers of runs differ",
+    },
+    "tidy up": {
+        "runs": "what has been trained: listed, compared, cleaned up",
+        "report": "a run or a study as one HTML page",
+        "completion": "verbs, flags and names at the press of Tab, in bash, zsh and fish",
+    },
 }
+"""What one wants to do → its verbs, each a file of this folder."""
+
+VERBS = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -82,10 +98,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def usage() -> str:
-    return f"""vitral: the workbench for Vision Transformers
-
-usage: vitral VERB … [--debug]     vitral VERB --help shows examples
-
-{textwrap.indent(table(list(VERBS.items())), "  ")}
-
-Try: vitral demo"""
+    width = max(map(len, VERBS))
+    groups = (
+        f"To {what}\n" + textwrap.indent(table([(verb.ljust(width), line) for verb, line in verbs.items()]), "  ")
+        for what, verbs in GROUPS.items()
+    )
+    return "\n\n".join(
+        [
+            "vitral: the workbench for Vision Transformers",
+            "usage: vitral VERB … [--debug]     vitral VERB --help shows examples",
+            *groups,
+            "Try: vitral demo",
+        ]
+    )

@@ -10,8 +10,6 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
-import tyro
-
 from vitral.base.errors import UsageError, one_of
 
 T = TypeVar("T")
@@ -22,6 +20,8 @@ KINDS = {"INT": "a whole number", "FLOAT": "a number", "INT INT": "two whole num
 
 def parse(kind: type[T], arguments: list[str], program: str, description: str) -> T:
     """An instance of the dataclass `kind` from the command line; `--help` prints and leaves with SystemExit(0)."""
+    import tyro
+
     shown = io.StringIO()
     try:
         with contextlib.redirect_stderr(shown):
