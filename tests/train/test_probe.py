@@ -67,6 +67,25 @@ def test_separable_points_are_separated(fitted: Any):
     assert (shuffled(test) == labels).float().mean() < 0.8
 
 
+def small_differences(count: int, seed: int) -> Labelled:
+    """Two large features whose small difference alone tells two classes apart: only a probe of large weights sees it."""
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % 2
+    common, noise = torch.randn(count, generator=draw), torch.randn(count, generator=draw)
+    return torch.stack([common + 0.006 * (2.0 * labels - 1) + 0.003 * noise, common], 1), labels
+
+
+def test_strengths_are_tried_until_the_best_is_inside():
+    """Features of a model that has learnt little ask for weaker ones than those of one that has learnt much."""
+    train, judge, (test, labels) = small_differences(200, 0), small_differences(200, 1), small_differences(1000, 2)
+    weakest = STRENGTHS[-1] * TRIED_ON / 200
+    written, probe = fit_linear(train, None, 2, weakest), fit_linear(train, judge, 2)
+    assert (written(test) == labels).float().mean() < 0.8
+    assert probe.strength < weakest / 10 and (probe(test) == labels).float().mean() > 0.95
+    far = clusters(40, 0, spread=0.1)
+    assert fit_linear(far, clusters(40, 1, spread=0.1), 4).strength >= STRENGTHS[-1] * TRIED_ON / 40  # and no further than that
+
+
 def test_a_probe_reads_features_as_they_are_and_agrees_with_scikit_learn():
     """Scaling, strength and bias folded into one layer; the same pipeline in scikit-learn gives the same answers."""
     (x, y), (test, _) = clusters(60, 0, spread=2.0), clusters(300, 1, spread=2.0)

@@ -27,6 +27,8 @@ from vitral.train.several import average_precision
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003)
 """Weights of the squared size of the probe beside its mean loss, on features of spread 1; validation chooses, without it the middle."""
+STEP, WEAKEST = 0.1, 1e-7
+"""Where the last is the best, weaker ones are tried, each this much of the one before, down to this."""
 TRIED_ON = 2040
 """Images for which they are as written (Flowers-102, ten a class and mirrored); more images need less of them, in proportion."""
 ITERATIONS = 100
@@ -94,12 +96,22 @@ def fit_linear(train: Labelled, judge: Labelled | None, classes: int, strength: 
     """The linear probe of that strength which is right most often on `judge`, or of the given one."""
     features, labels = train
     mean, spread = _moments(features)
-    scaled, probes = (features - mean) / spread, []
-    written = STRENGTHS if judge is not None else STRENGTHS[len(STRENGTHS) // 2 :][:1]
-    for each in [share * TRIED_ON / len(features) for share in written] if strength is None else [strength]:
-        weight, bias = solve(scaled, labels, classes, each)
-        probes.append(Linear(weight / spread, bias - (weight / spread) @ mean, each))
-    return _best(probes, judge)
+    scaled = (features - mean) / spread
+
+    def of(strength: float) -> Linear:
+        weight, bias = solve(scaled, labels, classes, strength)
+        return Linear(weight / spread, bias - (weight / spread) @ mean, strength)
+
+    if strength is not None:
+        return of(strength)
+    scale = TRIED_ON / len(features)
+    if judge is None:
+        return of(STRENGTHS[len(STRENGTHS) // 2] * scale)
+    probes = [of(each * scale) for each in STRENGTHS]
+    # Features of a model that has learnt little ask for far weaker ones: on until the weakest is not the best.
+    while (best := _best(probes, judge)) is probes[-1] and best.strength > WEAKEST * scale:
+        probes.append(of(best.strength * STEP))
+    return best
 
 
 def fit_neighbours(train: Labelled, judge: Labelled | None, classes: int, numbers: tuple[int, ...] = NEIGHBOURS) -> Neighbours:
@@ -136,6 +148,7 @@ def _moments(features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _best(options: list[Option], judge: Labelled | None) -> Option:
+    """The first of those that are right most often."""
     if judge is None:
         return options[0]
     return max(options, key=lambda option: _quality(option.scores(judge[0]), judge[1]))
