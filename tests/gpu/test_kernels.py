@@ -11,6 +11,7 @@ from torch import nn
 
 from vitral.kernels.gelu import linear_gelu
 from vitral.kernels.qkv import queries_keys_values
+from vitral.kernels.rows import attention_weights, has_rows_kernel
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
 Forward = Callable[[torch.Tensor, nn.Linear], torch.Tensor]
@@ -67,3 +68,21 @@ def test_without_gradients_gelu_is_off_by_less_than_bf16_rounds() -> None:
         exact = F.gelu(layer.double()(tokens.double()))
     assert (mine - exact).abs().mean() <= 1.1 * (plain - exact).abs().mean()
     assert (mine - exact).abs().max() <= 1.5 * (plain - exact).abs().max()
+
+
+@pytest.mark.parametrize(
+    "shape", [(3, 12, 197, 197, 64), (3, 12, 1, 197, 64), (2, 3, 50, 50, 40), (1, 2, 500, 500, 64), (1, 4, 3, 257, 80)]
+)
+def test_attention_weights_of_some_rows(shape: tuple[int, int, int, int, int]) -> None:
+    torch.manual_seed(0)
+    batch, heads, rows, keys, width = shape
+    query, key, _ = torch.randn(batch, keys, 3, heads, width, device="cuda", dtype=torch.bfloat16).unbind(2)
+    query, key = query.transpose(1, 2)[:, :, :rows], key.transpose(1, 2)
+    exact = attention_weights(query.double(), key.double())
+    assert has_rows_kernel(query, key) and not has_rows_kernel(query.double(), key.double())
+    with torch.autocast("cuda", torch.bfloat16):
+        mine = attention_weights(query, key)
+    plain = (query * width**-0.5 @ key.transpose(-2, -1)).softmax(dim=-1, dtype=torch.float32)
+    assert mine.dtype == torch.float32 and mine.shape == exact.shape
+    assert (mine - exact).abs().max() < 1e-4 and (mine - exact).abs().mean() <= (plain - exact).abs().mean()
+    assert attention_weights(query, key).dtype == torch.bfloat16

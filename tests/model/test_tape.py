@@ -70,6 +70,13 @@ def test_recorded_values_are_the_ones_the_model_computes(model, images):
         assert torch.allclose(stream, tape[f"{name}.output"], atol=1e-6)
 
 
+def test_rows_of_edited_weights_do_not_keep_the_others_alive(model, images):
+    same = {"blocks.1.attention.weights": lambda value, _: value}
+    row = watch(model, images, rows="class", edits=same).attention(1)
+    assert torch.allclose(row, watch(model, images).attention(1)[:, :, :1], atol=1e-6)
+    assert row.untyped_storage().nbytes() == row.numel() * row.element_size()
+
+
 def test_only_chosen_blocks_heads_and_rows(model, images):
     whole = watch(model, images)
     part = watch(model, images, blocks=[1], heads=[2, 0], rows=[5, 0])

@@ -11,6 +11,7 @@ from torch import nn
 
 from vitral.config import ModelConfig
 from vitral.kernels.qkv import queries_keys_values
+from vitral.kernels.rows import attention_weights
 from vitral.model.norm import make_norm
 from vitral.model.positions import make_relative
 from vitral.model.rotary import Rotation, rotate
@@ -62,15 +63,11 @@ class Attention(nn.Module):
         value = tape.record(self.name + ".value", value)
         name = self.name + ".weights"
         if tape.uses(name):
-            weights = tape.record(name, self._weights(query, key, bias))  # (B, h, T, T)
+            weights = tape.record(name, attention_weights(query, key, bias))  # (B, h, T, T)
             mixed = F.dropout(weights.to(value.dtype), self.weight_dropout, self.training) @ value
         else:
             mixed = self._fused(query, key, value, bias)
             if tape.wants(name):
                 seen = tape.pick(bias) if bias is not None else None
-                tape.record(name, self._weights(tape.pick(query), tape.pick_heads(key), seen))
+                tape.record(name, attention_weights(tape.pick(query), tape.pick_heads(key), seen))
         return tape.record(self.name + ".heads", mixed)
-
-    def _weights(self, query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        scores = query * self.head_width**-0.5 @ key.transpose(-2, -1)
-        return (scores if bias is None else scores + bias).softmax(dim=-1)

@@ -89,7 +89,8 @@ class Tape:
             self._readers[name](value, name)
         if name in self._kept:
             whole = not name.endswith(".attention.weights") or name not in self._edits
-            self._values[name] = value if whole else self.pick(value)
+            picked = value if whole else self.pick(value)
+            self._values[name] = value if picked is value else picked.clone()  # a view would keep the whole value alive
         return value
 
     def wants(self, name: str) -> bool:
@@ -102,10 +103,10 @@ class Tape:
     def pick(self, value: torch.Tensor) -> torch.Tensor:
         """The wanted heads and rows of queries or weights (B, heads, T, …)."""
         value = self.pick_heads(value)
-        return value if self._rows is None else value[:, :, self._rows]
+        return value if self._rows is None else _take(value, 2, self._rows)
 
     def pick_heads(self, value: torch.Tensor) -> torch.Tensor:
-        return value if self._heads is None else value[:, self._heads]
+        return value if self._heads is None else _take(value, 1, self._heads)
 
     # What the user calls
 
@@ -231,3 +232,11 @@ class Tape:
 def _in_blocks(name: str, blocks: list[int] | None) -> bool:
     parts = name.split(".")
     return blocks is None or parts[0] != "blocks" or int(parts[1]) in blocks
+
+
+def _take(value: torch.Tensor, axis: int, chosen: list[int]) -> torch.Tensor:
+    """Some heads or rows. Neighbours are a view: numbers in a list would travel to a GPU, and the whole queue wait for them."""
+    first = chosen[0]
+    if chosen == list(range(first, first + len(chosen))):
+        return value.narrow(axis, first, len(chosen))
+    return value.index_select(axis, torch.tensor(chosen, device=value.device))
