@@ -21,3 +21,12 @@ def test_lines_and_patches_are_labelled() -> None:
 def test_other_shapes_are_refused() -> None:
     with pytest.raises(vitral.VitralError, match="probabilities of shapes"):
         lens_figure(np.zeros((3, 2)), np.zeros((2, 2, 2, 2)), "ab", 0)
+
+
+def test_a_small_probability_among_many_classes_is_not_black() -> None:
+    patches = np.full((2, 2, 2, 1000), 1e-3)
+    patches[0, 0, 0, 7], patches[1, 0, 0, 7] = 0.02, 0.4
+    figure = lens_figure(np.full((2, 1000), 1e-3), patches, [str(number) for number in range(1000)], 7)
+    early = figure.subfigs[1].axes[0].images[0]
+    assert early.norm(0.02) > 0.4 and early.norm(1e-3) == 0
+    assert "chance, 0.001" in figure.subfigs[1].axes[-1].get_ylabel()

@@ -25,11 +25,14 @@ from vitral.draw.palette import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
 LINES = 5
 PANELS = 6
 """Depths at which the patches are shown."""
+FAR = 30
+"""Times chance, from which a linear scale would show black panels alone."""
 
 
 def lens_figure(
@@ -55,7 +58,7 @@ def lens_figure(
     if original is not None:
         dress_picture(above[0]).imshow(original)
     draw_depths(above[-1], probabilities, names, target)
-    reach = float(patches[shown][..., target].max()) or 1.0
+    norm, note = _colours(patches[shown][..., target], patches.shape[-1])
     axes = bottom.subplots(rows, columns, squeeze=False)
     image = None
     for index, one in enumerate(axes.flat):
@@ -63,13 +66,13 @@ def lens_figure(
             one.set_visible(False)
             continue
         values = patches[shown[index]]  # (h, w, K)
-        image = dress_picture(one).imshow(values[..., target], cmap="inferno", vmin=0, vmax=reach, interpolation="nearest")
+        image = dress_picture(one).imshow(values[..., target], cmap="inferno", norm=norm, interpolation="nearest")
         counts = np.bincount(values.argmax(axis=-1).ravel(), minlength=values.shape[-1])
         called = [f"{shorten(names[number], 14)} {counts[number]}" for number in np.argsort(-counts, kind="stable")[:3] if counts[number]]
         place = "embedding" if shown[index] == 0 else f"block {shown[index] - 1}"
         one.set_title(f"{place}: patches called\n" + ", ".join(called), fontsize=TICK_SIZE - 1, color=INK, pad=3)
     if image is not None:
-        colour_bar(bottom, image, axes, f"probability of {shorten(names[target], 20)} at the patch")  # type: ignore[arg-type]
+        colour_bar(bottom, image, axes, f"probability of {shorten(names[target], 20)} at the patch{note}")  # type: ignore[arg-type]
     head_line(figure, title)
     return figure
 
@@ -96,3 +99,13 @@ def draw_depths(axes: Axes, probabilities: np.ndarray, names: list[str] | tuple[
     axes.set_ylim(0, 103)
     name_axes(axes, "after block", "probability (%)")
     legend(axes, loc="upper left")
+
+
+def _colours(values: np.ndarray, classes: int) -> tuple[Normalize, str]:
+    """By the logarithm from chance on, where probabilities rise far above it: among a thousand classes, 1 % early on is much."""
+    from matplotlib.colors import LogNorm, Normalize
+
+    reach, chance = float(values.max()) or 1.0, 1 / classes
+    if reach < FAR * chance:
+        return Normalize(0, reach), ""
+    return LogNorm(chance, reach, clip=True), f"\n(logarithmic; black: chance, {chance:.2g}, or less)"

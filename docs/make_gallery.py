@@ -1,0 +1,268 @@
+"""Makes the gallery: every picture of docs/gallery.md, its provenance, and the page.
+
+    python docs/make_gallery.py --weights vit_tiny_patch16_224.safetensors      all that is new; --only NAME … for some
+
+The commands are run as they stand on the page, in one folder (--work) that holds the weights and `photos`. What is there is not made again:
+begin in an empty folder to make everything anew. Beside the pictures stands provenance.json: command, model and photograph with their
+SHA-256, versions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import runpy
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, ImageSequence
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from gallery_list import FIGURES, MODELS, PHOTOGRAPHS, PREPARED, Figure
+
+from vitral.base.files import read_json, sha256_bytes, sha256_file, write_atomic, write_json
+from vitral.base.version import __version__
+from vitral.cli import main as vitral
+
+DOCS = Path(__file__).parent
+PHOTOS = DOCS / "images/photos"
+PICTURES = DOCS / "images/gallery"
+PROVENANCE = "provenance.json"
+PAGE = DOCS / "gallery.md"
+WEIGHTS = "vit_tiny_patch16_224.safetensors"
+QUALITY = 84
+LOSSLESS = 90_000
+"""Bytes up to which a picture is kept without loss: charts are, photographs are not."""
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+
+
+def prepare(work: Path, weights: Path | None) -> None:
+    """The folder in which every command is run."""
+    work.mkdir(parents=True, exist_ok=True)
+    if not (work / "photos").exists():
+        (work / "photos").symlink_to(PHOTOS.resolve())
+    if weights is not None and not (work / WEIGHTS).exists():
+        (work / WEIGHTS).symlink_to(weights.resolve())
+
+
+def make(figure: Figure, work: Path, out: Path = PICTURES) -> dict[str, Any]:
+    """Run what a figure needs and its own command in `work`; write OUT/NAME.webp; its provenance."""
+    with inside(work):
+        for name in figure.needs:
+            if not Path(name).exists():
+                run(PREPARED[name])
+        if not Path(figure.made).exists():  # several figures come of one command
+            for line in figure.command.splitlines():
+                run(line)
+        images, times = photographed(figure) if figure.made.endswith(".html") else read_images(Path(figure.made))
+        shown = [fitted(image, figure) for image in images]
+        content = encoded(shown, times)
+        path = write_atomic(out.resolve() / f"{figure.name}.webp", content)
+        return {
+            "command": figure.command,
+            "prepared": [PREPARED[name] for name in figure.needs],
+            "file": figure.made,
+            "size": list(shown[0].size),
+            "sha256": sha256_bytes(content),
+            "bytes": path.stat().st_size,
+            **identity(figure),
+            "vitral": __version__,
+        }
+
+
+def run(line: str) -> None:
+    """A line of a command: vitral itself, or a script of docs/."""
+    program, *arguments = shlex.split(line)
+    if program == "python":
+        runpy.run_path(str(DOCS.parent / arguments[0]), run_name="__main__")
+    elif (code := vitral(arguments)) != 0:
+        raise SystemExit(f"{line}: exit code {code}")
+
+
+@contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def identity(figure: Figure) -> dict[str, Any]:
+    """SHA-256 of the weights and of the photographs that a figure shows; asked inside the work folder."""
+    found: dict[str, Any] = {}
+    path = Path(MODELS[figure.model].weights) if figure.model else None
+    if path is not None and path.is_file():
+        found["weights"] = {"file": path.as_posix(), "sha256": sha256_file(path)}
+    photographs = [name for name in figure.pictures if (PHOTOS / name).is_file()]
+    return found | {"photographs": {name: sha256_file(PHOTOS / name) for name in photographs}}
+
+
+# ---- pictures --------------------------------------------------------------------------------------------------------------------
+
+
+def read_images(path: Path) -> tuple[list[Image.Image], list[int]]:
+    """The frames of a picture and how long each stays, in milliseconds."""
+    if path.suffix == ".svg":
+        return [rendered(path)], [0]
+    with Image.open(path) as opened:
+        frames = [(frame.convert("RGB"), frame.info.get("duration", 0)) for frame in ImageSequence.Iterator(opened)]
+    return [frame for frame, _ in frames], [time for _, time in frames]
+
+
+def fitted(image: Image.Image, figure: Figure) -> Image.Image:
+    """At most as wide as the figure may be."""
+    if image.width <= figure.width:
+        return image
+    return image.resize((figure.width, round(image.height * figure.width / image.width)), Image.Resampling.LANCZOS)
+
+
+def encoded(images: Sequence[Image.Image], times: Sequence[int]) -> bytes:
+    """As WebP: without loss where that is small."""
+    if len(images) > 1:
+        return packed(images[0], save_all=True, append_images=list(images[1:]), duration=list(times), loop=0, quality=70)
+    exact = packed(images[0], lossless=True)
+    return exact if len(exact) <= LOSSLESS else min(exact, packed(images[0], quality=QUALITY), key=len)
+
+
+def packed(image: Image.Image, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "WEBP", method=6, **options)
+    return buffer.getvalue()
+
+
+def photographed(figure: Figure) -> tuple[list[Image.Image], list[int]]:
+    """A page as a browser shows it: one part of it, or the window; after the clicks that lead there."""
+    view = figure.view
+    with browser() as chromium:
+        context = chromium.new_context(
+            viewport={"width": view.width, "height": view.height}, device_scale_factor=view.scale, reduced_motion="reduce"
+        )
+        context.set_offline(True)
+        page = context.new_page()
+        page.goto(Path(figure.made).resolve().as_uri() + view.hash)
+        if view.ready:
+            page.wait_for_selector(view.ready, timeout=60_000)
+        for step in view.steps:
+            step(page)
+        page.wait_for_timeout(600)
+        target = page.locator(view.part).first if view.part else page
+        content = target.screenshot()
+    with Image.open(io.BytesIO(content)) as opened:
+        return [opened.convert("RGB")], [0]
+
+
+def rendered(path: Path) -> Image.Image:
+    """A drawing as pixels."""
+    with browser() as chromium:
+        page = chromium.new_page(viewport={"width": 1200, "height": 1200})
+        page.goto(path.resolve().as_uri())
+        content = page.locator("svg").screenshot()
+    with Image.open(io.BytesIO(content)) as opened:
+        return opened.convert("RGB")
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if program is None:
+        raise SystemExit("no chromium here, and this figure is a page: install it, or leave the figure out with --only")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+        yield chromium
+        chromium.close()
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------------------
+
+
+def page(provenance: dict[str, Any]) -> str:
+    """docs/gallery.md, of the figures that were made."""
+    parts = [HEAD]
+    for chapter in dict.fromkeys(figure.chapter for figure in FIGURES):
+        parts.append(f"## {chapter}")
+        parts += [entry(figure) for figure in FIGURES if figure.chapter == chapter and figure.name in provenance]
+    return "\n\n".join([*parts, models_and_photographs()]) + "\n"
+
+
+def entry(figure: Figure) -> str:
+    of = [MODELS[figure.model].title] if figure.model else []
+    of += [PHOTOGRAPHS[name].title for name in figure.pictures]
+    before = "".join(f"    {line}\n" for line in map(PREPARED.__getitem__, figure.needs))
+    command = before + "".join(f"    {line}\n" for line in figure.command.splitlines())
+    return "\n\n".join(
+        [
+            f"### {figure.title}",
+            f"![{figure.title}](images/gallery/{figure.name}.webp)",
+            f"{figure.sees} **Not to be concluded:** {figure.never}",
+            command.rstrip("\n"),
+            f"{'; '.join(of)}." if of else "",
+        ]
+    ).replace("\n\n\n", "\n")
+
+
+def models_and_photographs() -> str:
+    models = [f"| {one.title} | {one.source} |" for one in MODELS.values()]
+    photographs = [f"| {one.title} | {one.author} | {one.licence} | {one.source} |" for one in PHOTOGRAPHS.values()]
+    return "\n".join(
+        [
+            "## Models, photographs, licences",
+            "",
+            "| model | where it comes from |",
+            "|---|---|",
+            *models,
+            "",
+            "| picture | author | licence | from |",
+            "|---|---|---|---|",
+            *photographs,
+        ]
+    )
+
+
+HEAD = """<!-- Written by docs/make_gallery.py from docs/gallery_list.py: change it there. -->
+
+# Gallery
+
+Every picture was made by the commands below it, typed in a folder that holds [the photographs](images/photos) as `photos` and the weights
+of ViT-Ti. `python docs/make_gallery.py --weights vit_tiny_patch16_224.safetensors` makes them all; what each was made from, with its
+SHA-256, is in [provenance.json](images/gallery/provenance.json). Each says what one sees, and what one must not conclude from it."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="Makes the gallery: pictures, provenance, page.")
+    parser.add_argument("--weights", type=Path, help="vit_tiny_patch16_224.safetensors; without it, only figures of models trained here")
+    parser.add_argument("--work", type=Path, default=DOCS.parent / "runs/gallery", help="where the commands are run")
+    parser.add_argument("--only", nargs="*", default=[], choices=[figure.name for figure in FIGURES], metavar="NAME")
+    parser.add_argument("--page", action="store_true", help="write the page alone")
+    asked = parser.parse_args(arguments)
+    stored = PICTURES / PROVENANCE
+    provenance = read_json(stored) if stored.is_file() else {}
+    prepare(asked.work, asked.weights)
+    for figure in [] if asked.page else FIGURES:
+        if asked.only and figure.name not in asked.only:
+            continue
+        if not asked.only and provenance.get(figure.name, {}).get("command") == figure.command:
+            continue
+        if figure.model == "vit-tiny" and not (asked.work / WEIGHTS).exists():
+            print(f"{figure.name}: needs --weights")
+            continue
+        provenance[figure.name] = made = make(figure, asked.work)
+        known = {one.name: provenance[one.name] for one in FIGURES if one.name in provenance}
+        write_json(stored, known)
+        print(f"{figure.name}: {made['bytes'] / 1000:.0f} kB, {' × '.join(map(str, made['size']))}", flush=True)
+    PAGE.write_text(page(provenance), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
