@@ -26,8 +26,8 @@ $(STAMP): pyproject.toml constraints.txt
 		$(PYTHON) -m pip install -c constraints.txt -e ".[all]"
 	@touch $(STAMP)
 
-demo: $(STAMP) ## train a small ViT on digits, look inside it, write runs/demo/report.html
-	@$(PYTHON) -m vitral demo
+demo: $(STAMP) ## train a small ViT on digits, look inside it and at a photograph, write runs/demo/report.html (WEIGHTS=FILE)
+	@$(PYTHON) -m vitral demo $(if $(WEIGHTS),--weights $(WEIGHTS))
 
 test: check ## linter, types, then the fast tests
 	@$(PYTEST) -n $(WORKERS) --dist loadfile

@@ -8,6 +8,13 @@ from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+PICTURES = """
+## Photographs
+
+| photograph | where | author | licence |
+|---|---|---|---|
+| Chelsea the cat | `src/vitral/report/cat.jpg`, made from scikit-image's `chelsea`; in the README's pictures | Stefan van der Walt | CC0 |
+"""
 
 
 def page() -> str:
@@ -17,7 +24,7 @@ def page() -> str:
     rows += [(need, f"extra `{extra}`") for extra, needs in sorted(extras.items()) for need in needs]
     lines = [f"| {name} | {when} | {licence(name)} |" for need, when in rows if (name := re.split(r"[\[<>=!~; ]", need)[0])]
     head = "# Licences\n\nOf the packages that Vitral needs, as their own metadata says. Made by `docs/make_licences.py`.\n\n"
-    return head + "| package | needed | licence |\n|---|---|---|\n" + "\n".join(sorted(lines, key=str.lower)) + "\n"
+    return head + "| package | needed | licence |\n|---|---|---|\n" + "\n".join(sorted(lines, key=str.lower)) + "\n" + PICTURES
 
 
 def licence(name: str) -> str:

@@ -69,9 +69,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("vitral.draw.provenance.DPI", 40)
-        assert main(["demo", "--epochs", "1"]) == 0
+        vitral.export(vitral.create("ti/16"), "timm", format="timm").rename("vit_tiny.safetensors")
+        assert main(["demo", "--epochs", "1", "--weights", "vit_tiny.safetensors"]) == 0
     shutil.copytree(folder / "runs/demo", folder / "runs/long")  # what the guide goes on with
-    vitral.export(vitral.create("ti/16"), folder / "timm", format="timm").rename(folder / "vit_tiny.safetensors")
     for name in ("cats", "dogs"):
         (folder / "photos" / name).mkdir(parents=True)
         for number in range(8):
@@ -87,8 +87,10 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_demo_leaves_what_it_says(here: Path) -> None:
-    assert {"report.html", "digit.png", "model.safetensors", "metrics.jsonl"} <= {path.name for path in (here / "runs/demo").iterdir()}
-    assert (here / "runs/demo/figures/class-token-attention.png").is_file()
+    left = {"report.html", "explore.html", "digit.png", "cat.jpg", "model.safetensors", "metrics.jsonl"}
+    assert left <= {path.name for path in (here / "runs/demo").iterdir()}
+    assert {"class-token-attention.png", "cat.png"} <= {path.name for path in (here / "runs/demo/figures").iterdir()}
+    assert "A photograph in" in (here / "runs/demo/report.html").read_text(encoding="utf-8")
     assert vitral.load("runs/demo").config.class_token  # the README shows where it looks
 
 

@@ -1,4 +1,4 @@
-"""vitral demo: train a small ViT on digits, look inside it, write a report."""
+"""vitral demo: train a small ViT on digits, look inside it, put a photograph through a larger one, write a report."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import dataclasses
 import shlex
 from pathlib import Path
 
-from vitral.base.layout import RUNS
+from vitral.base.layout import EXPLORER, RUNS
+from vitral.base.progress import tell
+from vitral.base.text import table
 from vitral.cli.parsing import parse
 
 EXAMPLES = """Train a small ViT on scikit-learn's handwritten digits (CPU, about a minute), look inside it, write a report.
 
+Where weights of a larger ViT are to be had, it also looks at a photograph.
+
 Examples:
   vitral demo
-  vitral demo --out runs/first --seed 1
+  vitral demo --weights vit_tiny.safetensors
+  vitral demo --out runs/first --seed 1 --weights none
 """
 
 
@@ -21,6 +26,9 @@ Examples:
 class Demo:
     out: Path = RUNS / "demo"
     """Folder for the run, its figures and report.html; an earlier demo there is replaced."""
+    weights: str = "auto"
+    """Of the ViT that looks at the photograph: a file, timm:NAME, hf:NAME …; auto: vit_tiny*.safetensors in this folder, or timm's
+    ViT-Ti (23 MB) from the hub or its cache; none: no photograph."""
     seed: int = 0
     """Seed of the training."""
     epochs: float | None = None
@@ -29,7 +37,28 @@ class Demo:
 
 def run(arguments: list[str]) -> int:
     asked = parse(Demo, arguments, "vitral demo", EXAMPLES)
-    from vitral.report.demo import demo
+    from vitral.report.demo import PICTURE, demo
+    from vitral.report.photograph import NAMED, PHOTOGRAPH
+    from vitral.web.notebook import explore
 
-    demo(asked.out, asked.seed, asked.epochs, command=shlex.join(["vitral", "demo", *arguments]))
+    done = demo(asked.out, asked.seed, asked.epochs, command=shlex.join(["vitral", "demo", *arguments]), weights=asked.weights)
+    page = explore(done.run.path, [asked.out / PICTURE]).save(asked.out / EXPLORER)
+    weights = NAMED if asked.weights in ("auto", "none") else asked.weights
+    photograph = asked.out / PHOTOGRAPH.name
+    made = [
+        ["report", str(done.report), "accuracy, curves, confusions, every figure"],
+        ["explorer", str(page), "hover a patch, switch heads off"],
+        ["photograph", str(done.photograph) if done.photograph else "not run", done.missing or "in a ViT that others trained"],
+    ]
+    following = [
+        ["explore it live", f"vitral explore {asked.out}"],
+        ["and a larger ViT", f"vitral explore {weights} {photograph}"],
+        ["which maps to trust", f"vitral audit {asked.out} digits"],
+        ["on your own pictures", f"vitral train finetune --from {weights} --data folder:photos"],
+    ]
+    tell("")
+    tell("Open in a browser (no network needed)")
+    tell(table(made))
+    tell("Next (vitral is .venv/bin/vitral when it is not on your path)")
+    tell(table(following))
     return 0

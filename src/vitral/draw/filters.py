@@ -21,7 +21,7 @@ WIDTH = 0.85
 
 def filter_tiles(filters: np.ndarray, *, captions: Sequence[str] = (), title: str = "", columns: int = COLUMNS) -> Figure:
     """Filters (n, h, w, 3) or (n, h, w), signed."""
-    return picture_sheet(_tones(filters), captions, columns=columns, title=title, width=WIDTH)
+    return picture_sheet(filter_images(filters), captions, columns=columns, title=title, width=WIDTH)
 
 
 def filters_beside(groups: Sequence[tuple[np.ndarray, Sequence[str], str]]) -> Figure:
@@ -32,7 +32,7 @@ def filters_beside(groups: Sequence[tuple[np.ndarray, Sequence[str], str]]) -> F
     parts = figure.subfigures(len(groups), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, count, (filters, captions, title) in zip(parts, rows, groups, strict=True):
         head_line(part, title)
-        tones = _tones(filters)
+        tones = filter_images(filters)
         for index, one in enumerate(part.subplots(count, COLUMNS, squeeze=False).flat):
             if index >= len(tones):
                 one.set_visible(False)
@@ -43,7 +43,8 @@ def filters_beside(groups: Sequence[tuple[np.ndarray, Sequence[str], str]]) -> F
     return figure
 
 
-def _tones(filters: np.ndarray) -> list[Image.Image]:
+def filter_images(filters: np.ndarray) -> list[Image.Image]:
+    """Zero is mid-grey, one scale per filter."""
     if filters.ndim not in (3, 4) or not len(filters):
         raise UsageError(f"filters of shape {filters.shape}", "give (n, h, w) or (n, h, w, 3)")
     reach = np.abs(filters).max(axis=tuple(range(1, filters.ndim)), keepdims=True)

@@ -104,15 +104,21 @@ def patch_figure(original: Image.Image, grid: tuple[int, int], box: Box | None =
         Image.Resampling.NEAREST if max(original.size) <= 64 else Image.Resampling.LANCZOS,
         _edges(box, original),
     )
-    pixels = np.asarray(seen)
-    space = max(1, round(side * gap))
-    cut = np.full((grid[0] * (side + space) - space, grid[1] * (side + space) - space, 3), 255, np.uint8)
+    captions = ["what the model sees", f"{grid[0]} × {grid[1]} = {grid[0] * grid[1]} patches"]
+    return picture_sheet([seen, cut_into_patches(seen, grid, gap)], captions, columns=2, title=title, width=2.8)
+
+
+def cut_into_patches(image: Image.Image, grid: tuple[int, int], gap: float = 0.12) -> Image.Image:
+    """The image as grid[0] × grid[1] patches with white between them."""
+    down, across = image.height // grid[0], image.width // grid[1]
+    space = max(1, round(min(down, across) * gap))
+    pixels = np.asarray(to_rgb(image))
+    cut = np.full((grid[0] * (down + space) - space, grid[1] * (across + space) - space, 3), 255, np.uint8)
     for row in range(grid[0]):
         for column in range(grid[1]):
-            top, left = row * (side + space), column * (side + space)
-            cut[top : top + side, left : left + side] = pixels[row * side : (row + 1) * side, column * side : (column + 1) * side]
-    captions = ["what the model sees", f"{grid[0]} × {grid[1]} = {grid[0] * grid[1]} patches"]
-    return picture_sheet([seen, Image.fromarray(cut)], captions, columns=2, title=title, width=2.8)
+            top, left = row * (down + space), column * (across + space)
+            cut[top : top + down, left : left + across] = pixels[row * down : (row + 1) * down, column * across : (column + 1) * across]
+    return Image.fromarray(cut)
 
 
 def _tile(image: Image.Image) -> Image.Image:

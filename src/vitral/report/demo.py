@@ -1,4 +1,4 @@
-"""The first thing a new user sees: train on digits, look inside, write the report."""
+"""The first thing a new user sees: train on digits, look inside, put a photograph through a larger ViT, write the report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from vitral.base import layout
 from vitral.base.errors import UsageError, VitralError
 from vitral.base.files import write_atomic
 from vitral.base.picture import Picture
-from vitral.base.progress import say
 from vitral.data.datasets import open_data
 from vitral.data.preprocess import open_picture
 from vitral.draw.curves import training_curves
@@ -28,6 +27,7 @@ from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.presets.runs import change
 from vitral.presets.runs import run as named_run
+from vitral.report.photograph import AUTO, PHOTOGRAPH, draw_photograph, find_weights
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
 from vitral.train.finished import Run
@@ -44,27 +44,40 @@ class Demo:
     run: Run
     figures: list[Path]
     report: Path
+    photograph: Path | None
+    """The sheet of the photograph; None: no weights were to be had."""
+    missing: str
+    """Why there is none."""
 
 
 def demo(
-    out: str | Path = layout.RUNS / NAME, seed: int = 0, epochs: float | None = None, quiet: bool = False, command: str = "vitral demo"
+    out: str | Path = layout.RUNS / NAME,
+    seed: int = 0,
+    epochs: float | None = None,
+    quiet: bool = False,
+    command: str = "vitral demo",
+    weights: str = AUTO,
 ) -> Demo:
-    """Train the digits preset into `out` (replacing an earlier demo), draw what is inside, write report.html."""
+    """Train the digits preset into `out` (replacing an earlier demo), draw what is inside, write report.html.
+
+    weights: of a larger ViT, which then looks at a photograph: anything that `vitral.load` takes, `auto` or `none`.
+    """
     out = Path(out)
+    found = find_weights(weights)  # before the minute of training: a wrong name is told at once
     config = change(named_run("digits"), name=NAME, seed=seed, **({} if epochs is None else {"epochs": epochs}))
     make_room(out)
     run = fit(config, out=out, quiet=quiet, run="digits", command=command)
     pictures = shown_pictures(run)
     figures = out / layout.FIGURES
     write_atomic(out / PICTURE, render(pictures[0].original, "png"))  # something to try the other verbs on
+    write_atomic(out / PHOTOGRAPH.name, PHOTOGRAPH.read_bytes())
     written = _curves(run, figures, command) + _attention(run.model, pictures, figures, command)
-    written += figure_set(run.model, pictures[:1], figures, command=command, quiet=quiet)
+    written += figure_set(
+        run.model, pictures[:1], figures, formats=("png",), command=command, quiet=quiet
+    )  # drawing SVG takes as long again
+    photograph = None if isinstance(found, str) else draw_photograph(found, figures, command)
     report = write_run_report(out)
-    if not quiet:
-        say(f"figures: {figures}")
-        say(f"report:  {report}   (open it in a browser, no network needed)")
-        say(f"explore: vitral explore {out}   (.venv/bin/vitral when it is not on your path)")
-    return Demo(run, written, report)
+    return Demo(run, written, report, photograph, found if isinstance(found, str) else "")
 
 
 def make_room(out: Path) -> None:

@@ -1,0 +1,69 @@
+"""A photograph in a ViT that others trained: what the demo ends with, where weights are to be had."""
+
+from __future__ import annotations
+
+import dataclasses
+from importlib.util import find_spec
+from pathlib import Path
+
+from vitral.base.errors import VitralError
+from vitral.base.layout import WEIGHTS
+from vitral.base.network import reachable
+from vitral.look.describe import about_model, about_picture
+from vitral.look.method import call, choose, watch_for
+from vitral.look.sheet import sheet
+from vitral.look.watch import open_pictures
+from vitral.model.classifier import Classifier
+from vitral.weights.load import load
+
+PHOTOGRAPH = Path(__file__).parent / "cat.jpg"
+"""Chelsea the cat, CC0 by Stefan van der Walt; scikit-image's `chelsea` as JPEG."""
+NAMED = "timm:vit_tiny_patch16_224"
+"""Small (23 MB), and a thousand classes."""
+REPOSITORY = "timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k"
+"""Where timm keeps it on the hub."""
+FILES = "vit_tiny*.safetensors"
+AUTO, NONE = "auto", "none"
+
+
+def find_weights(asked: str = AUTO) -> Classifier | str:
+    """The model that is asked for; `auto`: a file of ViT-Ti in this folder, or timm's from the hub or its cache. A text: why there is none.
+
+    What was asked for by name and cannot be had is an error; with `auto` it is only told.
+    """
+    if asked == NONE:
+        return "not asked for"
+    if asked != AUTO:
+        return load(asked)
+    files = sorted(Path().glob(FILES))
+    if not files and (find_spec("timm") is None or find_spec("huggingface_hub") is None):
+        return "no weights here, and timm, which fetches some, is not installed"
+    if not files and not _cached() and not _online():
+        return "no weights here, and no network to fetch some"
+    try:
+        return load(files[0] if files else NAMED)
+    except VitralError as error:
+        return str(error)
+
+
+def draw_photograph(model: Classifier, folder: Path, command: str = "") -> Path:
+    """The sheet of the photograph in `folder`, as `vitral look` draws it."""
+    (picture,) = open_pictures(model, [PHOTOGRAPH])
+    chosen = choose(model)
+    tape = watch_for(model, [picture], chosen)
+    drawn = sheet(tape, [call(method, tape) for method in chosen], PHOTOGRAPH.stem)
+    said = f"A photograph in {model.origin.source.value or 'another model'}, which others trained: {drawn.caption.partition(': ')[2]}"
+    about = {**about_model(model, command), "picture": about_picture(picture)}
+    return dataclasses.replace(drawn, caption=said).save(folder / PHOTOGRAPH.stem, about, ("png",))[0]
+
+
+def _cached() -> bool:
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(REPOSITORY, WEIGHTS), str)
+
+
+def _online() -> bool:
+    from huggingface_hub import constants
+
+    return not constants.HF_HUB_OFFLINE and reachable(constants.ENDPOINT)
