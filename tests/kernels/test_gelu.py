@@ -16,6 +16,8 @@ from vitral.kernels.qkv import queries_keys_values
 
 COMPARE = """
 import sys, torch, torch.nn.functional as F
+torch.cuda.is_available = lambda: True  # the modules load each other as where there is a GPU
+import vitral.kernels.gelu, vitral.kernels.qkv
 from vitral.kernels.gelu_triton import bias_gelu
 from vitral.kernels.qkv_triton import stack_and_sum
 

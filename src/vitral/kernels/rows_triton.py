@@ -7,10 +7,10 @@ import triton
 import triton.language as tl
 from torch import library
 
-from vitral.kernels.rows import filled_up
-
 SCORES = 16384
 """Scores that a program holds: rows × keys, filled up to powers of two."""
+LEAST = 16
+"""Rows, keys or numbers that a product of tiles takes."""
 
 
 @triton.jit
@@ -55,7 +55,7 @@ def attention_rows(query: torch.Tensor, key: torch.Tensor, dtype: torch.dtype) -
     keys = key.shape[2]
     output = torch.empty(batch, heads, rows, keys, dtype=dtype, device=query.device)
     wide = filled_up(keys)
-    tall = max(16, min(64, SCORES // wide, filled_up(rows)))
+    tall = max(LEAST, min(64, SCORES // wide, filled_up(rows)))
     grid = (triton.cdiv(rows, tall), batch * heads)
     scale = width**-0.5 * 1.4426950408889634  # 2 to the power of (x / ln 2) is the exponential
     strides = (*query.stride()[:3], *key.stride()[:3])
@@ -75,3 +75,7 @@ def attention_rows(query: torch.Tensor, key: torch.Tensor, dtype: torch.dtype) -
         num_warps=4 if tall * wide <= 4096 else 8,
     )
     return output
+
+
+def filled_up(count: int) -> int:
+    return max(LEAST, triton.next_power_of_2(count))
