@@ -181,7 +181,7 @@ def test_every_command_parses(
 def test_the_lists_of_commands_are_not_empty() -> None:
     assert len([line for page, line, _ in COMMANDS if page == README]) >= 10
     assert all(commands(page) for page in GUIDES if page.parent.name == "guide")
-    assert all(len(measured(page)) >= 3 for page in RESULTS if page.name not in ("queue.md", "README.md"))  # to be run, and how
+    assert all(len(measured(page)) >= 3 for page in RESULTS if page.name not in ("queue.md", "README.md", "speed.md"))  # to be run, and how
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
