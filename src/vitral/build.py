@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -98,4 +99,12 @@ def _own(_: ModelConfig) -> Classifier:
     )
 
 
-BUILDERS = {"vit": _vit, "hybrid": _hybrid, "cnn": _cnn, "resnet18": _resnet, "resnet50": _resnet, "resnet152": _resnet, "own": _own}
+BUILDERS: dict[str, Callable[[ModelConfig], Classifier]] = {
+    "vit": _vit,
+    "hybrid": _hybrid,
+    "cnn": _cnn,
+    "resnet18": _resnet,
+    "resnet50": _resnet,
+    "resnet152": _resnet,
+    "own": _own,
+}

@@ -19,8 +19,8 @@ class VitralError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, hint: str = "") -> None:
-        self.message = clean(" ".join(message.split()))
-        self.hint = clean(" ".join(hint.split()))
+        self.message: str = clean(" ".join(message.split()))
+        self.hint: str = clean(" ".join(hint.split()))
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class FileError(VitralError, OSError):
 class MissingError(DataError, WeightsError, FileNotFoundError):
     """A path where nothing is, whatever was to be read from it."""
 
-    errno = errno.ENOENT
+    errno: int | None = errno.ENOENT
 
 
 def one_of(what: str, value: str, known: Iterable[object]) -> UnknownNameError:

@@ -26,7 +26,12 @@ The same command again goes on where it was stopped.
 
 TRAINING = ("sizes", "budget", "seeds", "lrs", "tuning_share", "weight_decay", "precision", "compile", "ray", "max_hours")
 TOKENS, BEFORE = ("image_sizes", "patches"), ("from_data", "transfer", "shots")
-UNUSED = {"data": (*TOKENS, *BEFORE), "compute": ("sizes", *TOKENS, *BEFORE), "cost": (*TRAINING, *BEFORE), "pretraining": TOKENS}
+UNUSED: dict[str, tuple[str, ...]] = {
+    "data": (*TOKENS, *BEFORE),
+    "compute": ("sizes", *TOKENS, *BEFORE),
+    "cost": (*TRAINING, *BEFORE),
+    "pretraining": TOKENS,
+}
 """Flags that would change nothing: passing over them would let a reader believe they did."""
 
 

@@ -14,7 +14,11 @@ from vitral.base.text import few
 from vitral.data.decode import EXTENSIONS, SKIP, header_ok
 from vitral.data.source import UNLABELLED, FileReader, Part, Source
 
-SPLITS = {"train": ("train", "training"), "validation": ("val", "valid", "validation"), "test": ("test", "testing")}
+SPLITS: dict[str, tuple[str, ...]] = {
+    "train": ("train", "training"),
+    "validation": ("val", "valid", "validation"),
+    "test": ("test", "testing"),
+}
 HEADERS = 20_000
 """Up to this many files have their headers looked at before training; more would take too long."""
 

@@ -27,7 +27,7 @@ from vitral.data.class_folders import SPLITS, files_part
 from vitral.data.source import Part, Source
 
 KINDS = ("csv", "parquet")
-COLUMNS = {
+COLUMNS: dict[str, tuple[str, ...]] = {
     "path": ("path", "file", "filename", "image"),
     "label": ("label", "class", "target"),
     "labels": ("labels", "tags", "classes"),

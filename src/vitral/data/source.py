@@ -143,7 +143,8 @@ class ArrayReader:
     """Pixels in one uint8 array (N, C, H, W), possibly memory-mapped."""
 
     def __init__(self, pixels: np.ndarray, name: str) -> None:
-        self.pixels, self.name = pixels, name
+        self.pixels = pixels
+        self.name = name
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -159,7 +160,8 @@ class JoinedReader:
     """Several readers in a row."""
 
     def __init__(self, readers: list[Reader]) -> None:
-        self.readers, self.starts = readers, np.cumsum([0, *map(len, readers)])
+        self.readers = readers
+        self.starts: np.ndarray = np.cumsum([0, *map(len, readers)])
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -183,7 +185,7 @@ class FileReader:
 
     def __init__(self, paths: list[Path]) -> None:
         # As bytes in one array: workers that are forked do not copy it, a list of strings they would, by reference counts.
-        self.names = np.array([os.fsencode(path) for path in paths], dtype=np.bytes_)
+        self.names: np.ndarray = np.array([os.fsencode(path) for path in paths], dtype=np.bytes_)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -199,7 +201,9 @@ class TableReader:
     """A Hugging Face data set's picture column."""
 
     def __init__(self, table: Any, column: str, name: str) -> None:
-        self.table, self.column, self.name = table, column, name
+        self.table = table
+        self.column = column
+        self.name = name
 
     def __len__(self) -> int:
         return len(self.table)
@@ -218,7 +222,10 @@ class ShardReader:
     """Pictures inside tar files, read at their offsets."""
 
     def __init__(self, shards: list[Path], shard: np.ndarray, offset: np.ndarray, size: np.ndarray) -> None:
-        self.shards, self.shard, self.offset, self.size = shards, shard, offset, size
+        self.shards = shards
+        self.shard = shard
+        self.offset = offset
+        self.size = size
 
     def __len__(self) -> int:
         return len(self.offset)

@@ -13,7 +13,7 @@ from vitral.model.tape import Tape
 
 Start = str | int | tuple[int, int]
 STARTS = ("class", "distillation", "mean")
-NOT_CHOSEN = {"item": 0, "target": None, "start": "class", "block": None, "head": None, "exact": False}
+NOT_CHOSEN: dict[str, Any] = {"item": 0, "target": None, "start": "class", "block": None, "head": None, "exact": False}
 """What an option holds when its user has chosen nothing."""
 
 

@@ -8,6 +8,7 @@ Each picture's numbers are kept (heads are few), its attention is not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -134,4 +135,4 @@ def _named(name: str, each: np.ndarray, config: ModelConfig, note: str = "") -> 
     return HeadNumbers("mean attention distance", "pixels", each, (0.0, float(between.max())), float(between.mean()), note)
 
 
-MEASURES = {"distance": mean_distance, "entropy": mean_entropy}
+MEASURES: dict[str, Callable[..., Any]] = {"distance": mean_distance, "entropy": mean_entropy}

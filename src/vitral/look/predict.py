@@ -43,10 +43,10 @@ class Ranking(list[tuple[str, float]]):
         thresholds: Sequence[float] = (),
     ) -> None:
         super().__init__(zip(names, (float(p) for p in probabilities), strict=True))
-        self.logits = [float(value) for value in logits]
+        self.logits: list[float] = [float(value) for value in logits]
         self.indices = indices
         self.source = source
-        self.thresholds = list(thresholds)
+        self.thresholds: list[float] = list(thresholds)
 
     @property
     def answers(self) -> list[str]:

@@ -7,6 +7,7 @@ from where. Only the running product (B, T, T) is kept, so memory does not grow 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -97,7 +98,7 @@ def drop_weakest(joined: torch.Tensor, share: float) -> torch.Tensor:
     return flat.scatter(1, weakest, 0.0).view_as(joined)
 
 
-JOIN = {
+JOIN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "mean": lambda weights: weights.mean(dim=1),
     "min": lambda weights: weights.amin(dim=1),
     "max": lambda weights: weights.amax(dim=1),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -23,4 +25,4 @@ def make_norm(kind: str, width: int, epsilon: float) -> nn.Module:
     return NORMS[kind](width, epsilon)
 
 
-NORMS = {"layer": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon), "rms": RMSNorm}
+NORMS: dict[str, Callable[[int, float], nn.Module]] = {"layer": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon), "rms": RMSNorm}

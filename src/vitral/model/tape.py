@@ -19,7 +19,9 @@ from vitral.base.errors import UsageError, one_of, out_of_range
 from vitral.base.text import html, table
 
 if TYPE_CHECKING:
+    from vitral.base.origin import Origin
     from vitral.base.picture import Picture
+    from vitral.config import ModelConfig
     from vitral.model.classifier import Classifier
 
 Edit = Callable[[torch.Tensor, str], torch.Tensor]
@@ -53,9 +55,9 @@ class Tape:
         readers: dict[str, Reader] | None = None,
         gradients: bool = False,
     ) -> None:
-        self.model = model = getattr(model, "_orig_mod", model)  # a compiled model wraps the one with names
-        self.config = model.config
-        self.origin = model.origin
+        self.model: Classifier = getattr(model, "_orig_mod", model)  # a compiled model wraps the one with names
+        self.config: ModelConfig = self.model.config
+        self.origin: Origin = self.model.origin
         self.gradients = gradients
         self.pictures: list[Picture] | None = None
         self.images: torch.Tensor | None = None

@@ -17,7 +17,7 @@ SUMMARY = {"kind": "kind", "data": "data", "budget": "budget for each model", "s
 SUMMARY |= {"source": "pre-trained on", "pretraining_budget": "budget of each pre-training"}
 APART = {"size": "training pictures", "pretrained": "pre-training pictures", "shots": "shots", "share": "budget"}
 """What tells rows of one model apart, with its heading."""
-VERDICTS = {True: "different", False: "not told apart", None: NOTHING}
+VERDICTS: dict[bool | None, str] = {True: "different", False: "not told apart", None: NOTHING}
 
 Table = tuple[list[str], list[list[str]]]
 """Headings and rows."""

@@ -29,7 +29,7 @@ from vitral.run.made_here import made_here, record
 from vitral.run.verify import verify
 from vitral.weights.checkpoint import load_checkpoint, save, write_weights
 
-FREE = {
+FREE: dict[str, tuple[str, ...]] = {
     "train": ("device", "threads", "compile", "checkpoint_every", "strategy", "tensorboard", "wandb", "accumulate"),
     "data": ("root", "workers", "placement"),
     "pretrain": ("on_collapse", "online_knn"),

@@ -39,7 +39,7 @@ from vitral.train.tasks import task_of
 
 OURS = "vitral"
 ACTIONS = ("training step", "inference", "inference of one", "all attention maps", "rollout of one")
-LOOKS = {"class row / forward pass": {"rows": "class"}, "all maps / forward pass": {}}
+LOOKS: dict[str, dict[str, str]] = {"class row / forward pass": {"rows": "class"}, "all maps / forward pass": {}}
 """Of ours alone: what looking costs beside a pass that keeps nothing."""
 BATCHES = {"cuda": (256, 64), "cpu": (8, 4)}
 """Images of a training step and of large inference, and of attention maps, which are as large as many images."""

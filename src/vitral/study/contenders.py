@@ -37,7 +37,7 @@ VIT_SIZES = {
     "vit-large": ((128, 6, 4, 256), (384, 8, 6, 768), (384, 12, 6, 1536)),
 }
 HYBRID_SIZES = {"hybrid-small": (96, 3, 3, 192), "hybrid": (192, 6, 3, 384), "hybrid-large": (384, 8, 6, 768)}
-SMALL_PICTURES = {**SMALL_DATA, "initialisation": "torch"}
+SMALL_PICTURES: dict[str, Any] = {**SMALL_DATA, "initialisation": "torch"}
 STARTS = {"vit": ("torch", "zero"), "hybrid": ("zero", "torch")}
 """No start is the best one everywhere, so each transformer on small pictures chooses on validation; the first where there is nothing to
 choose on. PyTorch's (positions of size 1) against the run's own (positions of 0.02, branches at zero), a ViT under AdamW: digits,

@@ -27,7 +27,8 @@ class Explorer:
     """What `vitral.explore` returns: it shows itself as the last line of a cell."""
 
     def __init__(self, page: str, height: int = HEIGHT) -> None:
-        self.page, self.height = page, height
+        self.page = page
+        self.height = height
 
     def save(self, path: str | Path) -> Path:
         """The same page as a file that opens anywhere."""

@@ -6,6 +6,8 @@ ones (`layers.0.attention.q_proj`): each table has both, the published one first
 
 from __future__ import annotations
 
+from typing import Any
+
 from vitral.weights.family import Family
 from vitral.weights.keymap import Table
 
@@ -111,7 +113,7 @@ CLIP_CLASSIFIER: Table = {
 PATCH = "embeddings.patch_embeddings.projection.weight"
 CLIP_MARKERS = ("embeddings.class_embedding", LAYER + "self_attn.q_proj.weight")
 TEACHERLESS = "the distillation token has no head in this file: kept as a register with a position"
-DEIT_SETTINGS = {"preprocess": "deit", "norm_epsilon": 1e-12}
+DEIT_SETTINGS: dict[str, Any] = {"preprocess": "deit", "norm_epsilon": 1e-12}
 
 FAMILIES = (
     Family(

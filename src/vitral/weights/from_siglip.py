@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from vitral.weights.family import Family
@@ -45,7 +47,7 @@ def apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 LAYER = "encoder.layers.{i}.self_attn.q_proj.weight"
-TANH = {"activation": "gelu_tanh", "prepare": apart}
+TANH: dict[str, Any] = {"activation": "gelu_tanh", "prepare": apart}
 
 FAMILIES = (
     Family(

@@ -152,7 +152,7 @@ SHARED = "shared_rel_pos."
 PATCHES = "patch_embed.proj.weight"
 MARKERS = (PATCHES, "blocks.{i}.attn.qkv.weight")
 PROBE, RELATIVE, SCALE = "attn_pool.latent", "blocks.{i}.attn.relative_position_bias_table", "blocks.{i}.gamma_1"
-PERCEPTION = {"pool_over": "tokens", "pool_heads": 8}
+PERCEPTION: dict[str, Any] = {"pool_over": "tokens", "pool_heads": 8}
 
 # What timm's names tell and no tensor does (a regular expression, in an architecture's or a file's name → fields of the config).
 NAMED: dict[str, dict[str, Any]] = {
