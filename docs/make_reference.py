@@ -20,7 +20,7 @@ from vitral.cli import VERBS, pretrain
 from vitral.cli.completion import WORDS
 from vitral.cli.train import EXAMPLES as TRAIN
 from vitral.cli.train import PLAN, documents, flags_of
-from vitral.config import RunConfig
+from vitral.config import RunConfig, formats
 from vitral.presets.runs import RUNS, pretraining
 
 FOLDER = Path(__file__).parent / "reference"
@@ -58,7 +58,7 @@ CLASSES = {
     "vitral.draw.heatmap.Heatmap": ("overlay", "image", "figure", "save", "peak"),
     "vitral.base.origin.Origin": ("assumptions", "class_name"),
     "vitral.base.picture.Picture": (),
-    "vitral.train.evaluate.Evaluation": ("to_dict",),
+    "vitral.train.scores.Evaluation": ("to_dict",),
     "vitral.train.engine.Run": ("test",),
     "vitral.study.result.Result": ("rows", "conclusion", "failed"),
 }
@@ -146,9 +146,7 @@ def config_page() -> str:
         "command line, `vitral train RUN --FLAG` sets the common ones and `--set name=value` all others."
     ]
     for kind in (RunConfig, ModelConfig, DataConfig, TrainConfig):
-        rows = [
-            (f"`{f.name}`", f"`{f.type}`".replace("|", "\\|"), default_of(f), texts(kind).get(f.name, "")) for f in dataclasses.fields(kind)
-        ]
+        rows = [(f"`{f.name}`", in_cell(f.type), default_of(f), texts(kind).get(f.name, "")) for f in dataclasses.fields(kind)]
         parts.append(f"## {kind.__name__}\n\n{inspect.getdoc(kind)}\n\n" + table(("field", "type", "default", "meaning"), rows))
     parts.append("## Named models\n\n`vitral.create(name)`, `vitral train RUN --model NAME`.\n\n" + model_table())
     rows = [
@@ -218,7 +216,7 @@ def class_entry(path: str, methods: tuple[str, ...]) -> str:
     kind = getattr(importlib.import_module(module), name)
     lines = [f"### {name}", described(kind)]
     if hasattr(kind, "__dataclass_fields__"):
-        rows = [(f"`{f.name}`", f"`{f.type}`".replace("|", "\\|"), texts(kind).get(f.name, "")) for f in dataclasses.fields(kind)]
+        rows = [(f"`{f.name}`", in_cell(f.type), texts(kind).get(f.name, "")) for f in dataclasses.fields(kind)]
         lines.append(table(("field", "type", "what"), rows))
     for method in methods:
         member = inspect.getattr_static(kind, method)
@@ -233,6 +231,15 @@ def error_table() -> str:
     kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.VitralError)]
     rows = [(f"`{kind.__name__}`", also(kind), str(kind.exit_code), first_line(kind)) for kind in kinds]
     return table(("error", "is also", "exit code", "when"), rows)
+
+
+def written(annotation: Any) -> str:
+    """A type as it stands in the source, number formats written out."""
+    return re.sub(r"\b\w*Precision\b", lambda match: str(getattr(formats, match[0])).removeprefix("typing."), str(annotation))
+
+
+def in_cell(annotation: Any) -> str:
+    return f"`{written(annotation)}`".replace("|", "\\|")
 
 
 def also(kind: type) -> str:
@@ -250,7 +257,7 @@ def signature(name: str, function: Callable[..., Any], skip: int = 0, wrap: bool
             words, starred = [*words, "*"], True
         default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}".replace("'", '"')
         star = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
-        words.append(f"{star}{parameter.name}: {parameter.annotation}{default}")
+        words.append(f"{star}{parameter.name}: {written(parameter.annotation)}{default}")
     result = f" -> {found.return_annotation}"
     one = f"{name}({', '.join(words)}){result}"
     return one if len(one) <= 120 or not wrap else f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f"){result}"

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from vitral.model.classifier import Classifier
     from vitral.model.tape import Tape
     from vitral.model.vit import ViT
-    from vitral.train.evaluate import Evaluation, evaluate
+    from vitral.train.evaluate import evaluate
     from vitral.train.fit import fit
+    from vitral.train.scores import Evaluation
     from vitral.web.notebook import explore
     from vitral.weights.adopt import adopt
     from vitral.weights.checkpoint import save
@@ -77,7 +78,8 @@ __getattr__, __dir__ = lazily(
         "model.classifier": ("Classifier",),
         "model.tape": ("Tape",),
         "model.vit": ("ViT",),
-        "train.evaluate": ("Evaluation", "evaluate"),
+        "train.evaluate": ("evaluate",),
+        "train.scores": ("Evaluation",),
         "train.fit": ("fit",),
         "weights.adopt": ("adopt",),
         "weights.checkpoint": ("save",),

@@ -1,9 +1,12 @@
+from typing import get_args
+
 import pytest
 import torch
 
 from vitral.base.errors import ConfigError
 from vitral.build import create
-from vitral.cost.precision import Answering, autocast, dtype_of, is_compiled, same_answers, worth_bf16
+from vitral.config.formats import AnswerPrecision, Precision, TrainingPrecision
+from vitral.cost.precision import DTYPES, Answering, autocast, dtype_of, is_compiled, same_answers, worth_bf16
 
 CPU = torch.device("cpu")
 
@@ -79,3 +82,8 @@ def test_features_need_the_same_direction_only():
     exact, quick = torch.tensor([[1.0, 1.0001]]), torch.tensor([[1.0001, 1.0]])
     assert same_answers(exact, quick, answers=False) and not same_answers(exact, quick)
     assert not same_answers(exact, torch.tensor([[1.0, 1.2]]), answers=False)
+
+
+def test_every_number_format_that_is_named_has_a_meaning():
+    named = {name for kind in (Precision, AnswerPrecision, TrainingPrecision) for name in get_args(kind)}
+    assert named == {"auto", "fp8", *DTYPES} and set(get_args(Precision)) < set(get_args(AnswerPrecision))

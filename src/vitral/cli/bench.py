@@ -18,6 +18,7 @@ Examples:
   vitral bench
   vitral bench b/16 --batch 256 --json
   vitral bench s/16 --peers timm --rounds 12
+  vitral bench b/16 --precision fp8
   vitral bench --quick
 """
 
@@ -36,6 +37,8 @@ class Flags:
     """How often everyone has a turn."""
     compile: Literal["auto", "yes", "no"] = "auto"
     """Compiled models as well; auto: on a GPU."""
+    precision: Literal["auto", "fp8"] = "auto"
+    """auto: bf16 on a GPU that has it. fp8: our inference in fp8 on a GPU of 2022 or later, the others' in bf16."""
     peers: str | None = None
     """Libraries, joined by commas: timm, torchvision, transformers, vit-pytorch. None: all that are installed."""
     quick: bool = False
@@ -56,6 +59,6 @@ def run(arguments: list[str]) -> int:
     compiled = {"auto": None, "yes": True, "no": False}[flags.compile]
     with using_threads(flags.threads):
         settings = {"device": flags.device, "compiled": compiled, "peers": peers, "start_up": not flags.quick, "quiet": flags.quiet}
-        result = bench(flags.model, **few, **settings)
+        result = bench(flags.model, precision=flags.precision, **few, **settings)
     print(json.dumps(result.to_dict(), indent=2)) if flags.json else tell(result.text())
     return 0

@@ -12,7 +12,7 @@ import tyro
 from vitral.base.layout import FEATURES
 from vitral.base.progress import tell
 from vitral.base.text import table
-from vitral.cli.opening import BatchFlags, open_model
+from vitral.cli.opening import FeatureFlags, open_model
 
 EXAMPLES = """Feature vectors of all pictures in a folder, with their paths and class folders; a map of them, neighbours, near-duplicates.
 
@@ -26,7 +26,7 @@ TOLD = 5
 
 
 @dataclass(frozen=True)
-class Flags(BatchFlags):
+class Flags(FeatureFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]

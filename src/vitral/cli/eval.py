@@ -12,7 +12,7 @@ import tyro
 
 from vitral.base.progress import tell
 from vitral.base.text import table
-from vitral.cli.opening import BatchFlags, open_model
+from vitral.cli.opening import AnswerFlags, open_model
 
 EXAMPLES = """Loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
 
@@ -21,11 +21,12 @@ Examples:
   vitral eval runs/flowers folder:photos --out scored
   vitral eval runs/flowers flowers102 --split validation --json
   vitral eval timm:vit_tiny_patch16_224 folder:imagenet/val --table answers.csv
+  vitral eval timm:vit_base_patch16_224 folder:imagenet/val --precision fp8
 """
 
 
 @dataclass(frozen=True)
-class Flags(BatchFlags):
+class Flags(AnswerFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
@@ -90,6 +91,8 @@ def run(arguments: list[str]) -> int:
 def text(values: dict[str, Any]) -> str:
     skipped = f", {values['skipped']:,} unreadable" if values["skipped"] else ""
     lines = [f"{values['model']} on {values['data']} ({values['split']}, {values['pictures']:,} pictures{skipped}, in {values['dtype']})"]
+    if found := values.get("same_in_bf16"):
+        lines.append(f"  fp8: the same answer as bf16 on {found['same']:,} of {found['pictures']:,} pictures")
     if "mean_average_precision" in values:
         return "\n".join([*lines, *several(values)])
     scores = f"top-1 {values['top1']:.2%}   top-5 {values['top5']:.2%}   loss {values['loss']:.4f}"

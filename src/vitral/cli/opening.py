@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from vitral.base.errors import MissingError, UsageError
+from vitral.config.formats import AnswerPrecision, Precision
 
 if TYPE_CHECKING:
     from vitral.model.classifier import Classifier
@@ -35,9 +36,23 @@ class BatchFlags(ModelFlags):
 
     batch: Annotated[int, tyro.conf.arg(aliases=("--batch-size",))] = 64
     """Pictures at a time."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureFlags(BatchFlags):
+    """Of those that read features."""
+
+    precision: Precision = "auto"
+    """auto: bf16 where a CPU is quicker with it and a first batch has the same features in both (said when it is so), else fp32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerFlags(BatchFlags):
+    """Of those that give answers."""
+
+    precision: AnswerPrecision = "auto"
     """auto: bf16 where a CPU is quicker with it and a first batch has the same answers in both (said when it is so), else fp32; of eval
-    on a GPU: bf16."""
+    on a GPU: bf16. fp8: on a GPU of 2022 or later (Ada, Hopper …); how often bf16 gives the same answer is said."""
 
 
 def open_model(name: str, flags: ModelFlags) -> Classifier:

@@ -11,7 +11,7 @@ import tyro
 
 from vitral.base.progress import tell
 from vitral.base.text import table
-from vitral.cli.opening import BatchFlags, open_model, picture_paths
+from vitral.cli.opening import AnswerFlags, open_model, picture_paths
 from vitral.cli.parsing import parse
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Predict(BatchFlags):
+class Predict(AnswerFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from vitral.base.errors import UsageError
-from vitral.cli.opening import BatchFlags, open_model
+from vitral.cli.opening import FeatureFlags, open_model
 
 EXAMPLES = """Linear probe and nearest neighbours on frozen features, k pictures a class, with intervals.
 
@@ -20,7 +20,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags(BatchFlags):
+class Flags(FeatureFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]

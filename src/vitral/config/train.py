@@ -7,6 +7,7 @@ from typing import Literal
 
 from vitral.base.errors import ConfigError
 from vitral.base.settings import at_least, check_share, check_values
+from vitral.config.formats import TrainingPrecision
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class TrainConfig:
     """Share of the run after which the model sees all patches, or all but `token_drop_after`."""
     token_drop_after: float = 0.0
     """Share of patches left out from then on."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    precision: TrainingPrecision = "auto"
     """auto: bf16 on a GPU that has it, fp32 otherwise."""
     compile: Literal["auto", "yes", "no", "max"] = "auto"
     """auto: on a GPU; max: the compiler also tries out kernels, for long runs."""

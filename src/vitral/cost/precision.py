@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from vitral.base.errors import ConfigError
 from vitral.base.progress import say
 from vitral.config import ModelConfig
+from vitral.config.formats import Precision
 from vitral.cost.flops import vit_flops
 
-Precision = Literal["auto", "fp32", "bf16"]
 Forward = Callable[[torch.Tensor], torch.Tensor]
 WORTH = 5e8
 """FLOPs of an image's forward pass from which bf16 is worth a check."""

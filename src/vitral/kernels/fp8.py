@@ -75,6 +75,12 @@ def has_eight_bits(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9)
 
 
+def need_eight_bits(device: torch.device) -> None:
+    if not has_eight_bits(device):
+        here = torch.cuda.get_device_name(device) if device.type == "cuda" else f"the device {device.type}"
+        raise UsageError(f"fp8 needs an NVIDIA GPU of 2022 or later (Ada, Hopper …), and {here} has none", "use --precision bf16")
+
+
 @torch.no_grad()
 def in_eight_bits(model: nn.Module, batches: Iterable[torch.Tensor], within: str = "blocks.") -> nn.Module:
     """A copy of `model` whose linear layers under `within` are in fp8, scaled by what they see of `batches`."""

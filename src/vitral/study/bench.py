@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -24,11 +25,14 @@ from vitral.base.progress import progress
 from vitral.base.text import NOTHING, byte_size, few, table
 from vitral.build import build, create
 from vitral.config import ModelConfig, TrainConfig
+from vitral.cost.eight_bits import AnsweringInFp8
 from vitral.cost.flops import WHOLE, forward_flops
 from vitral.cost.memory import PeakMemory
 from vitral.cost.precision import Answering, autocast, dtype_of, has_bf16, worth_bf16
 from vitral.cost.time import GPUS
 from vitral.data.loader import Batch
+from vitral.kernels.fp8 import in_eight_bits, need_eight_bits
+from vitral.kernels.replay import replayed
 from vitral.look.rollout import rollout
 from vitral.look.watch import watch
 from vitral.study.peers import PEERS, Capture, Peer, plain, roll_out
@@ -89,6 +93,10 @@ class Bench:
     """Ours: median, 10 and 90 % of what looking costs beside a plain pass."""
     absent: dict[str, str]
     """Contestants that were not measured, and why."""
+    precision: str = "auto"
+    """Of our inference."""
+    same_in_bf16: tuple[int, int] | None = None
+    """Of fp8: images with the same answer in bf16, and how many there were."""
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "rows": [{**asdict(row), "told": row.told} for row in self.rows]}
@@ -107,6 +115,13 @@ class Bench:
         parts += [f"{name}: {middle:.2f} × ({low:.2f} to {high:.2f})" for name, (middle, low, high) in self.looking.items()]
         parts += [f"{name} is absent: {why}" for name, why in self.absent.items()]
         parts.append("× : its time over ours, within a round; ≈ : the rounds differ by more than the two do")
+        if self.same_in_bf16 is not None:
+            same, compared = self.same_in_bf16
+            parts.append(
+                f"inference: ours in fp8, the others in bf16; fp8: the same answer as bf16 on {same:,} of {compared:,} images of noise"
+            )
+        elif self.device == "cuda":
+            parts.append("inference of one: ours as a recorded CUDA graph where it is eager, as vitral.predict replays it")
         if self.device == "cpu":
             parts.append("inference on a CPU that is quicker with bf16: ours in bf16, as vitral eval; the others, and the peak, in fp32")
         return "\n".join(parts)
@@ -128,6 +143,7 @@ def bench(
     compiled: bool | None = None,
     peers: Sequence[str] | None = None,
     actions: Sequence[str] = ACTIONS,
+    precision: Literal["auto", "fp8"] = "auto",
     start_up: bool = True,
     quiet: bool = False,
     **changes: Any,
@@ -135,6 +151,7 @@ def bench(
     """Measure a named model (`vitral.models()`; `changes`: fields of its config) beside those of `peers` (None: all that are there).
 
     `compiled` None: on a GPU. `batch`: images of a training step and of large inference. `actions`: fewer of `ACTIONS`.
+    `precision` fp8 (Ada, Hopper and later): our inference in fp8, the others' in bf16 as always.
     """
     place = pick_device(device)
     with torch.device("meta"):
@@ -145,6 +162,8 @@ def bench(
         raise UsageError(f"{rounds} round has no spread", "use at least 2")
     if unknown := next((action for action in actions if action not in ACTIONS), None):
         raise UsageError(f"unknown action {unknown!r}", f"use {', '.join(ACTIONS)}")
+    if precision == "fp8":
+        need_eight_bits(place)
     chosen, absent = _present(peers)
     large, watched = BATCHES["cuda" if place.type == "cuda" else "cpu"]
     large = batch or large
@@ -152,10 +171,11 @@ def bench(
     modes: tuple[Literal["eager", "compiled"], ...] = (
         ("eager", "compiled") if compiled or (compiled is None and place.type == "cuda") else ("eager",)
     )
+    inference = partial(_inference, precision=precision)
     stages = [
         *(("training step", mode, large, _training, WHOLE) for mode in modes),
-        *(("inference", mode, large, _inference, 1.0) for mode in modes),
-        *(("inference of one", mode, 1, _inference, 1.0) for mode in modes),
+        *(("inference", mode, large, inference, 1.0) for mode in modes),
+        *(("inference of one", mode, 1, inference, 1.0) for mode in modes),
         ("all attention maps", "eager", watched, _capture, None),
         ("rollout of one", "eager", 1, _rollout, None),
     ]
@@ -178,7 +198,8 @@ def bench(
     versions = {peer.name: _version(peer.name) for peer in chosen}
     told = ", ".join(f"{name} {value}" for name, value in changes.items())
     named = f"{model} with {told}" if told else model
-    return Bench(named, describe_machine(), place.type, rounds, versions, peak, tuple(rows), looking, absent)
+    same = _same_in_bf16(config, place, large) if precision == "fp8" else None
+    return Bench(named, describe_machine(), place.type, rounds, versions, peak, tuple(rows), looking, absent, precision, same)
 
 
 def _version(name: str) -> str:
@@ -284,11 +305,13 @@ def _training(peer: Peer | None, config: ModelConfig, place: torch.device, count
     return step
 
 
-def _inference(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, mode: str) -> Action:
+def _inference(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, mode: str, precision: str = "auto") -> Action:
     """As `vitral eval` and the others' users run it: bf16 on a GPU that has it; on a CPU, ours in bf16 where its answers agree."""
     images = _images(config, place, count)
     module = (build(config) if peer is None else peer.build(config)).to(place).eval()
-    model: Any = torch.compile(module) if mode == "compiled" else module
+    if peer is None and precision == "fp8":
+        module = in_eight_bits(module, [images])
+    model: Any = torch.compile(module) if mode == "compiled" else replayed(module) if peer is None else module
     if peer is None and place.type == "cpu":
         # Random weights answer with near ties, so that nothing is asked of a first batch here.
         model = Answering(model, place, "bf16" if has_bf16(place) and worth_bf16(module) else "fp32")
@@ -298,6 +321,15 @@ def _inference(peer: Peer | None, config: ModelConfig, place: torch.device, coun
             model(images)
 
     return infer
+
+
+def _same_in_bf16(config: ModelConfig, place: torch.device, count: int) -> tuple[int, int]:
+    """Untrained weights and noise, whose answers are near ties: the least that fp8 agrees with bf16."""
+    model, images = build(config).to(place).eval(), _images(config, place, count)
+    answer = AnsweringInFp8(model, place, [images])
+    with torch.inference_mode():
+        answer(images)
+    return answer.same, answer.compared
 
 
 def _capture(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, _: str) -> Action | None:

@@ -22,7 +22,8 @@ from vitral.base.errors import UsageError, VitralError
 from vitral.base.files import write_atomic
 from vitral.base.progress import progress
 from vitral.base.records import write_records
-from vitral.cost.precision import Answering, Precision, worth_bf16
+from vitral.config.formats import Precision
+from vitral.cost.precision import Answering, worth_bf16
 from vitral.data.class_folders import SPLITS
 from vitral.data.pictures import find_pictures, readable
 from vitral.data.preprocess import open_picture

@@ -22,7 +22,7 @@ from vitral.base.origin import known
 from vitral.base.progress import progress
 from vitral.base.text import table
 from vitral.config import DataConfig, to_dict
-from vitral.cost.precision import Precision
+from vitral.config.formats import Precision
 from vitral.data.datasets import Data, open_data
 from vitral.data.loader import Loader
 from vitral.data.preprocess import Preprocess

@@ -27,8 +27,9 @@ from vitral.run.folder import RunFolder
 from vitral.study.probe import as_model
 from vitral.study.result import Result
 from vitral.study.statistics import images_interval
-from vitral.train.evaluate import Evaluation, evaluate_loader, evaluation_loader
+from vitral.train.evaluate import evaluate_loader, evaluation_loader
 from vitral.train.probe import Labelled, Linear, fit_linear, fit_neighbours, read_features
+from vitral.train.scores import Evaluation
 from vitral.weights.load import load
 
 BATCH = 128

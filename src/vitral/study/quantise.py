@@ -19,7 +19,7 @@ from vitral.base.progress import progress
 from vitral.model.classifier import Classifier
 from vitral.study.proof_pictures import ProofPictures
 from vitral.study.quantised import Changed, Layer, Proof, Version
-from vitral.train.evaluate import calibrate
+from vitral.train.scores import calibrate
 from vitral.weights.quantise import Run, float_graph, linears, open_graph, quantise_graph, store_graph, watch_inputs
 from vitral.weights.to_onnx import to_graph
 

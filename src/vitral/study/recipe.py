@@ -9,6 +9,7 @@ from typing import Any, Literal
 from vitral.base.device import pick_device
 from vitral.base.errors import UsageError, one_of
 from vitral.config import DataConfig, TrainConfig
+from vitral.config.formats import TrainingPrecision
 
 RECIPES: dict[str, dict[str, Any]] = {
     "plain": {"augment": "standard", "optimizer": "adamw", "schedule": "cosine", "warmup": 0.05},
@@ -56,7 +57,7 @@ class Recipe:
     """Pictures per optimizer step."""
     weight_decay: float = 0.05
     """Pull of the weights towards zero, the same for every model."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    precision: TrainingPrecision = "auto"
     """auto: bf16 on a GPU that has it, fp32 otherwise."""
     compile: Literal["auto", "yes", "no"] = "auto"
     """auto: on a GPU. Compilation is no part of a budget, be it samples, FLOPs or seconds of training."""

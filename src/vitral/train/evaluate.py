@@ -1,4 +1,4 @@
-"""How good a model is on a split: loss, top-1 and top-5, per class, confusion, calibration."""
+"""Scoring a model on a split: which pictures, in which precision, with what temperature."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,152 +18,27 @@ from torch.utils.data import DataLoader, Dataset
 from vitral.base.device import pick_device
 from vitral.base.errors import DataError, FailedError, UsageError
 from vitral.base.progress import say
-from vitral.base.records import ranked
-from vitral.base.text import NOTHING, html, table
 from vitral.config import DataConfig, from_dict
-from vitral.cost.precision import Answering, Precision, has_bf16, worth_bf16
+from vitral.config.formats import AnswerPrecision
+from vitral.cost.eight_bits import AnsweringInFp8
+from vitral.cost.precision import Answering, has_bf16, worth_bf16
 from vitral.data.class_names import match_classes
 from vitral.data.datasets import open_split
 from vitral.data.loader import Batch, Loader
 from vitral.data.own_dataset import class_names, own_name, part_of
 from vitral.data.preprocess import Preprocess
 from vitral.data.split import Split, check
+from vitral.kernels.fp8 import need_eight_bits
 from vitral.model.classifier import Classifier, evaluating
-from vitral.run.answers import Answers, kept
+from vitral.run.answers import kept
 from vitral.train.parallel import World
+from vitral.train.scores import Evaluation, calibrate
 from vitral.train.several import SeveralEvaluation, evaluate_several
 
-BINS = 15
 EVALUATION_BATCH = 1000
 """Images evaluated at a time by a run that learns from fewer: there are no gradients to keep."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    loss: float
-    top1: float
-    """Share of right answers."""
-    top5: float
-    """Share of pictures whose class is among the five best."""
-    per_class: np.ndarray
-    """(K,) share of right answers for each class; NaN where a class has no picture."""
-    confusion: np.ndarray
-    """(K, K) counts: row = true class, column = answer."""
-    calibration: dict[str, Any]
-    """`error`: expected calibration error over 15 equal bins; `confidence`, `accuracy`, `count` of each bin."""
-    predictions: np.ndarray
-    """(N,) answers in the order of the split."""
-    labels: np.ndarray
-    class_names: tuple[str, ...] = ()
-    positions: np.ndarray = field(default_factory=lambda: np.arange(0))
-    """(N,) where each image is in the split: unreadable ones are missing."""
-    top: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    """(N, k) classes, most probable first: all of them, or the five best of many."""
-    probabilities: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    """(N, k) of these."""
-    temperature: float = 1.0
-    """What the logits were divided by."""
-    split: Split | None = field(default=None, repr=False)
-    """What was scored, where it was opened here."""
-    skipped: int = 0
-    """Images that could not be read."""
-    dtype: str | None = None
-    """What it was computed in: fp32 or bf16; None: as the run that asked."""
-
-    @property
-    def precision(self) -> np.ndarray:
-        """(K,) share of right ones among the answers of each class; NaN where it is never the answer."""
-        answers = self.confusion.sum(axis=0)
-        return np.divide(np.diag(self.confusion), answers, out=np.full(len(answers), np.nan), where=answers > 0)
-
-    @property
-    def f1_per_class(self) -> np.ndarray:
-        """(K,) harmonic mean of precision and recall (`per_class`); NaN where a class has no image."""
-        both = self.confusion.sum(axis=0) + self.confusion.sum(axis=1)
-        f1 = np.divide(2 * np.diag(self.confusion), both, out=np.zeros(len(both)), where=both > 0)
-        return np.where(self.confusion.sum(axis=1) > 0, f1, np.nan)
-
-    @property
-    def f1(self) -> float:
-        """Mean over the classes that have images."""
-        return float(np.nanmean(self.f1_per_class))
-
-    @property
-    def balanced_accuracy(self) -> float:
-        """Mean of the classes' accuracies: each counts alike, however many images it has."""
-        return float(np.nanmean(self.per_class))
-
-    @property
-    def score(self) -> float:
-        """What the best weights are chosen by."""
-        return self.top1
-
-    @property
-    def journal(self) -> dict[str, float]:
-        """What a line of a run's journal says besides loss and accuracy."""
-        return {"top5": self.top5}
-
-    @property
-    def headline(self) -> str:
-        return f"accuracy {self.top1:.2%}"
-
-    def __repr__(self) -> str:
-        return f"Evaluation(top1 {self.top1:.2%}, top5 {self.top5:.2%}, loss {self.loss:.4f}, {len(self.labels):,} images)"
-
-    def _repr_html_(self) -> str:
-        """In a notebook: the scores, then the classes, the worst first."""
-        told = self.to_dict()
-        worst = sorted((value, name) for name, value in told["per_class"].items() if value is not None)[:20]
-
-        def percent(value: float | None) -> str:
-            return NOTHING if value is None else f"{value:.1%}"
-
-        lines = [[name, percent(value), percent(told["precision"][name]), percent(told["f1_per_class"][name])] for value, name in worst]
-        scores = f"balanced accuracy {self.balanced_accuracy:.2%}, F1 {self.f1:.2%}, calibration error {self.calibration['error']:.3f}"
-        return html(f"{self!r}\n{scores}\n{table(lines, ['class', 'recall', 'precision', 'F1'], 'lr')}")
-
-    def answers(self, split: Split | None = None) -> Answers:
-        """Image by image, with small pictures of what a report shows."""
-        split = split or self.split
-        if split is None:
-            return Answers(self.predictions, self.labels, (), self.top, self.probabilities)
-        paths = tuple(split.where(int(position)) for position in self.positions)
-        found = Answers(self.predictions, self.labels, paths, self.top, self.probabilities)
-        return found.with_pictures(lambda number: split.picture(int(self.positions[number])))
-
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each image: where it is, what it is, the answer, and the most probable classes."""
-        names = self.class_names or [str(index) for index in range(len(self.per_class))]
-        where = self.split.where if self.split else lambda position: f"item {position}"
-        rows = []
-        for position, label, top, shares in zip(self.positions, self.labels, self.top[:, :5], self.probabilities[:, :5], strict=True):
-            pairs = [(names[number], float(share)) for number, share in zip(top, shares, strict=True)]
-            rows.append({"path": where(int(position)), "truth": names[label], "right": bool(label == top[0]), **ranked(pairs)})
-        return rows
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; accuracies are fractions."""
-        names = self.class_names or [str(index) for index in range(len(self.per_class))]
-
-        def named(values: np.ndarray) -> dict[str, float | None]:
-            return {name: None if np.isnan(value) else float(value) for name, value in zip(names, values, strict=False)}
-
-        return {
-            "pictures": len(self.labels),
-            "skipped": self.skipped,
-            "dtype": self.dtype,
-            "loss": self.loss,
-            "top1": self.top1,
-            "top5": self.top5,
-            "balanced_accuracy": self.balanced_accuracy,
-            "f1": self.f1,
-            "per_class": named(self.per_class),
-            "precision": named(self.precision),
-            "f1_per_class": named(self.f1_per_class),
-            "temperature": self.temperature,
-            "confusion": self.confusion.tolist(),
-            "calibration": {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in self.calibration.items()},
-        }
+FOR_SCALES = 128
+"""Training pictures whose largest numbers are the scales of fp8."""
 
 
 Scored = Evaluation | SeveralEvaluation
@@ -183,7 +57,7 @@ def evaluate(
     on_bad_image: Literal["fail", "skip"] = "skip",
     calibrate: bool = False,
     tta: Literal["flip"] | None = None,
-    precision: Precision = "auto",
+    precision: AnswerPrecision = "auto",
 ) -> Scored:
     """How good a model is on a data set: a name, `folder:PATH`, a DataConfig, or a torch Dataset of (image, label).
 
@@ -194,36 +68,55 @@ def evaluate(
     `calibrate`: probabilities at the temperature that suits the validation split best. `tta` flip: the mean of each image's
     probabilities and its mirror image's. A model that gives several labels a picture gets a `SeveralEvaluation`.
     `precision` auto: bf16 on a GPU that has it, and on a CPU that is quicker with it once a first batch has had the same answers in both.
+    fp8 (Ada, Hopper and later): scales from a few training pictures; up to 8 batches are answered in bf16 as well (`same_in_bf16`).
     """
     if device is not None:
         model = model.to(pick_device(device))
     place = next(model.parameters()).device
-    images, temperature = None, 1.0
+    if precision == "fp8":
+        need_eight_bits(place)
     if calibrate and _several(model):
         raise UsageError("a temperature belongs to one class a picture", "leave it out: each of several labels has a threshold of its own")
-    if precision == "auto" and place.type != "cpu":
-        precision = "bf16" if has_bf16(place) else "fp32"
-    forward = mirrored(model) if tta == "flip" else model
-    answer = Answering(forward, place, precision, worth=worth_bf16(model), answers=not _several(model))
+    images, config, temperature = None, None, 1.0
     if isinstance(data, str | DataConfig):
         known = _known(model)
         config, split = as_learnt(known, data, split, root, on_bad_image)
         images = match_split(known, open_split(config, Preprocess.of(known), split), config.name)
         loader = evaluation_loader(images, images.preprocess, place, batch_size, workers)
-        if calibrate:
-            if images.name in ("all", "validation"):
-                scored = f"a temperature cannot be fitted on pictures that are then scored ({images.name})"
-                raise UsageError(scored, "score another split: --split test")
-            held = match_split(known, open_split(config, Preprocess.of(known), "validation"), config.name)
-            logits = read_logits(model, evaluation_loader(held, held.preprocess, place, batch_size, workers), answer)
-            temperature = fit_temperature(*logits)
     elif calibrate:
         raise UsageError("a Dataset has no validation split to fit a temperature on", "name the data, or give folder:PATH")
     else:
         loader = _own_loader(model, data, place, batch_size, workers)
         images = getattr(loader, "split", None)
+    around = mirrored if tta == "flip" else lambda model: model
+    if precision == "fp8":
+        scales = None if config is None else _for_scales(_known(model), config, place, workers)
+        answer = AnsweringInFp8(model, place, scales, batches=len(loader), around=around)
+    else:
+        if precision == "auto" and place.type != "cpu":
+            precision = "bf16" if has_bf16(place) else "fp32"
+        answer = Answering(around(model), place, precision, worth=worth_bf16(model), answers=not _several(model))
+    if calibrate and config is not None and images is not None:
+        if images.name in ("all", "validation"):
+            scored = f"a temperature cannot be fitted on pictures that are then scored ({images.name})"
+            raise UsageError(scored, "score another split: --split test")
+        held = match_split(_known(model), open_split(config, Preprocess.of(_known(model)), "validation"), config.name)
+        logits = read_logits(model, evaluation_loader(held, held.preprocess, place, batch_size, workers), answer)
+        temperature = fit_temperature(*logits)
     result = evaluate_loader(model, loader, forward=answer, temperature=temperature)
-    return dataclasses.replace(result, dtype=answer.name, split=images, skipped=len(images.bad) if images is not None else 0)
+    same = (answer.same, answer.compared) if isinstance(answer, AnsweringInFp8) else None
+    skipped = len(images.bad) if images is not None else 0
+    return dataclasses.replace(result, dtype=answer.name, same_in_bf16=same, split=images, skipped=skipped)
+
+
+def _for_scales(model: Classifier, config: DataConfig, device: torch.device, workers: int) -> list[Tensor] | None:
+    """A few training pictures, as the model sees them, to find the scales of fp8 with; None: the set has none."""
+    try:
+        images = open_split(config, Preprocess.of(model), "train")
+    except DataError:
+        return None
+    images = images.first(min(FOR_SCALES, len(images)), seed=0)
+    return [batch.images for batch in Loader(images, batch_size=64, device=device, workers=workers).epoch(0)]
 
 
 def _known(model: nn.Module) -> Classifier:
@@ -313,6 +206,9 @@ class _ReadyLoader:
     def __init__(self, dataset: Any, class_names: tuple[str, ...], device: torch.device, batch_size: int, workers: int) -> None:
         self.batches = DataLoader(dataset, batch_size, num_workers=workers)
         self.class_names, self.device = class_names, device
+
+    def __len__(self) -> int:
+        return len(self.batches)
 
     def epoch(self, _: int) -> Iterator[Batch]:
         seen = 0
@@ -438,13 +334,3 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
         step, best = logarithms[1] - logarithms[0], logarithms[losses.argmin()]
         logarithms = torch.linspace(float(best - step), float(best + step), 41, dtype=torch.float64)
     return float(best.exp())
-
-
-def calibrate(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """Does a confidence of 80 % mean right 80 % of the time? Equal bins of confidence."""
-    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    count = np.bincount(bins, minlength=BINS)
-    mean_confidence = np.bincount(bins, weights=confidence, minlength=BINS) / np.maximum(count, 1)
-    accuracy = np.bincount(bins, weights=right.astype(float), minlength=BINS) / np.maximum(count, 1)
-    error = float((count * np.abs(mean_confidence - accuracy)).sum() / max(1, count.sum()))
-    return {"error": error, "confidence": mean_confidence, "accuracy": accuracy, "count": count}

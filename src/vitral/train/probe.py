@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from vitral.base.errors import ConfigError
 from vitral.base.progress import progress
-from vitral.cost.precision import Answering, Precision, worth_bf16
+from vitral.config.formats import Precision
+from vitral.cost.precision import Answering, worth_bf16
 from vitral.data.loader import Loader
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier

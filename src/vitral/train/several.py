@@ -22,6 +22,7 @@ from vitral.base.text import NOTHING, html, table
 from vitral.data.split import SEVERAL, Split
 from vitral.model.classifier import Classifier, evaluating
 from vitral.run.answers import Answers, SeveralAnswers
+from vitral.train.scores import compared
 
 NEUTRAL = 0.5
 """The threshold of a class for which validation has nothing to choose by."""
@@ -44,7 +45,9 @@ class SeveralEvaluation:
     skipped: int = 0
     """Images that could not be read."""
     dtype: str | None = None
-    """What it was computed in: fp32 or bf16; None: as the run that asked."""
+    """What it was computed in: fp32, bf16 or fp8; None: as the run that asked."""
+    same_in_bf16: tuple[int, int] | None = None
+    """Of fp8: pictures with the same most probable label in bf16, and how many were compared."""
 
     @cached_property
     def predictions(self) -> np.ndarray:
@@ -160,6 +163,7 @@ class SeveralEvaluation:
             "pictures": len(self.labels),
             "skipped": self.skipped,
             "dtype": self.dtype,
+            **compared(self.same_in_bf16),
             "loss": self.loss,
             "mean_average_precision": self.mean_average_precision,
             "f1": self.f1,
