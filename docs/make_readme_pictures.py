@@ -351,7 +351,7 @@ def _pointed(image: Image.Image, x: float, y: float) -> Image.Image:
 
 
 def _about(given: Given, model: vitral.Classifier) -> dict[str, Any]:
-    photograph = {"file": PHOTOGRAPH.name, "sha256": sha256_file(PHOTOGRAPH), "author": "Stefan van der Walt", "licence": "CC0"}
+    photograph = {"file": PHOTOGRAPH.name, "sha256": sha256_file(PHOTOGRAPH), "author": "Stéfan van der Walt", "licence": "CC0"}
     return {"weights": {"file": given.weights.name, "sha256": digest(model)}, "photograph": photograph}
 
 

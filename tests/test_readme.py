@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import re
 import runpy
 import shlex
@@ -20,6 +21,7 @@ import vitral
 from vitral.cli import VERBS, main
 from vitral.cli.parsing import parse
 from vitral.cli.train import parse as parse_run
+from vitral.report.photograph import PHOTOGRAPH
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -196,6 +198,20 @@ def test_links_and_paths_exist(page: Path) -> None:
             assert anchor in slugs(there), f"{page.name} links to {target}#{anchor}"
     for path in re.findall(r"`((?:src|docs|examples|tests|benchmarks)/[\w./-]+)`", text):
         assert (ROOT / path).exists(), f"{page.name} speaks of {path}"
+
+
+def test_every_picture_of_the_readme_says_what_it_is_made_of() -> None:
+    text = README.read_text(encoding="utf-8")
+    shown = re.findall(r"docs/images/readme/([\w-]+)\.webp", text)
+    record = json.loads((ROOT / "docs/images/readme/pictures.json").read_text(encoding="utf-8"))
+    assert list(record) == ["first", "train", "pretrain", "bring", "look", "audit", "compare", "explore"] == shown
+    for name, picture in record.items():
+        content = (ROOT / "docs/images/readme" / picture["file"]).read_bytes()
+        assert len(content) == picture["bytes"], f"{name}: run docs/make_readme_pictures.py"
+        assert picture["shows"] and picture["versions"]
+    told = re.findall(r'!\[(.*?)\]\(docs/images|<img [^>]*?alt="(.*?)"', text)
+    assert len(told) == len(shown) and all(len(one or other) > 40 for one, other in told)  # for those who do not see them
+    assert PHOTOGRAPH.read_bytes() == (ROOT / "docs/images/photos/cat.jpg").read_bytes()  # the gallery shows the same
 
 
 def test_the_picture_of_the_parts_is_what_the_imports_say() -> None:

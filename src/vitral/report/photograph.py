@@ -17,7 +17,7 @@ from vitral.model.classifier import Classifier
 from vitral.weights.load import load
 
 PHOTOGRAPH = Path(__file__).parent / "cat.jpg"
-"""Chelsea the cat, CC0 by Stefan van der Walt; scikit-image's `chelsea` as JPEG."""
+"""Chelsea the cat, CC0 by Stéfan van der Walt; scikit-image's `chelsea` as JPEG."""
 NAMED = "timm:vit_tiny_patch16_224"
 """Small (23 MB), and a thousand classes."""
 REPOSITORY = "timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k"
