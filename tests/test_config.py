@@ -42,7 +42,7 @@ def test_impossible_models_are_refused_by_name(changes, words):
 @pytest.mark.parametrize(
     ("kind", "changes", "words"),
     [
-        (TrainConfig, {"epochs": 0}, "epochs 0 is not positive"),
+        (TrainConfig, {"epochs": -1}, "epochs -1 is negative"),
         (TrainConfig, {"epochs": float("nan")}, "epochs = nan: use a finite number"),
         (TrainConfig, {"lr": float("inf")}, "lr = inf: use a finite number"),
         (TrainConfig, {"batch_size": 10, "accumulate": 3}, "cannot be split into 3 equal micro-batches"),

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from vitral.base.errors import ConfigError, UsageError
 from vitral.base.files import read_json
 from vitral.cli import main
 from vitral.config import DataConfig
+from vitral.cost.flops import forward_flops
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
 from vitral.study.compare import comparison, run_comparison
@@ -23,6 +25,7 @@ from vitral.study.protocol import Budget, Contender, Study, final_cells, tuning_
 from vitral.study.recipe import Recipe
 from vitral.study.result import Result
 from vitral.study.train_cell import train_cell
+from vitral.train.prepare import prepare
 
 
 def fight(methods: list[str], **changes: Any) -> Study:
@@ -35,28 +38,52 @@ def fight(methods: list[str], **changes: Any) -> Study:
 
 def tiny(contender: Contender) -> Contender:
     model = dataclasses.replace(contender.model, width=16, depth=1, heads=2, mlp_width=16)
-    pretrain = contender.pretrain and dataclasses.replace(contender.pretrain, projection=8, projection_hidden=16, prototypes=16)
-    return dataclasses.replace(contender, model=model, pretrain=pretrain)
+    pretrain = contender.pretrain and dataclasses.replace(
+        contender.pretrain, projection=8, projection_hidden=16, prototypes=16, decoder_width=16
+    )
+    return dataclasses.replace(contender, model=model, pretrain=pretrain, flops=forward_flops(model))
+
+
+FOUGHT = ["lejepa", "supervised", "untrained"]
 
 
 @pytest.fixture(scope="module")
 def fought(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    return run_comparison(fight(["lejepa", "supervised"]), tmp_path_factory.mktemp("methods") / "study", Pool(quiet=True))
+    return run_comparison(fight(FOUGHT), tmp_path_factory.mktemp("methods") / "study", Pool(quiet=True))
 
 
 def test_the_table_tests_the_probes_answers(fought: Result) -> None:
     rows = {row["model"]: row for row in fought.rows}
-    assert list(rows) == ["lejepa", "supervised"]
+    assert list(rows) == FOUGHT
     for name, row in rows.items():
         folders = [RunFolder.open(fought.path / "cells" / cell["cell"]) for cell in fought.values["cells"] if cell["model"] == name]
         right = np.stack([folder.answers().right for folder in folders])  # (seeds, pictures)
-        assert right.shape == (2, 360) and right.mean() == pytest.approx(row["mean"]) and row["mean"] > 0.2
-        assert row["interval"][0] <= row["mean"] <= row["interval"][1] and row["samples"] == 640
-        assert 0.1 < row["validation"] <= 1 and "linear probe" in row["note"]
+        assert right.shape == (2, 360) and right.mean() == pytest.approx(row["mean"]) and row["mean"] > 0.1
+        assert row["interval"][0] <= row["mean"] <= row["interval"][1] and row["samples"] == (0 if name == "untrained" else 640)
+        assert 0.05 < row["validation"] <= 1 and "linear probe" in row["note"]
         assert all("test" in folder.environment["data"]["opened"] for folder in folders)
     assert rows["lejepa"]["parameters"] == rows["supervised"]["parameters"], "the same model with the same kind of head"
-    assert len(fought.values["pairs"]) == 1 and "This holds for digits" in fought.conclusion
+    assert len(fought.values["pairs"]) == 3 and "This holds for digits" in fought.conclusion
     assert fought.values["figures"] == ["figures/accuracy.png"]
+
+
+def test_what_a_picture_costs_is_counted_with_all_its_views(fought: Result) -> None:
+    """The probe is not in it, nor does random weights' row cost anything."""
+    rows, study = {row["model"]: row for row in fought.rows}, fight(FOUGHT)
+    model, pretrain = study.contenders[0].model, study.contenders[0].pretrain
+    assert pretrain is not None and rows["supervised"]["training_flops"] == 3 * forward_flops(model) * 640
+    projection = 2 * (model.width * 16 + 16 * 16 + 16 * 8 + 8 * pretrain.directions)
+    body = forward_flops(dataclasses.replace(model, classes=0))
+    assert rows["lejepa"]["training_flops"] == pytest.approx(3 * pretrain.views * (body + projection) * 640, rel=0.02)
+    assert rows["untrained"]["training_flops"] == 0 and rows["untrained"]["seconds"] < 1
+
+
+def test_random_weights_are_judged_as_they_start(fought: Result) -> None:
+    (folder, *_) = [RunFolder.open(fought.path / "cells" / cell["cell"]) for cell in fought.values["cells"] if cell["model"] == "untrained"]
+    assert [(line["split"], line["step"]) for line in folder.metrics] == [("validation", 0)]
+    started = prepare(folder.settled, torch.device("cpu")).model.state_dict()
+    kept = folder.model().state_dict()
+    assert all(torch.equal(started[name], value) for name, value in kept.items())
 
 
 def test_without_labels_until_the_probe_and_on_the_same_pictures(fought: Result) -> None:
@@ -73,8 +100,8 @@ def test_without_labels_until_the_probe_and_on_the_same_pictures(fought: Result)
 
 
 def test_it_goes_on_and_repeats_a_cell_to_the_bit(fought: Result, tmp_path: Path) -> None:
-    study = fight(["lejepa", "supervised"])
-    cell = final_cells(study, {"lejepa": 2e-3, "supervised": 2e-3})[0]
+    study = fight(FOUGHT)
+    cell = final_cells(study, dict.fromkeys(FOUGHT, 2e-3))[0]
     train_cell(cell.to_dict(), str(tmp_path / cell.name))
     once, again = (RunFolder.open(path / cell.name).answers() for path in (fought.path / "cells", tmp_path))
     assert (once.predictions == again.predictions).all()
@@ -96,10 +123,21 @@ def test_every_method_has_the_same_model_and_its_own_recipe() -> None:
     assert {name: cell.run.pretrain and cell.run.pretrain.method for name, cell in cells.items()} == {
         **{name: name for name in METHODS[:3]},
         "supervised": None,
+        "untrained": None,
     }
-    assert all(cell.run.train.ema == 0.9 for name, cell in cells.items() if name != "supervised")
-    assert len({contender.lrs for contender in study.contenders}) == 1, "the same tuning effort"
+    assert all(cells[name].run.train.ema == 0.9 for name in METHODS[:3])
+    assert len({contender.lrs for contender in study.contenders if not contender.untrained}) == 1, "the same tuning effort"
+    assert cells["untrained"].run.train.epochs == 0
     assert all(not cell.run.train.test and cell.run.data.split_by == "chance" for cell in cells.values())
+
+
+def test_equal_flops_are_other_numbers_of_pictures() -> None:
+    """How many pictures a method may see follows from what one costs it: views, shown patches, teacher, decoder."""
+    study = dataclasses.replace(fight(["mae", "dino", "untrained"]), budget=Budget("flops", 2e10))
+    cells = {cell.contender: cell for cell in final_cells(study, dict.fromkeys(METHODS, 2e-3)) if cell.seed == 0}
+    spent = {name: cell.training_flops * cell.run.train.epochs * 1293 for name, cell in cells.items()}
+    assert spent["mae"] == pytest.approx(2e10, rel=0.06) and spent["dino"] == pytest.approx(2e10, rel=0.06) and spent["untrained"] == 0
+    assert cells["mae"].run.train.epochs > 1.2 * cells["dino"].run.train.epochs
 
 
 def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -109,8 +147,6 @@ def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str], 
         comparison(DataConfig(name="digits"), ["cnn"], Budget("samples", 640), methods=["mae"], **settings)
     with pytest.raises(UsageError, match="one model"):
         comparison(DataConfig(name="digits"), ["vit", "vit-small"], Budget("samples", 640), methods=["mae"], **settings)
-    with pytest.raises(UsageError, match="not counted"):
-        comparison(DataConfig(name="digits"), ["vit"], Budget("flops", 1e12), methods=["mae"], **settings)
     assert main(["compare", "digits", "--pretrain", "moco", "--out", str(tmp_path / "out")]) == 2
     assert "moco" in capsys.readouterr().err and not (tmp_path / "out").exists()
 

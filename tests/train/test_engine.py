@@ -22,6 +22,7 @@ from vitral.train import engine
 from vitral.train.evaluate import evaluate
 from vitral.train.finished import Run
 from vitral.train.fit import fit
+from vitral.train.prepare import prepare
 from vitral.train.steps import Stepper
 from vitral.train.tasks.task import Outcome
 from vitral.weights.checkpoint import load_checkpoint
@@ -404,3 +405,10 @@ def test_lora_learns_without_labels(out: Path, trained: Run, method: str):
     changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
     assert changed == {name for name in after if name.endswith(("attention.qkv.weight", "attention.projection.weight"))}
     assert result.model.config.classes == 0
+
+
+def test_no_epochs_leave_the_model_as_it_starts(out: Path):
+    config = tiny(epochs=0)
+    result = fit(config, out=out, quiet=True)
+    assert [(line["split"], line["step"], line["seconds"]) for line in result.metrics] == [("validation", 0, 0.0), ("test", 0, 0.0)]
+    assert digest(result.model) == digest(prepare(config, torch.device("cpu")).model) and RunFolder.open(out).finished

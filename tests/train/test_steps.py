@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from vitral.build import create
-from vitral.config import TrainConfig
+from vitral.config import ModelConfig, PretrainConfig, TrainConfig
+from vitral.cost.flops import vit_flops
 from vitral.data.loader import Batch
+from vitral.presets.models import model as named
 from vitral.train.evaluate import evaluation_batch
 from vitral.train.optim import is_attention, is_head
 from vitral.train.parallel import World
-from vitral.train.steps import Stepper, can_record
+from vitral.train.steps import Stepper, can_record, flops_without_labels
 from vitral.train.tasks import task_of
 
 CPU = torch.device("cpu")
@@ -74,3 +76,48 @@ def test_only_what_learns_is_clipped_and_moves(limit: float | None):
     assert all(size == 0 for name, size in moved.items() if not (is_attention(name) or is_head(name)))
     total = torch.stack(list(moved.values())).norm().item()
     assert total == pytest.approx(1e-3, rel=1e-2) if limit else total > 1e-2
+
+
+# ---- what it costs to learn without labels ---------------------------------------------------------------------------------------
+
+LEARNER = named("tiny", classes=0)  # 64 patches of 4 × 4, width 48, two blocks
+SETTINGS = {"global_views": 2, "local_views": 3, "projection": 24, "projection_hidden": 40, "directions": 50, "prototypes": 70}
+
+
+def forward(config: ModelConfig, patches: int) -> float:
+    """FLOPs of a picture of which so many patches go through the blocks; all are embedded."""
+    parts, share = vit_flops(config), (config.prefix + patches) / config.tokens
+    return parts.embedding + share * (parts.projections + parts.mlp) + share**2 * parts.attention
+
+
+def learning(config: ModelConfig, patches: int) -> float:
+    """Forward and twice as much back, but for the gradient of the pixels, which nobody asks for."""
+    return 3 * forward(config, patches) - vit_flops(config).embedding
+
+
+def test_views_a_projection_and_directions_are_counted():
+    config = PretrainConfig(method="lejepa", **SETTINGS)
+    head = 2 * (48 * 40 + 40 * 40 + 40 * 24 + 24 * 50)
+    found = flops_without_labels(LEARNER, config, TrainConfig())
+    assert found == pytest.approx(5 * (learning(LEARNER, 64) + 3 * head), rel=1e-3)
+    # Three quarters of the patches are left out for half of the run.
+    dropping = flops_without_labels(LEARNER, config, TrainConfig(token_drop=0.75, token_drop_until=0.5))
+    few = 5 * (learning(LEARNER, 16) + 3 * head)
+    assert dropping == pytest.approx((few + found) / 2, rel=1e-3)
+
+
+def test_a_teacher_looks_at_whole_views_and_learns_nothing():
+    config = PretrainConfig(method="dino", **SETTINGS)
+    head = 2 * (48 * 40 + 40 * 40 + 40 * 24 + 24 * 70)
+    found = flops_without_labels(LEARNER, config, TrainConfig())
+    seen_by_teacher = 2 * (forward(LEARNER, 64) + head)
+    assert found == pytest.approx(5 * (learning(LEARNER, 64) + 3 * head) + seen_by_teacher, rel=2e-3)
+
+
+def test_an_encoder_sees_what_is_shown_and_a_decoder_everything():
+    config = PretrainConfig(method="mae", global_views=1, local_views=0, hidden=0.75, decoder_width=32, decoder_depth=3)
+    decoder = vit_flops(dataclasses.replace(LEARNER, width=32, depth=3, heads=1, mlp_width=128))
+    ends = 2 * (17 * 48 * 32 + 64 * 32 * 48)
+    whole = learning(LEARNER, 16) + 3 * (decoder.total - decoder.embedding + ends)
+    assert flops_without_labels(LEARNER, config, TrainConfig()) == pytest.approx(whole, rel=2e-3)
+    assert flops_without_labels(named("tiny"), config, TrainConfig()) == flops_without_labels(LEARNER, config, TrainConfig())  # no head

@@ -22,7 +22,7 @@ Examples:
   vitral compare cifar100 flowers102 folder:photos --from vit=timm:vit_base_patch16_224,resnet=torchvision:resnet152 --tune attention
   vitral compare cifar10 --models vit,cnn,vit@flops --recipe plain,strong --budget samples=2500000 --batch-size 512
   vitral compare digits --models vit --vary norm_order=pre,post --budget samples=50000
-  vitral compare cifar10 --pretrain lejepa,dino,mae,supervised --budget seconds=200
+  vitral compare cifar10 --pretrain lejepa,dino,mae,supervised,untrained --budget seconds=200
   vitral compare digits --models vit,cnn --ray local --json
 
 The same command again goes on where it was stopped.
@@ -74,8 +74,9 @@ class Flags(StudyFlags):
     tune: Literal["all", "attention", "head", "lora"] = "all"
     """Which parameters learn in models that start from weights; a model without attention learns wholly instead."""
     pretrain: str | None = None
-    """Compare ways of learning instead of models: lejepa, dino, mae, supervised, with commas. One model (--models, else vit) spends the
-    budget on each; a linear probe of its frozen features is what is tested. The first three never see a label."""
+    """Compare ways of learning instead of models: lejepa, dino, mae, supervised, untrained, with commas. One model (--models, else vit)
+    spends the budget on each; a linear probe of its frozen features is what is tested. The first three never see a label; untrained is what
+    random weights have."""
     vary: str | None = None
     """One setting in several values, for each model: norm_order=pre,post, pool=class,mean, patch_size=2,4,8, batch_size=64,512,
     tune=attention,all …"""

@@ -15,7 +15,7 @@ class TrainConfig:
     """How the one loop runs."""
 
     epochs: float = 20
-    """Passes over the training pictures; fractions are meant."""
+    """Passes over the training pictures; fractions are meant. 0: the model as it starts, for comparison."""
     max_seconds: float | None = None
     """Stop (with the schedule scaled to it) after this training time; for studies with a budget of seconds."""
     batch_size: int = 128
@@ -118,8 +118,8 @@ class TrainConfig:
         check_values(self)
         for name in ("batch_size", "accumulate"):
             at_least(self, name, 1)
-        if self.epochs <= 0:
-            raise ConfigError(f"epochs {self.epochs} is not positive", "use 1 or more, or a fraction such as 0.5")
+        if self.epochs < 0:
+            raise ConfigError(f"epochs {self.epochs} is negative", "use 1 or more, a fraction such as 0.5, or 0 for the model as it starts")
         if self.batch_size % self.accumulate:
             raise ConfigError(
                 f"batch_size {self.batch_size} cannot be split into {self.accumulate} equal micro-batches",

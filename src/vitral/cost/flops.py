@@ -7,10 +7,13 @@ Norms, activations and additions are left out: they are below one per cent.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -83,6 +86,23 @@ def learning_passes(model: nn.Module, image: tuple[int, int, int]) -> float:
     if all(parameter.requires_grad for parameter in model.parameters()):
         return WHOLE
     return counted_flops(model, image, backward=True) / counted_flops(model, image)
+
+
+def step_flops(learner: nn.Module, inputs: Sequence[Tensor], **options: Any) -> int:
+    """Of a step of `learner`, which gives `learner(*inputs, **options).loss`, forward and backward as they run; nothing is computed."""
+    with FakeTensorMode(allow_non_fake_inputs=True), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        weights, shown = stand_ins(learner, inputs)
+        torch.func.functional_call(learner, weights, tuple(shown), options).loss.backward()
+    return counter.get_total_flops()
+
+
+def stand_ins(learner: nn.Module, inputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """Weights and inputs on the CPU that hold nothing, wherever the true ones lie: to be made and used inside a FakeTensorMode."""
+    values = {
+        name: torch.empty(value.shape, dtype=value.dtype, requires_grad=value.requires_grad)
+        for name, value in (*learner.named_parameters(), *learner.named_buffers())
+    }
+    return values, [torch.zeros(value.shape, dtype=value.dtype) for value in inputs]
 
 
 # ---- layers of other kinds -----------------------------------------------------------------------------------------------------

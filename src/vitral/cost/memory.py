@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from vitral.cost.flops import stand_ins
 from vitral.cost.precision import autocast
 
 try:
@@ -104,16 +105,12 @@ def step_memory(
     """
     weights = sum(value.numel() * value.element_size() for value in learner.state_dict().values())
     with FakeTensorMode(allow_non_fake_inputs=True):
-        stand_ins = {
-            name: torch.empty(value.shape, dtype=value.dtype, requires_grad=value.requires_grad)
-            for name, value in (*learner.named_parameters(), *learner.named_buffers())
-        }
-        shown = [torch.zeros(value.shape, dtype=value.dtype) for value in inputs]
+        weights_of, shown = stand_ins(learner, inputs)
         with LiveBytes() as live:
             for value in shown:
                 live.count(value)
             with autocast(dtype, torch.device("cpu")):
-                outcome = torch.func.functional_call(learner, stand_ins, tuple(shown))
+                outcome = torch.func.functional_call(learner, weights_of, tuple(shown))
             outcome.loss.backward()
             activations = live.most
     optimizer = FLOAT * sum(MOMENTS[rule] * count for rule, count in moved.items())

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from vitral.base.errors import UsageError
 from vitral.config import DataConfig, TrainConfig
 from vitral.data.datasets import open_data
 from vitral.study import plots
@@ -54,7 +53,8 @@ def compare(
     - lrs: learning rates to choose from on validation, each tried with `tuning_share` of the budget; one: no tuning.
     - weights: model → what it starts from, anything that `vitral.load` takes; `tune` says which of its parameters learn.
     - pretrain: compare ways of learning instead of models: "lejepa", "dino", "mae", "supervised", each with the one model (vit) and
-      the whole budget, then judged by a linear probe of its frozen features. The first three never see a label.
+      the whole budget, then judged by a linear probe of its frozen features. The first three never see a label; "untrained" is what the
+      same probe makes of random weights.
     - vary: one setting in several values, "norm_order=pre,post": each model is a contender with each of them.
     - out: the study's folder (runs/compare-DATA); a study in it goes on where it was stopped.
     - recipe: fields of `Recipe`: recipe ("plain", "strong" or "plain,strong"), optimizer, schedule, ema, label_smoothing, augment,
@@ -109,8 +109,6 @@ def comparison(
 ) -> Study:
     """The protocol of a comparison. Opens the data to learn its size; the test split stays closed."""
     if methods is not None:
-        if budget.kind == "flops":
-            raise UsageError("FLOPs of views and hidden patches are not counted", "use --budget seconds=200 or samples=50000")
         data = dataclasses.replace(data, split_by="chance")  # by class would show the methods something of the labels
     opened, train = open_data(data, image_size=image_size), train or Recipe().train_config()
     size = opened.image_size if image_size is not None else None

@@ -179,7 +179,7 @@ def left(study: Study, folder: str | Path | None) -> list[Cell]:
 
 
 def _training(study: Study, cell: Cell, seconds: float) -> float:
-    if cell.shots:
+    if cell.shots or not cell.run.train.epochs:
         return 0.0  # features are read, as an evaluation reads them
     samples = study.budget.times(cell.share).samples(cell.training_flops, cell.size)
     return study.budget.amount * cell.share if samples is None else samples * seconds

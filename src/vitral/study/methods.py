@@ -11,12 +11,13 @@ from vitral.presets.runs import pretraining
 from vitral.study.contenders import LRS
 from vitral.study.protocol import Contender
 
-METHODS = ("lejepa", "dino", "mae", "supervised")
+METHODS = ("lejepa", "dino", "mae", "supervised", "untrained")
 WORDS = {
     "lejepa": "views pulled together, embeddings kept Gaussian",
     "dino": "a student answers like its own EMA",
     "mae": "hidden patches rebuilt",
     "supervised": "the classes named, with labels",
+    "untrained": "random weights, nothing learnt",
 }
 TAKEN = (
     *("optimizer", "betas", "schedule", "warmup", "clip", "final_lr", "ema", "token_drop", "token_drop_until", "token_drop_after"),
@@ -41,6 +42,8 @@ def _contender(method: str, model: Contender, data: str, given: Mapping[str, Any
     shared: dict[str, Any] = {"name": method, "note": f"{WORDS[method]}; linear probe of {model.note}", "base": method, "probed": True}
     if method == "supervised":
         return dataclasses.replace(model, **shared)
+    if method == "untrained":  # of its starts the best one is chosen, as for the others
+        return dataclasses.replace(model, **shared, untrained=True, lrs=model.lrs[:1], widens=False)
     run = pretraining(data, method)  # type: ignore[arg-type]
     settings = {"augment": "none", **{name: getattr(run.train, name) for name in TAKEN}}  # its views are its augmentation
     settings |= {name: value for name, value in given.items() if name not in ("augment", "label_smoothing")}

@@ -35,7 +35,7 @@ from vitral.train.optim import choose
 from vitral.train.parallel import World
 from vitral.train.prepare import prepare
 from vitral.train.schedule import snapshot_steps, token_shares
-from vitral.train.steps import run_memory
+from vitral.train.steps import flops_without_labels, run_memory
 from vitral.weights.checkpoint import save
 
 SECONDS = 4.0
@@ -164,10 +164,12 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     )
     memory = run_memory(config, max(1, batch // train.accumulate), dtype, is_compiled(train.compile, device), stored)
     flops = forward_flops(model)
-    # Where patches are left out early in a run, their number counts about linearly.
-    seen = sum(share * (keep or 1.0) for keep, share in token_shares(train).items())
-    views = config.pretrain.views if config.pretrain is not None else 1
-    flops_per_step = learning_passes(setup.model, (model.channels, *model.image_size)) * flops * batch * views * seen
+    if config.pretrain is not None:
+        flops_per_step = batch * flops_without_labels(model, config.pretrain, train)
+    else:
+        # Where patches are left out early in a run, their number counts about linearly.
+        seen = sum(share * (keep or 1.0) for keep, share in token_shares(train).items())
+        flops_per_step = batch * learning_passes(setup.model, (model.channels, *model.image_size)) * flops * seen
     if named:
         speed = named.peak * efficiency(model.width)
         timing = Timing(max(flops_per_step / speed, LAUNCH), flops / speed)
@@ -191,7 +193,7 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
             say(f"note: {note}")
     if timing.peak is not None:
         memory = dataclasses.replace(memory, step=max(0, timing.peak - memory.total + memory.step))
-    steps = max(1, round(train.epochs * per_epoch))
+    steps = max(1, round(train.epochs * per_epoch)) if train.epochs else 0
     if train.max_seconds is not None:
         steps = max(1, min(steps, int(train.max_seconds / timing.step)))
     evaluations = max(1, math.ceil(steps / max(1, round(train.evaluate_every * per_epoch))))

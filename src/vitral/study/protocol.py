@@ -22,6 +22,7 @@ from vitral.config import DataConfig, ModelConfig, PretrainConfig, RunConfig, Tr
 from vitral.cost.flops import learning_passes
 from vitral.data.loader import even_batches
 from vitral.train.optim import choose
+from vitral.train.steps import flops_without_labels
 
 BudgetKind = Literal["samples", "epochs", "seconds", "flops"]
 BUDGETS = "use samples=50000, epochs=10, seconds=20 or flops=1e15"
@@ -105,6 +106,8 @@ class Contender:
     """Learn without labels, in this way; None: learn to name the classes."""
     probed: bool = False
     """Judged by a linear probe of what it has learnt, not by a head of its own."""
+    untrained: bool = False
+    """Judged as it starts: it takes no step, and spends nothing of the budget."""
     begun: dict[str, str] = field(default_factory=dict)
     """Pre-training study: "SIZE SEED" → the finished cell that learnt from so many other images, from whose weights this one starts; a
     folder as seen from among the study's own cells."""
@@ -116,6 +119,9 @@ class Contender:
     @property
     def training_flops(self) -> float:
         """Forward and backward, per image."""
+        if self.pretrain is not None:
+            shown = {name: value for name, value in self.settings.items() if name.startswith("token_drop")}
+            return flops_without_labels(self.model, self.pretrain, TrainConfig(tune=self.tune, **shown))  # type: ignore[arg-type]
         return passes(self.model, self.tune) * self.flops
 
     def batch_size(self, shared: TrainConfig) -> int:
@@ -229,8 +235,10 @@ class Cell:
 
     @property
     def training_flops(self) -> float:
-        """Forward and backward, per image; 0: not counted, as views and hidden patches change what an image costs."""
-        return 0.0 if self.run.pretrain is not None else passes(self.run.model, self.run.train.tune) * self.flops
+        """Forward and backward, per image."""
+        if self.run.pretrain is not None:
+            return flops_without_labels(self.run.model, self.run.pretrain, self.run.train)
+        return passes(self.run.model, self.run.train.tune) * self.flops
 
     @property
     def seed(self) -> int:
@@ -297,15 +305,16 @@ def _cell(
     budget = study.budget.times(share)
     samples = budget.samples(contender.training_flops, size)
     epochs = ENDLESS if samples is None else samples / per_epoch(size, contender.batch_size(study.train))
+    epochs = 0.0 if contender.untrained else epochs
     # By the clock an epoch of a small subset may be a few steps: validate after as many images as in the whole set.
-    often = contender.settings.get("evaluate_every", study.images / size) if samples is None else epochs / EVALUATIONS
+    often = contender.settings.get("evaluate_every", study.images / size) if samples is None else (epochs or 1) / EVALUATIONS
     recipe = dataclasses.replace(study.train, **{name: value for name, value in contender.settings.items() if name != "augment"})
     if recipe.optimizer == "muon":  # what Muon leaves to AdamW keeps its proportion to Muon's own rate
         recipe = dataclasses.replace(recipe, adam_lr=lr * MUON_TO_ADAM)
     train = dataclasses.replace(
         recipe,
         epochs=epochs,
-        max_seconds=budget.amount if budget.kind == "seconds" else None,
+        max_seconds=budget.amount if budget.kind == "seconds" and epochs else None,
         lr=lr,
         tune=contender.tune,  # type: ignore[arg-type]
         head_start=study.train.head_start or "as-is",  # a probe would be solved outside the budget

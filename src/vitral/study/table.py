@@ -117,7 +117,7 @@ def _texts(row: Row) -> list[str]:
         short(row.flops),
         f"{row.seconds:.1f}",
         byte_size(row.memory),
-        f"{row.lr:g}",
+        f"{row.lr:g}" if row.samples else "–",
     ]
 
 

@@ -97,7 +97,7 @@ class Engine:
         held = setup.data.validation if self.config.pretrain is None else ()
         self.validation = setup.evaluation_loader(setup.data.validation, world) if len(held) else None
         self.monitor = Monitor(setup, self.stepper) if self.config.pretrain is not None else None
-        self.total = max(1, round(train.epochs * len(self.loader)))
+        self.total = max(1, round(train.epochs * len(self.loader))) if train.epochs else 0
         self.evaluate_every = max(1, round(train.evaluate_every * len(self.loader)))
         self.line_every = max(1, self.total // LINES)
         self.counts, self.window = Counts(), Window()
@@ -138,6 +138,8 @@ class Engine:
                 if self.counts.step == 0:
                     if self.monitor is not None:
                         self._look_inside(bar, self.monitor)
+                    elif not self.total and self.validation is not None:
+                        self._validate(bar)
                     if self._snapshot_due():
                         self._snapshot()
                     self._save()  # from here on there is always something to go on from
@@ -163,7 +165,7 @@ class Engine:
 
     def _progress(self) -> float:
         """Share of the run that is over: by steps, or by the clock when seconds are the budget and run out first."""
-        done = self.counts.step / self.total
+        done = self.counts.step / self.total if self.total else 1.0
         if self.train.max_seconds is not None:
             done = max(done, self._elapsed() / self.train.max_seconds)
         return min(1.0, done)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,7 +16,8 @@ from torch import Tensor, nn
 
 from vitral.base.errors import ConfigError
 from vitral.build import shadow
-from vitral.config import RunConfig, TrainConfig
+from vitral.config import ModelConfig, PretrainConfig, RunConfig, TrainConfig
+from vitral.cost.flops import step_flops
 from vitral.cost.memory import Memory, step_memory
 from vitral.cost.precision import autocast, dtype_of, is_compiled
 from vitral.model.classifier import Classifier
@@ -29,6 +32,8 @@ from vitral.train.tasks.task import Learner, Outcome, Task, TaskModule, learnabl
 
 COMPILED_SHAPES = 64
 """Each share of kept patches is a graph of its own; PyTorch's limit of 8 is for accidents."""
+COUNTED = 2
+"""Images of the step whose FLOPs are counted."""
 
 
 def can_record(model: Classifier, device: str, processes: int, config: TrainConfig) -> bool:
@@ -301,3 +306,18 @@ def run_memory(config: RunConfig, images: int, dtype: torch.dtype, compiled: boo
     inputs = (torch.empty(images, *size, device="meta"), torch.empty(images, dtype=torch.int64, device="meta"))
     learner = Learner(model, task)
     return step_memory(learner, inputs, moved, dtype=dtype, compiled=compiled, ema=train.ema is not None, data=data)
+
+
+def flops_without_labels(model: ModelConfig, pretrain: PretrainConfig, train: TrainConfig) -> float:
+    """Of learning from one image without labels: all its views with the patches that are shown, the projection, the teacher or the decoder,
+    forward and backward, as the method runs; the mean over a run that shows more patches towards its end."""
+    return sum(share * _flops_showing(model, pretrain, train.tune, keep) for keep, share in token_shares(train).items())
+
+
+@functools.cache
+def _flops_showing(model: ModelConfig, pretrain: PretrainConfig, tune: str, keep: float | None) -> float:
+    network = shadow(dataclasses.replace(model, classes=0)).train()
+    choose(network, TrainConfig(tune=tune))  # type: ignore[arg-type]
+    images = torch.empty(COUNTED, pretrain.views, model.channels, *model.image_size, device="meta")
+    labels = torch.empty(COUNTED, dtype=torch.int64, device="meta")
+    return step_flops(Learner(network, method_of(pretrain, network).to("meta")), (images, labels), keep=keep) / COUNTED
