@@ -71,7 +71,8 @@ def collect(folder: Path, out: Path = RECORDS, name: str | None = None, alone: b
         if (folder / file).is_file():
             write_json(record / file, without_paths(read_json(folder / file)))
     _journal(folder, record)
-    for split in run.settled.opens:
+    probed = ("test",) if run.settled.pretrain is not None and (folder / layout.answers_name()).is_file() else ()
+    for split in run.settled.opens or probed:
         _answers(run, record, split)
     files = [file.name for file in record.iterdir()]
     write_manifest(record, files, record=name, seed=run.settled.train.seed, alone=alone, weights=digest)

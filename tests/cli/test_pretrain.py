@@ -154,6 +154,14 @@ def test_what_cannot_be_meant_is_refused(train: dict[str, Any], data: dict[str, 
         dataclasses.replace(config, train=dataclasses.replace(config.train, **train), data=dataclasses.replace(config.data, **data))
 
 
+def test_the_test_pictures_are_opened_when_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "digits", "--epochs", "0.1", "--test", "--json", "--out", str(tmp_path / "run"), *SMALL]) == 0
+    folder = RunFolder.open(tmp_path / "run")
+    right = folder.answers().right
+    assert len(right) == 360 and json.loads(capsys.readouterr().out)["probe"]["test"] == pytest.approx(right.mean())
+    assert list(folder.environment["data"]["opened"]) == ["test"] and folder.faults() == [] and folder.finished
+
+
 def test_seconds_are_a_budget_with_the_schedule_scaled_to_it(tmp_path: Path) -> None:
     run = fit(tiny(max_seconds=1.0, epochs=1e6, evaluate_every=1000.0), out=tmp_path / "run", quiet=True)
     assert 0.9 < run.metrics[-1]["seconds"] < 3 and run.metrics[-1]["lr"] < 0.3 * 2e-3

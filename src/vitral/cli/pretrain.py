@@ -81,6 +81,8 @@ def run(arguments: list[str]) -> int:
         draw_rebuilt(RunFolder(result.path), result.rebuilt)
     draw_learning(result.path)
     found = None if flags.skip_probe else _probe(result.path, config, flags)
+    if found is not None and flags.test:
+        found["test"] = _test(result.path, config, flags)
     if flags.json:
         print(json.dumps({"path": str(result.path), **result.test, "probe": found}))
     else:
@@ -101,6 +103,17 @@ def _probe(path: Any, config: RunConfig, flags: Any) -> dict[str, Any] | None:
     if not flags.json:
         tell(result.table)
     return result.values
+
+
+def _test(path: Any, config: RunConfig, flags: Any) -> float:
+    """What the linear probe has on the test pictures, which are opened here; its answers stay in the folder."""
+    from vitral.run.folder import RunFolder
+    from vitral.study.probe_run import probe_in_place
+
+    _, judged = probe_in_place(RunFolder.open(path), test=True, device=config.train.device)
+    if not flags.json:
+        tell(f"test: {judged['test'].headline} with the linear probe, {len(judged['test'].labels):,} pictures, opened once")
+    return judged["test"].top1
 
 
 def parse(arguments: list[str]) -> Any:
@@ -168,6 +181,12 @@ def flags_of(base: RunConfig) -> type[Any]:
     add("out", str | None, None, "Folder of the run; None: runs/NAME.")
     add("resume", Literal["no", "yes", "auto"], "no", RESUME_HELP)
     add("skip_probe", bool, False, "Do not probe the features at the end; no label is read at all then.")
+    add(
+        "test",
+        bool,
+        False,
+        "Then open the test pictures, once, and keep what the linear probe answers: for the final figure, not to choose by.",
+    )
     add("quiet", bool, False, "No progress.")
     add("json", bool, False, "Print the result as JSON.")
 

@@ -234,13 +234,15 @@ PRETRAIN_CIFAR10 = RunConfig(
     PRETRAIN,
     pretrain=PretrainConfig(),
 )
+# Few steps on small pictures: positions must be there from the start (`torch`: of size 1). From `zero`, where they are 0.02, the probe has
+# 86 instead of 98 %; with the mean of the patches or the class token alone 97 % (docs/LOG.md). Digits are not mirrored, and hardly cropped.
 PRETRAIN_DIGITS = RunConfig(
     "pretrain-digits",
-    model("digits", **SMALL_DATA).opened(),
+    model("digits", **{**SMALL_DATA, "initialisation": "torch", "pool": "class+mean", "class_token": True}).opened(),
     without_labels("digits"),
-    dataclasses.replace(PRETRAIN, epochs=100, batch_size=128, token_drop=0.0, token_drop_after=0.0, ema=0.99, evaluate_every=10),
+    dataclasses.replace(PRETRAIN, epochs=40, batch_size=128, token_drop=0.0, token_drop_after=0.0, ema=0.99, evaluate_every=5),
     pretrain=PretrainConfig(
-        global_views=2, local_views=2, global_scale=(0.5, 1.0), local_scale=(0.3, 0.8), blur=0.0, solarise=0.0, turn=15.0,
+        global_views=2, local_views=0, global_scale=(0.6, 1.0), colour=0.0, blur=0.0, solarise=0.0, turn=10.0,
         projection=32, projection_hidden=256, directions=128,
     ),
 )  # fmt: skip
@@ -262,7 +264,7 @@ def pretraining(data: str, method: Literal["lejepa", "dino", "mae"] = "lejepa") 
     pretrain, train = dataclasses.replace(base.pretrain, method=method), base.train
     if method == "mae":  # one view, hardly changed: what is hidden makes it hard, and the method hides patches itself
         train = dataclasses.replace(train, token_drop=0.0, token_drop_after=0.0)
-        plain = {"colour": 0.0, "blur": 0.0, "solarise": 0.0, "global_scale": (0.35, 1.0)}
+        plain = {"colour": 0.0, "blur": 0.0, "solarise": 0.0, "global_scale": max(pretrain.global_scale, (0.35, 1.0))}
         pretrain = dataclasses.replace(pretrain, global_views=1, local_views=0, **plain)
     return dataclasses.replace(base, name=name, data=dataclasses.replace(base.data, name=data), train=train, pretrain=pretrain)
 
