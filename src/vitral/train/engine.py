@@ -88,8 +88,7 @@ class Engine:
 
     def __init__(self, setup: Setup, world: World, quiet: bool, times: Times | None = None) -> None:
         self.setup, self.config, self.world, self.quiet, self.times = setup, setup.config, world, quiet, times or Times()
-        train = self.config.train
-        self.train = train
+        self.train = train = self.config.train
         if not len(setup.data.validation) and (train.keep == "best" or train.patience is not None):
             raise ConfigError("keep = best and patience need validation pictures, there are none", "set validation to 0.1 or so")
         self.stepper = Stepper(setup.model, setup.task(quiet), train, setup.device, world)
