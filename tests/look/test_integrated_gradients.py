@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
 
 import vitral
 from vitral import look
-from vitral.look.integrated_gradients import attribute
+from vitral.look.integrated_gradients import attribute, path_weights, share_at
 
 
 def test_completeness(any_model, images) -> None:
@@ -50,3 +52,23 @@ def test_baselines_and_training_mode(make, images) -> None:
     assert model.training
     with pytest.raises(vitral.VitralError, match="unknown baseline 'blur'"):
         look.integrated_gradients(tape, baseline="blur")
+
+
+@pytest.mark.parametrize("steps", [2, 3, 8, 9, 32])
+def test_the_rule_is_exact_for_polynomials_of_the_path(steps: int) -> None:
+    """Of a, up to degree p with 2 p + 1 ≤ steps: points are those of t, and a = t²."""
+    for degree in range((steps - 1) // 2 + 1):
+        found = sum(weight * share_at(float(place)) ** degree for place, weight in path_weights(steps).items())
+        assert found == pytest.approx(1 / (degree + 1), abs=1e-12)
+
+
+def test_twice_the_steps_keep_those_already_taken(make, images, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(path_weights(8)) < set(path_weights(16))
+    tape = vitral.watch(model := make(), images(model))
+    seen: list[int] = []
+    module = importlib.import_module("vitral.look.integrated_gradients")  # look.integrated_gradients is the function
+    run = module.run
+    monkeypatch.setattr(module, "run", lambda tape, images: (seen.append(len(images)), run(tape, images))[1])
+    found = attribute(tape, 0, 1, steps=4, tolerance=1e-4)
+    assert found.steps > 4 and sum(seen) == found.steps + 1, "every place once, and the blank picture"
+    torch.testing.assert_close(found.values, attribute(tape, 0, 1, steps=found.steps, tolerance=9).values)

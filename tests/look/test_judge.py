@@ -83,6 +83,18 @@ def test_a_dropped_token_is_as_if_nobody_could_look_at_it(make, images) -> None:
     assert judge.removals_of(vitral.create("cnn")) == judge.removals_of(make(positions="rotary", heads=2, width=24)) == judge.REMOVALS[:-1]
 
 
+@torch.no_grad()
+def test_scores_are_quick_and_nearly_the_same(make, images, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make().float()
+    image, kept = images(model).float()[:1], np.array([[0, 3, 9]])
+    exact = [judge.scores(model, image, 2), judge.scores(model, image, 2, kept)]
+    for name in ("has_bf16", "worth_bf16"):
+        monkeypatch.setattr(f"vitral.look.rerun.{name}", lambda _: True)
+    quick = [judge.scores(model, image, 2), judge.scores(model, image, 2, kept)]
+    assert (np.array(quick) != np.array(exact)).all(), "in bf16"
+    np.testing.assert_allclose(quick, exact, atol=0.02)
+
+
 def test_the_gain_turns_round_with_the_order(make, images) -> None:
     """Insertion in one order is deletion in the other, read backwards: an order and its reverse gain as much as they lose."""
     model = make().float()

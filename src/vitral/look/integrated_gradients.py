@@ -7,6 +7,7 @@ the gap is measured, more steps are taken until it is small, and what remains is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import torch
@@ -71,11 +72,9 @@ def integrated_gradients(
 
 
 def attribute(tape: Tape, item: int, target: int, *, baseline: str = "mean", steps: int = 32, tolerance: float = 0.05) -> Attribution:
-    """The numbers: Gauss-Legendre points, which need far fewer steps than an even walk.
+    """The numbers, by Clenshaw and Curtis's rule: it needs far fewer steps than an even walk, and twice the steps keep those already taken.
 
     They are points t of the path a = t²: a score changes most near the blank picture, where contrast is low, and there they lie closer.
-    (ViT-Ti and three photographs, 32 steps: a patch's share is off by 6 to 7 % of the map's norm instead of 9 to 13 %, and the gap is below
-    the tolerance at once where it was not for two of them, which took 96 steps in all.)
     """
     if not 1 <= steps <= MOST_STEPS:
         raise UsageError(f"steps = {steps}", f"use 1 to {MOST_STEPS}")
@@ -85,27 +84,46 @@ def attribute(tape: Tape, item: int, target: int, *, baseline: str = "mean", ste
     blank = _blank(tape, image, baseline)
     with torch.no_grad():
         change = float(tape.logits[item, target] - run(tape, blank[None])[0, target])
+    slopes: dict[Fraction, torch.Tensor] = {}
     while True:
-        slopes = _mean_slopes(tape, image, blank, target, steps)
-        values = (image - blank) * slopes
+        weights = path_weights(steps)
+        slopes |= _slopes(tape, image, blank, target, [place for place in weights if place not in slopes])
+        values = (image - blank) * sum(weight * slopes[place] for place, weight in weights.items())
         found = Attribution(values, float(values.double().sum()), change, steps)
         if found.gap <= tolerance or steps * 2 > MOST_STEPS:
             return found
         steps *= 2
 
 
-def _mean_slopes(tape: Tape, image: torch.Tensor, blank: torch.Tensor, target: int, steps: int) -> torch.Tensor:
-    points, weights = np.polynomial.legendre.leggauss(steps)
-    points = (points + 1) / 2
-    shares = torch.tensor(points**2, dtype=image.dtype, device=image.device).view(-1, 1, 1, 1)  # da = 2 t dt
-    parts = torch.tensor(weights * points, dtype=image.dtype, device=image.device).view(-1, 1, 1, 1)
-    total = torch.zeros_like(image)
-    for begin in range(0, steps, BATCH):
+def path_weights(steps: int) -> dict[Fraction, float]:
+    """Place k / steps of the rule → the weight of the slope there; the place where t = 0 has none.
+
+    t = (1 − cos(π k / steps)) / 2, a = t², da = 2 t dt. Weights: the integral of the polynomial through all the points.
+    """
+    angles = np.pi * np.arange(steps + 1) / steps
+    even = np.arange(1, steps // 2 + 1)
+    halved = np.where(2 * even == steps, 1.0, 2.0) / (4 * even**2 - 1)  # the highest cosine of an even rule counts once
+    weights = (1 - np.cos(2 * np.outer(angles, even)) @ halved) / steps
+    weights[[0, -1]] /= 2
+    return {Fraction(k, steps): float(2 * weights[k] * share_at(k / steps) ** 0.5) for k in range(1, steps + 1)}
+
+
+def share_at(place: float) -> float:
+    """How far along the path from the blank picture a place of the rule lies."""
+    return float((1 - np.cos(np.pi * place)) / 2) ** 2
+
+
+def _slopes(tape: Tape, image: torch.Tensor, blank: torch.Tensor, target: int, places: list[Fraction]) -> dict[Fraction, torch.Tensor]:
+    """The gradient (C, H, W) of the score at these places of the path."""
+    found: dict[Fraction, torch.Tensor] = {}
+    for begin in range(0, len(places), BATCH):
+        some = places[begin : begin + BATCH]
+        shares = torch.tensor([share_at(float(place)) for place in some], dtype=image.dtype, device=image.device).view(-1, 1, 1, 1)
         with torch.enable_grad():
-            path = (blank + shares[begin : begin + BATCH] * (image - blank)).requires_grad_()
+            path = (blank + shares * (image - blank)).requires_grad_()
             (slopes,) = torch.autograd.grad(run(tape, path)[:, target].sum(), path)
-        total += (parts[begin : begin + BATCH] * slopes).sum(dim=0)
-    return total
+        found |= zip(some, slopes, strict=True)
+    return found
 
 
 def _blank(tape: Tape, image: torch.Tensor, baseline: str) -> torch.Tensor:

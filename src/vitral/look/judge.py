@@ -17,9 +17,9 @@ import torch.nn.functional as F
 
 from vitral.base.errors import one_of
 from vitral.look.occlusion import edges
-from vitral.look.rerun import score
-from vitral.model.classifier import Classifier, evaluating
-from vitral.model.tape import Edit, Tape
+from vitral.look.rerun import quick_logits, score
+from vitral.model.classifier import Classifier
+from vitral.model.tape import Edit
 
 REMOVALS = ("mean", "blur", "other", "dropped")
 """mean: the image's mean colour; blur: what is left of it at an eighth of the grid; other: the same place of another image; dropped: the
@@ -99,16 +99,9 @@ def removed(image: torch.Tensor, filling: torch.Tensor, masks: np.ndarray) -> to
 def scores(model: Classifier, images: torch.Tensor, target: int, kept: np.ndarray | None = None) -> np.ndarray:
     """(B,) the target's probability; `kept` (B, k): the patches that are there, all others' tokens are dropped."""
     parts = []
-    with evaluating(model):
-        for begin in range(0, len(images), BATCH):
-            some = images[begin : begin + BATCH]
-            if kept is None:
-                logits = model(some)
-            else:
-                logits = model(
-                    some, tape=Tape(model, keep=["logits"], edits={"embedding": _only(kept[begin : begin + BATCH], model.config.prefix)})
-                )
-            parts.append(score(model, logits.float(), target))
+    for begin in range(0, len(images), BATCH):
+        edits = None if kept is None else {"embedding": _only(kept[begin : begin + BATCH], model.config.prefix)}
+        parts.append(score(model, quick_logits(model, images[begin : begin + BATCH], edits).float(), target))
     return torch.cat(parts).double().cpu().numpy()
 
 
