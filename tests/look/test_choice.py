@@ -35,3 +35,11 @@ def test_maps_know_the_patch_they_start_from(make, images, method) -> None:
     assert method(tape, start=(1, columns - 1)).start == (1, columns - 1)
     assert method(tape, start=tape.prefix + columns + 2).start == (1, 2), "a token by number is a patch, too"
     assert method(tape).start is method(tape, start="mean").start is method(tape, start=0).start is None
+
+
+def test_two_heads_are_said_to_be_two(make, images) -> None:
+    model = make(distillation_token=True)
+    tape = vitral.watch(model, images(model))
+    for method in (look.attention, look.rollout, look.relevance):
+        assert "start = distillation shows the other head's" in method(tape).note
+        assert "distillation token" in method(tape, start="distillation").note

@@ -103,6 +103,8 @@ def test_the_gain_turns_round_with_the_order(make, images) -> None:
     even = judge.curves(model, image, other, 1, np.stack([order, order[::-1]]), (4, 4), "mean")
     np.testing.assert_allclose(even[0, 1, [3, 4, 5]], even[1, 0, [5, 4, 3]], atol=1e-6)  # 4, 8 and 12 of 16
     assert np.abs(judge.gain(even)).max() <= 1.0
+    np.testing.assert_allclose(judge.gain(even - 7, any_sign=True), judge.gain(even, any_sign=True))  # an output has no zero
+    assert np.abs(judge.gain(even - 7, any_sign=True)).max() <= 1.0
     assert judge.gain(np.array([[[1, 0, 0, 0, 0, 0, 0], [0, 1, 1, 1, 1, 1, 1.0]]]))[0] == pytest.approx(1 - 1 / 16)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import numpy as np
 import pytest
@@ -65,6 +66,21 @@ def test_a_trained_lens_finds_a_linear_model(make, images, tmp_path) -> None:
     np.testing.assert_array_equal(look.lens(tape, 1, trained=again).logits, better.logits)
     with pytest.raises(vitral.VitralError, match="other weights"):
         look.lens(vitral.watch(make(seed=5), images(model)), trained=again)
+
+
+def test_several_labels_have_probabilities_of_their_own_and_one_output_has_none(make, images) -> None:
+    model = make()
+    model.origin = dataclasses.replace(model.origin, thresholds=(0.5,) * 5)
+    tape = vitral.watch(model, images(model))
+    found = look.lens(tape)
+    np.testing.assert_allclose(found.probabilities[-1], tape.logits[0].detach().sigmoid().numpy(), atol=1e-12)
+    np.testing.assert_allclose(found.patch_probabilities, 1 / (1 + np.exp(-found.patches)), atol=1e-12)
+    one = make(classes=1)
+    found = look.lens(vitral.watch(one, images(one)))
+    told = found.to_dict()
+    assert found.unit == "output" and "settled" not in told and set(told["blocks"][-1]["classes"][0]) == {"class", "output"}
+    labels = [axes.get_ylabel() for axes in found.draw().axes if axes.get_ylabel()]
+    assert "output" in labels and not any("probability" in label for label in labels)
 
 
 def test_what_has_no_lens_says_so(make, images, tmp_path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +21,7 @@ from vitral.look.describe import digest
 from vitral.look.verdicts import read_verdicts
 from vitral.report.audit import write_audit
 from vitral.study.audit import _Judge, audit
-from vitral.study.audit_pictures import changed, sure_ones
+from vitral.study.audit_pictures import as_pixels, changed, sure_ones
 from vitral.study.own_method import load_method
 
 SCEPTIC = '''
@@ -125,6 +127,28 @@ def test_methods_of_many_passes_explain_a_third_and_a_picture_counts_once(model,
         assert test in ("planted patch", "small changes") or not np.isnan(values["relevance"]).any()
     levels = found.levels["occlusion"]
     assert np.isnan(levels[:3]).all() and not np.isnan(levels[3])
+
+
+def test_one_output_and_several_labels(model, pictures) -> None:
+    """A regression has no classes to tell apart, no confidence and no zero; several labels have probabilities of their own."""
+    one = model.with_head(1, seed=3)
+    with torch.no_grad():
+        one.head.linear.bias -= 50  # every output is negative
+    found = audit(one, pictures, ["relevance"], pictures=3, quiet=True)
+    row = found.rows[0]
+    assert "classes" not in row.tests and not any("sure" in note for note in found.notes)
+    assert any("one output" in note for note in found.notes)
+    assert all(np.abs(values).max() <= 1 for values in found.values["removal"].values())
+    several = copy.deepcopy(model)
+    several.origin = dataclasses.replace(model.origin, thresholds=(0.5,) * 4)
+    judge = _Judge(several, [], pictures, None, None, 3, 0)
+    with torch.no_grad():
+        np.testing.assert_allclose(judge.confidence, several(judge.pool).sigmoid().amax(dim=1).numpy(), atol=1e-6)
+
+
+def test_two_channels_are_shown_in_grey() -> None:
+    two = vitral.create("tiny", image_size=16, patch_size=4, channels=2, width=24, heads=3, mlp_width=32, depth=1, classes=3)
+    assert as_pixels(two, torch.zeros(2, 16, 16)).shape == (16, 16, 3)
 
 
 def test_sets_of_four_share_no_picture_and_no_class() -> None:

@@ -73,9 +73,12 @@ def run(arguments: list[str]) -> int:
         tell(json.dumps({"pictures": told, "trained": trained.facts if trained else None}, indent=2))
         return 0
     for picture in told:
-        tell(f"{picture['picture']}: {picture['target']}, settled after {picture['settled']}")
+        tell(f"{picture['picture']}: {picture['target']}" + (f", settled after {picture['settled']}" if "settled" in picture else ""))
         for row in picture["blocks"]:
-            ranked = ", ".join(f"{one['class']} {one['probability']:.1%}" for one in row["classes"])
+            ranked = ", ".join(
+                f"{one['class']} " + (f"{one['probability']:.1%}" if "probability" in one else f"{one['output']:.3g}")
+                for one in row["classes"]
+            )
             tell(f"  {row['after']:<14}{ranked}")
         for path in picture["files"]:
             tell(path)

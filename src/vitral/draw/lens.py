@@ -43,8 +43,10 @@ def lens_figure(
     *,
     title: str = "",
     original: Image.Image | None = None,
+    unit: str = "probability",
+    several: bool = False,
 ) -> Figure:
-    """`probabilities` (L + 1, K) and `patches` (L + 1, h, w, K): the embedding first, then each block."""
+    """`probabilities` (L + 1, K) and `patches` (L + 1, h, w, K): the embedding first, then each block; or, by `unit`, one output's values."""
     if probabilities.ndim != 2 or patches.ndim != 4 or len(patches) != len(probabilities):
         raise UsageError(f"probabilities of shapes {probabilities.shape} and {patches.shape}", "give (L + 1, K) and (L + 1, h, w, K)")
     depths = len(probabilities)
@@ -57,8 +59,9 @@ def lens_figure(
     above = top.subplots(1, 1 if original is None else 2, squeeze=False, width_ratios=[1] if original is None else [1, 2.6])[0]
     if original is not None:
         dress_picture(above[0]).imshow(original)
-    draw_depths(above[-1], probabilities, names, target)
-    norm, note = _colours(patches[shown][..., target], patches.shape[-1])
+    draw_depths(above[-1], probabilities, names, target, unit)
+    share = unit == "probability"
+    norm, note = _colours(patches[shown][..., target], patches.shape[-1] if share and not several else 1, share)
     axes = bottom.subplots(rows, columns, squeeze=False)
     image = None
     for index, one in enumerate(axes.flat):
@@ -70,14 +73,16 @@ def lens_figure(
         counts = np.bincount(values.argmax(axis=-1).ravel(), minlength=values.shape[-1])
         called = [f"{shorten(names[number], 14)} {counts[number]}" for number in np.argsort(-counts, kind="stable")[:3] if counts[number]]
         place = "embedding" if shown[index] == 0 else f"block {shown[index] - 1}"
-        one.set_title(f"{place}: patches called\n" + ", ".join(called), fontsize=TICK_SIZE - 1, color=INK, pad=3)
+        told = f"{place}: patches called\n" + ", ".join(called) if share else f"{place}: mean {values.mean():.3g}"
+        one.set_title(told, fontsize=TICK_SIZE - 1, color=INK, pad=3)
     if image is not None:
-        colour_bar(bottom, image, axes, f"probability of {shorten(names[target], 20)} at the patch{note}")  # type: ignore[arg-type]
+        read = f"probability of {shorten(names[target], 20)}" if share else unit
+        colour_bar(bottom, image, axes, f"{read} at the patch{note}")  # type: ignore[arg-type]
     head_line(figure, title)
     return figure
 
 
-def draw_depths(axes: Axes, probabilities: np.ndarray, names: list[str] | tuple[str, ...], target: int) -> None:
+def draw_depths(axes: Axes, probabilities: np.ndarray, names: list[str] | tuple[str, ...], target: int, unit: str = "probability") -> None:
     """The classes that matter at the end or on the way, from depth to depth."""
     dress(axes, grid="y")
     end = np.argsort(-probabilities[-1], kind="stable")[:2]
@@ -87,7 +92,7 @@ def draw_depths(axes: Axes, probabilities: np.ndarray, names: list[str] | tuple[
     for index, number in enumerate(chosen):
         axes.plot(
             places,
-            100 * probabilities[:, number],
+            (100 if unit == "probability" else 1) * probabilities[:, number],
             color=series_colour(index),
             marker=series_marker(index),
             markersize=3.5,
@@ -96,15 +101,18 @@ def draw_depths(axes: Axes, probabilities: np.ndarray, names: list[str] | tuple[
         )
     step = max(1, -(-len(places) // 13))
     axes.set_xticks(places[::step], ["emb." if place < 0 else str(place) for place in places[::step]])
-    axes.set_ylim(0, 103)
-    name_axes(axes, "after block", "probability (%)")
+    if unit == "probability":
+        axes.set_ylim(0, 103)
+    name_axes(axes, "after block", "probability (%)" if unit == "probability" else unit)
     legend(axes, loc="upper left")
 
 
-def _colours(values: np.ndarray, classes: int) -> tuple[Normalize, str]:
+def _colours(values: np.ndarray, classes: int, share: bool = True) -> tuple[Normalize, str]:
     """By the logarithm from chance on, where probabilities rise far above it: among a thousand classes, 1 % early on is much."""
     from matplotlib.colors import LogNorm, Normalize
 
+    if not share:
+        return Normalize(float(values.min()), float(values.max())), ""
     reach, chance = float(values.max()) or 1.0, 1 / classes
     if reach < FAR * chance:
         return Normalize(0, reach), ""

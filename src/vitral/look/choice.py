@@ -100,7 +100,7 @@ def start_index(tape: Tape, start: Start) -> tuple[int | None, str]:
             return 0, "the head reads the mean of the patches, too: start = mean shows that part"
         if config.pool != "class":
             return None, "the head does not read the class token: starts from the mean of the patches"
-        return 0, ""
+        return 0, "the class token's part; start = distillation shows the other head's" if config.distillation_token else ""
     if start == "distillation":
         if not config.distillation_token:
             raise UsageError("this model has no distillation token", "use start = class, mean, a token's number or (row, column)")

@@ -1,11 +1,13 @@
 """Direct logit attribution: what each head and each MLP adds to one class's logit. The parts sum to the logit.
 
-The stream that the head reads is a sum: the embedding, and what every head, every attention bias and every MLP added. The last norm is not
-linear, but with its scale held at what it was for this picture it is, so the logit is a sum of the same parts, exactly.
+The stream that the head reads is a sum: the embedding, and what every head, every attention bias and every MLP added. A norm on the way to
+the head is not linear, but with its scale held at what it was for this picture it is, so the logit is a sum of the same parts, exactly.
+What is read off the stream at a place is then (weights ⊙ stream) summed, with weights (T, D) that go backwards through the norms.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +40,7 @@ class Contributions(ShowsItself):
     """(L,)"""
     embedding: float
     rest: float
-    """Biases of the last norm and of the head."""
+    """Biases of the head and of the norms before it."""
     logit: float
     target: int
     name: str
@@ -64,36 +66,70 @@ def contributions(tape: Tape, item: int = 0, target: int | str | None = None, st
     need_transformer(tape, "direct logit attribution")
     item, config, model = check_item(tape, item), tape.config, tape.model
     target = find_target(tape, item, target)
-    if config.norm_order == "post" or config.head_hidden or config.pool in ("attention", "map"):
-        why = {True: "blocks that normalise after adding"}.get(config.norm_order == "post", "a head or a pooling that is not linear")
-        raise UsageError(f"a model with {why} is no sum of its parts", "use ablate or the lens for this model")
-    depth, heads = config.depth, config.heads
-    inner = ("attention.heads", "attention.output", "mlp.output")
-    names = ["embedding", "logits", *(f"blocks.{block}.{part}" for block in range(depth) for part in inner), f"blocks.{depth - 1}.output"]
+    if config.head_hidden or config.pool in ("attention", "map"):
+        raise UsageError("a head or a pooling that is not linear has no parts that sum to its logit", "use ablate or the lens for this model")
+    depth, inner = config.depth, ("attention.heads", "attention.output", "middle", "mlp.output", "output")
+    names = ["embedding", "logits", *(f"blocks.{block}.{part}" for block in range(depth) for part in inner)]
     used, at = with_values(tape, item, names)
+    heads, bias, mlp = np.zeros((depth, config.heads)), np.zeros(depth), np.zeros(depth)
     with torch.no_grad():
-        read = _reader(model, precise(used[names[-1]][at]), target)
-        by_head, bias, mlp = np.zeros((depth, heads)), np.zeros(depth), np.zeros(depth)
-        for index, block in enumerate(model.blocks):  # type: ignore[arg-type]
-            layer: Any = block
-            given = _given(layer.attention, precise(used[f"blocks.{index}.attention.heads"][at]))  # (heads, T, D)
-            # A parallel block has one factor for both.
-            scales = (layer.scale1, getattr(layer, "scale2", layer.scale1))
+        weights, rest = _read(model, precise(used[names[-1]][at]), target)
+        for index in reversed(range(depth)):
+            layer: Any = model.blocks[index]  # type: ignore[index]
+            mixed, added, middle, made, _ = (precise(used[f"blocks.{index}.{part}"][at]) for part in inner)
+            before = precise(used[f"blocks.{index - 1}.output" if index else "embedding"][at])
+            scales = (layer.scale1, getattr(layer, "scale2", layer.scale1))  # a parallel block has one factor for both
             scale1, scale2 = (1.0 if scale is None else precise(scale) for scale in scales)
-            added, made = (precise(used[f"blocks.{index}.{part}.output"][at]) for part in ("attention", "mlp"))
+            given = _given(layer.attention, mixed)  # (heads, T, D)
             if config.norm_order == "res-post":
                 given = _held(layer.norm1, given, _scale(layer.norm1, added))
                 added, made = (
                     _held(norm, value, _scale(norm, value)) + _bias(norm) for norm, value in ((layer.norm1, added), (layer.norm2, made))
                 )
-            by_head[index] = [read(part * scale1) for part in given]
-            bias[index] = read((added - given.sum(dim=0)) * scale1)
-            mlp[index] = read(made * scale2)
-        embedding = read(precise(used["embedding"][at]))
-        logit = float(used["logits"][at, target])
-        rest = read.constant
-    name = tape.origin.class_name(target)
-    return Contributions(by_head, bias, mlp, embedding, rest, logit, target, name, unused("contributions", start=start))
+            given, added, made = given * scale1, added * scale1, made * scale2
+            if config.norm_order == "post":
+                weights, rest = _back(layer.norm2, weights, middle + made, rest)
+            mlp[index] = float((weights * made).sum())
+            if config.norm_order == "post":
+                weights, rest = _back(layer.norm1, weights, before + added, rest)
+            heads[index] = [float((weights * part).sum()) for part in given]
+            bias[index] = float((weights * added).sum()) - heads[index].sum()
+        embedding = float((weights * precise(used["embedding"][at])).sum())
+    name, logit = tape.origin.class_name(target), float(used["logits"][at, target])
+    return Contributions(heads, bias, mlp, embedding, rest, logit, target, name, unused("contributions", start=start))
+
+
+def _back(norm: nn.Module, weights: torch.Tensor, value: torch.Tensor, rest: float) -> tuple[torch.Tensor, float]:
+    """Weights of what a norm gives → weights of what it took, its scale held; its bias goes to the rest."""
+    rest += float((weights * _bias(norm)).sum())
+    return _slope(lambda part: (weights * _held(norm, part, _scale(norm, value))).sum(), value), rest
+
+
+def _read(model: Any, stream: torch.Tensor, target: int) -> tuple[torch.Tensor, float]:
+    """The last norm (its scale held), the pooling and the head's row of a class, as weights (T, D) of the stream and a constant."""
+    scale = _scale(model.norm, stream)
+    pool_scale = _scale(model.pool_norm, model.read((_held(model.norm, stream, scale) + _bias(model.norm))[None])[0])
+    second = model.distillation_head
+    share = 1.0 if second is None else 0.5
+
+    def read(normed: torch.Tensor, own: Any = 0.0) -> torch.Tensor:
+        pooled = _held(model.pool_norm, model.read(normed[None])[0], pool_scale) + own
+        total = share * precise(model.head.linear.weight)[target] @ pooled
+        return total if second is None else total + share * precise(second.linear.weight)[target] @ normed[1]
+
+    bare = torch.zeros_like(stream)
+    constant = float(read(bare + _bias(model.norm), _bias(model.pool_norm)))
+    for head in (model.head, second):
+        if head is not None and head.linear.bias is not None:
+            constant += share * float(head.linear.bias[target])
+    return _slope(lambda part: read(_held(model.norm, part, scale)), stream), constant
+
+
+def _slope(read: Callable[[torch.Tensor], torch.Tensor], like: torch.Tensor) -> torch.Tensor:
+    """The weights of a linear function of a stream (T, D)."""
+    with torch.enable_grad():
+        part = torch.zeros_like(like, requires_grad=True)
+        return torch.autograd.grad(read(part), part)[0]
 
 
 def _given(attention: Any, mixed: torch.Tensor) -> torch.Tensor:
@@ -103,41 +139,6 @@ def _given(attention: Any, mixed: torch.Tensor) -> torch.Tensor:
     apart = apart.reshape(heads, count, heads * per_head)
     norm = attention.joined_norm
     return _held(norm, apart, _scale(norm, apart.sum(dim=0))) @ precise(attention.projection.weight).T
-
-
-class _reader:
-    """The last norm (its scale held), the pooling and the head's row of a class, as one linear function of the stream (T, D)."""
-
-    def __init__(self, model: Any, stream: torch.Tensor, target: int) -> None:
-        self.model, self.target = model, target
-        self.scale = _scale(model.norm, stream)
-        normed = _held(model.norm, stream, self.scale) + _bias(model.norm)
-        pooled = model.read(normed[None])[0]
-        self.pool_scale = _scale(model.pool_norm, pooled)
-        self.constant = self._weigh(
-            _bias(model.norm).expand_as(normed) if isinstance(model.norm, nn.LayerNorm) else torch.zeros_like(normed)
-        )
-        for layer, share in self._heads():
-            self.constant += share * float(layer.bias[target]) if layer.bias is not None else 0.0
-        own = _bias(model.pool_norm)
-        if isinstance(own, torch.Tensor):
-            self.constant += float(precise(model.head.linear.weight)[target] @ own) * self._heads()[0][1]
-
-    def __call__(self, part: torch.Tensor) -> float:
-        return self._weigh(_held(self.model.norm, part, self.scale))
-
-    def _weigh(self, normed: torch.Tensor) -> float:
-        model = self.model
-        pooled = _held(model.pool_norm, model.read(normed[None])[0], self.pool_scale)
-        total = 0.0
-        for number, (layer, share) in enumerate(self._heads()):
-            vector = pooled if number == 0 else normed[1]
-            total += share * float(precise(layer.weight)[self.target] @ vector)
-        return total
-
-    def _heads(self) -> list[tuple[Any, float]]:
-        second = self.model.distillation_head
-        return [(self.model.head.linear, 1.0)] if second is None else [(self.model.head.linear, 0.5), (second.linear, 0.5)]
 
 
 def _held(norm: nn.Module, part: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -146,9 +146,13 @@ def area(curve: np.ndarray) -> np.ndarray:
     return np.trapezoid(curve, [0.0, *SHARES, 1.0], axis=-1)
 
 
-def gain(curve: np.ndarray) -> np.ndarray:
-    """(M, 2, S + 2) → (M,): insertion − deletion, as a share of the highest score on the way: −1 to 1, 0 for a meaningless order."""
-    return (area(curve[:, 1]) - area(curve[:, 0])) / max(float(curve.max()), 1e-9)
+def gain(curve: np.ndarray, any_sign: bool = False) -> np.ndarray:
+    """(M, 2, S + 2) → (M,): insertion − deletion, as a share of the highest score on the way: −1 to 1, 0 for a meaningless order.
+
+    any_sign: scores that are no probabilities have no zero, so their spread takes the place of the highest.
+    """
+    largest = float(curve.max() - curve.min()) if any_sign else float(curve.max())
+    return (area(curve[:, 1]) - area(curve[:, 0])) / max(largest, 1e-9)
 
 
 def salience_order(model: Classifier, image: torch.Tensor, target: int, maps: np.ndarray) -> np.ndarray:

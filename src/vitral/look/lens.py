@@ -27,6 +27,7 @@ from vitral.look.choice import Start, find_target, need_transformer, unused
 from vitral.look.describe import digest, seen
 from vitral.look.rerun import with_values
 from vitral.model.classifier import Classifier, evaluating
+from vitral.model.head import probabilities
 from vitral.model.tape import Tape
 from vitral.weights.read import read_weights
 
@@ -48,18 +49,25 @@ class Lens(ShowsItself):
     target: int
     class_names: tuple[str, ...]
     trained: bool = False
+    several: bool = False
+    """Each class on its own: a picture may have several labels."""
     picture: Picture | None = None
     note: str = ""
 
     @property
+    def unit(self) -> str:
+        """What `probabilities` holds: of a model with one output it is that output."""
+        return "output" if len(self.class_names) == 1 and not self.several else "probability"
+
+    @property
     def probabilities(self) -> np.ndarray:
         """(L + 1, K)"""
-        return _softmax(self.logits)
+        return self._shares(self.logits)
 
     @property
     def patch_probabilities(self) -> np.ndarray:
         """(L + 1, h, w, K)"""
-        return _softmax(self.patches)
+        return self._shares(self.patches)
 
     @property
     def answers(self) -> np.ndarray:
@@ -68,7 +76,7 @@ class Lens(ShowsItself):
 
     @property
     def settled(self) -> int:
-        """The depth (0: the embedding, b + 1: block b) from which on the answer stays what it is at the end."""
+        """The depth (0: the embedding, b + 1: block b) from which on the most probable class stays what it is at the end."""
         wrong = np.flatnonzero(self.answers != self.answers[-1])
         return int(wrong[-1]) + 1 if len(wrong) else 0
 
@@ -88,15 +96,21 @@ class Lens(ShowsItself):
         rows = []
         for depth, shares in enumerate(self.probabilities):
             ranked = np.argsort(-shares)[:top]
-            classes = [{"class": self.class_names[index], "probability": float(shares[index])} for index in ranked]
+            classes = [{"class": self.class_names[index], self.unit: float(shares[index])} for index in ranked]
             rows.append({"after": _place(depth), "classes": classes})
-        return {"target": self.class_names[self.target], "trained": self.trained, "settled": _place(self.settled), "blocks": rows}
+        settled = {} if self.unit == "output" else {"settled": _place(self.settled)}
+        return {"target": self.class_names[self.target], "trained": self.trained, **settled, "blocks": rows}
 
     def draw(self) -> Figure:
         kind = "trained lens" if self.trained else "lens"
-        title = f"The {kind}: {self.class_names[self.answers[-1]]}, settled after {_place(self.settled)}"
+        end = f"{self.class_names[self.answers[-1]]}, settled after {_place(self.settled)}"
+        end = f"output {self.logits[-1, 0]:.3g}" if self.unit == "output" else end
         original = None if self.picture is None else seen(self.picture)
-        return lens_figure(self.probabilities, self.patch_probabilities, self.class_names, self.target, title=title, original=original)
+        options = {"title": f"The {kind}: {end}", "original": original, "unit": self.unit, "several": self.several}
+        return lens_figure(self.probabilities, self.patch_probabilities, self.class_names, self.target, **options)
+
+    def _shares(self, logits: np.ndarray) -> np.ndarray:
+        return logits if self.unit == "output" else probabilities(torch.from_numpy(logits), self.several).numpy()
 
 
 @dataclass(frozen=True)
@@ -160,7 +174,7 @@ def lens(tape: Tape, item: int = 0, target: int | str | None = None, start: Star
     every = torch.stack(patches).double().cpu().numpy().reshape(len(names), *used.grid, -1)
     class_names = tuple(map(tape.origin.class_name, range(tape.config.classes)))
     whole = torch.stack(logits).double().cpu().numpy()
-    return Lens(whole, every, target, class_names, trained is not None, picture, unused("lens", start=start))
+    return Lens(whole, every, target, class_names, trained is not None, tape.origin.several, picture, unused("lens", start=start))
 
 
 def depth_names(model: Classifier) -> list[str]:
@@ -237,10 +251,3 @@ def _agreement(model: Classifier, trained: TrainedLens, held: list[list[torch.Te
 
 def _place(depth: int) -> str:
     return "the embedding" if depth == 0 else f"block {depth - 1}"
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    if logits.shape[-1] == 1:
-        return logits
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)

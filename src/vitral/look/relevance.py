@@ -37,8 +37,6 @@ def _collected(tape: Tape, item: int, target: int | str | None, start: Start, lo
     for step in steps:
         total = total + step @ total if method == "relevance" else with_residual(step) @ total
     row, note = start_row(used, total, start)
-    if start == "class" and used.config.distillation_token:
-        note = "the class token's part; start = distillation shows the other head's"
     lowers = "what lowers the score" if lower else ""
     facts = {"target": target, "unit": "relevance", "start": start_patch(used, start)}
     return heat(used, item, to_grid(used, row), method, lowers, note, at=at, **facts)

@@ -26,7 +26,9 @@ from vitral.look.judge import curves, found, gain, on_grid, order_of, permuted, 
 from vitral.look.method import Method, call, choose, watch_for
 from vitral.look.occlusion import grid_of
 from vitral.look.planted import mosaic, plant, quarter
+from vitral.look.rerun import score_unit
 from vitral.model.classifier import Classifier, evaluating
+from vitral.model.head import probabilities
 from vitral.study.audit_pictures import SURE, as_pixels, changed, open_pictures, sure_ones
 from vitral.study.verdict import TESTS, Row, paired, summary, verdict_of
 from vitral.train.probe import fit_linear, last_layer
@@ -156,7 +158,8 @@ class _Judge:
         self.sources = [picture.source for picture in opened]
         self.pool = torch.stack([picture.tensor for picture in opened]).to(self.place.device, self.place.dtype)
         logits = self._logits(model, self.pool)
-        shares = logits.softmax(dim=1) if logits.shape[1] > 1 else logits.abs()
+        self.one_output = score_unit(model) == "output"
+        shares = logits.abs() if self.one_output else probabilities(logits, model.origin.several)
         self.confidence, self.answers = shares.max(dim=1).values.cpu().numpy(), shares.argmax(dim=1).cpu().numpy()
         self.runner_up = logits.topk(min(2, logits.shape[1]), dim=1).indices[:, -1].cpu().numpy()
         self.chosen = sure_ones(self.confidence, self.answers, count)
@@ -169,7 +172,7 @@ class _Judge:
         self.mean_curves: dict[str, dict[str, list[list[float]]]] = {}
         self.maps = np.zeros((0,))
         unsure = int((self.confidence[self.chosen] < SURE).sum())
-        if unsure:
+        if unsure and not self.one_output:
             self.notes.append(f"the model is less than half sure of {unsure} of the {len(self.chosen)} pictures")
 
     # ---- the tests -------------------------------------------------------------------------------------------------------------
@@ -191,7 +194,7 @@ class _Judge:
             orders = np.stack([order_of(values) for values in self.maps[place]])
             for way, removal in enumerate(ways):
                 found_curves = curves(self.model, image, other, target, orders, self.grid, removal)
-                gains[way, :, place] = gain(found_curves)
+                gains[way, :, place] = gain(found_curves, self.one_output)
                 drawn[way] += found_curves / len(self.chosen)
             salience[:, place] = salience_order(self.model, image, target, self.maps[place])
         for way, removal in enumerate(ways):
@@ -201,7 +204,8 @@ class _Judge:
         self.values["salience order"] = salience
         first = self.chosen[0]
         name = self.model.origin.class_name(int(self.answers[first]))
-        self._example("removal", self.pool[first], self.maps[0], f"{name}, {self.confidence[first]:.0%} sure")
+        told = name if self.one_output else f"{name}, {self.confidence[first]:.0%} sure"
+        self._example("removal", self.pool[first], self.maps[0], told)
 
     def planted(self) -> None:
         """The head learns in seconds to tell pictures with a trigger from those without: then only the trigger decides."""
@@ -239,6 +243,9 @@ class _Judge:
     def four(self) -> None:
         """Four pictures of four classes in one, explained for two of them; small pictures: the two likeliest classes of one picture."""
         shares, differences = [], []
+        if self.model.config.classes == 1:
+            self.notes.append("classes cannot be told apart: this model has one output")
+            return
         if min(self.model.config.image_size) >= SMALLEST_MOSAIC and len(sets := self._fours()) > 1:
             for place, members in self._each(sets):
                 image = mosaic(self.pool[torch.from_numpy(members)])
@@ -284,7 +291,8 @@ class _Judge:
         """The head fitted once to what the model says and once to the same answers dealt out at random: do maps follow what was learnt?"""
         classes = np.unique(self.answers)
         if len(classes) < 2:
-            self.notes.append("no permuted labels: the model gives all these pictures one class")
+            told = "this model has one output" if self.model.config.classes == 1 else "the model gives all these pictures one class"
+            self.notes.append(f"no permuted labels: {told}")
             return
         numbers = np.searchsorted(classes, self.answers)
         dealt = np.random.default_rng(self.seed).permutation(numbers)
