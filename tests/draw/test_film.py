@@ -56,3 +56,25 @@ def test_the_sheet_has_a_row_for_each_part() -> None:
     figure = film_sheet(REEL, "digits")
     assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()].__len__() == len(PANELS)
     assert [axes.get_title() for axes in figure.axes[:3]] == ["step 0", "step 1", "step 50"]
+
+
+def test_a_map_has_one_scale_from_start_to_end() -> None:
+    """Each frame was stretched to its own range: attention before the first step looked as sure as after the last."""
+    attention = np.full((2, 1, 1, 4, 4), 1 / 16)
+    attention[0, 0, 0, 0, 0] += 0.004
+    attention[1, 0, 0] = 0.01
+    attention[1, 0, 0, 2, 2] = 0.85
+    classes = np.stack([0.001 * np.eye(4)[None], np.eye(4)[None]])  # its amounts cannot be compared, and the sheet says so
+    reel = Reel([0, 9], {"attention": attention, "classes": classes}, [Image.new("L", (8, 8))])
+    early, late = (np.asarray(film._tile(reel, "attention", index), int).sum(axis=2).max() for index in (0, 1))
+    assert early < late / 2
+    assert film._tile(reel, "classes", 0) == film._tile(reel, "classes", 1)
+    even = Reel([0, 1], {"attention": np.full((2, 1, 1, 4, 4), 1 / 16)}, [])
+    assert np.asarray(film._tile(even, "attention", 1), int).sum(axis=2).max() < 400, "nearly even stays dark"
+
+
+def test_the_sheet_says_what_its_colours_and_rows_are() -> None:
+    figure = film_sheet(REEL, "digits")
+    assert "class: each map in its own scale" in figure.get_supxlabel() and "lens: pictures down, blocks across" in figure.get_supxlabel()
+    units = {axes.get_ylabel() for parent in figure.axes for axes in parent.child_axes}
+    assert {"share of attention", "cosine", "pixels", "probability"} <= units

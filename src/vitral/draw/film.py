@@ -30,6 +30,7 @@ from vitral.draw.palette import (
     series_marker,
     shorten,
 )
+from vitral.draw.scale import Scale
 from vitral.draw.tiles import picture_sheet
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ COLUMNS = 3
 MOST_FRAMES = 8
 """On the sheet."""
 BRIGHTEST = 97
-"""Percentile of a map at which its colours end."""
+"""Percentile of a map at which its colours end: a few artefact patches cannot outshine the others."""
+EVEN_SHARES = 3
+"""Colours of attention span at least so many even shares: untrained attention, nearly even, stays dark."""
+OVER = 0.6
+"""How much of a map laid over its picture is the map."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ def frame_figure(reel: Reel, index: int) -> Figure:
     names = [name for name in PANELS if name in reel.parts]
     if not names or not 0 <= index < len(reel.steps):
         raise UsageError(f"frame {index} of {len(reel.steps)} with {len(names)} parts", "give at least one part and one step")
-    columns = min(COLUMNS, len(names))
+    columns = 2 if len(names) == 4 else min(COLUMNS, len(names))
     rows = -(-len(names) // columns)
     width, height = columns * (PANEL + 0.55) + 0.3, rows * (PANEL + 0.62) + 1.6
     figure = empty_figure(width, height)
@@ -101,26 +106,26 @@ def film_sheet(reel: Reel, title: str = "") -> Figure:
     """A row for each part, a column for each of at most eight moments."""
     count = len(reel.steps)
     chosen = sorted({round(place) for place in np.linspace(0, count - 1, min(count, MOST_FRAMES))})
-    images, labels = [], []
-    for name in PANELS:
-        if name not in reel.parts:
-            continue
-        labels.append(PANELS[name][0].partition(" (")[0])
-        images += [_tile(reel, name, index) for index in chosen]
+    names = [name for name in PANELS if name in reel.parts]
+    images = [_tile(reel, name, index) for name in names for index in chosen]
+    scales = [scale for name in names for scale in [_scale(reel, name)] * len(chosen)]
     captions = [f"step {readable(reel.steps[index])}" for index in chosen]
-    return picture_sheet(images, captions, columns=len(chosen), title=title, row_labels=labels, width=1.15)
+    labels, note = [PANELS[name][0].partition(" (")[0] for name in names], " · ".join(READ[name] for name in names if name in READ)
+    return picture_sheet(images, captions, columns=len(chosen), title=title, row_labels=labels, width=1.15, scales=scales, note=note)
 
 
 # ---- panels ------------------------------------------------------------------------------------------------------------------------
 
 
 def _classes(axes: Axes, reel: Reel, index: int) -> None:
-    dress_picture(axes).imshow(_beside([_over(image, reel.parts["classes"][index, picture]) for picture, image in enumerate(reel.images)]))
+    dress_picture(axes).imshow(_beside([_class_map(reel, picture, index) for picture in range(len(reel.images))]))
+    axes.set_xlabel("each map in its own scale", fontsize=TICK_SIZE, color=SOFT)
 
 
 def _attention(axes: Axes, reel: Reel, index: int) -> None:
     dress_picture(axes).imshow(_attention_page(reel, index))
-    axes.set_xlabel("pictures across, blocks down" if len(reel.images) > 1 else "blocks in reading order", fontsize=TICK_SIZE, color=SOFT)
+    order = "pictures across, blocks down" if len(reel.images) > 1 else "blocks in reading order"
+    axes.set_xlabel(f"{order}; fixed scales", fontsize=TICK_SIZE, color=SOFT)
 
 
 def _lens(axes: Axes, reel: Reel, index: int) -> None:
@@ -175,6 +180,23 @@ PANELS: dict[str, tuple[str, Any]] = {
 }
 
 
+UNITS = {
+    "attention": "share of attention",
+    "lens": "probability",
+    "positions": "cosine",
+    "distance": "pixels",
+}
+"""Of the parts that have a scale of colours on the sheet."""
+READ = {
+    "classes": "class: each map in its own scale",
+    "attention": "attention: first picture, last block",
+    "lens": "lens: pictures down, blocks across",
+    "filters": "filters: zero is grey",
+    "distance": "distance: blocks down, heads across",
+}
+"""What a row of the sheet does not say by itself."""
+
+
 def _timeline(axes: Axes, reel: Reel, index: int) -> None:
     """Where in the training this is, on a logarithmic axis as the snapshots are."""
     dress(axes)
@@ -199,24 +221,48 @@ def _timeline(axes: Axes, reel: Reel, index: int) -> None:
 def _tile(reel: Reel, name: str, index: int) -> Image.Image:
     """A part as a small picture, for the sheet."""
     if name == "classes":
-        return Image.fromarray(_over(reel.images[0], reel.parts[name][index, 0]))
+        return Image.fromarray(_class_map(reel, 0, index))
     if name == "attention":
-        return Image.fromarray(_looking(reel, 0, reel.parts[name][index, 0, -1]))
+        return Image.fromarray(_looking(reel, 0, -1, index))
     if name == "positions":
         page = page_of_grids(reel.parts[name][index])
         pixels = paint(np.nan_to_num(page), (-1, 1), signed=True)
         return Image.fromarray(np.where(np.isnan(page)[..., None], 255, pixels).astype(np.uint8))
     if name == "filters":
         return Image.fromarray(_filter_page(reel.parts[name][index]).astype(np.uint8))
+    return _large(paint(reel.parts[name][index], _limits(reel, name)))
+
+
+def _scale(reel: Reel, name: str) -> Scale | None:
+    """What the colours of a row of the sheet stand for."""
+    if name not in UNITS:
+        return None
+    alpha = OVER if name == "attention" and _lies_over(reel) else None
+    return Scale(_limits(reel, name), UNITS[name], signed=name == "positions", alpha=alpha)
+
+
+def _limits(reel: Reel, name: str, picture: int = 0, place: int = -1) -> tuple[float, float]:
+    """The values of the first and the last colour, the same in every frame: what is fainter early on is shown to be.
+
+    A class map has its own, in every frame: a class's slopes grow and fade with the confidence, so that only shapes can be compared.
+    """
     values = reel.parts[name]
-    limits = (0.0, 1.0) if name == "lens" else (0.0, float(values.max()))
-    return _large(paint(values[index], limits))
+    if name == "positions":
+        return -1.0, 1.0
+    if name == "lens":
+        return 0.0, 1.0
+    if name == "distance":
+        return float(values.min()), float(values.max())
+    maps = values[place : place + 1 or None, picture] if name == "classes" else values[:, picture, place]
+    maps = maps.reshape(len(maps), -1)  # (1, N) of a frame, or (F, N) of a block
+    high = float((np.percentile(maps, BRIGHTEST, axis=1) if maps.shape[1] >= 64 else maps.max(axis=1)).max())
+    return 0.0, max(high, EVEN_SHARES / maps.shape[1]) if name == "attention" else high
 
 
 def _attention_page(reel: Reel, index: int) -> np.ndarray:
     """Pictures across and blocks down; of one picture the blocks in reading order."""
     maps = reel.parts["attention"][index]  # (P, L, h, w)
-    tiles = [[_looking(reel, number, one) for one in picture] for number, picture in enumerate(maps)]
+    tiles = [[_looking(reel, picture, block, index) for block in range(maps.shape[1])] for picture in range(len(maps))]
     if len(tiles) == 1:
         columns = int(np.ceil(np.sqrt(len(tiles[0]))))
         blank = np.full_like(tiles[0][0], 255)
@@ -237,27 +283,27 @@ def _stack(rows: list[list[np.ndarray]]) -> np.ndarray:
     return joined([joined(row, 1) for row in rows], 0)
 
 
-def _painted(values: np.ndarray) -> np.ndarray:
-    """A map in colours up to its own 97th percentile: a few artefact patches cannot outshine the others."""
-    high = float(np.percentile(values, BRIGHTEST)) if values.size >= 64 else float(values.max())
-    low = float(values.min())
-    return paint(np.clip(values, low, max(high, low)), (low, high if high > low else low + 1))
+def _class_map(reel: Reel, picture: int, index: int) -> np.ndarray:
+    return _over(reel.images[picture], reel.parts["classes"][index, picture], _limits(reel, "classes", picture, index))
 
 
-def _looking(reel: Reel, picture: int, values: np.ndarray) -> np.ndarray:
+def _looking(reel: Reel, picture: int, block: int, index: int) -> np.ndarray:
     """A map of attention; where no class map shows the picture, laid over it."""
-    if "classes" in reel.parts or len(reel.images) < reel.parts["attention"].shape[1]:
-        return _enlarged(_painted(values))
-    return _over(reel.images[picture], values)
+    values, limits = reel.parts["attention"][index, picture, block], _limits(reel, "attention", picture, block)
+    return _over(reel.images[picture], values, limits) if _lies_over(reel) else _enlarged(paint(values, limits))
 
 
-def _over(image: Image.Image, values: np.ndarray) -> np.ndarray:
+def _lies_over(reel: Reel) -> bool:
+    return "classes" not in reel.parts and len(reel.images) >= reel.parts["attention"].shape[1]
+
+
+def _over(image: Image.Image, values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
     """A map laid over its picture."""
     side = 160
     image = image.convert("L").convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
     how = Image.Resampling.NEAREST if max(values.shape) <= 8 else Image.Resampling.BICUBIC
-    heat = Image.fromarray(_painted(values)).resize((side, side), how)
-    return np.asarray(Image.blend(image, heat, 0.6))
+    heat = Image.fromarray(paint(values, limits)).resize((side, side), how)
+    return np.asarray(Image.blend(image, heat, OVER))
 
 
 def _beside(pictures: list[np.ndarray]) -> np.ndarray:

@@ -67,7 +67,9 @@ def contributions(tape: Tape, item: int = 0, target: int | str | None = None, st
     item, config, model = check_item(tape, item), tape.config, tape.model
     target = find_target(tape, item, target)
     if config.head_hidden or config.pool in ("attention", "map"):
-        raise UsageError("a head or a pooling that is not linear has no parts that sum to its logit", "use ablate or the lens for this model")
+        raise UsageError(
+            "a head or a pooling that is not linear has no parts that sum to its logit", "use ablate or the lens for this model"
+        )
     depth, inner = config.depth, ("attention.heads", "attention.output", "middle", "mlp.output", "output")
     names = ["embedding", "logits", *(f"blocks.{block}.{part}" for block in range(depth) for part in inner)]
     used, at = with_values(tape, item, names)

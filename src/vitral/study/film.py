@@ -196,8 +196,9 @@ def steady(tiles: np.ndarray) -> np.ndarray:
 
 
 def _curve(metrics: Sequence[dict[str, Any]]) -> tuple[tuple[np.ndarray, np.ndarray] | None, str]:
-    """What there is of the journal: validation accuracy, else the training loss."""
-    for split, key, label, scale in (("validation", "accuracy", "validation %", 100.0), ("train", "loss", "loss", 1.0)):
+    """What there is of the journal: validation accuracy, else the training loss, else the validation's."""
+    kinds = (("validation", "accuracy", "validation %", 100.0), ("train", "loss", "loss", 1.0), ("validation", "loss", "loss", 1.0))
+    for split, key, label, scale in kinds:
         rows = [
             (line["step"], scale * line[key]) for line in metrics if line.get("split") == split and isinstance(line.get(key), int | float)
         ]
