@@ -46,7 +46,7 @@ def lens_figure(
     unit: str = "probability",
     several: bool = False,
 ) -> Figure:
-    """`probabilities` (L + 1, K) and `patches` (L + 1, h, w, K): the embedding first, then each block; or, by `unit`, one output's values."""
+    """`probabilities` (L + 1, K) and `patches` (L + 1, h, w, K): the embedding first, then each block; `unit` output: its values."""
     if probabilities.ndim != 2 or patches.ndim != 4 or len(patches) != len(probabilities):
         raise UsageError(f"probabilities of shapes {probabilities.shape} and {patches.shape}", "give (L + 1, K) and (L + 1, h, w, K)")
     depths = len(probabilities)

@@ -83,11 +83,14 @@ def quick_logits(model: Classifier, images: torch.Tensor, edits: dict[str, Edit]
     The head stays in fp32: logits of 10 would be rounded to 0.06.
     """
     able = images.device.type == "cpu" and images.dtype == torch.float32 and has_bf16(images.device) and worth_bf16(model)
-    quick = able and isinstance(model, ViT) and model.distillation_head is None
-    inner = Tape(model, keep=["pooled" if quick else "logits"], edits=edits)
-    with evaluating(model), autocast(torch.bfloat16 if quick else torch.float32, images.device):
+    if not able or not isinstance(model, ViT) or model.distillation_head is not None:
+        exact = Tape(model, keep=["logits"], edits=edits)
+        with evaluating(model):
+            return model(images, tape=exact)
+    inner = Tape(model, keep=["pooled"], edits=edits)
+    with evaluating(model), autocast(torch.bfloat16, images.device):
         model(images, tape=inner)
-    return model.head(inner["pooled"].float()) if quick else inner.logits
+    return model.head(inner["pooled"].float())
 
 
 def _after(first: Edit, second: Edit) -> Edit:
