@@ -331,7 +331,10 @@ def completions() -> str:
                 flag = f"--no-{name}" if field.default is True else f"--{name}"
                 entry["flags"][flag] = [in_short(text), takes(verb, field.name, hint, names)]
             found[f"{verb} {command}".strip()] = entry
-    return json.dumps({"verbs": VERBS, "names": names, "commands": found}, indent=1, ensure_ascii=False) + "\n"
+    return (
+        json.dumps({"verbs": VERBS, "names": names, "commands": found}, ensure_ascii=False).replace("}, ", "},\n").replace("], ", "],\n")
+        + "\n"
+    )
 
 
 PLACES = {

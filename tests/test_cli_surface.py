@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from PIL import Image
 
 from vitral.base.origin import Origin
 from vitral.base.version import __version__
-from vitral.build import create
+from vitral.build import create, models
 from vitral.cli import GROUPS, VERBS, main
 from vitral.weights.checkpoint import save
 
@@ -276,3 +277,23 @@ def test_no_verb_reaches_the_network_unasked(tmp_path: Path, monkeypatch: pytest
     assert main(["predict", run, picture]) == 0
     assert main(["look", run, picture, "--out", str(tmp_path / "look")]) == 0
     assert main(["report", run]) == 0
+
+
+def test_what_needs_no_torchvision_runs_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The CPU builds of PyTorch come without a torchvision that fits from everywhere: the digits, looking and a report ask for none."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    run, picture = str(tmp_path / "run"), str(tmp_path / "one.png")
+    Image.new("L", (8, 8)).save(picture)
+    assert main(["train", "digits", "--epochs", "0.02", "--device", "cpu", "--quiet", "--out", run]) == 0
+    assert main(["predict", run, picture]) == main(["look", run, picture, "--out", str(tmp_path / "look")]) == main(["report", run]) == 0
+    capsys.readouterr()
+    assert main(["train", "digits", "--model", "resnet18", "--quiet", "--out", str(tmp_path / "other")]) == 1
+    assert "a ResNet needs torchvision" in one_line(capsys)
+    assert main(["predict", "torchvision:vit_b_16", picture]) == 1
+    assert "torchvision:vit_b_16 needs torchvision" in capsys.readouterr().err
+    assert "b/16" in models() and "resnet18" not in models()
+    assert main(["weights", "list"]) == 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from vitral.base.errors import ConfigError, UsageError, VitralError
+from vitral.base.errors import ConfigError, NotInstalledError, UsageError, VitralError
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.presets.models import MODELS, model
@@ -30,16 +31,18 @@ def parameter_count(config: ModelConfig) -> int:
 
 def models() -> dict[str, dict[str, Any]]:
     """Every named model with its size: parameters, image and patch size, width, depth, heads."""
-    return {
-        name: {
-            "family": config.family,
-            "parameters": parameter_count(config),
-            "image_size": config.image_size,
-            **{part: getattr(config, part) if config.is_transformer else None for part in ("patch_size", "width", "depth", "heads")},
-        }
-        for name, config in MODELS.items()
-        if not config.is_transformer or config.image_size[0] % config.patch_stride[0] == 0
-    }
+    table: dict[str, dict[str, Any]] = {}
+    for name, config in MODELS.items():
+        if config.is_transformer and config.image_size[0] % config.patch_stride[0]:
+            continue
+        with contextlib.suppress(NotInstalledError):  # ResNets without torchvision
+            table[name] = {
+                "family": config.family,
+                "parameters": parameter_count(config),
+                "image_size": config.image_size,
+                **{part: getattr(config, part) if config.is_transformer else None for part in ("patch_size", "width", "depth", "heads")},
+            }
+    return table
 
 
 def shadow(config: ModelConfig) -> Classifier:
@@ -87,7 +90,7 @@ def _cnn(config: ModelConfig) -> Classifier:
 
 
 def _resnet(config: ModelConfig) -> Classifier:
-    from vitral.rivals.resnet import ResNet  # torchvision: seconds to import, so only when asked for
+    from vitral.rivals.resnet import ResNet
 
     return ResNet(config)
 

@@ -79,6 +79,10 @@ class MissingError(DataError, WeightsError, FileNotFoundError):
     errno: int | None = errno.ENOENT
 
 
+class NotInstalledError(VitralError, ImportError):
+    """A library that only some things need, and that is not there or does not fit."""
+
+
 def one_of(what: str, value: str, known: Iterable[object]) -> UnknownNameError:
     """The error for an unknown name, with the nearest known names."""
     names = [str(name) for name in known]

@@ -11,6 +11,7 @@ import tyro
 
 from vitral.base.errors import UsageError
 from vitral.base.layout import RUNS, WEIGHTS
+from vitral.base.lazy import how_to_install
 from vitral.base.progress import tell
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
@@ -76,7 +77,7 @@ def run(arguments: list[str]) -> int:
     try:
         from vitral.web.serve import serve
     except ModuleNotFoundError as error:
-        raise UsageError(f"the explorer needs {error.name}", "pip install 'vitral[web]'; --export works without it") from None
+        raise UsageError(f"the explorer needs {error.name}", f"{how_to_install('fastapi')}; --export works without it") from None
     serve(session, flags.host, flags.port, not flags.no_open)
     return 0
 

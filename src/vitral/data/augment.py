@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from vitral.base.errors import ConfigError, one_of
+from vitral.base.lazy import needed
 from vitral.data.colour import Colour
 from vitral.data.geometry import Affine, Flip, PadCrop, ResizedCrop, Translate, unit
 from vitral.data.preprocess import Preprocess
@@ -112,7 +113,7 @@ def _augment(operations: tuple[Any, ...], images: torch.Tensor, u: torch.Tensor,
 
 def image_transform(name: str) -> Callable[[torch.Tensor, int], torch.Tensor]:
     """torchvision's policy as a function of one uint8 picture (C, H, W) and the key of its random numbers."""
-    from torchvision.transforms import v2
+    v2 = needed("torchvision.transforms.v2", f"--augment {name}")
 
     transform = {
         "randaugment": v2.RandAugment,

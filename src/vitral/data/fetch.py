@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.base.errors import DataError
+from vitral.base.lazy import needed
 from vitral.base.progress import say
 from vitral.data.catalogue import Entry
 from vitral.data.download import download
@@ -109,8 +110,7 @@ def _torchvision(entry: Entry, root: Path) -> None:
 
 def _addresses(name: str) -> list[tuple[list[str], str]]:
     """(mirrors, digest) of each file, as torchvision lists them."""
-    import torchvision.datasets as sets
-
+    sets = needed("torchvision.datasets", f"fetching {name}")
     if name in ("mnist", "fashion-mnist"):
         kind: Any = sets.MNIST if name == "mnist" else sets.FashionMNIST
         return [([mirror + file for mirror in kind.mirrors], f"md5:{digest}") for file, digest in kind.resources]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from vitral.base.errors import DataError
+from vitral.base.lazy import how_to_install
 from vitral.base.network import asking_the_hub
 from vitral.data.source import Part, Source, TableReader, measure
 
@@ -49,7 +50,7 @@ def _tables(name: str) -> dict[str, Any]:
     try:
         import datasets
     except ImportError as error:
-        raise DataError(f"hf:{name} needs the package datasets", "pip install vitral[hub]") from error
+        raise DataError(f"hf:{name} needs the package datasets", how_to_install("datasets")) from error
     path = Path(name).expanduser()
     advice = (
         f"where the hub can be reached, open it once (it is cached then) and set HF_HUB_OFFLINE=1; "

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from vitral.base.errors import DataError
+from vitral.base.lazy import needed
 from vitral.data.catalogue import Entry
 from vitral.data.class_folders import open_folder
 from vitral.data.source import FileReader, Part, Source
@@ -55,9 +56,7 @@ def _flowers(entry: Entry, folder: Path) -> Source:
 
 
 def _flower_names() -> tuple[str, ...]:
-    from torchvision.datasets import Flowers102
-
-    names = getattr(Flowers102, "classes", None)
+    names = getattr(needed("torchvision.datasets", "Flowers-102").Flowers102, "classes", None)
     return tuple(names) if names else tuple(f"flower {number}" for number in range(1, 103))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-import torchvision
 from torch import nn
 
+from vitral.base.lazy import needed
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
@@ -17,7 +19,8 @@ SMALL = 64
 class ResNet(Classifier):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.network = getattr(torchvision.models, config.family)(weights=None, num_classes=max(1, config.classes))
+        models = needed("torchvision.models", "a ResNet")
+        self.network: Any = getattr(models, config.family)(weights=None, num_classes=max(1, config.classes))
         small = max(config.image_size) <= SMALL
         if small:
             self.network.conv1 = nn.Conv2d(config.channels, 64, 3, stride=1, padding=1, bias=False)

@@ -13,6 +13,7 @@ from typing import Any
 
 from vitral.base.errors import ConfigError, DataError
 from vitral.base.files import read_bounded, write_atomic, writing
+from vitral.base.lazy import how_to_install
 from vitral.config import TrainConfig
 
 LARGEST = 128 * 2**20
@@ -145,7 +146,7 @@ def _tensorboard() -> Any:
     try:
         from torch.utils import tensorboard
     except ImportError as error:
-        raise ConfigError("tensorboard is not installed", "pip install tensorboard, or leave --tensorboard out") from error
+        raise ConfigError("tensorboard is not installed", f"{how_to_install('tensorboard')}, or leave --tensorboard out") from error
     return tensorboard
 
 

@@ -25,6 +25,7 @@ from vitral.base.device import set_threads
 from vitral.base.errors import DataError, FailedError, Stopped, UsageError, VitralError
 from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.layout import CELL
+from vitral.base.lazy import how_to_install
 from vitral.base.lock import FolderLock
 from vitral.base.manifest import vouching
 from vitral.base.progress import progress, say
@@ -249,7 +250,7 @@ def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: 
         import ray
         from ray.exceptions import RayError, RayTaskError
     except ImportError as error:
-        raise UsageError("ray is not installed", "pip install 'vitral[ray]', or leave --ray out") from error
+        raise UsageError("ray is not installed", f"{how_to_install('ray')}, or leave --ray out") from error
     source = str(Path(__file__).parents[2])
     count = str(threads or 1)
     environment = {"PYTHONPATH": os.pathsep.join(dict.fromkeys([source, *filter(None, sys.path)])), "OMP_NUM_THREADS": count}

@@ -85,8 +85,8 @@ def make_origin(
     if "classes" in said.origin:
         names = said.origin["classes"]
         values["classes"] = known(_named(tuple(names.value), config.classes), names.note)
-    elif config.classes == 1000:
-        values["classes"] = assumed(imagenet_names(), "1000 outputs: ImageNet-1k's names")
+    elif config.classes == 1000 and (imagenet := imagenet_names()):
+        values["classes"] = assumed(imagenet, "1000 outputs: ImageNet-1k's names")
     values |= facts
     return Origin(source=known(source), changes=changes, **values)
 
@@ -98,13 +98,12 @@ def _named(names: tuple[str, ...], classes: int) -> tuple[str, ...]:
 
 
 def imagenet_names() -> tuple[str, ...]:
-    """ImageNet-1k's class names, from torchvision's file of nothing else: importing the library itself takes seconds."""
+    """ImageNet-1k's class names, from torchvision's file of nothing else: importing the library itself takes seconds. None without it."""
     library = importlib.util.find_spec("torchvision")
     file = Path(library.origin).parent / "models" / "_meta.py" if library and library.origin else None
     names = importlib.util.spec_from_file_location("imagenet_names", file) if file and file.is_file() else None
     if names is None or names.loader is None:
-        from torchvision.models import _meta as module
-    else:
-        module = importlib.util.module_from_spec(names)
-        names.loader.exec_module(module)
+        return ()
+    module = importlib.util.module_from_spec(names)
+    names.loader.exec_module(module)
     return tuple(module._IMAGENET_CATEGORIES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 from torch import nn
 
-from vitral.base.errors import UsageError, VitralError, WeightsError, one_of
+from vitral.base.errors import NotInstalledError, UsageError, VitralError, WeightsError, one_of
+from vitral.base.lazy import how_to_install, needed
 from vitral.base.network import asking_the_hub
 from vitral.base.progress import say
 from vitral.config import ModelConfig
@@ -45,7 +47,7 @@ def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
     except VitralError:
         raise
     except ImportError as error:
-        raise WeightsError(f"{spec} needs the library {error.name or library}", "install it: pip install 'vitral[hub]'") from None
+        raise WeightsError(f"{spec} needs the library {error.name or library}", how_to_install("timm")) from None
     except Exception as error:  # each library has its own errors for a lost network
         raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {reason(error)})", OFFLINE) from error
     model = adopt(module, said=(said or Known()).over(spoken))
@@ -65,8 +67,7 @@ def _timm(name: str) -> tuple[nn.Module, Known]:
 
 
 def _torchvision(name: str) -> tuple[nn.Module, Known]:
-    from torchvision import models
-
+    models = needed("torchvision.models", f"torchvision:{name}")
     model, _, chosen = name.partition(".")
     offered = [known for known in models.list_models(module=models) if known.startswith("vit_") or known in RESNETS]
     if model not in offered:
@@ -126,8 +127,7 @@ def _timm_empty(name: str, config: ModelConfig) -> nn.Module:
 
 
 def _torchvision_empty(name: str, config: ModelConfig) -> nn.Module:
-    from torchvision import models
-
+    models = needed("torchvision.models", f"torchvision:{name}")
     if name not in (offered := names()["torchvision"]):
         raise one_of("torchvision model", name, offered)
     size = {"image_size": config.image_size[0]} if name.startswith("vit_") else {}
@@ -139,12 +139,13 @@ LIBRARIES: dict[str, Callable[[str], tuple[nn.Module, Known]]] = {"timm": _timm,
 
 def names() -> dict[str, list[str]]:
     """The pretrained names that the installed libraries offer; timm's are those of its plain ViTs and DeiTs."""
-    from torchvision import models
-
-    found = {"torchvision": [name for name in models.list_models(module=models) if name.startswith("vit_") or name in RESNETS]}
+    found: dict[str, list[str]] = {"torchvision": [], "timm": []}
+    with contextlib.suppress(NotInstalledError):
+        models = needed("torchvision.models", "its names")
+        found["torchvision"] = [name for name in models.list_models(module=models) if name.startswith("vit_") or name in RESNETS]
     try:
         import timm
     except ImportError:
-        return {**found, "timm": []}
+        return found
     plain = [name for name in timm.list_models(["vit_*", "deit*"], pretrained=True) if not NOT_PLAIN.search(name)]
     return {**found, "timm": plain}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitral.base.errors import UsageError
+from vitral.base.lazy import needed
 from vitral.base.origin import per_channel
 from vitral.model.classifier import Classifier
 from vitral.weights.beside import metadata
@@ -126,8 +127,7 @@ def watch_inputs(graph: ModelProto, model: Classifier, batches: Iterable[np.ndar
 
 def open_graph(content: bytes, threads: int = 0, outputs: Sequence[str] = ("logits",)) -> Run:
     """A graph in onnxruntime, on the CPU; `threads` 0: its own choice."""
-    import onnxruntime
-
+    onnxruntime = needed("onnxruntime", "running an ONNX graph")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 3
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

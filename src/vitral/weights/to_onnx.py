@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from vitral.base.errors import UsageError, WeightsError
 from vitral.base.files import write_atomic, writing
+from vitral.base.lazy import how_to_install
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Tape
 from vitral.weights.beside import metadata, write_beside
@@ -75,7 +76,7 @@ def to_graph(model: Classifier, attention: bool = False, opset: int = OPSET) -> 
             onnx.helper.set_model_props(made, metadata(model))
             return made
     except ImportError as error:
-        raise WeightsError(f"ONNX export needs {error.name or 'onnx and onnxscript'}", "install it: pip install 'vitral[onnx]'") from None
+        raise WeightsError(f"ONNX export needs {error.name or 'onnx and onnxscript'}", how_to_install("onnx")) from None
 
 
 @contextlib.contextmanager
