@@ -53,6 +53,7 @@ COMMANDS: dict[str, list[tuple[str, str]]] = {
 """Verb → its commands, each with the names of its dataclass and of its examples. train and plan make theirs from a run."""
 
 CLASSES = {
+    "vitral.model.classifier.Classifier": ("features", "with_head", "summary"),
     "vitral.model.vit.ViT": ("forward", "features", "pooled", "with_head", "summary", "tape_names"),
     "vitral.model.tape.Tape": ("attention", "gradient", "names"),
     "vitral.draw.heatmap.Heatmap": ("overlay", "image", "figure", "save", "peak"),
@@ -63,6 +64,104 @@ CLASSES = {
     "vitral.study.result.Result": ("rows", "conclusion", "failed"),
 }
 """What the functions give back, with the methods worth naming."""
+
+
+EXAMPLES = {
+    "vitral.adopt": """
+import timm
+
+adopted = vitral.adopt(timm.create_model("vit_tiny_patch16_224", img_size=32, num_classes=5))
+print(adopted.origin.parity["logits"])  # largest difference from the source, relative to its largest value
+""",
+    "vitral.create": """
+fresh = vitral.create("ti/16", classes=5, image_size=64, registers=4)
+print(fresh.summary())
+""",
+    "vitral.evaluate": """
+scores = vitral.evaluate(model, "digits")
+print(scores.top1, scores.calibration["error"])
+""",
+    "vitral.explore": 'vitral.explore(model, ["runs/demo/digit.png"]).save("page.html")',
+    "vitral.export": 'path = vitral.export(fresh, "for-timm", format="timm")',
+    "vitral.fit": """
+run = vitral.fit(vitral.presets.run("digits", epochs=1, seed=1), out="runs/one-epoch", quiet=True)
+print(run.path, run.test["accuracy"])
+""",
+    "vitral.load": """
+tiny = vitral.load("vit_tiny.safetensors", preprocess="half", classes=5, image_size=96)
+print(tiny.origin.changes)
+""",
+    "vitral.models": 'print(vitral.models()["b/16"]["parameters"])',
+    "vitral.open_picture": """
+picture = vitral.open_picture("runs/demo/digit.png", model)
+print(picture.tensor.shape, picture.box)
+""",
+    "vitral.predict": """
+(ranking,) = vitral.predict(model, ["runs/demo/digit.png"], top=3)
+name, probability = ranking[0]
+""",
+    "vitral.save": 'vitral.save(fresh, "saved")  # vitral.load("saved") has it again',
+    "vitral.transform": """
+from PIL import Image
+
+tensor = vitral.transform(model)(Image.open("runs/demo/digit.png"))  # (C, H, W)
+""",
+    "vitral.watch": """
+tape = vitral.watch(model, "runs/demo/digit.png")
+print(tape.attention(0).shape, tape.grid)
+""",
+    "vitral.look.attention": "vitral.look.attention(tape, block=2, head=1)",
+    "vitral.look.rollout": 'vitral.look.rollout(tape, heads="max", discard=0.5).save("rollout.png")',
+    "vitral.look.gradient_rollout": "vitral.look.gradient_rollout(tape, target=3)",
+    "vitral.look.relevance": "vitral.look.relevance(tape, target=3, lower=True)  # what speaks against it",
+    "vitral.look.legrad": "vitral.look.legrad(tape, target=3)",
+    "vitral.look.gradcam": "vitral.look.gradcam(tape, block=1)",
+    "vitral.look.integrated_gradients": 'vitral.look.integrated_gradients(tape, baseline="white")',
+    "vitral.look.occlusion": "vitral.look.occlusion(tape, size=1, exact=True)",
+    "vitral.look.rise": "vitral.look.rise(tape, masks=64, seed=1)",
+    "vitral.look.similarity": "vitral.look.similarity(tape, start=(1, 2), block=1)",
+    "vitral.look.norms": "vitral.look.norms(tape, block=-1)",
+    "vitral.look.attention_matrix": 'vitral.look.attention_matrix(tape, block=1).draw().savefig("matrix.png")',
+    "vitral.look.distance": "vitral.look.distance(tape).numbers()",
+    "vitral.look.entropy": "vitral.look.entropy(tape).numbers()",
+    "vitral.look.ablate": "print(vitral.look.ablate(tape).heads)  # (blocks, heads): change of the score",
+    "vitral.look.contributions": "vitral.look.contributions(tape, target=3).numbers()",
+    "vitral.look.lens": "vitral.look.lens(tape).numbers()",
+    "vitral.look.health": "vitral.look.health(tape).numbers()",
+    "vitral.look.token_colours": "vitral.look.token_colours(tape, block=-1).numbers()",
+    "vitral.look.position_similarity": "vitral.look.position_similarity(model).numbers()",
+    "vitral.look.filters": 'vitral.look.filters(model, count=8).draw().savefig("filters.png")',
+    "vitral.look.watch_rollout": '(heat,) = vitral.look.watch_rollout(model, ["runs/demo/digit.png"])',
+    "vitral.look.watch_heads": 'numbers = vitral.look.watch_heads(model, ["runs/demo/digit.png"])',
+    "vitral.study.compare": """
+short = {"budget": "samples=256", "seeds": 2, "lrs": [3e-3], "parallel": 1, "quiet": True}
+result = vitral.study.compare("digits", ["vit-small", "cnn"], **short, out="runs/fight")
+print(result)
+""",
+    "vitral.study.scale": 'vitral.study.scale("digits", "data", ["vit-small"], sizes=[0.1, 1], **short, out="runs/scale")',
+    "vitral.study.probe": 'vitral.study.probe(model, "digits", shots=[1, None], quiet=True)',
+    "Classifier": 'print(isinstance(model, vitral.Classifier), isinstance(vitral.create("cnn"), vitral.Classifier))',
+    "ViT": """
+maps = model.features(tape.images, blocks=[0, 3])  # each (B, D, h, w)
+five = model.with_head(classes=5)
+print(model)
+""",
+    "Tape": """
+whole = vitral.watch(model, "runs/demo/digit.png", keep=["blocks.*.output"], gradients=True)
+slope = whole.gradient("blocks.2.output", target=3)  # (B, T, D)
+""",
+    "Heatmap": """
+heat = vitral.look.relevance(tape)
+print(heat.grid.shape, heat.peak, heat.target)
+heat.overlay().save("where.png")
+""",
+    "Origin": "print(model.origin.assumptions(), model.origin.class_name(3))",
+    "Picture": "print(picture.tensor.shape)",
+    "Evaluation": "print(scores.to_dict().keys())",
+    "Run": 'print(run.metrics[-1]["loss"], run.model.config.depth)',
+    "Result": 'print(result.rows[0]["mean"], result.conclusion)',
+}
+"""One for every entry; from top to bottom they are one session, which a test runs. What `model` is stands above the first."""
 
 
 def cli_page() -> str:
@@ -186,7 +285,9 @@ def python_page() -> str:
     from vitral import look, study
 
     parts = [
-        f"{MADE}\n\n# The Python surface\n\n`import vitral` gives these names; each is loaded when it is first used.",
+        f"{MADE}\n\n# The Python surface\n\n`import vitral` gives these names; each is loaded when it is first used. "
+        "The examples are one session, from top to bottom, in a folder where `vitral demo` has run:",
+        fenced('import vitral\n\nmodel = vitral.load("runs/demo")', "python"),
         "## Functions",
         *(function_entry(f"vitral.{name}", thing) for name in vitral.__all__ if inspect.isfunction(thing := getattr(vitral, name))),
         "## Looking inside\n\nMethods that make a heat map of one picture:",
@@ -208,7 +309,7 @@ def python_page() -> str:
 
 
 def function_entry(path: str, function: Callable[..., Any]) -> str:
-    return f"### {path}\n\n{fenced(signature(path, function), 'python')}\n\n{described(function)}"
+    return f"### {path}\n\n{fenced(signature(path, function))}\n\n{described(function)}\n\n{fenced(EXAMPLES[path], 'python')}"
 
 
 def class_entry(path: str, methods: tuple[str, ...]) -> str:
@@ -224,7 +325,7 @@ def class_entry(path: str, methods: tuple[str, ...]) -> str:
             lines.append(f"- `.{method}` – {first_line(member)}".rstrip(" –"))
         else:
             lines.append(f"- `.{signature(method, member, skip=1, wrap=False)}` – {first_line(member)}".rstrip(" –"))
-    return "\n\n".join(lines)
+    return "\n\n".join([*lines, fenced(EXAMPLES[name], "python")])
 
 
 def error_table() -> str:
@@ -264,9 +365,9 @@ def signature(name: str, function: Callable[..., Any], skip: int = 0, wrap: bool
 
 
 def described(thing: Any) -> str:
-    """A docstring; what is laid out in columns stays so."""
-    first, _, rest = (inspect.getdoc(thing) or "").partition("\n\n")
-    return first + (f"\n\n{fenced(rest)}" if rest else "")
+    """A docstring; what is laid out in columns or indented stays so."""
+    text = (inspect.getdoc(thing) or "").replace("\n    ", "\n\t").split("\n\n")
+    return "\n\n".join(fenced(part.replace("\t", "    ")) if re.search(r"\S {2,}\S|^\t", part) else part for part in text)
 
 
 def first_line(thing: Any) -> str:

@@ -16,6 +16,7 @@ from types import ModuleType
 import matplotlib
 import pytest
 from PIL import Image
+from tests.blocks import steps
 
 import vitral
 from vitral.cli import VERBS, main
@@ -26,7 +27,7 @@ from vitral.report.photograph import PHOTOGRAPH
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-GUIDES = [page for page in PAGES if page.parent.name in ("guide", "concepts")]
+GUIDES = [page for page in PAGES if page.parent.name in ("guide", "concepts", "how-to", "lesson")]
 RESULTS = [*(page for page in PAGES if page.parent.name == "results"), ROOT / "docs/LOG.md"]
 EXPENSIVE = ("train", "pretrain", "plan", "compare", "scale", "explore", "figures", "audit", "film", "bench", "quantise")
 """Verbs of the README that take longer than a test may, need data from elsewhere, wait for a browser, or were run by the demo already:
@@ -35,14 +36,7 @@ their arguments are parsed."""
 
 def commands(page: Path) -> list[tuple[str, str]]:
     """(command line, next line) for all that a page shows in fenced or indented blocks."""
-    lines = page.read_text(encoding="utf-8").splitlines()
-    found = []
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
-        if match := re.match(r"(?: {4})?(?:\$ )?((?:torchrun .* -m )?vitral [a-z].*)", line):
-            if line.startswith("vitral ") and page != README:
-                continue  # prose
-            found.append((re.split(r" {3,}|  #", match[1])[0].strip(), after.strip()))
-    return found
+    return [(step.command, step.after) for step in steps(page) if re.match(r"(?:torchrun .* -m )?vitral ", step.text)]
 
 
 PLACEHOLDERS = {"S": "0", "B": "samples=50000", "P": "1", "vit_tiny_patch16_224.safetensors": "vit_tiny.safetensors"}
@@ -104,14 +98,17 @@ def test_readme_python_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "0." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", [page for page in GUIDES if blocks(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in GUIDES if page.parent.name in ("guide", "concepts") and blocks(page)], ids=lambda page: page.name
+)  # recipes, whose blocks need what their commands leave, are run by test_pages.py
 def test_guide_python_runs(page: Path, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     matplotlib.use("Agg")
     for name in ("runs", "vit_tiny.safetensors", "photos"):
         (tmp_path / name).symlink_to(here / name)
     monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
     for block in blocks(page):
-        exec(compile(block.replace("runs/from-python", "from-python"), page.name, "exec"), {})
+        exec(compile(block.replace("runs/from-python", "from-python"), page.name, "exec"), names)
 
 
 @pytest.mark.slow

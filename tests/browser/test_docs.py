@@ -74,7 +74,7 @@ def test_a_word_is_found_and_leads_to_its_page(visit_page: Callable[..., Page], 
         page.locator("label.md-header__button[for=__search]").click()
     page.locator(".md-search__input").click()
     page.locator(".md-search__input").press_sequentially("SmoothQuant")
-    found = page.locator(".md-search-result__link[href*='guide/small.html']").first
+    found = page.locator(".md-search-result__link[href*='how-to/small.html']").first
     expect(found).to_be_visible(timeout=20_000)
     found.click()
     expect(page.locator("h1").first).to_contain_text("A model of 6 MB")

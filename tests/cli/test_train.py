@@ -215,6 +215,7 @@ def test_weights_and_another_model_contradict_each_other(asked: str) -> None:
         parse(["digits", "--from", "w.safetensors", *asked.split()]).config()
     assert parse(["finetune", "--from", "None", *asked.split()]).config().weights is None
     assert parse(["digits", "--from", "w.safetensors", "--image-size", "16", "--set", "drop_path=0.2"]).config().model.drop_path == 0.2
+    assert parse(["digits", "--from", "w.safetensors", "--set", "gradient_checkpointing=true"]).config().model.gradient_checkpointing
 
 
 def test_a_named_model_goes_on_with_the_same_command(tmp_path: Path):

@@ -68,9 +68,16 @@ def test_weights_say_what_the_model_is_and_the_run_how_large_and_how_much_is_dro
     model = settled(asking(drop_path=0.2, width=48, heads=4), PHOTOGRAPHS, weights)
     assert model == dataclasses.replace(weights, classes=3, drop_path=0.2)
     assert settled(asking(image_size=(64, 64)), PHOTOGRAPHS, weights).image_size == (64, 64)
+    assert settled(asking(gradient_checkpointing=True), PHOTOGRAPHS, weights).gradient_checkpointing
     for size, words in (((20, 20), "use image size 16 or 24"), ((8, 8), "less than two by two patches")):
         with pytest.raises(ConfigError, match=words):
             settled(asking(image_size=size), PHOTOGRAPHS, weights)
+
+
+def test_weights_take_the_channels_of_images_that_are_neither_grey_nor_coloured():
+    weights = dataclasses.replace(SMALL, channels=3)
+    for channels, taken in ((1, 3), (3, 3), (4, 4), (5, 5)):
+        assert settled(asking(), dataclasses.replace(PHOTOGRAPHS, channels=channels), weights).channels == taken
 
 
 def test_a_head_that_reads_both_needs_a_class_token():

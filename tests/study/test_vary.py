@@ -40,6 +40,9 @@ def test_settings_of_the_training() -> None:
     # The same pictures are seen, in whole batches of their own sizes.
     assert {round(cell.run.train.epochs * 1294) for cell in cells} <= {256, 257, 258, 259, 260, 261, 262}
     assert [contender.settings["augment"] for contender in vary([VIT], "augment=none,standard")] == ["none", "standard"]
+    weighed = vary([VIT], "class_weights=false,true")
+    cells = final_cells(dataclasses.replace(STUDY, contenders=weighed), {one.name: 3e-3 for one in weighed})
+    assert [cell.run.data.class_weights for cell in cells] == [False, False, True, True]
     pretrained = dataclasses.replace(VIT, weights="x", widens=True)
     assert [(one.tune, min(one.lrs) < 1e-3) for one in vary([pretrained], "tune=attention,head")] == [("attention", True), ("head", False)]
 

@@ -104,6 +104,18 @@ def test_fine_tuning_keeps_the_weights_normalisation_unless_it_is_set_by_hand(tr
     assert setup.preprocess.std == own.std.value
 
 
+def test_weights_for_colour_learn_from_images_of_five_channels(trained: Run, tmp_path: Path):
+    rng = np.random.default_rng(0)
+    for name in ("dry", "wet"):
+        (tmp_path / "bands" / name).mkdir(parents=True)
+        for number in range(4):
+            np.save(tmp_path / "bands" / name / f"{number}.npy", rng.integers(0, 255, (8, 8, 5), dtype=np.uint8))
+    asked = parse(["finetune", "--data", f"folder:{tmp_path / 'bands'}", "--from", str(trained.path)]).config()
+    setup = prepare(asked, CPU)
+    assert setup.model.config.channels == len(setup.preprocess.mean) == 5
+    assert any("channels adapted" in change for change in setup.model.origin.changes)
+
+
 def test_what_is_assumed_of_weights_is_one_short_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     torch.manual_seed(0)
     model = create("ti/16", depth=1, image_size=32)  # of width 192, whose heads follow from a rule

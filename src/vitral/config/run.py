@@ -18,7 +18,7 @@ from vitral.config.train import TrainConfig
 
 C = TypeVar("C")
 
-TUNED = ("image_size", "dropout", "drop_path")
+TUNED = ("image_size", "dropout", "drop_path", "gradient_checkpointing")
 """What a run may say about a model that comes with weights; they say the rest."""
 
 

@@ -24,7 +24,7 @@ from vitral.model.tokens import PrependClassToken
 
 
 class ViT(Classifier):
-    """`stem` turns pixels into a feature map that is cut into tokens instead (the hybrid)."""
+    """`model(images)`: (B, C, H, W) → logits (B, K). A `stem` makes a feature map of the pixels, which is cut instead (the hybrid)."""
 
     def __init__(self, config: ModelConfig, stem: nn.Module | None = None, stem_channels: int = 0) -> None:
         super().__init__(config)

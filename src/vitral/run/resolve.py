@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vitral.base.errors import ConfigError
-from vitral.config import STEM_REDUCTION, ModelConfig, RunConfig
+from vitral.config import STEM_REDUCTION, TUNED, ModelConfig, RunConfig
 
 PATCHES = (2, 4, 8, 14, 16, 32)
 """Sides that a patch may grow to."""
 MOST_PATCHES = 256
 """A model that takes the size of its data gets larger patches beyond this many."""
+CONVERTED = (1, 3)
+"""Channels of images that become each other: grey and colour."""
 FEW_IMAGES = 10_000
 """Up to so many, features that were learnt elsewhere are better than what a new head makes of them while it is still random, and a
 probe of them costs less than an epoch (Flowers-102, 1,020 images: 97.2 against 95.7 %). With 45,000 (CIFAR-10) they must move anyway:
@@ -83,10 +85,12 @@ def _head_start(asked: RunConfig, facts: DataFacts, weights: ModelConfig, same_c
 
 
 def _as_weights_say(asked: RunConfig, facts: DataFacts, weights: ModelConfig) -> ModelConfig:
-    """The weights say what the model is; the run may say how large its images are, and how much is dropped."""
+    """The weights say what the model is; the run may say how large its images are, how much is dropped and whether memory is saved;
+    data of neither grey nor coloured images, how many channels it takes."""
     size = asked.model.image_size or weights.image_size
-    dropped = {name: getattr(asked.model, name) for name in ("dropout", "drop_path")}
-    model = dataclasses.replace(weights, image_size=size, classes=facts.classes, **dropped)
+    channels = weights.channels if facts.channels in CONVERTED else facts.channels
+    asked_for = {name: getattr(asked.model, name) for name in TUNED} | {"image_size": size}
+    model = dataclasses.replace(weights, channels=channels, classes=facts.classes, **asked_for)
     if model.is_transformer and min(model.grid) < 2:
         raise ConfigError(f"image {size[0]}×{size[1]} is less than two by two patches of {asked.weights}", "use a larger image size")
     if asked.train.head_start != "probe+mean":

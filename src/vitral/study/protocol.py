@@ -32,6 +32,8 @@ ENDLESS = 100_000.0
 """Epochs of a run that the clock ends."""
 MUON_TO_ADAM = 0.1
 """AdamW's learning rate beside Muon's, as in the run `cifar10`."""
+DATA_SETTINGS = ("augment", "class_weights")
+"""What a contender's settings may change in the data that all share; the rest is the training's."""
 NAMED = 4
 """Differences between two studies that are named; more would not be read."""
 
@@ -97,7 +99,7 @@ class Contender:
     base: str = ""
     """The model's name, where several recipes make several contenders of it."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """What its recipe changes in the training that all share; `augment` is the data's."""
+    """What its recipe changes in the training that all share; DATA_SETTINGS are the data's."""
     starts: tuple[str, ...] = ()
     """Initialisations to choose from, together with the learning rate; none: the model's own."""
     widens: bool = False
@@ -308,7 +310,8 @@ def _cell(
     epochs = 0.0 if contender.untrained else epochs
     # By the clock an epoch of a small subset may be a few steps: validate after as many images as in the whole set.
     often = contender.settings.get("evaluate_every", study.images / size) if samples is None else (epochs or 1) / EVALUATIONS
-    recipe = dataclasses.replace(study.train, **{name: value for name, value in contender.settings.items() if name != "augment"})
+    of_data = {name: value for name, value in contender.settings.items() if name in DATA_SETTINGS}
+    recipe = dataclasses.replace(study.train, **{name: value for name, value in contender.settings.items() if name not in of_data})
     if recipe.optimizer == "muon":  # what Muon leaves to AdamW keeps its proportion to Muon's own rate
         recipe = dataclasses.replace(recipe, adam_lr=lr * MUON_TO_ADAM)
     train = dataclasses.replace(
@@ -323,7 +326,7 @@ def _cell(
         test=role == "final" and not contender.probed,  # the probe opens it
         evaluate_every=often,
     )
-    data = dataclasses.replace(study.data, augment=contender.settings.get("augment", study.data.augment))
+    data = dataclasses.replace(study.data, **of_data)
     # Other pictures for each seed: else an interval would be that of one subset, and say nothing of how lucky it was.
     data = data if size == study.images else dataclasses.replace(data, subset=float(size), subset_seed=seed)
     chosen = [start] if start is not None and len(contender.starts) > 1 else []

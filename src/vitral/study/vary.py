@@ -10,11 +10,11 @@ from vitral.base.errors import UsageError, one_of
 from vitral.config import TUNED, ModelConfig, TrainConfig
 from vitral.cost.flops import forward_flops
 from vitral.study.contenders import LEARNS, tuning_lrs
-from vitral.study.protocol import Contender
+from vitral.study.protocol import DATA_SETTINGS, Contender
 
 OF_A_RUN = ("seed", "epochs", "max_seconds", "lr", "adam_lr", "device", "threads", "keep", "test", "evaluate_every", "snapshots", "tune")
 """What the study itself decides."""
-SETTINGS = ("augment", *(field.name for field in dataclasses.fields(TrainConfig) if field.name not in OF_A_RUN))
+SETTINGS = (*DATA_SETTINGS, *(field.name for field in dataclasses.fields(TrainConfig) if field.name not in OF_A_RUN))
 FIELDS = ("tune", *SETTINGS, *(field.name for field in dataclasses.fields(ModelConfig)))
 
 

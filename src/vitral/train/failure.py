@@ -103,7 +103,7 @@ def out_of_memory(config: RunConfig, available: int | None, device: torch.device
     else:
         fit = fitting_batch(lambda images: run_memory(config, images, dtype, compiled).total, available, below=now)
     if fit == 0:
-        hint = "not even one picture fits: use a smaller model, a smaller picture, larger patches or model.gradient_checkpointing"
+        hint = "not even one picture fits: use a smaller model, a smaller picture, larger patches or --set gradient_checkpointing=true"
     else:
         larger = range(train.accumulate + 1, train.batch_size + 1)
         micro_batches = [k for k in larger if train.batch_size % (k * processes) == 0 and train.batch_size // k // processes <= fit]

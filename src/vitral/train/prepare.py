@@ -271,8 +271,8 @@ def _same_classes(before: tuple[str, ...], now: tuple[str, ...], data: str) -> N
 
 
 def _adopt(weights: Classifier, settled: ModelConfig) -> Classifier:
-    """The weights in a model as it was settled: another size, other classes, dropout of its own."""
-    model = adapt(weights, image_size=settled.image_size, classes=settled.classes)
+    """The weights in a model as it was settled: another size, other channels and classes, dropout of its own."""
+    model = adapt(weights, image_size=settled.image_size, channels=settled.channels, classes=settled.classes)
     if settled == model.config:
         return model
     values = model.state_dict()

@@ -17,6 +17,8 @@ BINS = 15
 
 @dataclass(frozen=True)
 class Evaluation:
+    """How good a model is on a data set, and each of its answers."""
+
     loss: float
     top1: float
     """Share of right answers."""
