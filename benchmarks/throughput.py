@@ -1,9 +1,10 @@
-"""How fast the one loop trains: pictures per second and share of the GPU's peak, on made-up CIFAR-10-sized pictures.
+"""How fast the one loop trains: pictures per second and share of the GPU's peak, on made-up pictures of the size of the run's own.
 
     python benchmarks/throughput.py [--runs cifar10 report-cifar] [--batch 512 1024] [--steps 100] [--json]
 
 The whole step is timed as `fit` runs it (device augmentation, forward, backward, optimizer, average), after compilation, median of
 five groups of steps; compilation is reported apart. A run that leaves patches out at first has a row for each of its two kinds of steps.
+CPU threads are PyTorch's choice or OMP_NUM_THREADS; a training of a tiny model takes one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from vitral.build import build
 from vitral.cost.flops import forward_flops
 from vitral.cost.time import GPUS
 from vitral.data.augment import policy
+from vitral.data.catalogue import CATALOGUE
+from vitral.data.datasets import PHOTOGRAPH_SIZE
 from vitral.data.loader import Batch, Loader
 from vitral.data.preprocess import Preprocess
 from vitral.data.source import ArrayReader
@@ -40,9 +43,10 @@ Row = dict[str, float | str | int]
 
 
 def measure(name: str, batch: int, steps: int, device: torch.device, compile: str) -> list[Row]:
-    preset = RUNS[name]
+    preset, known = RUNS[name], CATALOGUE[RUNS[name].data.name]
     config = dataclasses.replace(preset.train, batch_size=batch, compile=compile)
-    model_config = resolve(preset, DataFacts(classes=10, channels=3, image_size=(32, 32), images=50_000)).config.model
+    facts = DataFacts(known.classes, known.channels, known.native_size or PHOTOGRAPH_SIZE, known.train)
+    model_config = resolve(preset, facts).config.model
     size, channels = model_config.image_size, model_config.channels
     draw = np.random.default_rng(0)
     count = max(4 * batch, 8192)
@@ -77,7 +81,8 @@ def measure(name: str, batch: int, steps: int, device: torch.device, compile: st
                 "share_of_peak": round(flops / per_step / peak, 4) if peak else 0.0,
                 "compile_seconds": round(compile_seconds, 1),
                 "memory_gib": round(torch.cuda.max_memory_allocated(device) / 2**30, 2) if device.type == "cuda" else 0.0,
-                "seconds_per_100_epochs_of_50000": round(50_000 // batch * 100 * per_step, 1),
+                "tokens": model_config.tokens if model_config.is_transformer else 0,
+                "seconds_per_epoch": round(known.train / batch * per_step, 2),
             }
         )
     return rows
@@ -89,7 +94,8 @@ def one_step(stepper: Stepper, batches: Iterator[Batch], keep: float | None) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", nargs="+", default=["cifar10"], choices=sorted(RUNS))
+    known = sorted(name for name, run in RUNS.items() if run.data.name in CATALOGUE and run.pretrain is None and run.weights is None)
+    parser.add_argument("--runs", nargs="+", default=["cifar10"], choices=known)
     parser.add_argument("--batch", nargs="+", type=int, default=[512])
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--compile", nargs="+", default=["auto"], choices=["auto", "yes", "no", "max"])
