@@ -130,6 +130,32 @@ def test_gradient_checkpointing_changes_memory_not_gradients():
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"block": "parallel"},
+        {"norm_order": "post"},
+        {"norm_order": "res-post", "layer_scale": 0.1},
+        {"positions": "rotary", "registers": 2, "distillation_token": True},
+        {"positions": "relative", "gradient_checkpointing": True},
+    ],
+)
+def test_a_last_block_that_makes_only_what_is_read_gives_the_same_answers_and_gradients(changes):
+    torch.manual_seed(0)
+    model = create("tiny", pool="class", **changes).train()
+    images, prefix, found = images_for(model.config), model.config.prefix, []
+    for read in (None, prefix):
+        model.zero_grad()
+        tokens = model.norm(model.through_blocks(images, read=read))
+        assert tokens.shape[1] == (model.config.tokens if read is None else prefix)
+        logits = model.answer(tokens[:, 0], tokens)
+        logits.square().sum().backward()
+        found.append([logits, *(parameter.grad for parameter in model.parameters())])
+    for whole, alone in zip(*found, strict=True):
+        assert torch.allclose(whole, alone, atol=1e-6, rtol=1e-4)
+
+
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_token_dropping_keeps_the_prefix_and_matches_the_dense_pass_when_all_are_kept(positions):
     model = create("tiny", positions=positions, registers=1, pool="mean", width=48, heads=3).eval()

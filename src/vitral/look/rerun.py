@@ -87,10 +87,10 @@ def quick_logits(model: Classifier, images: torch.Tensor, edits: dict[str, Edit]
         exact = Tape(model, keep=["logits"], edits=edits)
         with evaluating(model):
             return model(images, tape=exact)
-    inner = Tape(model, keep=["pooled"], edits=edits)
+    inner = Tape(model, keep=["pooled"], edits=edits) if edits else None
     with evaluating(model), autocast(torch.bfloat16, images.device):
-        model(images, tape=inner)
-    return model.head(inner["pooled"].float())
+        pooled, _ = model.summarise(images, inner)
+    return model.head(pooled.float())
 
 
 def _after(first: Edit, second: Edit) -> Edit:

@@ -35,8 +35,10 @@ class Attention(nn.Module):
         self.weight_dropout = config.attention_dropout
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, tokens: torch.Tensor, rotation: Rotation | None = None, tape: Tape | None = None) -> torch.Tensor:
-        batch, count, width = tokens.shape
+    def forward(
+        self, tokens: torch.Tensor, rotation: Rotation | None = None, tape: Tape | None = None, read: int | None = None
+    ) -> torch.Tensor:
+        """`read`: only so many tokens, the first ones, ask; all are asked."""
         # Taken apart, normalised and turned as they lie in memory; only then are heads and tokens exchanged, which moves nothing.
         query, key, value = queries_keys_values(tokens, self.qkv, self.heads)  # each (B, T, h, d)
         query, key = self.query_norm(query), self.key_norm(key)
@@ -44,11 +46,13 @@ class Attention(nn.Module):
             query, key = rotate(query, rotation), rotate(key, rotation)
         query, key, value = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)  # (B, h, T, d)
         bias = self.relative().to(query.dtype) if self.relative is not None else None  # (1, h, T, T)
+        if read is not None:
+            query, bias = query[:, :, :read], None if bias is None else bias[:, :, :read]
         if tape is None:
             mixed = self._fused(query, key, value, bias)
         else:
             mixed = self._watched(query, key, value, bias, tape)
-        joined = self.joined_norm(mixed.transpose(1, 2).reshape(batch, count, width))
+        joined = self.joined_norm(mixed.transpose(1, 2).flatten(2))
         output = self.dropout(self.projection(joined))  # (B, T, D)
         return output if tape is None else tape.record(self.name + ".output", output)
 

@@ -34,9 +34,13 @@ class TransformerBlock(nn.Module):
         self.scale1 = nn.Parameter(torch.full((config.width,), start)) if start is not None else None
         self.scale2 = nn.Parameter(torch.full((config.width,), start)) if start is not None else None
 
-    def forward(self, tokens: torch.Tensor, rotation: Rotation | None = None, tape: Tape | None = None) -> torch.Tensor:
+    def forward(
+        self, tokens: torch.Tensor, rotation: Rotation | None = None, tape: Tape | None = None, read: int | None = None
+    ) -> torch.Tensor:
+        """`read`: of the last block only so many tokens are read, the first ones; the others need not come out."""
         seen = self.norm1(tokens) if self.order == "pre" else tokens
-        tokens = self._add(tokens, self.attention(seen, rotation, tape), self.norm1, self.scale1)
+        update = self.attention(seen, rotation, tape, read)
+        tokens = self._add(tokens if read is None else tokens[:, :read], update, self.norm1, self.scale1)
         if tape is not None:
             tokens = tape.record(self.name + ".middle", tokens)
         seen = self.norm2(tokens) if self.order == "pre" else tokens
@@ -66,9 +70,14 @@ class ParallelBlock(TransformerBlock):
         super().__init__(config, index)
         del self.norm2, self.scale2
 
-    def forward(self, tokens: torch.Tensor, rotation: Rotation | None = None, tape: Tape | None = None) -> torch.Tensor:
+    def forward(
+        self, tokens: torch.Tensor, rotation: Rotation | None = None, tape: Tape | None = None, read: int | None = None
+    ) -> torch.Tensor:
         seen = self.norm1(tokens)
-        tokens = tokens + self._branch(self.attention(seen, rotation, tape), self.scale1)
+        update = self.attention(seen, rotation, tape, read)
+        if read is not None:
+            tokens, seen = tokens[:, :read], seen[:, :read]
+        tokens = tokens + self._branch(update, self.scale1)
         if tape is not None:
             tokens = tape.record(self.name + ".middle", tokens)
         tokens = tokens + self._branch(self.mlp(seen, tape), self.scale1)
