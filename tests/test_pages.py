@@ -90,9 +90,7 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         patch.setattr("vitral.draw.provenance.DPI", 40)
         assert main(["demo", "--epochs", "1"]) == 0
-        vitral.export(vitral.create("ti/16", image_size=128, width=128, heads=2, mlp_width=256, depth=4), "timm", format="timm").rename(
-            "vit_tiny.safetensors"
-        )
+        vitral.export(vitral.create("ti/16", image_size=128, mlp_width=384, depth=4), "timm", format="timm").rename("vit_tiny.safetensors")
         rng = np.random.default_rng(0)
         for split, count in (("photos", 50), ("held-out", 4)):
             for name in ("daisy", "rose"):
@@ -101,8 +99,15 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     colours = rng.integers(0, 255, (6, 6, 3), dtype=np.uint8)
                     colours[..., 0 if name == "rose" else 1] //= 3
                     Image.fromarray(colours).resize((96, 96), Image.Resampling.BICUBIC).save(folder / split / name / f"{number}.jpg")
-        for name in ("cat.jpg", "photo.jpg"):
+        for name in ("cat.jpg", "photo.jpg", "held-out/rose/image_01172.jpg"):
             shutil.copy(folder / "photos/rose/0.jpg", folder / name)
+        shutil.copytree(folder / "photos", folder / "sorted")
+        for name in ("other", "large", "long"):
+            shutil.copytree(folder / "runs/demo", folder / "runs" / name)
+        table = [f"photos/{name}/{number}.jpg,{name};flower" for name in ("daisy", "rose") for number in range(50)]
+        Path("labels.csv").write_text("\n".join(["path,labels", *table]), encoding="utf-8")
+        (own_method,) = (step.text for step in steps(ROOT / "docs/guide/look.md") if "def my_map" in step.text)
+        Path("my.py").write_text(own_method, encoding="utf-8")
     return folder
 
 
