@@ -6,6 +6,7 @@ recover. N images, D features, K classes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -40,6 +41,7 @@ CHUNK = 512
 Labelled = tuple[Tensor, Tensor]
 """Features (N, D) and labels: (N,), or (N, K) of 0 and 1 where an image may have several."""
 Option = TypeVar("Option", "Linear", "Neighbours")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -108,11 +110,18 @@ def fit_linear(train: Labelled, judge: Labelled | None, classes: int, strength: 
     scale = TRIED_ON / len(features)
     if judge is None:
         return of(STRENGTHS[len(STRENGTHS) // 2] * scale)
-    probes = [of(each * scale) for each in STRENGTHS]
+    return settle(lambda strength: (probe := of(strength), _quality(probe.scores(judge[0]), judge[1])), scale)
+
+
+def settle(attempt: Callable[[float], tuple[Made, float]], scale: float) -> Made:
+    """What `attempt` makes of the strength at which it finds most quality; of equal ones the strongest."""
+    tried = [attempt(each * scale) for each in STRENGTHS]
+    weakest = STRENGTHS[-1] * scale
     # Features of a model that has learnt little ask for far weaker ones: on until the weakest is not the best.
-    while (best := _best(probes, judge)) is probes[-1] and best.strength > WEAKEST * scale:
-        probes.append(of(best.strength * STEP))
-    return best
+    while (best := max(tried, key=lambda made: made[1])) is tried[-1] and weakest > WEAKEST * scale:
+        weakest *= STEP
+        tried.append(attempt(weakest))
+    return best[0]
 
 
 def fit_neighbours(train: Labelled, judge: Labelled | None, classes: int, numbers: tuple[int, ...] = NEIGHBOURS) -> Neighbours:
