@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import io
 import json
 import re
 import runpy
@@ -66,7 +68,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         patch.setattr("vitral.draw.provenance.DPI", 40)
         vitral.export(vitral.create("ti/16"), "timm", format="timm").rename("vit_tiny.safetensors")
-        assert main(["demo", "--epochs", "1", "--weights", "vit_tiny.safetensors"]) == 0
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            assert main(["demo", "--epochs", "1"]) == 0  # finds the weights in the folder
+        (folder / "told.txt").write_text(told.getvalue(), encoding="utf-8")
     shutil.copytree(folder / "runs/demo", folder / "runs/long")  # what the guide goes on with
     for name in ("cats", "dogs"):
         (folder / "photos" / name).mkdir(parents=True)
@@ -88,6 +92,17 @@ def test_the_demo_leaves_what_it_says(here: Path) -> None:
     assert {"class-token-attention.png", "cat.png"} <= {path.name for path in (here / "runs/demo/figures").iterdir()}
     assert "A photograph in" in (here / "runs/demo/report.html").read_text(encoding="utf-8")
     assert vitral.load("runs/demo").config.class_token  # the README shows where it looks
+
+
+def test_the_demo_says_what_it_made_and_what_comes_next(here: Path, make_reference: ModuleType) -> None:
+    told = (here / "told.txt").read_text(encoding="utf-8")
+    made = re.findall(r"^\w+ +(runs/demo/\S+)", told, re.MULTILINE)
+    assert made == ["runs/demo/report.html", "runs/demo/explore.html", "runs/demo/figures/cat.png"]
+    assert all((here / path).is_file() for path in made)
+    commands = re.findall(r"  (vitral .*)$", told, re.MULTILINE)
+    assert len(commands) == 4 and "vitral explore vit_tiny.safetensors runs/demo/cat.jpg" in commands
+    for line in commands:
+        parse_command(*shlex.split(line)[1:], make_reference=make_reference)
 
 
 def test_readme_python_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,12 +184,17 @@ def test_every_command_parses(
     if after.startswith("vitral: "):  # a mistake, shown with its answer
         assert main([verb, *arguments]) == 2
         assert capsys.readouterr().err.strip() == after
-    elif verb in ("train", "plan"):
-        parse_run(arguments, verb).config()
     else:
-        kinds = {command: kind for command, kind, _ in make_reference.commands(verb)}
-        command = arguments.pop(0) if "" not in kinds else ""
-        parse(kinds[command], arguments, "vitral", "")
+        parse_command(verb, *arguments, make_reference=make_reference)
+
+
+def parse_command(verb: str, *arguments: str, make_reference: ModuleType) -> None:
+    if verb in ("train", "plan"):
+        parse_run(list(arguments), verb).config()
+        return
+    kinds = {command: kind for command, kind, _ in make_reference.commands(verb)}
+    command, given = ("", arguments) if "" in kinds else (arguments[0], arguments[1:])
+    parse(kinds[command], list(given), "vitral", "")
 
 
 def test_the_lists_of_commands_are_not_empty() -> None:

@@ -38,27 +38,24 @@ class Demo:
 def run(arguments: list[str]) -> int:
     asked = parse(Demo, arguments, "vitral demo", EXAMPLES)
     from vitral.report.demo import PICTURE, demo
-    from vitral.report.photograph import NAMED, PHOTOGRAPH
+    from vitral.report.photograph import PHOTOGRAPH
     from vitral.web.notebook import explore
 
     done = demo(asked.out, asked.seed, asked.epochs, command=shlex.join(["vitral", "demo", *arguments]), weights=asked.weights)
     page = explore(done.run.path, [asked.out / PICTURE]).save(asked.out / EXPLORER)
-    weights = NAMED if asked.weights in ("auto", "none") else asked.weights
-    photograph = asked.out / PHOTOGRAPH.name
     made = [
         ["report", str(done.report), "accuracy, curves, confusions, every figure"],
-        ["explorer", str(page), "hover a patch, switch heads off"],
-        ["photograph", str(done.photograph) if done.photograph else "not run", done.missing or "in a ViT that others trained"],
+        ["explorer", str(page), "hover a patch, switch heads off, follow the story"],
+        ["photograph", str(done.photograph.path), f"{done.photograph.answer}, says {done.weights.name}"]
+        if done.photograph
+        else ["photograph", "not run", f"{done.weights.missing}; --weights FILE names some"],
     ]
     following = [
-        ["explore it live", f"vitral explore {asked.out}"],
-        ["and a larger ViT", f"vitral explore {weights} {photograph}"],
-        ["which maps to trust", f"vitral audit {asked.out} digits"],
-        ["on your own pictures", f"vitral train finetune --from {weights} --data folder:photos"],
+        ["explore it live", shlex.join(["vitral", "explore", str(asked.out)])],
+        ["and a larger ViT", shlex.join(["vitral", "explore", done.weights.name, str(asked.out / PHOTOGRAPH.name)])],
+        ["which maps to trust", shlex.join(["vitral", "audit", str(asked.out), "digits"])],
+        ["on your own pictures", shlex.join(["vitral", "train", "finetune", "--from", done.weights.name, "--data", "folder:photos"])],
     ]
-    tell("")
-    tell("Open in a browser (no network needed)")
-    tell(table(made))
-    tell("Next (vitral is .venv/bin/vitral when it is not on your path)")
-    tell(table(following))
+    tell(f"\nOpen in a browser (no network needed)\n{table(made)}")
+    tell(f"\nNext (vitral is .venv/bin/vitral when it is not on your path)\n{table(following)}")
     return 0

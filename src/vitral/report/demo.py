@@ -27,7 +27,7 @@ from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.presets.runs import change
 from vitral.presets.runs import run as named_run
-from vitral.report.photograph import AUTO, PHOTOGRAPH, draw_photograph, find_weights
+from vitral.report.photograph import AUTO, PHOTOGRAPH, Found, Sheet, draw_photograph, find_weights
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
 from vitral.train.finished import Run
@@ -44,10 +44,9 @@ class Demo:
     run: Run
     figures: list[Path]
     report: Path
-    photograph: Path | None
-    """The sheet of the photograph; None: no weights were to be had."""
-    missing: str
-    """Why there is none."""
+    weights: Found
+    photograph: Sheet | None
+    """None: no weights were to be had."""
 
 
 def demo(
@@ -75,9 +74,8 @@ def demo(
     written += figure_set(
         run.model, pictures[:1], figures, formats=("png",), command=command, quiet=quiet
     )  # drawing SVG takes as long again
-    photograph = None if isinstance(found, str) else draw_photograph(found, figures, command)
-    report = write_run_report(out)
-    return Demo(run, written, report, photograph, found if isinstance(found, str) else "")
+    photograph = draw_photograph(found.model, figures, command) if found.model is not None else None
+    return Demo(run, written, write_run_report(out), found, photograph)
 
 
 def make_room(out: Path) -> None:

@@ -24,37 +24,58 @@ REPOSITORY = "timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k"
 """Where timm keeps it on the hub."""
 FILES = "vit_tiny*.safetensors"
 AUTO, NONE = "auto", "none"
+METHODS = ("attention", "rollout", "gradient_rollout", "relevance", "legrad", "gradcam", "occlusion", "similarity")
+"""Those that take a second or two together with the others; integrated gradients takes eight."""
 
 
-def find_weights(asked: str = AUTO) -> Classifier | str:
-    """The model that is asked for; `auto`: a file of ViT-Ti in this folder, or timm's from the hub or its cache. A text: why there is none.
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A model to look at the photograph, or why there is none."""
+
+    name: str
+    """What `vitral.load` takes."""
+    model: Classifier | None = None
+    missing: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+    path: Path
+    answer: str
+    """`Egyptian cat, 81.3 %`"""
+
+
+def find_weights(asked: str = AUTO) -> Found:
+    """The model that is asked for; `auto`: a file of ViT-Ti in this folder, or timm's from the hub or its cache.
 
     What was asked for by name and cannot be had is an error; with `auto` it is only told.
     """
     if asked == NONE:
-        return "not asked for"
+        return Found(NAMED, missing="not asked for")
     if asked != AUTO:
-        return load(asked)
-    files = sorted(Path().glob(FILES))
+        return Found(asked, load(asked))
+    files = sorted(map(str, Path().glob(FILES)))
     if not files and (find_spec("timm") is None or find_spec("huggingface_hub") is None):
-        return "no weights here, and timm, which fetches some, is not installed"
+        return Found(NAMED, missing="no weights here, and timm, which fetches some, is not installed")
     if not files and not _cached() and not _online():
-        return "no weights here, and no network to fetch some"
+        return Found(NAMED, missing="no weights here, and no network to fetch some")
+    name = files[0] if files else NAMED
     try:
-        return load(files[0] if files else NAMED)
+        return Found(name, load(name))
     except VitralError as error:
-        return str(error)
+        return Found(name, missing=str(error))
 
 
-def draw_photograph(model: Classifier, folder: Path, command: str = "") -> Path:
+def draw_photograph(model: Classifier, folder: Path, command: str = "") -> Sheet:
     """The sheet of the photograph in `folder`, as `vitral look` draws it."""
     (picture,) = open_pictures(model, [PHOTOGRAPH])
-    chosen = choose(model)
+    chosen = choose(model, METHODS)
     tape = watch_for(model, [picture], chosen)
     drawn = sheet(tape, [call(method, tape) for method in chosen], PHOTOGRAPH.stem)
-    said = f"A photograph in {model.origin.source.value or 'another model'}, which others trained: {drawn.caption.partition(': ')[2]}"
+    answer = drawn.caption.partition(": ")[2]
+    said = f"A photograph in {model.origin.source.value or 'another model'}, which others trained: {answer}"
     about = {**about_model(model, command), "picture": about_picture(picture)}
-    return dataclasses.replace(drawn, caption=said).save(folder / PHOTOGRAPH.stem, about, ("png",))[0]
+    return Sheet(dataclasses.replace(drawn, caption=said).save(folder / PHOTOGRAPH.stem, about, ("png",))[0], answer)
 
 
 def _cached() -> bool:
