@@ -1,4 +1,4 @@
-"""Makes the gallery: every picture of docs/gallery.md, its provenance, and the page.
+"""Makes the gallery: every picture of docs/gallery.md, its provenance, and the page; and the figures of docs/results/reports.md.
 
     python docs/make_gallery.py --weights vit_tiny_patch16_224.safetensors      all that is new; --only NAME … for some
 
@@ -25,7 +25,7 @@ from PIL import Image, ImageSequence
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from gallery_list import FIGURES, MODELS, PHOTOGRAPHS, PREPARED, Figure
+from gallery_list import FIGURES, MODELS, PHOTOGRAPHS, PREPARED, REPORTS, Figure
 
 from vitral.base.files import read_json, sha256_bytes, sha256_file, write_atomic, write_json
 from vitral.base.version import __version__
@@ -33,7 +33,9 @@ from vitral.cli import main as vitral
 
 DOCS = Path(__file__).parent
 PHOTOS = DOCS / "images/photos"
-PICTURES = DOCS / "images/gallery"
+IMAGES = DOCS / "images"
+LISTS = {"gallery": FIGURES, "reports": REPORTS}
+"""Folder of docs/images → what lies in it."""
 PROVENANCE = "provenance.json"
 PAGE = DOCS / "gallery.md"
 WEIGHTS = "vit_tiny_patch16_224.safetensors"
@@ -52,7 +54,7 @@ def prepare(work: Path, weights: Path | None) -> None:
         (work / WEIGHTS).symlink_to(weights.resolve())
 
 
-def make(figure: Figure, work: Path, out: Path = PICTURES) -> dict[str, Any]:
+def make(figure: Figure, work: Path, out: Path) -> dict[str, Any]:
     """Run what a figure needs and its own command in `work`; write OUT/NAME.webp; its provenance."""
     with inside(work):
         for name in figure.needs:
@@ -191,19 +193,20 @@ def page(provenance: dict[str, Any]) -> str:
     parts = [HEAD]
     for chapter in dict.fromkeys(figure.chapter for figure in FIGURES):
         parts.append(f"## {chapter}")
-        parts += [entry(figure) for figure in FIGURES if figure.chapter == chapter and figure.name in provenance]
+        chosen = [figure for figure in FIGURES if figure.chapter == chapter and figure.name in provenance]
+        parts += [part for figure in chosen for part in (f"### {figure.title}", entry(figure))]
     return "\n\n".join([*parts, models_and_photographs()]) + "\n"
 
 
-def entry(figure: Figure) -> str:
+def entry(figure: Figure, images: str = "images/gallery") -> str:
+    """Picture, what one sees, command, model and photographs."""
     of = [MODELS[figure.model].title] if figure.model else []
     of += [PHOTOGRAPHS[name].title for name in figure.pictures]
     before = "".join(f"    {line}\n" for line in map(PREPARED.__getitem__, figure.needs))
     command = before + "".join(f"    {line}\n" for line in figure.command.splitlines())
     return "\n\n".join(
         [
-            f"### {figure.title}",
-            f"![{figure.title}](images/gallery/{figure.name}.webp)",
+            f"![{figure.title}]({images}/{figure.name}.webp)",
             f"{figure.sees} **Not to be concluded:** {figure.never}",
             command.rstrip("\n"),
             f"{'; '.join(of)}." if of else "",
@@ -242,26 +245,33 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Makes the gallery: pictures, provenance, page.")
     parser.add_argument("--weights", type=Path, help="vit_tiny_patch16_224.safetensors; without it, only figures of models trained here")
     parser.add_argument("--work", type=Path, default=DOCS.parent / "runs/gallery", help="where the commands are run")
-    parser.add_argument("--only", nargs="*", default=[], choices=[figure.name for figure in FIGURES], metavar="NAME")
+    parser.add_argument(
+        "--only", nargs="*", default=[], choices=[figure.name for figures in LISTS.values() for figure in figures], metavar="NAME"
+    )
     parser.add_argument("--page", action="store_true", help="write the page alone")
     asked = parser.parse_args(arguments)
-    stored = PICTURES / PROVENANCE
-    provenance = read_json(stored) if stored.is_file() else {}
     prepare(asked.work, asked.weights)
-    for figure in [] if asked.page else FIGURES:
-        if asked.only and figure.name not in asked.only:
-            continue
-        if not asked.only and provenance.get(figure.name, {}).get("command") == figure.command:
+    for folder, figures in LISTS.items():
+        stored = IMAGES / folder / PROVENANCE
+        provenance = read_json(stored) if stored.is_file() else {}
+        for figure in chosen(figures, provenance, asked):
+            provenance[figure.name] = made = make(figure, asked.work, stored.parent)
+            write_json(stored, {one.name: provenance[one.name] for one in figures if one.name in provenance})
+            print(f"{figure.name}: {made['bytes'] / 1000:.0f} kB, {' × '.join(map(str, made['size']))}", flush=True)
+    PAGE.write_text(page(read_json(IMAGES / "gallery" / PROVENANCE)), encoding="utf-8")
+    return 0
+
+
+def chosen(figures: Sequence[Figure], provenance: dict[str, Any], asked: argparse.Namespace) -> Iterator[Figure]:
+    """Those that were asked for, else those whose command is new; without weights, those that need none."""
+    for figure in [] if asked.page else figures:
+        new = provenance.get(figure.name, {}).get("command") != figure.command
+        if figure.name not in asked.only if asked.only else not new:
             continue
         if figure.model == "vit-tiny" and not (asked.work / WEIGHTS).exists():
             print(f"{figure.name}: needs --weights")
             continue
-        provenance[figure.name] = made = make(figure, asked.work)
-        known = {one.name: provenance[one.name] for one in FIGURES if one.name in provenance}
-        write_json(stored, known)
-        print(f"{figure.name}: {made['bytes'] / 1000:.0f} kB, {' × '.join(map(str, made['size']))}", flush=True)
-    PAGE.write_text(page(provenance), encoding="utf-8")
-    return 0
+        yield figure
 
 
 if __name__ == "__main__":

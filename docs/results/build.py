@@ -16,6 +16,11 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from gallery_list import REPORTS
+from make_gallery import entry
+
 from vitral.base import layout
 from vitral.base.files import read_json, sha256_bytes
 from vitral.base.manifest import check, read_manifest
@@ -333,6 +338,11 @@ def claims_table(report: str, records: dict[str, list[Record]], studies: dict[st
     return table(lines, ["where", "claim", "command", "ours", "verdict"], "lllll", markdown=True)
 
 
+def report_figures(report: str) -> str:
+    """A report's figures with a photograph that may be shown, each with the command that made it."""
+    return "\n\n".join(f"**{figure.title}**\n\n{entry(figure, '../images/reports')}" for figure in REPORTS if figure.chapter == report)
+
+
 def summary_table(records: dict[str, list[Record]], studies: dict[str, Path]) -> str:
     names = list(dict.fromkeys(claim["report"] for claim in claims()))
     lines = [
@@ -488,6 +498,7 @@ def make() -> dict[str, str]:
     studies = read_studies()
     made = {name: function(records) for name, function in TABLES.items()}
     made |= {f"claims:{report}": claims_table(report, records, studies) for report in dict.fromkeys(claim["report"] for claim in claims())}
+    made |= {f"figures:{report}": report_figures(report) for report in dict.fromkeys(figure.chapter for figure in REPORTS)}
     made |= {"claims": summary_table(records, studies), "queue": queue_table(records, studies)}
     return made | {f"study:{name}": study_table(path) for name, path in studies.items()}
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 import vitral
 from vitral.base.errors import UnknownNameError
-from vitral.look.figures import figure_set, one_picture, photographs, whole_model
+from vitral.look.figures import Wanted, figure_set, one_picture, photographs, whole_model
 
 WHOLE = {"filters", "positions", "positions-rows-columns", "positions-class-token", "distance", "entropy"}
 EACH = {
@@ -83,6 +83,14 @@ def test_only_some_and_the_rows_of_a_token(make, picture, tmp_path, monkeypatch)
         np.testing.assert_allclose(numbers["maps"][0, 1].ravel(), tape.attention(0)[0, 1, 3, tape.prefix :], rtol=1e-5)
     with pytest.raises(UnknownNameError, match="figure"):
         figure_set(model, [picture], tmp_path, only=["everything"], quiet=True)
+
+
+def test_of_many_heads_the_rows_of_the_first_eight_are_shown(make, picture) -> None:
+    model = make(depth=1, heads=12, width=24).float()
+    tape = vitral.watch(model, [vitral.open_picture(picture, model)])
+    drawn = {one.name: one for one in one_picture(tape, "a-cat", wanted=Wanted(frozenset({"attention"})), token=3)}["attention-patch"]
+    assert [title for axes in drawn.figure.axes if (title := axes.get_title())] == [f"head {head}" for head in range(8)]
+    assert drawn.numbers["maps"].shape[:2] == (1, 8) and "row 3 of the matrix" in drawn.caption
 
 
 def test_what_is_left_out_or_overlaps_is_said(make, picture, tmp_path, monkeypatch, capsys) -> None:

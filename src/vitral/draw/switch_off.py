@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def ablation_figure(heads: np.ndarray, parts: np.ndarray, names: Sequence[str], title: str = "", unit: str = "probability") -> Figure:
+def ablation_figure(
+    heads: np.ndarray, parts: np.ndarray, names: Sequence[str], title: str = "", label: str = "change of the probability"
+) -> Figure:
     """`heads` (L, h) and `parts` (L, n): change of the score, blue where the model gets worse. Values are written where there is room."""
     if heads.ndim != 2 or parts.ndim != 2 or len(heads) != len(parts) or parts.shape[1] != len(names):
         raise UsageError(f"changes of shapes {heads.shape} and {parts.shape}", "give (blocks, heads) and (blocks, parts)")
     depth = len(heads)
     widths = [max(1.6, 0.42 * heads.shape[1]), max(1.6, 0.62 * len(names))]
     figure, axes = new_figure(sum(widths) + 1.9, max(1.8, 0.27 * depth) + 0.95, 1, 2, width_ratios=widths)
-    for one, values, label, ticks in ((axes[0, 0], heads, "head", None), (axes[0, 1], parts, "part of the block", names)):
+    for one, values, what, ticks in ((axes[0, 0], heads, "head", None), (axes[0, 1], parts, "part of the block", names)):
         low, high = limits_of(values, signed=True)  # parts matter far more than single heads: each has its own scale
         image = one.imshow(values, cmap=map_name(True), vmin=low or -1, vmax=high or 1, aspect="auto", interpolation="nearest")
         step = max(1, -(-values.shape[1] // 16))
@@ -35,7 +37,7 @@ def ablation_figure(heads: np.ndarray, parts: np.ndarray, names: Sequence[str], 
         for spine in one.spines.values():
             spine.set_visible(False)
         one.tick_params(length=0)
-        name_axes(one, label, "block" if one is axes[0, 0] else "")
-        colour_bar(figure, image, one, f"change of the {unit}" if one is axes[0, 1] else "", aspect=30)
+        name_axes(one, what, "block" if one is axes[0, 0] else "")
+        colour_bar(figure, image, one, label if one is axes[0, 1] else "", aspect=30)
     head_line(figure, title)
     return figure

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from vitral.base.errors import UsageError
+from vitral.base.text import signed
 from vitral.draw.palette import ShowsItself
 from vitral.draw.switch_off import ablation_figure
 from vitral.look.choice import Start, check_item, find_target, need_transformer, unused
@@ -57,7 +58,7 @@ class Contributions(ShowsItself):
 
     def draw(self) -> Figure:
         parts = np.stack([self.heads.sum(axis=1) + self.attention_bias, self.mlp], axis=1)
-        title = f"{self.name}: logit {self.logit:.2f} = embedding {self.embedding:+.2f}, rest {self.rest:+.2f}, and these"
+        title = f"{self.name}: logit {self.logit:.2f}; embedding {signed(self.embedding)}, rest {signed(self.rest)}"
         return ablation_figure(self.heads, parts, ("attention", "MLP"), title, "part of the logit")
 
 

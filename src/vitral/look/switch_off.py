@@ -68,7 +68,8 @@ class Ablation(ShowsItself):
         return f'<img src="data:image/png;base64,{picture}" alt="{escape(repr(self))}">' + html(f"{self!r}\n{table(lines, header, 'r')}")
 
     def draw(self) -> Figure:
-        return ablation_figure(self.heads, self.parts, PARTS, f"{self.name}: {self.unit} {self.whole:.3f} with everything on", self.unit)
+        title = f"{self.name}: {self.unit} {self.whole:.3f} with everything on"
+        return ablation_figure(self.heads, self.parts, PARTS, title, f"change of the {self.unit}")
 
 
 def ablate(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class") -> Ablation:

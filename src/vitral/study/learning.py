@@ -32,6 +32,8 @@ Sheet = tuple[Any, dict[str, np.ndarray], str]
 """A figure, its numbers and its caption."""
 SHOWN, NEAR, BANK = 8, 5, 512
 """Pictures on a sheet, neighbours of each, and pictures that they are looked for among."""
+HIDDEN = (134, 170, 208)
+"""Red, green and blue of a patch that was not shown."""
 
 
 def draw_learning(path: str | Path) -> list[Path]:
@@ -55,9 +57,10 @@ def draw_learning(path: str | Path) -> list[Path]:
 
 
 def draw_rebuilt(folder: RunFolder, arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-    """Of a masked autoencoder: what was shown, what was made of it, what it was; pixels (B, H, W, C) in [0, 1]."""
-    pictures = [enlarge((values.clip(0, 1) * 255).round().astype(np.uint8).squeeze()) for part in arrays for values in part]
-    figure = picture_sheet(pictures, columns=len(arrays[0]), row_labels=["shown", "rebuilt", "picture"], width=1.0)
+    """Of a masked autoencoder: what was shown (NaN: hidden), what was made of it, what it was; pixels (B, H, W, C) in [0, 1]."""
+    pictures = [enlarge(_veiled(values)) for part in arrays for values in part]
+    note = "blue: hidden; of each hidden patch the mean and the spread are given, its pattern is rebuilt"
+    figure = picture_sheet(pictures, columns=len(arrays[0]), row_labels=["shown", "rebuilt", "picture"], width=1.0, note=note)
     caption = "Hidden patches rebuilt: what was shown, what was made of it, the picture. Means and spreads of hidden patches are given."
     names = ("shown", "rebuilt", "picture")
     about = {"command": folder.command, "run": str(folder.path)}
@@ -89,6 +92,13 @@ def _neighbours(model: Classifier, split: Split, every: list[Image.Image]) -> Sh
     captions = ["picture", *(f"{place}." for place in range(1, near.shape[1] + 1))] + [""] * (len(pictures) - near.shape[1] - 1)
     figure = picture_sheet(pictures, captions, columns=near.shape[1] + 1, width=0.9)
     return figure, {"neighbours": near}, f"Validation pictures and their nearest among {len(every):,}, by the cosine of pooled features."
+
+
+def _veiled(values: np.ndarray) -> np.ndarray:
+    """(H, W, C) in [0, 1] → uint8 (H, W, 3); where nothing is known, a colour that no grey picture has: black would be a part of it."""
+    colour = values if values.shape[-1] == 3 else values[..., :1].repeat(3, axis=-1)
+    known = np.where(np.isnan(colour), HIDDEN, 255 * colour)
+    return known.clip(0, 255).round().astype(np.uint8)
 
 
 def _picture(pixels: np.ndarray) -> Image.Image:

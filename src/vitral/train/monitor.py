@@ -78,7 +78,8 @@ class Monitor:
 
     @torch.no_grad()
     def rebuilt(self, count: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """What a masked autoencoder was shown, what it made of it and the pictures: (B, H, W, C) in [0, 1]; None: another method."""
+        """What a masked autoencoder was shown (hidden patches NaN), what it made of it, the pictures: (B, H, W, C) in [0, 1]; None: another
+        method."""
         method, model = self.stepper.method, self.stepper.model
         if not isinstance(method, MAE):
             return None
@@ -86,8 +87,7 @@ class Monitor:
         with evaluating(model), self.stepper.inside():
             shown, made = method.pictures(model, images)
         mean, std = (torch.tensor(values, device=images.device).view(-1, 1, 1) for values in (self.preprocess.mean, self.preprocess.std))
-        hidden = (shown != 0).any(1, keepdim=True)  # hidden patches are black, not of the mean colour
-        parts = ((shown * std + mean) * hidden, made * std + mean, images * std + mean)
+        parts = (shown * std + mean, made * std + mean, images * std + mean)
         return tuple(part.float().permute(0, 2, 3, 1).cpu().numpy() for part in parts)  # type: ignore[return-value]
 
     def look(self, step: int) -> tuple[dict[str, Any], float]:

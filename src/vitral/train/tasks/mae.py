@@ -88,13 +88,13 @@ class MAE(Method):
         return (pixels - mean) / spread, mean, spread
 
     def pictures(self, model: Classifier, images: Tensor) -> tuple[Tensor, Tensor]:
-        """What is shown (hidden patches 0) and what is made of it, both (B, C, H, W)."""
+        """What is shown (hidden patches NaN) and what is made of it, both (B, C, H, W)."""
         order = self.draw(len(images), images.device)
         target, mean, spread = self.targets(images)
         shown = torch.zeros(target.shape[:2], device=images.device).scatter_(1, order, 1.0)[:, :, None]
         pixels = target * spread + mean
         rebuilt = shown * pixels + (1 - shown) * (self.rebuild(model, images, order).float() * spread + mean)
-        return self._whole(shown * pixels), self._whole(rebuilt)
+        return self._whole(pixels.masked_fill(shown == 0, float("nan"))), self._whole(rebuilt)
 
     def _whole(self, patches: Tensor) -> Tensor:
         """(B, N, P) → (B, C, H, W), the way back of `cut`."""
