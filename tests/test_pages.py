@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs/reference/python.md"
 PAGES = [page for part in ("guide", "concepts", "how-to", "lesson") for page in sorted((ROOT / "docs" / part).glob("*.md"))] + [REFERENCE]
 HURRY = {
-    "demo": {"--epochs": "1"},
+    "demo": {"--epochs": "1", "--weights": "vit_tiny.safetensors"},
     "train": {"--epochs": "1"},
     "pretrain": {"--seconds": "1", "--skip-probe": ""},
     "compare": {"--budget": "samples=128", "--seeds": "2", "--lrs": "3e-3", "--parallel": "1"},
@@ -91,6 +91,7 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr("vitral.draw.provenance.DPI", 40)
         assert main(["demo", "--epochs", "1"]) == 0
         vitral.export(vitral.create("ti/16", image_size=128, mlp_width=384, depth=4), "timm", format="timm").rename("vit_tiny.safetensors")
+        assert main(["demo", "--epochs", "1", "--weights", "vit_tiny.safetensors"]) == 0
         rng = np.random.default_rng(0)
         for split, count in (("photos", 50), ("held-out", 4)):
             for name in ("daisy", "rose"):
