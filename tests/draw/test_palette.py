@@ -49,6 +49,11 @@ def test_shorten() -> None:
     assert palette.shorten("a" * 50, 10) == "a" * 9 + "…"
 
 
+def test_a_figure_shows_itself_in_a_notebook() -> None:
+    figure, _ = palette.new_figure(1, 1)
+    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+
+
 def test_no_global_state_and_no_pyplot() -> None:
     code = """
 import sys, numpy as np

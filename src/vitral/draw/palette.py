@@ -90,6 +90,10 @@ def empty_figure(width: float, height: float, **spaces: float) -> Figure:
             dress_letters(self)
             super().draw(renderer)
 
+        def _repr_png_(self) -> bytes:
+            """In a notebook it shows itself, without pyplot."""
+            return png_bytes(self)
+
     figure = Dressed(figsize=(width, height), layout="constrained", facecolor=PAPER)
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(**spaces)  # type: ignore[union-attr]

@@ -1,0 +1,113 @@
+"""The lesson: notebook and page are what its source says, its pictures are there, and it runs from start to end, answers and all."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from PIL import Image
+
+import vitral
+
+ROOT = Path(__file__).parents[1]
+QUICK = {"EPOCHS": 1, "SAMPLES": 512, "SEEDS": 2}
+
+
+@pytest.fixture(scope="module")
+def lesson() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_lesson", ROOT / "docs/make_lesson.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclasses look for their module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def run_lesson(lesson: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list, list]]:
+    """Runs it in an empty folder without a network; what each cell printed and showed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    threads = torch.get_num_threads()
+
+    def run(weights: Path | None = None, changes: dict | None = None, without: tuple[str, ...] = ()) -> tuple[list, list]:
+        monkeypatch.setenv("VITRAL_LESSON_WEIGHTS", str(weights or tmp_path / "none"))
+        cells = lesson.parts(lesson.SOURCE.read_text(encoding="utf-8"))
+        try:
+            return cells, list(lesson.run(cells, changes, without))
+        finally:
+            torch.set_num_threads(threads)
+
+    return run
+
+
+def test_notebook_and_page_are_the_source(lesson: ModuleType) -> None:
+    cells = lesson.parts(lesson.SOURCE.read_text(encoding="utf-8"))
+    assert lesson.NOTEBOOK.read_text(encoding="utf-8") == lesson.notebook(cells), "run python docs/make_lesson.py --keep"
+    written = lesson.PAGE.read_text(encoding="utf-8")
+    assert lesson.without_outputs(written) == lesson.page(cells), "run python docs/make_lesson.py"
+    assert written.count(lesson.BEGIN) > 20 and "\nNot run" not in written  # the page's own run had the weights
+
+
+def test_every_picture_is_there_and_small(lesson: ModuleType) -> None:
+    shown = re.findall(r"!\[([^]]+)\]\(\.\./images/lesson/([\w-]+\.png)\)", lesson.PAGE.read_text(encoding="utf-8"))
+    files = {path.name: path for path in lesson.PICTURES.iterdir()}
+    assert {name for _, name in shown} == set(files) and len(shown) == len(files) >= 15
+    assert all(lesson.slug(title) + ".png" == name for title, name in shown)
+    assert sum(path.stat().st_size for path in files.values()) <= 1_500_000
+
+
+def test_the_notebook_is_a_notebook(lesson: ModuleType) -> None:
+    book = json.loads(lesson.NOTEBOOK.read_text(encoding="utf-8"))
+    assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
+    assert len({cell["id"] for cell in book["cells"]}) == len(book["cells"])
+    code = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+    answers = [cell for cell in code if "answer" in cell["metadata"].get("tags", ())]
+    assert len(answers) >= 5 and all(cell["metadata"]["jupyter"]["source_hidden"] for cell in answers)
+    assert all("assert " in "".join(cell["source"]) for cell in answers)
+
+
+def test_the_lesson_runs_without_weights(lesson: ModuleType, run_lesson: Callable[..., tuple[list, list]]) -> None:
+    """With tiny budgets, so what only a whole training shows is left out; without weights it says so in one line."""
+    cells, outputs = run_lesson(changes=QUICK, without=("claim",))
+    told = [output.text for output in outputs if output and output.text.startswith("Not run")]
+    assert len(told) == 1 and told[0].count("\n") == 1
+    shown = [Image.open(io.BytesIO(output.picture)) for output in outputs if output and output.picture]
+    assert len(shown) >= 13 and all(min(image.size) > 100 for image in shown)
+    written = lesson.PAGE.read_text(encoding="utf-8")
+    sources = [output.text.strip("\n") for part, output in zip(cells, outputs, strict=True) if part.shows_source]
+    assert len(sources) >= 8
+    for source in sources:  # a part that was changed since needs a new page
+        assert f"```python\n{source}\n```" in written, "run python docs/make_lesson.py --keep"
+
+
+@pytest.mark.slow
+def test_the_whole_lesson(run_lesson: Callable[..., tuple[list, list]], tmp_path: Path) -> None:
+    """As it stands, with every claim; ViT-Ti's place is taken by one of two blocks that has learnt nothing."""
+    weights = vitral.export(vitral.create("ti/16", depth=2), tmp_path / "weights", format="timm")
+    _, outputs = run_lesson(weights)
+    assert not any("Not run" in output.text for output in outputs if output)
+    assert any("reference: noise" in output.text for output in outputs if output)  # the audit ran
+
+
+def test_a_setting_that_is_not_there_is_refused(lesson: ModuleType) -> None:
+    with pytest.raises(KeyError, match="no setting TEMPO"):
+        list(lesson.run([lesson.Part("EPOCHS = 1", tags=("settings",))], {"TEMPO": 1}))
+
+
+def test_cells_are_read_as_they_are_written(lesson: ModuleType) -> None:
+    text = '# %% [markdown]\n# # Title\n#\n# text\n\n# %% A picture tags=["answer"]\nx = 1\nx\n'
+    assert lesson.parts(text) == [lesson.Part("# Title\n\ntext", True), lesson.Part("x = 1\nx", False, "A picture", ("answer",))]
+    (_, output) = lesson.run(lesson.parts(text))
+    assert output == lesson.Output("1")
+    page = lesson.page(cells := lesson.parts(text), ["", lesson.shown(cells[1], output)])
+    assert "<details" in page and "```text\n1\n```" in page and lesson.without_outputs(page) == lesson.page(cells)
