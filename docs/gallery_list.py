@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-DRAWN = Path(__file__).parent / "images/architecture.svg"
 VIT = "vit_tiny_patch16_224.safetensors"
 
 
@@ -76,7 +74,7 @@ MODELS = {
     ),
     "mae": Model(
         "the masked autoencoder",
-        "`vitral pretrain fashion-mnist --method mae …` as below: one epoch without labels, minutes of one CPU core",
+        "`vitral pretrain fashion-mnist --method mae …` as above: one epoch without labels, minutes of one CPU core",
         "runs/mae/model.safetensors",
     ),
 }
@@ -109,14 +107,13 @@ PREPARED = {
 }
 """What several figures share → the command that makes it."""
 
-LOOK, INSIDE, LEARNING, TRUST, COMPARE, EXPLORE, HOUSE = (
+LOOK, INSIDE, LEARNING, TRUST, COMPARE, EXPLORE = (
     "Where a model looks",
     "What is inside",
     "How it learns",
     "What to trust",
     "Fair comparisons",
     "The explorer",
-    "The house itself",
 )
 
 FIGURES = (
@@ -285,7 +282,7 @@ FIGURES = (
         f"vitral figures {VIT} photos/cat.jpg --only ablation,shuffled",
         "figures/cat-shuffled.png",
         "With positions the shuffled cat is none; with the positions taken out the answer is the same in every order.",
-        "that the model without positions would do: it was not trained so, and its answer for the cat is another one.",
+        "that the model would do without positions: the same answer in every order need not be the right one.",
         "vit-tiny",
         ("cat.jpg",),
         width=1000,
@@ -463,15 +460,6 @@ FIGURES = (
         ("cat.jpg",),
         width=900,
         view=View("#panel-surgery .halves", hash="#view=surgery", ready="#panel-surgery .halves svg", width=1280, height=900),
-    ),
-    Figure(
-        "architecture",
-        HOUSE,
-        "The parts of Vitral, from their imports",
-        "python docs/make_architecture.py",
-        str(DRAWN),
-        "Every arrow is an import that is in the code; a part imports from rows below its own. A test compares drawing and code.",
-        "how much runs through an arrow: one import and a hundred look alike.",
     ),
 )
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import io
 import os
-import runpy
 import shlex
 import shutil
 import sys
@@ -80,11 +79,8 @@ def make(figure: Figure, work: Path, out: Path) -> dict[str, Any]:
 
 
 def run(line: str) -> None:
-    """A line of a command: vitral itself, or a script of docs/."""
-    program, *arguments = shlex.split(line)
-    if program == "python":
-        runpy.run_path(str(DOCS.parent / arguments[0]), run_name="__main__")
-    elif (code := vitral(arguments)) != 0:
+    """`vitral …`, in this process."""
+    if (code := vitral(shlex.split(line)[1:])) != 0:
         raise SystemExit(f"{line}: exit code {code}")
 
 
@@ -113,8 +109,6 @@ def identity(figure: Figure) -> dict[str, Any]:
 
 def read_images(path: Path) -> tuple[list[Image.Image], list[int]]:
     """The frames of a picture and how long each stays, in milliseconds."""
-    if path.suffix == ".svg":
-        return [rendered(path)], [0]
     with Image.open(path) as opened:
         frames = [(frame.convert("RGB"), frame.info.get("duration", 0)) for frame in ImageSequence.Iterator(opened)]
     return [frame for frame, _ in frames], [time for _, time in frames]
@@ -162,16 +156,6 @@ def photographed(figure: Figure) -> tuple[list[Image.Image], list[int]]:
         return [opened.convert("RGB")], [0]
 
 
-def rendered(path: Path) -> Image.Image:
-    """A drawing as pixels."""
-    with browser() as chromium:
-        page = chromium.new_page(viewport={"width": 1200, "height": 1200})
-        page.goto(path.resolve().as_uri())
-        content = page.locator("svg").screenshot()
-    with Image.open(io.BytesIO(content)) as opened:
-        return opened.convert("RGB")
-
-
 @contextmanager
 def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
@@ -195,13 +179,14 @@ def page(provenance: dict[str, Any]) -> str:
         parts.append(f"## {chapter}")
         chosen = [figure for figure in FIGURES if figure.chapter == chapter and figure.name in provenance]
         parts += [part for figure in chosen for part in (f"### {figure.title}", entry(figure))]
-    return "\n\n".join([*parts, models_and_photographs()]) + "\n"
+    return "\n\n".join([*parts, HOUSE, models_and_photographs()]) + "\n"
 
 
 def entry(figure: Figure, images: str = "images/gallery") -> str:
     """Picture, what one sees, command, model and photographs."""
-    of = [MODELS[figure.model].title] if figure.model else []
-    of += [PHOTOGRAPHS[name].title for name in figure.pictures]
+    of = [f"*Model:* {MODELS[figure.model].title}."] if figure.model else []
+    shown = [f"{one.title} ({one.author}; {one.licence})" for one in map(PHOTOGRAPHS.__getitem__, figure.pictures)]
+    of += [f"*Pictures:* {', '.join(shown)}."] if shown else []
     before = "".join(f"    {line}\n" for line in map(PREPARED.__getitem__, figure.needs))
     command = before + "".join(f"    {line}\n" for line in figure.command.splitlines())
     return "\n\n".join(
@@ -209,9 +194,9 @@ def entry(figure: Figure, images: str = "images/gallery") -> str:
             f"![{figure.title}]({images}/{figure.name}.webp)",
             f"{figure.sees} **Not to be concluded:** {figure.never}",
             command.rstrip("\n"),
-            f"{'; '.join(of)}." if of else "",
+            " ".join(of),
         ]
-    ).replace("\n\n\n", "\n")
+    )
 
 
 def models_and_photographs() -> str:
@@ -232,12 +217,21 @@ def models_and_photographs() -> str:
     )
 
 
+HOUSE = """## The house itself
+
+![The parts of Vitral and who imports whom](images/architecture.svg)
+
+Every arrow is an import that is in the code; a part imports from rows below its own, and a test compares drawing and code.
+**Not to be concluded:** how much runs through an arrow: one import and a hundred look alike.
+
+    python docs/make_architecture.py"""
+
 HEAD = """<!-- Written by docs/make_gallery.py from docs/gallery_list.py: change it there. -->
 
 # Gallery
 
-Every picture was made by the commands below it, typed in a folder that holds [the photographs](images/photos) as `photos` and the weights
-of ViT-Ti. `python docs/make_gallery.py --weights vit_tiny_patch16_224.safetensors` makes them all; what each was made from, with its
+Every picture was made by the commands below it, typed in a folder that holds `docs/images/photos` as `photos` and the weights of
+ViT-Ti. `python docs/make_gallery.py --weights vit_tiny_patch16_224.safetensors` makes them all; what each was made from, with its
 SHA-256, is in [provenance.json](images/gallery/provenance.json). Each says what one sees, and what one must not conclude from it."""
 
 
