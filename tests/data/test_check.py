@@ -72,9 +72,10 @@ def test_against_another_set_and_without_near_ones(spoilt: Path, tmp_path: Path,
 
 
 def test_a_set_of_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "check", "digits", "--near", "no", "--out", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
+    assert main(["data", "check", "digits", "--out", str(tmp_path)]) == 0
+    out, told = capsys.readouterr()
     assert "digits: 1,437 train, 360 test" in out and "near copies" in out and "not searched" in out
+    assert "pictures of 8 pixels" in told and "an accuracy on them is not one on new pictures" not in out
     findings, _ = check_data(DataConfig(name="digits"), near=False, quiet=True)
     assert findings.imbalance == pytest.approx(max(findings.class_counts.values()) / min(findings.class_counts.values()))
     assert np.sum(list(findings.class_counts.values())) == 1437

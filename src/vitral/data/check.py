@@ -23,7 +23,7 @@ from vitral.base.progress import say, track
 from vitral.base.text import few, table
 from vitral.config import DataConfig
 from vitral.data.datasets import UNBALANCED, open_source
-from vitral.data.near import BLOCK, MOST, SIDE, digest, near_pairs
+from vitral.data.near import BLOCK, FINE, MOST, SIDE, digest, near_pairs
 from vitral.data.preprocess import size_of, viewable
 from vitral.data.source import ArrayReader, Part
 from vitral.data.split import READERS
@@ -125,6 +125,10 @@ def check_data(
     count = sum(len(each.part.indices) for each in read)
     if near and count > MOST:
         say(f"{count:,} pictures: near copies are searched among up to {MOST:,}, so exact ones alone are")
+        near = False
+    side = min((min(each.part.reader.pixels.shape[-2:]) for each in read if isinstance(each.part.reader, ArrayReader)), default=FINE)
+    if near and side < FINE:
+        say(f"pictures of {side} pixels: near copies are searched from {FINE} on, where likeness tells a copy, so exact ones alone are")
         near = False
     places = [(each, position) for each in read for position in range(len(each.part.indices))]
     exact = _exact(places)
