@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -12,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from PIL import Image
 
 from vitral.base.version import __version__
 
@@ -50,7 +54,7 @@ def test_the_wheel_is_the_package_and_nothing_else(built: tuple[zipfile.ZipFile,
     assert names - about == package_files()
     assert {name.rpartition("/")[2] for name in about} == {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "LICENSE"}
     kinds = {Path(name).suffix for name in names - about}
-    assert kinds == {".py", ".typed", ".json", ".html", ".css", ".js"}  # a new kind of file in the package is a decision
+    assert kinds == {".py", ".typed", ".json", ".html", ".css", ".js", ".jpg"}  # another kind would be a decision
     for needed in ("py.typed", "report/templates/page.html", "web/static/index.html", "kernels/gelu_triton.py", "cli/words.json"):
         assert f"vitral/{needed}" in names
     assert sum(entry.compress_size for entry in wheel.infolist()) < 2e6
@@ -73,6 +77,28 @@ def test_the_source_archive_makes_the_same_wheel(built: tuple[zipfile.ZipFile, t
     beside = {"README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "CITATION.cff", "pyproject.toml", ".gitignore", "PKG-INFO"}
     assert names == {f"src/{name}" for name in package_files()} | beside
     assert sum(member.size for member in archive.getmembers()) < 5e6
+
+
+@pytest.mark.slow
+def test_the_wheel_works_without_its_repository(built: tuple[zipfile.ZipFile, tarfile.TarFile], tmp_path: Path) -> None:
+    """Templates, static files and tables come from the wheel: trained, reported and exported far from any checkout."""
+    wheel, _ = built
+    wheel.extractall(tmp_path / "site")
+
+    def vitral(*words: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "HOME": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-m", "vitral", *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert vitral("--version") == f"vitral {__version__}\n"
+    assert "_vitral()" in vitral("completion", "zsh")
+    vitral("train", "digits", "--epochs", "0.02", "--device", "cpu", "--quiet", "--out", "run")
+    vitral("report", "run")
+    Image.new("L", (8, 8)).save(tmp_path / "one.png")
+    vitral("explore", "run", "one.png", "--export", "page.html")
+    assert "<!doctype html>" in (tmp_path / "run/report.html").read_text(encoding="utf-8").lower()
+    assert (tmp_path / "page.html").stat().st_size > 100_000
 
 
 def test_every_dependency_has_both_ends_and_a_version_that_was_tested() -> None:
