@@ -4,16 +4,15 @@
 
 Speed: random weights, compiled, contestants in turn, ratio within a round (median, 10 to 90 %). Answers: the model of `--weights`,
 calibrated on the first two batches of `--data` and asked about all the others, in fp8 and in bf16 (fp32 on a CPU, where fp8 is
-emulated and its speed means nothing). `--sizes` alone, without a name: no speed.
+emulated and its speed means nothing); `vitral eval … --precision fp8` says as much of any model. `--sizes` alone, without a name: no speed.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import importlib.util
 import json
-import time
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,9 @@ from vitral.data.datasets import open_split
 from vitral.data.loader import Loader
 from vitral.data.preprocess import Preprocess
 from vitral.kernels.fp8 import in_eight_bits
+from vitral.kernels.replay import replayed
 from vitral.study.peers import build_timm
+from vitral.study.turns import in_turn, ratio_of, tidy
 from vitral.weights.load import load
 
 CALIBRATING = 2
@@ -57,49 +58,29 @@ def change(weights: str, data: str, device: torch.device, batch: int = 32) -> di
     return result
 
 
-def graph_of(model: torch.nn.Module, images: torch.Tensor, device: torch.device) -> Callable[[], object]:
-    """The whole pass as one recorded CUDA graph."""
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            answers(model, images, device)
-    torch.cuda.current_stream(device).wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        answers(model, images, device)
-    return graph.replay
-
-
 def speed(size: str, batch: int, rounds: int, device: torch.device) -> list[dict[str, Any]]:
-    """Pictures a second of timm in bf16, ours in bf16 and in fp8, large and of one picture."""
+    """Milliseconds of timm in bf16, ours in bf16 and in fp8, of many pictures and of one; compiled, and of one also recorded."""
     model = create(size, classes=1000).to(device).eval()
     many = torch.randn(batch, 3, *model.config.image_size, device=device)
     cuda = device.type == "cuda"
-    peer = build_timm(model.config).to(device).eval()
-    contestants: dict[str, torch.nn.Module] = {"timm": peer, "vitral": model, "vitral, fp8": in_eight_bits(model, [many[:8]])}
+    contestants: dict[str, torch.nn.Module] = {"vitral": model, "vitral, fp8": in_eight_bits(model, [many[:8]])}
+    if importlib.util.find_spec("timm"):
+        contestants = {"timm": build_timm(model.config).to(device).eval(), **contestants}
+    first = next(iter(contestants))
     rows = []
     for images in (many, many[:1]):
         ready: dict[str, Any] = {name: torch.compile(module) if cuda else module for name, module in contestants.items()}
-        actions: dict[str, Callable[[], object]] = {
-            name: lambda module=module, images=images: answers(module, images, device) for name, module in ready.items()
-        }
         if cuda and len(images) == 1:
-            actions |= {f"{name}, graph": graph_of(contestants[name], images, device) for name in ("vitral", "vitral, fp8")}
-        times: dict[str, list[float]] = {name: [] for name in actions}
-        for number, (name, action) in itertools.product(range(rounds + 3), actions.items()):
-            if cuda:
-                torch.cuda.synchronize()
-            began = time.perf_counter()
+            ready |= {f"{name}, graph": replayed(contestants[name]) for name in ("vitral", "vitral, fp8")}
+        actions = {name: partial(answers, module, images, device) for name, module in ready.items()}
+        for action in (*actions.values(), *actions.values(), *actions.values()):  # compile, record
             action()
-            if cuda:
-                torch.cuda.synchronize()
-            if number >= 3:
-                times[name].append(time.perf_counter() - began)
+        times = in_turn(actions, device, rounds)
         for name, found in times.items():
-            low, middle, high = np.quantile(np.divide(times["timm"], found), (0.1, 0.5, 0.9)).round(3).tolist()
+            middle, (low, high) = ratio_of(times[first], found)
             row = {"size": size, "pictures": len(images), "contestant": name, "milliseconds": round(float(np.median(found)) * 1e3, 3)}
-            rows.append({**row, "timm_over_it": middle, "low": low, "high": high})
+            rows.append({**row, f"{first}_over_it": round(middle, 3), "low": round(low, 3), "high": round(high, 3)})
+        tidy(device)
     return rows
 
 
