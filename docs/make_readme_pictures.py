@@ -124,7 +124,7 @@ def first(given: Given) -> Made:
     answer.set_ylim(2.6, -0.75)
     answer.spines["bottom"].set_visible(False)
     answer.set_title("the answer", fontsize=LABEL_SIZE, color=INK, pad=4)
-    return Made(_picture(figure), "vitral figures vit_tiny.safetensors runs/demo/cat.jpg", _about(given, model))
+    return Made(_picture(figure), "vitral figures vit_tiny.safetensors runs/demo/cat.jpg", _about(given, model) | {"answer": dict(ranking)})
 
 
 # ---- the tour --------------------------------------------------------------------------------------------------------------------

@@ -228,6 +228,10 @@ def test_every_picture_of_the_readme_says_what_it_is_made_of() -> None:
         assert picture["shows"] and picture["versions"]
     told = re.findall(r'!\[(.*?)\]\(docs/images|<img [^>]*?alt="(.*?)"', text)
     assert len(told) == len(shown) and all(len(one or other) > 40 for one, other in told)  # for those who do not see them
+    (name, share), *_ = record["first"]["answer"].items()
+    assert f"{name}, {100 * share:.0f} %" in told[0][0]
+    for row in record["compare"]["rows"]:
+        assert f"{100 * row['mean']:.1f} %" in " ".join(other for _, other in told)
     assert PHOTOGRAPH.read_bytes() == (ROOT / "docs/images/photos/cat.jpg").read_bytes()  # the gallery shows the same
 
 
