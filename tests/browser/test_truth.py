@@ -74,6 +74,19 @@ def test_choosing_a_class_explains_it(visit: Visit) -> None:
     assert np.abs(pixels(page, CANVAS) - before).max() > 10
 
 
+def test_the_audits_verdict_stands_beside_the_map(context: BrowserContext, own: Session) -> None:
+    own.verdicts[0] = {"rollout": "do not use: it finds nothing (0.45; 0.5: chance)", "relevance": "use: it finds what counts"}
+    with served(own) as (address, _):
+        page = opened(context, address)
+        text = page.locator("#method-text")
+        expect(text).not_to_contain_text("audit")  # attention was not judged
+        page.locator("#methods label", has_text="Rollout").click()
+        expect(text.locator("strong")).to_have_text("The audit of this model: do not use")
+        expect(text).to_contain_text("do not use: it finds nothing (0.45; 0.5: chance).")
+        page.locator("#methods label", has_text="Relevance").click()
+        expect(text.locator("strong")).to_have_text("The audit of this model: use")
+
+
 def test_no_path_of_the_machine_is_on_the_page(context: BrowserContext, session: Session, tmp_path: Path) -> None:
     paths = {"/home/ada/private/runs/flowers": session.models[0], "secret/vit_tiny.safetensors": session.models[1]}
     own = Session(paths)

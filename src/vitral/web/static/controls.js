@@ -50,8 +50,9 @@ export class Controls {
       input.checked = input.value === method;
       input.disabled = !model.methods.includes(input.value);
     });
-    const verdict = model.verdicts?.[method];
-    byId("method-text").textContent = (METHODS[method]?.[1] ?? "") + (verdict ? ` The audit of this model: ${verdict}.` : "");
+    const [verdict, ...reason] = model.verdicts?.[method]?.split(": ") ?? [];
+    const judged = verdict ? [" ", element("strong", {}, `The audit of this model: ${verdict}`), `: ${reason.join(": ")}.`] : [];
+    byId("method-text").replaceChildren(METHODS[method]?.[1] ?? "", ...judged);
     byId("depth").hidden = !model.attention;
     if (!model.attention) return;
     this.block.max = model.depth - 1;
