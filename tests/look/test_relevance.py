@@ -29,7 +29,7 @@ def slow_relevance(model, maps, score, sign=1.0) -> np.ndarray:
     total = np.eye(maps[0].shape[-1])
     for step in slow_steps(maps, score, sign):
         total = total + step @ total
-    return pick(model, total)
+    return pick(model, total - np.eye(len(total)))
 
 
 def slow_gradient_rollout(model, maps, score) -> np.ndarray:

@@ -1,6 +1,8 @@
 """Attention weighted by what it does to one class.
 
-relevance (Chefer, Gur and Wolf, 2021): per block Ā = mean over heads of (∂score/∂A ⊙ A)⁺; R ← R + Ā R, from the identity.
+relevance (Chefer, Gur and Wolf, 2021): per block Ā = mean over heads of (∂score/∂A ⊙ A)⁺; R ← R + Ā R, from the identity,
+which is taken off at the end: that every patch owes itself to itself says nothing of the picture, and where the head reads the mean of the
+patches it would outweigh all that does.
 gradient_rollout: the same Ā through attention rollout (identity added, rows normalised, multiplied).
 The score is one output's logit: of a class, or of a regression output. Only what raises it counts; `lower=True` asks for
 what lowers it.
@@ -36,6 +38,8 @@ def _collected(tape: Tape, item: int, target: int | str | None, start: Start, lo
     total = torch.eye(used.config.tokens, dtype=steps[0].dtype, device=steps[0].device)
     for step in steps:
         total = total + step @ total if method == "relevance" else with_residual(step) @ total
+    if method == "relevance":
+        total = total - torch.eye(used.config.tokens, dtype=total.dtype, device=total.device)
     row, note = start_row(used, total, start)
     lowers = "what lowers the score" if lower else ""
     facts = {"target": target, "unit": "relevance", "start": start_patch(used, start)}
