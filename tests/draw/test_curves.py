@@ -29,6 +29,13 @@ def labelled(axes) -> dict[str, np.ndarray]:
     return {line.get_label(): line.get_ydata() for line in axes.lines}
 
 
+def test_without_labels_effective_rank_is_shown(whole: Callable) -> None:
+    rows = [{"epoch": epoch, "split": "validation", "loss": 1.0, "effective_rank": 3.0 + epoch} for epoch in range(4)]
+    figure = training_curves({"blind": rows})
+    whole(figure)
+    assert figure.axes[0].get_ylabel() == "effective rank" and labelled(figure.axes[0])["validation"].tolist() == [3, 4, 5, 6]
+
+
 def test_one_run(whole: Callable) -> None:
     figure = training_curves({"digits": journal(0.5)}, title="digits")
     whole(figure)

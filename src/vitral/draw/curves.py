@@ -93,12 +93,17 @@ def draw_line(axes: Axes, line: Line, index: int, scale: float = 1) -> None:
 
 
 def training_curves(runs: Mapping[str, Rows | Sequence[Rows]], *, title: str = "") -> Figure:
-    """Accuracy and loss over epochs: validation solid, training dashed. A name with several runs (seeds) gets mean and range."""
+    """Accuracy and loss over epochs: validation solid, training dashed. A name with several runs (seeds) gets mean and range.
+
+    Where no run has an accuracy, because they learnt without labels, effective rank is shown in its place.
+    """
     groups = {name: _as_group(rows) for name, rows in runs.items()}
     figure, axes = new_figure(7.2, 3.1, 1, 2)
     drawn = False
     any_band = any(len(group) > 1 for group in groups.values())
-    for panel, key, label, scale in ((axes[0, 0], "accuracy", "accuracy (%)", 100), (axes[0, 1], "loss", "loss", 1)):
+    named = any("accuracy" in row for group in groups.values() for rows in group for row in rows)
+    first = ("accuracy", "accuracy (%)", 100) if named else ("effective_rank", "effective rank", 1)
+    for panel, (key, label, scale) in zip(axes[0], (first, ("loss", "loss", 1)), strict=True):
         dress(panel, grid="y")
         for index, (name, group) in enumerate(groups.items()):
             for split, dashed in (("train", True), ("validation", False)):

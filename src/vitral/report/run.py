@@ -188,6 +188,7 @@ def _until(share: float) -> str:
 
 def curves(name: str, metrics: Metrics) -> list[inline.Illustration | str]:
     try:
-        return [inline.of_figure(training_curves({name: metrics}), "Accuracy and loss over the epochs")]
+        shown = "Accuracy" if any("accuracy" in line for line in metrics) else "Effective rank"
+        return [inline.of_figure(training_curves({name: metrics}), f"{shown} and loss over the epochs")]
     except UsageError as error:
         return [str(error)]
