@@ -9,7 +9,8 @@ import pytest
 
 from vitral.base.errors import ConfigError
 from vitral.config import ModelConfig, RunConfig, from_dict, to_dict
-from vitral.presets.runs import RUNS, change, run
+from vitral.data.catalogue import CATALOGUE
+from vitral.presets.runs import RUNS, change, pretraining, run
 from vitral.run.resolve import DataFacts, fit_to_size, resolve
 
 DIGITS = DataFacts(classes=10, channels=1, image_size=(8, 8), images=1_300)
@@ -106,3 +107,8 @@ def test_a_new_head_starts_as_a_probe_where_images_are_few_and_the_choice_is_sai
     assert resolve(run("digits"), DIGITS).config.train.head_start == "as-is"
     with pytest.raises(ConfigError, match="needs weights"):
         change(run("digits"), head_start="probe")
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in CATALOGUE.values() if entry.native_size and max(entry.native_size) <= 32])
+def test_sets_of_small_pictures_are_pre_trained_at_their_own_size(name: str) -> None:
+    assert pretraining(name).model.image_size is None

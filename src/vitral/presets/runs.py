@@ -256,9 +256,9 @@ PRETRAIN_PHOTOS = RunConfig(
 
 
 def pretraining(data: str, method: Literal["lejepa", "dino", "mae"] = "lejepa") -> RunConfig:
-    """How a data set is pre-trained on: digits and the small pictures as they were tried out, anything else as photographs."""
-    base = {"digits": PRETRAIN_DIGITS, **dict.fromkeys(("cifar10", "cifar100", "tinyimagenet32"), PRETRAIN_CIFAR10)}
-    base = base.get(data, PRETRAIN_PHOTOS)
+    """How a data set is pre-trained on: digits as they were tried out, sets of small pictures like CIFAR-10, the rest as photographs."""
+    small = dict.fromkeys(("cifar10", "cifar100", "tinyimagenet32", "mnist", "fashion-mnist"), PRETRAIN_CIFAR10)
+    base = {"digits": PRETRAIN_DIGITS, **small}.get(data, PRETRAIN_PHOTOS)
     name = base.name if data == base.data.name else "pretrain"
     assert base.pretrain is not None
     pretrain, train = dataclasses.replace(base.pretrain, method=method), base.train
