@@ -129,7 +129,9 @@ def reader(furnished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if steps(page)], ids=lambda page: f"{page.parent.name}/{page.stem}")
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if steps(page) and page.parent.name != "lesson"], ids=lambda page: f"{page.parent.name}/{page.stem}"
+)  # the lesson is run by test_lesson.py
 def test_a_page_runs_from_top_to_bottom(
     page: Path,
     reader: Path,
