@@ -45,7 +45,7 @@ HURRY = {
 
 
 def hurried(words: list[str]) -> list[str]:
-    changes = HURRY.get(words[0], {}) if words else {}
+    changes = HURRY.get(words[0], {}) if words and "cost" not in words else {}  # costs of tokens are quick, and have no budget
     for flag, value in changes.items():
         if flag in words:
             words = [*words[: words.index(flag)], *words[words.index(flag) + 1 + bool(value) :]]
