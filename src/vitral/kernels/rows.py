@@ -11,13 +11,15 @@ import torch
 if torch.cuda.is_available():  # Triton is loaded where there is a GPU to run it
     from vitral.kernels import rows_triton  # noqa: F401
 
+in_use = False
+"""Not before a GPU has measured it: benchmarks/looking.py and tests/gpu switch it on."""
 MOST = 32768
 """Numbers of a head's keys, with tokens and width filled up to powers of two: one program holds them all, 64 KiB."""
 
 
 def attention_weights(query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """Some rows' queries (B, h, R, d) and all keys (B, h, T, d) → (B, h, R, T)."""
-    if bias is None and has_rows_kernel(query, key):
+    if in_use and bias is None and has_rows_kernel(query, key):
         # Under autocast softmax gives fp32, and a model that is in half precision itself keeps to it.
         dtype = torch.float32 if torch.is_autocast_enabled("cuda") else query.dtype
         return torch.ops.vitral.attention_rows(query, key, dtype)
