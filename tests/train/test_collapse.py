@@ -19,13 +19,18 @@ from vitral.train.tasks.projection import Projection
 
 STEPS = 80
 SMALL = {"projection": 16, "projection_hidden": 64, "prototypes": 64, "decoder_width": 32, "decoder_depth": 1, "directions": 64}
+# Views that differ more and a start that knows less than the preset's: what collapses is told from what is healthy by more.
+VIEWS = {"local_views": 2, "global_scale": (0.5, 1.0), "local_scale": (0.3, 0.8), "colour": 1.0, "turn": 15.0}
+REBUILT = {"global_scale": (0.35, 1.0), "turn": 15.0}
+START = {"initialisation": "zero", "pool": "mean", "class_token": False}
 
 
 def short(method: Any, lr: float = 2e-3, seed: int = 0, **settings: Any) -> RunConfig:
     """80 steps on digits; 20 looks at the embeddings, 5 of them in the first quarter."""
     config = pretraining("digits", method)
     assert config.pretrain is not None
-    model = dataclasses.replace(config.model, width=32, depth=2, heads=2, mlp_width=64)
+    model = dataclasses.replace(config.model, width=32, depth=2, heads=2, mlp_width=64, **START)
+    settings = (REBUILT if method == "mae" else VIEWS) | settings
     train = dataclasses.replace(config.train, epochs=8.0, batch_size=128, threads=1, device="cpu", evaluate_every=0.4, ema=None)
     train = dataclasses.replace(train, lr=lr, seed=seed)
     return dataclasses.replace(config, model=model, train=train, pretrain=dataclasses.replace(config.pretrain, **(SMALL | settings)))
