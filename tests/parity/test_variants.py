@@ -51,7 +51,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 REFUSED = {
-    "contributions": "is no sum of its parts",
+    "contributions": "has no parts that sum to its logit",
     "position_similarity": "so there are no position vectors to compare",
 }
 """What a method says of a variant that it cannot look into."""

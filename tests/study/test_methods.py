@@ -137,7 +137,8 @@ def test_equal_flops_are_other_numbers_of_pictures() -> None:
     cells = {cell.contender: cell for cell in final_cells(study, dict.fromkeys(METHODS, 2e-3)) if cell.seed == 0}
     spent = {name: cell.training_flops * cell.run.train.epochs * 1293 for name, cell in cells.items()}
     assert spent["mae"] == pytest.approx(2e10, rel=0.06) and spent["dino"] == pytest.approx(2e10, rel=0.06) and spent["untrained"] == 0
-    assert cells["mae"].run.train.epochs > 1.2 * cells["dino"].run.train.epochs
+    # A decoder of two blocks costs more here than a teacher and a second view of an encoder of one.
+    assert cells["dino"].run.train.epochs > 1.2 * cells["mae"].run.train.epochs
 
 
 def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
