@@ -93,6 +93,9 @@ def test_a_model_to_start_from_stays_as_it_is(out: Path) -> None:
     assert run.model.config.classes == 10 and run.model.config.depth == 1
     assert "head replaced: 7 → 10 classes" in " ".join(run.model.origin.changes)
     assert RunFolder.open(out).settled.weights == "own:ViT"
+    assert RunFolder.open(out).settled.train.head_start == "as-is", "its features are random: nothing for a probe"
+    fit(tiny(epochs=0.1), out.with_name("next"), quiet=True, model=run.model.with_head(3), data=Digits())
+    assert RunFolder.open(out.with_name("next")).settled.train.head_start == "probe", "these have learnt"
 
 
 def test_a_module_of_ones_own(out: Path) -> None:

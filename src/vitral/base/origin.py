@@ -57,11 +57,14 @@ def assumed(value: T, note: str = "") -> Fact[T]:
     return Fact(value, False, note)
 
 
+CREATED = "created here"
+
+
 @dataclass(frozen=True)
 class Origin:
     """Everything about a model that its weights and its config do not hold."""
 
-    source: Fact[str] = field(default_factory=lambda: known("created here"))
+    source: Fact[str] = field(default_factory=lambda: known(CREATED))
     """Library, name or file, and family."""
     mean: Fact[tuple[float, ...]] = field(default_factory=lambda: assumed(HALF))
     """Per channel, of pixels in [0, 1]."""
@@ -101,6 +104,11 @@ class Origin:
             raise WeightsError(f"a model whose data is {_short(self.data)}", "the file that says so is damaged, or not of a model")
         if not isinstance(self.parity, dict) or not all(_is_number(value) for value in self.parity.values()):
             raise WeightsError("a model whose parity is no table of numbers", "the file that says so is damaged, or not of a model")
+
+    @property
+    def learnt(self) -> bool:
+        """Whether its weights come from somewhere, or have been trained here; else they are as a model begins."""
+        return self.source.value != CREATED or bool(self.data)
 
     def assumptions(self) -> list[str]:
         """One line for each assumed field that matters when the model is used."""

@@ -203,6 +203,9 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
         weights = copy.deepcopy(given.model)  # the caller keeps it as it is
     else:
         weights = load(asked.weights, quiet=True) if asked.weights is not None else None
+    if weights is not None and not weights.origin.learnt and asked.train.head_start is None and asked.pretrain is None:
+        # Its features are random numbers: fitted to them, a head would start far too large.
+        asked = dataclasses.replace(asked, train=dataclasses.replace(asked.train, head_start="as-is"))
     known_names = weights is not None and tuple(weights.origin.classes.value) == source.class_names and weights.origin.several == several
     resolved = resolve(asked, facts, weights.config if weights is not None else None, known_names)
     config = resolved.config
