@@ -13,7 +13,7 @@
 # if what was just said is not true. Change things; the asserts tell you when you broke something.
 #
 # This page is also a notebook: [vit_from_nothing.ipynb](vit_from_nothing.ipynb). To run it, you need
-# Vitral and Jupyter (`pip install vitral jupyterlab`), a processor, and two to three minutes of its
+# Vitral and Jupyter (`pip install . jupyterlab` in a clone), a processor, and two to three minutes of its
 # time. No graphics card, no account; only the last part, the photograph, needs a file of 23 MB from the network.
 
 # %%
