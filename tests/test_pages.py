@@ -32,7 +32,7 @@ REFERENCE = ROOT / "docs/reference/python.md"
 PAGES = [page for part in ("guide", "concepts", "how-to", "lesson") for page in sorted((ROOT / "docs" / part).glob("*.md"))] + [REFERENCE]
 HURRY = {
     "demo": {"--epochs": "1", "--weights": "vit_tiny.safetensors"},
-    "train": {"--epochs": "1"},
+    "train": {"--epochs": "1", "--workers": "1"},
     "pretrain": {"--seconds": "1", "--skip-probe": ""},
     "compare": {"--budget": "samples=128", "--seeds": "2", "--lrs": "3e-3", "--parallel": "1"},
     "scale": {"--budget": "samples=128", "--seeds": "2", "--lrs": "3e-3", "--parallel": "1"},

@@ -5,22 +5,24 @@ The system refuses every write beyond a length (RLIMIT_FSIZE): what C libraries 
 
 from __future__ import annotations
 
-import contextlib
-import io
-import resource
+import json
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from PIL import Image
 
-from fuzz.confined import confined
+from fuzz.confined import Ending
 from vitral.build import create
 from vitral.cli import main
 from vitral.weights.checkpoint import save
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bounds of a process are set the Linux way")
 
+TESTS = Path(__file__).parents[1]
 WRITERS = {
     "train": "train digits --epochs 0.1 --device cpu --quiet --out {out}/run",
     "report": "report {run} --out {out}/report.html",
@@ -57,15 +59,24 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def limited(words: list[str], room: int) -> tuple[int, str]:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-    with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(io.StringIO()):
-        code = main(words)
-    return code, said.getvalue()
+@pytest.fixture(scope="module")
+def run_with() -> Iterator[Callable[[list[str], int], Ending]]:
+    """Command and bytes that a file may have → how it ended, in a child of a process that only waits."""
+    with subprocess.Popen([sys.executable, "-m", "fuzz.short_of_room"], cwd=TESTS, stdin=PIPE, stdout=PIPE, text=True) as waiting:
+        assert waiting.stdin is not None and waiting.stdout is not None
+
+        def run(words: list[str], room: int) -> Ending:
+            print(json.dumps([words, room]), file=waiting.stdin, flush=True)
+            return Ending(**json.loads(waiting.stdout.readline()))
+
+        yield run
+        waiting.stdin.close()
 
 
 @pytest.mark.parametrize(("writer", "room"), CASES)
-def test_a_writer_says_so_in_one_line_and_leaves_nothing_half_written(writer: str, room: int, made: Path, tmp_path: Path) -> None:
+def test_a_writer_says_so_in_one_line_and_leaves_nothing_half_written(
+    writer: str, room: int, made: Path, tmp_path: Path, run_with: Callable[[list[str], int], Ending]
+) -> None:
     if "onnx" in writer:
         pytest.importorskip("onnxscript")
     out = tmp_path / "out"
@@ -78,7 +89,7 @@ def test_a_writer_says_so_in_one_line_and_leaves_nothing_half_written(writer: st
     }
     words = [word.format(**given) for word in WRITERS[writer].split()]
     before = {path: path.read_bytes() for path in (made / "run").rglob("*") if path.is_file()}
-    ending = confined(lambda: limited(words, room), memory=2**62, seconds=100)
+    ending = run_with(words, room)
     assert ending.kind == "fine", ending.message
     code, said = ending.value
     last = said.splitlines()[-1]
