@@ -55,7 +55,7 @@ RECORD = OUT / "pictures.json"
 AUDIT = ROOT / "docs/results/audits/vit-tiny.json"
 COMMANDS = {
     "digits": "vitral train digits --snapshots 24",
-    "pretrain": "vitral pretrain digits --epochs 20",
+    "pretrain": "vitral pretrain digits",
     "fight": "vitral compare digits --models vit,cnn --budget samples=10000 --batch-size 64 --lrs 3e-3 --seeds 3",
 }
 """Run → what makes it."""
