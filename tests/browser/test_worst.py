@@ -6,23 +6,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from PIL import Image
 from playwright.sync_api import Browser, expect
 from tests.report.test_worst import place as place  # the fixture: an audited model, six pictures, four errors
-
-from vitral.cli import main
+from tests.report.test_worst import write_page
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.mark.parametrize("width", [1280, 400])
 def test_every_error_can_be_seen_with_its_maps_neighbours_and_verdict(browser: Browser, place: SimpleNamespace, width: int) -> None:
-    for number, path in enumerate(place.paths):
-        for split in ("train",) if number < 4 else ("val", "test"):
-            folder = Path("photos") / split / ("cat", "dog")[number % 2]
-            folder.mkdir(parents=True, exist_ok=True)
-            Image.open(path).save(folder / f"{number}.png")
-    assert main(["look", str(place.model), "scored", "--worst", "4", "--learnt-from", "folder:photos"]) == 0
+    write_page(place)
     context = browser.new_context(viewport={"width": width, "height": 800}, offline=True)
     page = context.new_page()
     page.goto(Path("look/worst.html").resolve().as_uri())

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.kernels.interpreter import run_interpreted
 from torch import nn
 
 from vitral.kernels.gelu import has_kernel, linear_gelu
@@ -41,11 +38,7 @@ print("the same")
 
 @pytest.mark.slow
 def test_the_kernels_are_their_twins_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    done = subprocess.run(
-        [sys.executable, "-c", COMPARE], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.strip() == "the same", done.stderr[-2000:]
+    run_interpreted(COMPARE)
 
 
 def test_on_the_cpu_the_twins_run() -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
+from tests.kernels.interpreter import run_interpreted
 
 from vitral.kernels.rows import attention_weights, has_rows_kernel
 
@@ -30,11 +27,7 @@ print("the same")
 
 @pytest.mark.slow
 def test_the_kernel_is_its_twin_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    done = subprocess.run(
-        [sys.executable, "-c", COMPARE], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.strip() == "the same", done.stderr[-2000:]
+    run_interpreted(COMPARE)
 
 
 def test_on_the_cpu_the_twin_runs_and_is_the_definition() -> None:

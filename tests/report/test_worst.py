@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,13 +76,18 @@ def test_the_most_confident_errors_with_maps_neighbours_and_verdict(place, read:
     assert "The audit of this model says of relevance: with care: it wavers." in page.text and "--worst 2" in page.text
 
 
-def test_what_the_model_learnt_from_stands_beside_what_was_scored(place, read: Callable, capsys) -> None:
+def write_page(place: Any) -> None:
+    """look/worst.html: four errors, with pictures that were learnt from."""
     for number, path in enumerate(place.paths):
         for split in ("train",) if number < 4 else ("val", "test"):
             folder = Path("photos") / split / ("cat", "dog")[number % 2]
             folder.mkdir(parents=True, exist_ok=True)
             Image.open(path).save(folder / f"{number}.png")
     assert main(["look", str(place.model), "scored", "--worst", "4", "--learnt-from", "folder:photos"]) == 0
+
+
+def test_what_the_model_learnt_from_stands_beside_what_was_scored(place, read: Callable, capsys) -> None:
+    write_page(place)
     page = read(Path("look/worst.html"))
     learnt = [facts["aria-label"] for tag, facts in page.tags if tag == "input" and facts["aria-label"].startswith("enlarge: learnt (")]
     assert len(learnt) == 12 and "learnt from, with their truth (all 4)" in page.text

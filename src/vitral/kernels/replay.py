@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,16 +88,26 @@ def record(model: nn.Module, images: Tensor) -> Pass:
     enabled, dtype = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
     with torch.inference_mode(False), torch.no_grad(), torch.autocast("cuda", dtype, enabled, cache_enabled=False):
         mine = images.clone()
-        stream = torch.cuda.Stream(images.device)
-        stream.wait_stream(torch.cuda.current_stream(images.device))
-        with torch.cuda.stream(stream):
+        with beside(images.device):
             for _ in range(2):  # first times (a library's start, a choice of kernels) cannot be recorded
                 model(mine)
-        torch.cuda.current_stream(images.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             output = model(mine)
     return Pass(graph, mine, output)
+
+
+@contextmanager
+def beside(device: torch.device) -> Iterator[None]:
+    """On a stream of its own, as what is recorded next demands."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream(device).wait_stream(stream)
 
 
 _KNOWN: weakref.WeakKeyDictionary[nn.Module, Recordings] = weakref.WeakKeyDictionary()

@@ -20,6 +20,7 @@ from vitral.config import ModelConfig, PretrainConfig, RunConfig, TrainConfig
 from vitral.cost.flops import step_flops
 from vitral.cost.memory import Memory, step_memory
 from vitral.cost.precision import autocast, dtype_of, is_compiled
+from vitral.kernels.replay import beside
 from vitral.model.classifier import Classifier
 from vitral.train.ema import EMA, copy_values
 from vitral.train.evaluate import evaluation_batch
@@ -224,7 +225,7 @@ class Stepper:
         random = random_states()
         self._mixed = mixed
         for keep in token_shares(self.config):
-            with _beside(self.device):
+            with beside(self.device):
                 for _ in range(2):  # compile, then run what was compiled: a graph may not contain first times
                     self.step(batch, 1.0, keep)
             if self.graphs:
@@ -276,19 +277,6 @@ class Stepper:
         live = {f"model/{name}": value.detach() for name, value in self.model.state_dict().items()}
         own = self.method.state_dict() if self.method is not None else {}
         return live | {f"task/{name}": value.detach() for name, value in own.items()}
-
-
-@contextmanager
-def _beside(device: torch.device) -> Iterator[None]:
-    """On a stream of its own, as what is recorded next demands."""
-    if device.type != "cuda":
-        yield
-        return
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream(device).wait_stream(stream)
 
 
 def run_memory(config: RunConfig, images: int, dtype: torch.dtype, compiled: bool, data: int = 0) -> Memory:
