@@ -17,6 +17,7 @@ import pytest
 import yaml
 from PIL import Image
 
+from vitral.base.lazy import EXTRAS
 from vitral.base.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -131,3 +132,11 @@ def test_the_templates_of_the_repository_lead_somewhere() -> None:
         assert all((template.parent / link).resolve().is_file() for link in re.findall(r"\]\(([^)]+)\)", text)), template
         if template.parent.name == "ISSUE_TEMPLATE":
             assert {"name", "about"} == set(yaml.safe_load(text.split("---")[1]))
+
+
+def test_the_extra_that_an_error_names_brings_the_library() -> None:
+    told = {extra: {library for library, named in EXTRAS.items() if named == extra} for extra in EXTRAS.values()}
+    extras = PROJECT["optional-dependencies"]
+    assert told == {
+        extra: {re.split(r"[<>=\[]", line)[0] for line in extras[extra]} for extra in extras if extra not in ("docs", "dev", "all")
+    }

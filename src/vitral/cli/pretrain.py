@@ -112,7 +112,7 @@ def _test(path: Any, config: RunConfig, flags: Any) -> float:
 
     _, judged = probe_in_place(RunFolder.open(path), test=True, device=config.train.device)
     if not flags.json:
-        tell(f"test: {judged['test'].headline} with the linear probe, {len(judged['test'].labels):,} pictures, opened once")
+        tell(f"test: {judged['test'].headline} with the linear probe, {len(judged['test'].labels):,} pictures")
     return judged["test"].top1
 
 
