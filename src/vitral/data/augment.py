@@ -1,7 +1,7 @@
 """Named augmentation policies: one implementation on batches, a pure function of pixels and uniform numbers.
 
 Both roads run it: a set that lives on the device, and a stream whose workers only decode. An operation draws nothing itself; it reads
-its columns of `u` (B, columns), so a batch is decided by its address alone and the whole function compiles to one graph.
+its columns of `u` (B, columns), so a batch is decided by its address alone and the whole function is one graph, recorded or compiled.
 B pictures, C channels, H × W pixels.
 """
 
@@ -21,6 +21,11 @@ from vitral.base.lazy import needed
 from vitral.data.colour import Colour
 from vitral.data.geometry import Affine, Flip, PadCrop, ResizedCrop, Translate, unit
 from vitral.data.preprocess import Preprocess
+from vitral.kernels.recorded import Recorded
+
+SMALL = 8 << 20
+"""Numbers of a batch (2,730 pictures of 32 pixels, 55 of 224) up to which a GPU waits for launches, not for memory: 23 s of compiling
+gain 0.14 ms a batch of 512 small pictures (docs/LOG.md), so it is recorded as it is."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +86,22 @@ class Augment:
         self.columns = policy.columns(crop)
         self.mean = torch.tensor(preprocess.mean, device=device).view(1, -1, 1, 1)
         self.std = torch.tensor(preprocess.std, device=device).view(1, -1, 1, 1)
-        # Plain normalisation gains nothing from a compiler, and its last batch has another size.
-        self.compile = device.type == "cuda" and bool(self.operations)
+        # Plain normalisation is one kernel or two, and its last batch has another size.
+        self.fused = device.type == "cuda" and bool(self.operations)
+        self._recorded: dict[torch.Size, Recorded] = {}
 
     @torch.no_grad()
     def __call__(self, images: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-        run = compiled(self.operations, tuple(images.shape)) if self.compile else _augment
-        return run(self.operations, images, u, self.mean, self.std)
+        if not self.fused:
+            return self._run(images, u)
+        if images.numel() > SMALL:
+            return compiled(self.operations, tuple(images.shape))(self.operations, images, u, self.mean, self.std)
+        if images.shape not in self._recorded:
+            self._recorded[images.shape] = Recorded(self._run, images, u)
+        return self._recorded[images.shape](images, u)
+
+    def _run(self, images: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+        return _augment(self.operations, images, u, self.mean, self.std)
 
 
 @functools.cache

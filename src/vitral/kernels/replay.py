@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from vitral.kernels.recorded import Recorded
 
 LARGEST = 8
 """Images at a time up to which the launches take longer than the kernels."""
@@ -22,20 +22,11 @@ SHAPES = 4
 """Recorded shapes of one model; more would hold memory for what hardly comes again."""
 
 
-@dataclass
-class Pass:
-    """A recorded pass: fill `images`, replay, copy `output`."""
-
-    graph: Any
-    images: Tensor
-    output: Tensor
-
-
 class Recordings:
     """What is recorded of one model, which it does not keep alive."""
 
     def __init__(self) -> None:
-        self._passes: dict[tuple[Any, ...], Pass | None] = {}
+        self._passes: dict[tuple[Any, ...], Recorded | None] = {}
         """None: seen once."""
         self._refused: set[tuple[Any, ...]] = set()
         self._weights: tuple[int, ...] | None = ()
@@ -61,9 +52,7 @@ class Recordings:
                 except RuntimeError:  # something in it waits for the GPU, or there is no memory for it
                     self._refused.add(key)
                     return model(images)
-            known.images.copy_(images)
-            known.graph.replay()
-            return known.output.clone()  # the next replay writes over it
+            return known(images)
 
 
 def recordable(images: Tensor) -> bool:
@@ -83,31 +72,11 @@ def where_weights_are(model: nn.Module) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def record(model: nn.Module, images: Tensor) -> Pass:
+def record(model: nn.Module, images: Tensor) -> Recorded:
     # Weights cast before would be read, once recorded, from memory that is freed with autocast's cache: casts belong into the graph.
     enabled, dtype = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
     with torch.inference_mode(False), torch.no_grad(), torch.autocast("cuda", dtype, enabled, cache_enabled=False):
-        mine = images.clone()
-        with beside(images.device):
-            for _ in range(2):  # first times (a library's start, a choice of kernels) cannot be recorded
-                model(mine)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            output = model(mine)
-    return Pass(graph, mine, output)
-
-
-@contextmanager
-def beside(device: torch.device) -> Iterator[None]:
-    """On a stream of its own, as what is recorded next demands."""
-    if device.type != "cuda":
-        yield
-        return
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream(device).wait_stream(stream)
+        return Recorded(model, images)
 
 
 _KNOWN: weakref.WeakKeyDictionary[nn.Module, Recordings] = weakref.WeakKeyDictionary()
