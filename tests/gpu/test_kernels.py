@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitral.kernels.gelu import linear_gelu
+from vitral.kernels.layer_norm import stream_and_norm
 from vitral.kernels.qkv import queries_keys_values
 from vitral.kernels.rows import attention_weights, has_rows_kernel
 
@@ -57,6 +58,25 @@ def test_queries_keys_and_values(compiled: bool) -> None:
         return whole(layer(tokens).unflatten(-1, (3, 3, -1)).unbind(2))
 
     check(mine, plain, (197, 192, 576), compiled)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("width", [192, 768, 1000])
+def test_norm_beside_its_stream(width: int, compiled: bool) -> None:
+    def mine(tokens: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
+        stream, seen = stream_and_norm(tokens.bfloat16(), norm)
+        return stream + layer(seen)
+
+    def plain(tokens: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
+        return tokens.bfloat16() + layer(norm(tokens.bfloat16()))
+
+    norm, sums = nn.LayerNorm(width, device="cuda"), []
+    for forward in (mine, plain):
+        norm.zero_grad()
+        check(forward, plain, (197, width, width), compiled)
+        sums.append([norm.weight.grad.clone(), norm.bias.grad.clone()])  # type: ignore[union-attr]
+    for value, other in zip(*sums, strict=True):
+        assert (value - other).abs().max() <= 0.02 * other.abs().max()
 
 
 def test_without_gradients_gelu_is_off_by_less_than_bf16_rounds() -> None:

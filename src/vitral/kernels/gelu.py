@@ -28,6 +28,10 @@ def linear_gelu(tokens: torch.Tensor, layer: nn.Module) -> torch.Tensor:
 
 
 def has_kernel(layer: nn.Module, tokens: torch.Tensor) -> TypeGuard[nn.Linear]:
-    """A linear layer with a bias, in bf16 on a GPU: there the step waits for memory, and bits are computed that are not kept."""
-    in_bf16 = tokens.is_cuda and torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
-    return in_bf16 and type(layer) is nn.Linear and layer.bias is not None
+    """A linear layer with a bias, in bf16 on a GPU."""
+    return is_in_bf16(tokens) and type(layer) is nn.Linear and layer.bias is not None
+
+
+def is_in_bf16(tokens: torch.Tensor) -> bool:
+    """On a GPU under bf16 autocast: there a step waits for memory, and bits are computed that are not kept."""
+    return tokens.is_cuda and torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16

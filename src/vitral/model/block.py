@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from vitral.config import ModelConfig
+from vitral.kernels.layer_norm import stream_and_norm
 from vitral.model.attention import Attention
 from vitral.model.mlp import MLP
 from vitral.model.norm import make_norm
@@ -38,14 +39,18 @@ class TransformerBlock(nn.Module):
         self, tokens: torch.Tensor, rotation: Rotation | None = None, tape: Tape | None = None, read: int | None = None
     ) -> torch.Tensor:
         """`read`: of the last block only so many tokens are read, the first ones; the others need not come out."""
-        seen = self.norm1(tokens) if self.order == "pre" else tokens
+        tokens, seen = self._see(tokens, self.norm1)
         update = self.attention(seen, rotation, tape, read)
         tokens = self._add(tokens if read is None else tokens[:, :read], update, self.norm1, self.scale1)
         if tape is not None:
             tokens = tape.record(self.name + ".middle", tokens)
-        seen = self.norm2(tokens) if self.order == "pre" else tokens
+        tokens, seen = self._see(tokens, self.norm2)
         tokens = self._add(tokens, self.mlp(seen, tape), self.norm2, self.scale2)
         return tokens if tape is None else tape.record(self.name + ".output", tokens)  # (B, T, D)
+
+    def _see(self, tokens: torch.Tensor, norm: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+        """The stream, and what attention or MLP sees of it."""
+        return stream_and_norm(tokens, norm) if self.order == "pre" else (tokens, tokens)
 
     def _add(self, tokens: torch.Tensor, update: torch.Tensor, norm: nn.Module, scale: torch.Tensor | None) -> torch.Tensor:
         if self.order == "res-post":
@@ -73,7 +78,7 @@ class ParallelBlock(TransformerBlock):
     def forward(
         self, tokens: torch.Tensor, rotation: Rotation | None = None, tape: Tape | None = None, read: int | None = None
     ) -> torch.Tensor:
-        seen = self.norm1(tokens)
+        tokens, seen = stream_and_norm(tokens, self.norm1)
         update = self.attention(seen, rotation, tape, read)
         if read is not None:
             tokens, seen = tokens[:, :read], seen[:, :read]
