@@ -33,9 +33,9 @@ def _weights(  # type: ignore[no-untyped-def]
     KEYS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    pair = tl.program_id(1).to(tl.int64)  # an image's head
+    pair = tl.program_id(0).to(tl.int64)  # an image's head; the other axis ends at 65,535
     batch, head = pair // heads, pair % heads
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     column, part = tl.arange(0, KEYS), tl.arange(0, WIDTH)
     asked = query + batch * query_batch + head * query_head + row[:, None] * query_row + part[None, :]
     offered = key + batch * key_batch + head * key_head + column[None, :] * key_row + part[:, None]
@@ -56,7 +56,7 @@ def attention_rows(query: torch.Tensor, key: torch.Tensor, dtype: torch.dtype) -
     output = torch.empty(batch, heads, rows, keys, dtype=dtype, device=query.device)
     wide = filled_up(keys)
     tall = max(LEAST, min(64, SCORES // wide, filled_up(rows)))
-    grid = (triton.cdiv(rows, tall), batch * heads)
+    grid = (batch * heads, triton.cdiv(rows, tall))
     scale = width**-0.5 * 1.4426950408889634  # 2 to the power of (x / ln 2) is the exponential
     strides = (*query.stride()[:3], *key.stride()[:3])
     library.wrap_triton(_weights)[grid](
