@@ -26,7 +26,6 @@ from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.study.turns import Action, in_turn, ratio_of
 
-rows.in_use = True
 SMALL = {"width": 16, "heads": 1, "mlp_width": 16, "image_size": 32, "classes": 2}
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 
 if torch.cuda.is_available():  # Triton is loaded where there is a GPU to run it
-    from vitral.kernels import rows_triton  # noqa: F401
+    from vitral.kernels import rows_triton
 
-in_use = False
-"""Not before a GPU has measured it: benchmarks/looking.py and tests/gpu switch it on."""
+in_use = True
+"""benchmarks/looking.py switches it off, to measure the twin beside it."""
 MOST = 32768
 """Numbers of a head's keys, with tokens and width filled up to powers of two: one program holds them all, 64 KiB."""
 
@@ -22,7 +22,7 @@ def attention_weights(query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor
     if in_use and bias is None and has_rows_kernel(query, key):
         # Under autocast softmax gives fp32, and a model that is in half precision itself keeps to it.
         dtype = torch.float32 if torch.is_autocast_enabled("cuda") else query.dtype
-        return torch.ops.vitral.attention_rows(query, key, dtype)
+        return rows_triton.attention_rows(query, key, dtype)
     scores = query * query.shape[-1] ** -0.5 @ key.transpose(-2, -1)
     return (scores if bias is None else scores + bias).softmax(dim=-1)
 

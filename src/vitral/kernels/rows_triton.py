@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
-from torch import library
 
 SCORES = 16384
 """Scores that a program holds: rows × keys, filled up to powers of two."""
@@ -49,8 +50,8 @@ def _weights(  # type: ignore[no-untyped-def]
     tl.store(place, weights.to(output.dtype.element_ty), (row[:, None] < rows) & (column[None, :] < keys))
 
 
-@library.triton_op("vitral::attention_rows", mutates_args=())
 def attention_rows(query: torch.Tensor, key: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """No operator of its own: nothing asks for its gradient, and a call of one takes longer than the kernel."""
     batch, heads, rows, width = query.shape
     keys = key.shape[2]
     output = torch.empty(batch, heads, rows, keys, dtype=dtype, device=query.device)
@@ -59,7 +60,8 @@ def attention_rows(query: torch.Tensor, key: torch.Tensor, dtype: torch.dtype) -
     grid = (batch * heads, triton.cdiv(rows, tall))
     scale = width**-0.5 * 1.4426950408889634  # 2 to the power of (x / ln 2) is the exponential
     strides = (*query.stride()[:3], *key.stride()[:3])
-    library.wrap_triton(_weights)[grid](
+    launch: Any = _weights[grid]  # with settings of the launch that the kernel does not name
+    launch(
         query,
         key,
         output,

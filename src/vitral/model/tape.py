@@ -9,6 +9,7 @@ beside it) and *use* (weights that are edited or differentiated are computed, re
 from __future__ import annotations
 
 import fnmatch
+import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ class Tape:
         self.images: torch.Tensor | None = None
         self._values: dict[str, torch.Tensor] = {}
         self._slopes: tuple[torch.Tensor, int | None, int | None, dict[str, torch.Tensor]] | None = None
-        self._known = model.tape_names()
+        self._known = tuple(model.tape_names())
         if rows == "class" and self.config.is_transformer and not self.config.class_token:
             raise UsageError("this model has no class token whose row could be kept", "leave rows out, or give numbers of tokens")
         self._heads = self._check("head", heads, self.config.heads)
@@ -217,7 +218,7 @@ class Tape:
     # Inside
 
     def _match(self, pattern: str) -> list[str]:
-        found = fnmatch.filter(self._known, pattern)
+        found = _matching(pattern, self._known)
         if not found:
             raise one_of("name", pattern, self._known)
         return found
@@ -229,6 +230,11 @@ class Tape:
         if not chosen or any(not -count <= index < count for index in chosen):
             raise UsageError(f"{what}s {chosen} do not exist", f"this model has {what}s 0 to {count - 1}")
         return [index % count for index in chosen]
+
+
+@functools.cache  # of a few patterns for each depth: a GPU waits for it before every watched pass
+def _matching(pattern: str, names: tuple[str, ...]) -> list[str]:
+    return fnmatch.filter(names, pattern)
 
 
 def _in_blocks(name: str, blocks: list[int] | None) -> bool:
