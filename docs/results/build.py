@@ -49,6 +49,7 @@ MEASURED = HERE / "measured"
 """What single commands printed, kept by `checks.py keep`."""
 PEERS = MEASURED / "peers.json"
 PEERS_COMMAND = "python benchmarks/peers.py --out docs/results/measured/peers.json"
+FP8 = MEASURED / "fp8.json"
 TOLD = {("training step", "compiled"), ("inference", "compiled"), ("inference of one", "eager"), ("all attention maps", "eager")}
 """What the README tells of speed."""
 WORDS = {"holds": "holds", "does not": "does not hold", "partly": "in part", "cannot": "cannot be tested here", "open": "not run yet"}
@@ -453,9 +454,36 @@ def speed_table(short: bool) -> str:
     return "\n\n".join(parts)
 
 
+def fp8_table() -> str:
+    """Ours in fp8 and in bf16 beside timm in bf16 out of measured/fp8.json, and what fp8 did to answers."""
+    found = read_json(FP8)
+    lines = [
+        [row["size"], f"{row['pictures']:,}", row["contestant"], f"{row['milliseconds']:,.3g} ms", _times(row)]
+        for row in found["rows"]
+        if row["contestant"] != "timm"
+    ]
+    ratios = table(lines, ["model", "images", "", "a pass", "timm's time in bf16 over it"], "lrl", markdown=True)
+    answers = [
+        [one["model"], one["data"], f"{one['pictures']:,}", f"{one['same_answer']:.1%}", *(_share(one.get(k)) for k in ("usual", "fp8"))]
+        for one in found["answers"]
+    ]
+    heads = ["weights", "photographs of", "pictures", "same answer", "right before", "right in fp8"]
+    return f"{ratios}\n\n{table(answers, heads, 'llr', markdown=True)}"
+
+
+def _times(row: dict[str, Any]) -> str:
+    return f"{row['timm_over_it']:.2f} × ({row['low']:.2f} to {row['high']:.2f})"
+
+
+def _share(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.1%}"
+
+
 def _took(row: dict[str, Any]) -> str:
-    """Images a second of many, milliseconds of one."""
-    return f"{1e3 * row['seconds']:,.3g} ms" if row["images"] == 1 else f"{row['images'] / row['seconds']:,.0f}/s"
+    """Images a second of many, milliseconds or seconds of one."""
+    if row["images"] > 1:
+        return f"{row['images'] / row['seconds']:,.0f}/s"
+    return f"{1e3 * row['seconds']:,.3g} ms" if row["seconds"] < 1 else f"{row['seconds']:,.3g} s"
 
 
 def _beside(row: dict[str, Any] | None) -> str:
@@ -476,6 +504,7 @@ TABLES: dict[str, Callable[[dict[str, list[Record]]], str]] = {
     "worst-layers": worst_layers_table,
     "speed": lambda _: speed_table(short=False),
     "readme-speed": lambda _: speed_table(short=True),
+    "fp8": lambda _: fp8_table(),
 }
 
 

@@ -35,7 +35,7 @@ from vitral.kernels.fp8 import in_eight_bits, need_eight_bits
 from vitral.kernels.replay import replayed
 from vitral.look.rollout import rollout
 from vitral.look.watch import watch
-from vitral.study.peers import PEERS, Capture, Peer, plain, roll_out
+from vitral.study.peers import PEERS, Peer, plain, roll_out
 from vitral.study.turns import Action, in_turn, ratio_of, tidy
 from vitral.train.parallel import World
 from vitral.train.steps import Stepper
@@ -336,27 +336,33 @@ def _capture(peer: Peer | None, config: ModelConfig, place: torch.device, count:
     images = _images(config, place, count)
     if peer is None:
         model = build(config).to(place).eval()
-        return lambda: watch(model, images)
-    return None if peer.capture is None else _without_gradients(peer.capture(config, place), images)
+        return _looked(lambda: watch(model, images), place)
+    if peer.capture is None:
+        return None
+    capture = peer.capture(config, place)
+    return _looked(lambda: capture(images), place)
 
 
 def _rollout(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, _: str) -> Action | None:
     images = _images(config, place, count)
     if peer is None:
         model = build(config).to(place).eval()
-        return lambda: rollout(watch(model, images))
+        return _looked(lambda: rollout(watch(model, images)), place)
     if peer.capture is None:
         return None
     capture = peer.capture(config, place)
-    return _without_gradients(lambda images: [roll_out(capture(images))], images)
+    return _looked(lambda: roll_out(capture(images)), place)
 
 
-def _without_gradients(capture: Capture, images: Tensor) -> Action:
-    def look() -> None:
-        with torch.no_grad():
-            capture(images)
+def _looked(look: Callable[[], Any], place: torch.device) -> Action:
+    """In the precision of training and inference, and without gradients."""
+    dtype = dtype_of("auto", place)
 
-    return look
+    def action() -> None:
+        with torch.no_grad(), autocast(dtype, place):
+            look()
+
+    return action
 
 
 def _looking(config: ModelConfig, place: torch.device, count: int, rounds: int) -> dict[str, tuple[float, float, float]]:
