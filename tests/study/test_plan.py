@@ -155,3 +155,11 @@ def test_lora_keeps_moments_of_its_thin_matrices_alone(tmp_path: Path):
     assert plans["lora"].trained_parameters == thin and plans["lora"].memory.optimizer == 2 * 4 * thin
     assert plans["lora"].parameters - plans["all"].parameters == thin - 650
     assert plans["lora"].memory.total < plans["all"].memory.total
+
+
+def test_nothing_is_fetched_to_be_planned(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    monkeypatch.setattr("vitral.data.fetch.WAYS", {})
+    monkeypatch.setenv("VITRAL_DATA", str(tmp_path))
+    result = plan(run("cifar10", batch_size=512, epochs=100.0), gpu="h200")
+    assert result.steps == 9700 and result.notes[0].startswith("cifar10 is not here: planned by the catalogue (50,000 pictures, 10 classes")
+    assert capsys.readouterr().err.startswith(f"note: {result.notes[0]}\n")

@@ -32,6 +32,8 @@ class Entry:
     flip: bool = True
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    validation: int = 0
+    """Pictures that its publishers set aside for validation; 0: none, some are carved from the training pictures."""
     ways: tuple[str, ...] = ()
     """How it is got, in the order they are tried: keys of `fetch.WAYS`."""
 
@@ -143,6 +145,7 @@ _ENTRIES = (
         classes=102,
         megabytes=345,
         licence="none stated; research use",
+        validation=1_020,
         ways=("local", "torchvision"),
     ),
     Entry(

