@@ -83,6 +83,13 @@ def test_a_warning_is_said_once_and_kept_in_the_journal(tmp_path: Path, capfd: p
     assert "gaussian_weight" in look_at_the_end(run)["collapsed"]
 
 
+def test_few_directions_left_are_a_collapse_too(tmp_path: Path) -> None:
+    """A test for a Gaussian that is too weak beside the pull keeps one direction of embeddings that never grow: poor, not yet a point."""
+    run = fit(short("lejepa", gaussian_weight=0.005), out=tmp_path / "run", quiet=True)
+    found = [line["step"] for line in run.metrics if "collapsed" in line]
+    assert found and found[0] <= 60 and "gaussian_weight = 0.005: too little keeps" in look_at_the_end(run)["collapsed"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_these_faults_do_collapse(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,11 @@ LEFT = 0.25
 """Share of the untrained model's uniformity below which embeddings are drawing together."""
 SHORT = 0.15
 """LeJEPA prescribes embeddings of spread 1; so much less is a point soon."""
+SMALL, FEW = 0.4, 0.35
+"""A spread that has hardly grown, and this share of the untrained embeddings' directions: the pull has won all but one or two of them.
+Healthy runs lose up to half of the directions at first, which were noise, but their spread soon passes a half."""
+WEAK = 0.01
+"""A weight of the Gaussian test that is too little for its pull; 0.02 is the usual one."""
 TOLD = 0.035
 """What a DINO teacher's answer tells of a picture, as a share of the most there could be: entropy of the mean less the mean entropy."""
 FLAT = 0.6
@@ -37,7 +42,8 @@ def collapsed(run: RunConfig, first: Figures, now: Figures) -> str | None:
     if run.pretrain.method == "mae":  # nothing is pulled together here: what is lost are directions
         gone = now["feature_rank"] < FLAT * first["feature_rank"]
     elif run.pretrain.method == "lejepa":
-        gone = now["spread"] < SHORT
+        few = now["spread"] < SMALL and now["effective_rank"] < FEW * first["effective_rank"]
+        gone = few or now["spread"] < SHORT
     else:
         gone = apart < LEFT * -first["uniformity"] and now["teacher_entropy_of_mean"] - now["teacher_entropy"] < TOLD
     return cause_of(run, first, now) if point or gone else None
@@ -49,8 +55,9 @@ def cause_of(run: RunConfig, first: Figures, now: Figures) -> str:
     assert settings is not None
     if now["input_spread"] < NOTHING:
         return "the pictures are all alike after augmentation: look at them with vitral data show"
-    if settings.method == "lejepa" and settings.gaussian_weight == 0:
-        return "gaussian_weight = 0: nothing keeps embeddings apart; use 0.02"
+    if settings.method == "lejepa" and settings.gaussian_weight < WEAK:
+        keeps = "too little keeps" if settings.gaussian_weight else "nothing keeps"
+        return f"gaussian_weight = {settings.gaussian_weight:g}: {keeps} embeddings apart; use 0.02"
     if settings.method == "dino":
         missing = ["centring (centre_momentum = 1)"] * (settings.centre_momentum == 1)
         missing += ["sharpening (target_temperature is not below student_temperature)"] * (
@@ -68,7 +75,7 @@ def cause_of(run: RunConfig, first: Figures, now: Figures) -> str:
         return "the model makes the same features of every picture: lower --lr, or warm up longer"
     if now["spread"] < NOTHING and settings.method != "mae":
         return "the projection makes one embedding of features that do differ: is it tied to a constant?"
-    return "embeddings of different pictures draw together: lower --lr, use more pictures a batch, or another method"
+    return "embeddings of different pictures draw together: lower --lr, use milder views, more pictures a batch, or another method"
 
 
 def stopped(cause: str, step: int) -> FailedError:

@@ -48,6 +48,17 @@ def test_gaussian_embeddings_pass_and_others_do_not() -> None:
     assert passes < 2 and dict.fromkeys(others, True) == {name: method.normality(x).item() > 3 * passes for name, x in others.items()}
 
 
+def test_in_a_small_batch_the_test_weighs_as_in_one_of_128() -> None:
+    """Else the pull wins all but one or two directions: what is asked of the embeddings must not depend on what fits into memory."""
+    torch.manual_seed(0)
+    model = create("tiny", classes=0, width=12, mlp_width=12, heads=2)
+    method = LeJEPA(dataclasses.replace(CONFIG, gaussian_weight=0.5), 12)
+    # Every embedding in one point: what the test says of it grows with their number alone.
+    method.projection.forward = lambda features: torch.zeros(len(features), 8)  # type: ignore[method-assign]
+    losses = {count: method.loss(model, torch.zeros(count, 1, 3, 32, 32), None).item() for count in (8, 128, 256)}
+    assert losses[8] == pytest.approx(losses[128], rel=1e-5) and losses[256] == pytest.approx(2 * losses[128], rel=1e-5)
+
+
 def test_equal_views_cost_no_pull_and_the_target_is_the_global_views_mean() -> None:
     torch.manual_seed(0)
     model = create("tiny", classes=0, width=12, mlp_width=12, heads=2)

@@ -19,6 +19,9 @@ from vitral.train.tasks.task import Method
 
 POINTS, FARTHEST = 17, 3.0
 """Where characteristic functions are compared: 0 to 3, the negative side being its mirror image."""
+FEWEST = 128
+"""The statistic grows with the pictures of a batch, the pull does not. In a batch of fewer than these it counts as if it were of so many:
+weaker beside the pull, it would give up all directions but the one or two in which views agree best."""
 
 
 class LeJEPA(Method):
@@ -34,7 +37,8 @@ class LeJEPA(Method):
         embeddings = self.projection(features).float().unflatten(0, images.shape[:2])  # (B, V, D)
         target = embeddings[:, : self.targets].mean(1, keepdim=True)
         pull = (embeddings - target).square().mean()
-        return (1 - self.weight) * pull + self.weight * self.normality(embeddings)
+        weight = self.weight * max(1.0, FEWEST / self.pictures(embeddings))
+        return (1 - self.weight) * pull + weight * self.normality(embeddings)
 
     def normality(self, embeddings: Tensor) -> Tensor:
         """How far the embeddings (B, V, D) of each view are from N(0, 1) along random directions: the statistic of Epps and Pulley."""
@@ -43,9 +47,11 @@ class LeJEPA(Method):
             real, imaginary = self.waves(embeddings @ (directions / directions.norm(dim=0)))
             real, imaginary = everywhere(real), everywhere(imaginary)  # (V, S, T)
             distance = (real - self.waves.gaussian).square() + imaginary.square()
-            # While learning, processes share a batch; what is only looked at is seen by all of them.
-            pictures = len(embeddings) * (world_size() if torch.is_grad_enabled() else 1)
-            return pictures * (distance @ self.waves.weights).mean()
+            return self.pictures(embeddings) * (distance @ self.waves.weights).mean()
+
+    def pictures(self, embeddings: Tensor) -> int:
+        """In the batch: while learning, processes share one; what is only looked at is seen by all of them."""
+        return len(embeddings) * (world_size() if torch.is_grad_enabled() else 1)
 
     def embed(self, model: Classifier, images: Tensor) -> Tensor:
         return self.projection(model(images))
