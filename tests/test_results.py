@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import re
 import shutil
@@ -17,6 +18,7 @@ from vitral.base.errors import DataError
 from vitral.base.files import read_json
 from vitral.cli import main
 from vitral.config import DataConfig
+from vitral.presets import run as run_preset
 from vitral.run.differences import differences
 from vitral.run.folder import RunFolder
 from vitral.run.journal import read_metrics
@@ -190,3 +192,15 @@ def test_a_study_is_computed_anew_from_its_cells(tmp_path: Path) -> None:
         low, high = row["interval"]
         assert f"{100 * row['mean']:.2f} ({100 * low:.2f} to {100 * high:.2f})" in text
     assert "Holm over 1" in text and json.loads((path / "result.json").read_text())["data"] == DataConfig().name
+
+
+def test_choices_are_compared_with_the_recipe_on_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = [{"record": name, "title": name, "command": f"vitral train {name}"} for name in ("recipe", "untrained", "later")]
+    monkeypatch.setattr(build, "toml", lambda _: {"choice": named})
+    assert build.choices_table({}) == "Not run yet: `vitral train recipe`."
+    for seed, (name, epochs) in itertools.product((0, 1), (("recipe", 10.0), ("untrained", 0.0))):
+        config = run_preset("digits", epochs=epochs, stage="choose", seed=seed, threads=1, device="cpu")
+        collect.collect(fit(config, out=tmp_path / f"{name}-{seed}", quiet=True).path, tmp_path / "records", name)
+    assert not list((tmp_path / "records").rglob("test.npz"))
+    lines = build.choices_table(build.read_records(tmp_path / "records")).splitlines()
+    assert lines[2].startswith("| recipe |") and "worse" in lines[3] and "| -" in lines[3] and lines[-1] == "Not run: later."

@@ -30,7 +30,7 @@ from vitral.draw.provenance import save_figure
 from vitral.run.answers import Answers
 from vitral.run.folder import RunFolder
 from vitral.study.conclude import compare_pairs
-from vitral.study.statistics import accuracy_interval
+from vitral.study.statistics import accuracy_interval, holm, paired_bootstrap
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -130,8 +130,12 @@ def compiled(records: list[Record], how: str) -> str:
     return duration(min(values)) if values else NOTHING
 
 
+def toml(name: str) -> dict[str, Any]:
+    return tomllib.loads((HERE / f"{name}.toml").read_text(encoding="utf-8"))
+
+
 def rows() -> list[dict[str, Any]]:
-    return tomllib.loads((HERE / "rows.toml").read_text(encoding="utf-8"))["row"]
+    return toml("rows")["row"]
 
 
 # ---- the tables ------------------------------------------------------------------------------------------------------------------
@@ -205,6 +209,29 @@ def sealed_table(records: dict[str, list[Record]]) -> str:
     return table(lines, ["row", "seeds", "test", "sealed", "test − sealed, points"], "lr", markdown=True)
 
 
+def choices_table(records: dict[str, list[Record]]) -> str:
+    """What the recipe stands on: one change at a time, judged on validation, as its difference to the recipe unchanged."""
+    recipe, *changes = toml("rows")["choice"]
+    if recipe["record"] not in records:
+        return f"Not run yet: `{recipe['command']}`."
+    known = [choice for choice in changes if choice["record"] in records]
+    right = {choice["record"]: np.stack([one.right("validation") for one in records[choice["record"]]]) for choice in (recipe, *known)}
+    tests = {choice["record"]: paired_bootstrap(right[choice["record"]], right[recipe["record"]]) for choice in known}
+    adjusted = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
+    lines = []
+    for choice in (recipe, *known):
+        name, own = choice["record"], records[choice["record"]]
+        points = verdict = NOTHING
+        if name in tests:
+            test = tests[name]
+            points = f"{100 * test.difference:+.2f} ({100 * test.low:+.2f} to {100 * test.high:+.2f})"
+            verdict = ("worse" if test.difference < 0 else "better") if adjusted[name] <= 0.05 else "not told apart"
+        lines.append([choice["title"], accuracy(own, "validation"), str(len(own)), points, verdict, f"`{choice['command']}`"])
+    header = ["", "validation", "seeds", "points to the recipe (95 %)", f"Holm over {len(tests)}", "command"]
+    missing = [choice["title"] for choice in changes if choice not in known]
+    return table(lines, header, "lrrrl", markdown=True) + (f"\n\nNot run: {', '.join(missing)}." if missing else "")
+
+
 def duplicates_table(records: dict[str, list[Record]]) -> str:
     """Accuracy with and without the test pictures that were found again among the training pictures."""
     known = read_json(DUPLICATES) if DUPLICATES.is_file() else {}
@@ -272,7 +299,7 @@ def _points(pair: Any) -> str:
 
 
 def claims() -> list[dict[str, Any]]:
-    return tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
+    return toml("claims")["claim"]
 
 
 def is_run(claim: dict[str, Any], records: dict[str, list[Record]], studies: dict[str, Path]) -> bool:
@@ -464,10 +491,17 @@ def fp8_table() -> str:
     ]
     ratios = table(lines, ["model", "images", "", "a pass", "timm's time in bf16 over it"], "lrl", markdown=True)
     answers = [
-        [one["model"], one["data"], f"{one['pictures']:,}", f"{one['same_answer']:.1%}", *(_share(one.get(k)) for k in ("usual", "fp8"))]
+        [
+            one["model"],
+            one["data"],
+            f"{one['pictures']:,}",
+            f"{one['same_answer']:.1%}",
+            *(_share(one.get(k)) for k in ("usual", "fp8")),
+            one["device"],
+        ]
         for one in found["answers"]
     ]
-    heads = ["weights", "photographs of", "pictures", "same answer", "right before", "right in fp8"]
+    heads = ["weights", "photographs of", "pictures", "same answer", "right before", "right in fp8", "on"]
     return f"{ratios}\n\n{table(answers, heads, 'llr', markdown=True)}"
 
 
@@ -498,6 +532,7 @@ TABLES: dict[str, Callable[[dict[str, list[Record]]], str]] = {
     "records": records_table,
     "times": times_table,
     "sealed": sealed_table,
+    "choices": choices_table,
     "duplicates": duplicates_table,
     "curves": curves_list,
     "quantised": quantised_table,

@@ -209,6 +209,8 @@ def test_choosing_opens_nothing_and_confirming_both_from_the_same_weights(out: P
     chosen = fit(tiny(stage="choose"), out=out, quiet=True)
     assert {line["split"] for line in chosen.metrics} == {"train", "validation"} and RunFolder(out).finished
     assert not list(out.glob("test.*")) and not list(out.glob("sealed.*")) and RunFolder(out).environment["data"]["opened"] == {}
+    judged = RunFolder(out).answers("validation")
+    assert np.array_equal(judged.predictions, evaluate(chosen.model, "digits", "validation").predictions) and len(judged.labels) == 144
     with pytest.raises(ConfigError, match="learnt from digits with stage = choose"):
         fit(dataclasses.replace(tiny(stage="confirm"), weights=str(out)), out=out.parent / "leak", quiet=True)
     with pytest.raises(DataError, match="stay closed while settings are chosen"):

@@ -55,7 +55,7 @@ def stored_name(precision: str) -> str:
 
 
 def scores_name(split: str = "test") -> str:
-    """Scores on a split that was opened when the training was over: test, sealed."""
+    """Scores on a split that was answered when the training was over: test, sealed, validation."""
     return f"{split}.json"
 
 

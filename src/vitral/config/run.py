@@ -38,9 +38,11 @@ class RunConfig:
 
     @property
     def opens(self) -> tuple[str, ...]:
-        """The splits that are opened when the training is over, in this order."""
-        if not self.train.test or self.data.stage == "choose":
+        """The splits that are answered picture by picture when the training is over, in this order."""
+        if not self.train.test:
             return ()
+        if self.data.stage == "choose":  # nothing is opened: choices are compared on the pictures they are made on
+            return ("validation",)
         return ("sealed", "test") if self.data.stage == "confirm" else ("test",)
 
     def __post_init__(self) -> None:
