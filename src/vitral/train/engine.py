@@ -413,8 +413,7 @@ class Engine:
         with self.times.taking(split):
             result, speed = self._measure(self.setup.evaluation_loader(data.open(split), self.world))
         if self.world.main:
-            opened = {"opened": when} if (when := data.opened.get(split)) else {}
-            self.folder.write_answers({**result.to_dict(), **opened}, result.answers(data.open(split)), split)
+            self.folder.write_answers({**result.to_dict(), "opened": data.opened.get(split)}, result.answers(data.open(split)), split)
         self._record(split, result.loss, result.top1, speed, **result.journal, compile_seconds=round(self.compile_seconds, 3))
         if not self.quiet:
             for note in advice.copied(data, split):
