@@ -18,6 +18,7 @@ from vitral.build import create
 from vitral.cli.eval import run
 from vitral.config import DataConfig, RunConfig, to_dict
 from vitral.data.datasets import open_data, open_split
+from vitral.model.vit import ViT
 from vitral.weights.checkpoint import save
 
 
@@ -46,6 +47,22 @@ def test_the_same_classes_need_no_word(photos: str, tmp_path_factory: pytest.Tem
 def test_other_classes_are_refused(photos: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     with pytest.raises(UsageError, match="classes that the model does not know: cat, dog"):
         run([model(tmp_path_factory.mktemp("m"), "lynx", "wolf"), photos])
+
+
+def test_no_more_pictures_at_a_time_than_asked_for(
+    photos: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[int] = []
+    forward = ViT.forward
+    monkeypatch.setattr(ViT, "forward", lambda self, images, *rest: seen.append(len(images)) or forward(self, images, *rest))
+    made = model(tmp_path_factory.mktemp("m"), "cat", "dog")
+    scores = []
+    for flags, sizes in (([], [12]), (["--batch", "5"], [5, 5, 2]), (["--batch-size", "8"], [8, 4])):
+        seen.clear()
+        assert run([made, photos, "--json", "--precision", "fp32", *flags]) == 0
+        assert seen == sizes
+        scores.append(json.loads(capsys.readouterr().out)["loss"])
+    assert scores == pytest.approx([scores[0]] * 3)
 
 
 def test_another_order_is_matched_and_no_batch_refused(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import indent
 from typing import Annotated, Any, Literal
 
@@ -31,6 +31,8 @@ class Flags(AnswerFlags):
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """A name from `vitral data list` or folder:PATH."""
+    batch: Annotated[int, tyro.conf.arg(aliases=("--batch-size",))] = field(default=1000, kw_only=True)
+    """Pictures at a time: fewer need less memory."""
     split: Literal["all", "test", "validation", "train", "sealed"] | None = None
     """Which pictures; None: the test split of data that has one or that the model learnt from, else all. sealed: of a run with
     --stage confirm alone."""

@@ -35,7 +35,7 @@ class BatchFlags(ModelFlags):
     """Of those that take many pictures at a time."""
 
     batch: Annotated[int, tyro.conf.arg(aliases=("--batch-size",))] = 64
-    """Pictures at a time."""
+    """Pictures at a time: fewer need less memory."""
 
 
 @dataclass(frozen=True, kw_only=True)

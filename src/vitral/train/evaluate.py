@@ -36,7 +36,7 @@ from vitral.train.scores import Evaluation, calibrate
 from vitral.train.several import SeveralEvaluation, evaluate_several
 
 EVALUATION_BATCH = 1000
-"""Images evaluated at a time by a run that learns from fewer: there are no gradients to keep."""
+"""Images evaluated at a time where nothing else is asked for, and by a run that learns from fewer: there are no gradients to keep."""
 FOR_SCALES = 128
 """Training pictures whose largest numbers are the scales of fp8."""
 
@@ -50,7 +50,7 @@ def evaluate(
     data: str | DataConfig | Dataset[Any],
     split: str | None = None,
     *,
-    batch_size: int = 128,
+    batch_size: int = EVALUATION_BATCH,
     device: str | None = None,
     workers: int = 0,
     root: str | None = None,
@@ -64,7 +64,8 @@ def evaluate(
     `split`: all, test, validation, train, sealed. None: the test split of data that has one, and of data that the model itself learnt from;
     else everything: a folder is divided for a training alone. Classes are matched by name; some of the model's are enough.
     Of a Dataset, PIL images, arrays and uint8 tensors are prepared as the model wants them; float tensors are taken as they are.
-    `device` None: where the model is. `on_bad_image`: unreadable files are named and counted in `skipped`, or end it.
+    `batch_size`: images at a time, fewer need less memory. `device` None: where the model is. `on_bad_image`: unreadable files are named
+    and counted in `skipped`, or end it.
     `calibrate`: probabilities at the temperature that suits the validation split best. `tta` flip: the mean of each image's
     probabilities and its mirror image's. A model that gives several labels a picture gets a `SeveralEvaluation`.
     `precision` auto: bf16 on a GPU that has it, and on a CPU that is quicker with it once a first batch has had the same answers in both.
@@ -82,7 +83,7 @@ def evaluate(
         known = _known(model)
         config, split = as_learnt(known, data, split, root, on_bad_image)
         images = match_split(known, open_split(config, Preprocess.of(known), split), config.name)
-        loader = evaluation_loader(images, images.preprocess, place, batch_size, workers)
+        loader = Loader(images, batch_size=batch_size, device=place, workers=workers)
     elif calibrate:
         raise UsageError("a Dataset has no validation split to fit a temperature on", "name the data, or give folder:PATH")
     else:
@@ -101,7 +102,7 @@ def evaluate(
             scored = f"a temperature cannot be fitted on pictures that are then scored ({images.name})"
             raise UsageError(scored, "score another split: --split test")
         held = match_split(_known(model), open_split(config, Preprocess.of(_known(model)), "validation"), config.name)
-        logits = read_logits(model, evaluation_loader(held, held.preprocess, place, batch_size, workers), answer)
+        logits = read_logits(model, Loader(held, batch_size=batch_size, device=place, workers=workers), answer)
         temperature = fit_temperature(*logits)
     result = evaluate_loader(model, loader, forward=answer, temperature=temperature)
     same = (answer.same, answer.compared) if isinstance(answer, AnsweringInFp8) else None
@@ -197,7 +198,7 @@ def _own_loader(model: nn.Module, data: Any, device: torch.device, batch_size: i
     if isinstance(first, Tensor) and first.is_floating_point():
         return _ReadyLoader(data, names, device, batch_size, workers)
     images = Split(name, part.reader, part.indices, part.labels, names, Preprocess.of(_known(model)))
-    return evaluation_loader(images, images.preprocess, device, batch_size, workers)
+    return Loader(images, batch_size=batch_size, device=device, workers=workers)
 
 
 class _ReadyLoader:
@@ -226,7 +227,7 @@ def evaluation_batch(batch_size: int) -> int:
 def evaluation_loader(
     split: Split, preprocess: Preprocess, device: torch.device, batch_size: int, workers: int = 0, world: World | None = None
 ) -> Loader:
-    """Every image once, in order, not augmented."""
+    """Every image once, in order, not augmented; in batches that suit one who learns from `batch_size`."""
     return Loader(
         split,
         batch_size=evaluation_batch(batch_size),
