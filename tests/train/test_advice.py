@@ -42,6 +42,27 @@ def test_says_what_was_left_out_and_what_is_unbalanced(folder: Path):
     assert any("few for a ViT from scratch" in line for line in lines)
 
 
+def test_classes_that_can_hardly_be_learnt_are_named(tmp_path: Path):
+    def notes(**counts: int) -> list[str]:
+        for place, count in counts.items():
+            made = tmp_path / "photos" / place.replace("_", "/")
+            made.mkdir(parents=True, exist_ok=True)
+            for index in range(count):
+                Image.fromarray(np.full((8, 8, 3), index, np.uint8)).save(made / f"{index}.png")
+        config = dataclasses.replace(run("digits"), data=DataConfig(name=f"folder:{tmp_path / 'photos'}", validation=0.1))
+        return [line for line in before(prepare(config, torch.device("cpu"))) if "add pictures" in line]
+
+    assert notes(cat=8, dog=8) == []
+    assert notes(owl=1) == ["1 class with a single picture to learn from and none to validate on: owl; add pictures"]
+    (tmp_path / "photos").rename(tmp_path / "others")
+    divided = {"train_cat": 4, "train_dog": 4, "train_owl": 1, "train_elk": 0, "val_cat": 2, "val_owl": 1, "test_cat": 2}
+    assert notes(**divided) == [
+        "1 class with no picture to learn from: elk; add pictures",
+        "1 class with a single picture to learn from: owl; add pictures",
+        "1 class with no picture to validate on: dog; add pictures",
+    ]
+
+
 def settled() -> RunConfig:
     return resolve(run("digits"), DataFacts(classes=10, channels=1, image_size=(8, 8), images=1_300)).config
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from vitral.base.layout import METRICS
+from vitral.base.text import few
 from vitral.config import RunConfig
 from vitral.data.datasets import Data
 from vitral.run.folder import RunFolder
@@ -40,9 +43,27 @@ def before(setup: Setup) -> list[str]:
         notes.append(
             f"{per_class:.0f} pictures a class are few for a ViT from scratch: start from weights (--from) or strengthen the augmentation"
         )
+    notes += _hardly_there(setup.data)
     if setup.data.train.imbalance() > 5 and not config.data.class_weights:
         notes.append(f"the largest class has {setup.data.train.imbalance():.0f} times the pictures of the smallest: try --class-weights")
     return notes
+
+
+def _hardly_there(data: Data) -> list[str]:
+    """Classes that cannot be learnt, or of which nobody will see how well."""
+    if not data.class_names:
+        return []
+    counts, unseen = data.train.counts(), (data.validation.counts() == 0) & (len(data.validation) > 0)
+    kinds = {
+        "no picture to learn from": counts == 0,
+        "a single picture to learn from and none to validate on": (counts == 1) & unseen,
+        "a single picture to learn from": (counts == 1) & ~unseen,
+        "no picture to validate on": (counts > 1) & unseen,
+    }
+    named = {said: [data.class_names[label] for label in np.flatnonzero(found)] for said, found in kinds.items()}
+    return [
+        f"{len(names)} class{'es' * (len(names) > 1)} with {said}: {few(names)}; add pictures" for said, names in named.items() if names
+    ]
 
 
 def _trained_on(config: RunConfig) -> list[str]:
