@@ -79,3 +79,13 @@ def test_a_set_of_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     findings, _ = check_data(DataConfig(name="digits"), near=False, quiet=True)
     assert findings.imbalance == pytest.approx(max(findings.class_counts.values()) / min(findings.class_counts.values()))
     assert np.sum(list(findings.class_counts.values())) == 1437
+
+
+def test_classes_of_one_size_are_not_named_as_smallest_and_largest(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            Image.fromarray(draw.integers(0, 256, (80, 80, 3), np.uint8)).save(tmp_path / name / f"{number}.png")
+    findings, _ = check_data(DataConfig(name=f"folder:{tmp_path}"), near=False, quiet=True)
+    assert "1.0  2 pictures each" in findings.text() and "cat" not in findings.text().partition("\n")[2]

@@ -96,6 +96,7 @@ class Findings:
         if self.class_counts:
             small, large = (pick(self.class_counts, key=lambda name: self.class_counts[name]) for pick in (min, max))
             counts = f"{small} {self.class_counts[small]:,}, {large} {self.class_counts[large]:,}"
+            counts = f"{self.class_counts[large]:,} pictures each" if small == large else counts
             rows.append(["largest class per smallest", f"{self.imbalance:.1f}", counts])
         head = f"{self.name}: " + ", ".join(f"{count:,} {split}" for split, count in self.images.items())
         lines = [head, table(rows, align="lrl")]
