@@ -4,7 +4,7 @@ from typing import Literal
 import pytest
 
 from vitral.base.errors import ConfigError
-from vitral.base.settings import at_least, check_share, check_values, fit_value, say_kind
+from vitral.base.settings import at_least, check_share, check_values, fit_value, read_value, say_kind
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,25 @@ class Settings:
 def test_a_value_fits_its_type_or_not_at_all(hint: object, value: object, wanted: object):
     found = fit_value(hint, value)
     assert found == wanted and (found is None or type(found[0]) is type(wanted[0]))  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("hint", "written", "wanted"),
+    [
+        (str | None, "none", (None,)),
+        (float | None, "None", (None,)),
+        (Literal["none", "standard"], "none", ("none",)),
+        (bool, "yes", (True,)),
+        (float, ".5", (0.5,)),
+        (float, "3e-3", (3e-3,)),
+        (tuple[int, int], "4", ((4, 4),)),
+        (tuple[float, float], "0.9,0.95", ((0.9, 0.95),)),
+        (str | None, "timm:vit_tiny", ("timm:vit_tiny",)),
+        (int, "many", None),
+    ],
+)
+def test_a_word_is_read_as_its_setting_wants_it(hint: object, written: str, wanted: object):
+    assert read_value(hint, written) == wanted
 
 
 def test_types_are_said_in_words():

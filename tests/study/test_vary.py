@@ -43,6 +43,8 @@ def test_settings_of_the_training() -> None:
     weighed = vary([VIT], "class_weights=false,true")
     cells = final_cells(dataclasses.replace(STUDY, contenders=weighed), {one.name: 3e-3 for one in weighed})
     assert [cell.run.data.class_weights for cell in cells] == [False, False, True, True]
+    assert [contender.settings["teacher"] for contender in vary([VIT], "teacher=none,runs/big")] == [None, "runs/big"]
+    assert [contender.settings["ema"] for contender in vary([VIT], "ema=None,.9")] == [None, 0.9]
     pretrained = dataclasses.replace(VIT, weights="x", widens=True)
     assert [(one.tune, min(one.lrs) < 1e-3) for one in vary([pretrained], "tune=attention,head")] == [("attention", True), ("head", False)]
 
@@ -55,6 +57,7 @@ def test_settings_of_the_training() -> None:
         ("colour=a,b", UnknownNameError, "setting to vary"),
         ("lr=1e-3,3e-3", UnknownNameError, "setting to vary"),
         ("norm_order=pre,sideways", ConfigError, "norm_order"),
+        ("batch_size=many,64", ConfigError, "batch_size = 'many' cannot be varied: it must be int"),
         ("tune=all,head", UsageError, "would freeze random numbers"),
         ("patch_size=3,2", ConfigError, "patch"),
     ],

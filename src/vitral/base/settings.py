@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import types
 import typing
@@ -33,6 +35,17 @@ def fit_value(hint: Any, value: Any) -> tuple[Any] | None:
     if hint is int and isinstance(value, bool):
         return None
     return (value,) if isinstance(value, hint) else None
+
+
+def read_value(hint: Any, written: str) -> tuple[Any] | None:
+    """(what a word on the command line means for a setting of this type,) or None when it means nothing."""
+    words = {"true": True, "false": False, "none": None, "yes": True, "no": False}
+    readings: list[Any] = [words[written.lower()]] if written.lower() in words else []
+    with contextlib.suppress(ValueError):
+        readings.append(float(written) if written.startswith(".") else json.loads(f"[{written}]" if "," in written else written))
+    if readings and isinstance(readings[-1], int | float) and not isinstance(readings[-1], bool):
+        readings += [[readings[-1]], [readings[-1], readings[-1]]]
+    return next((fitted for reading in (*readings, written) if (fitted := fit_value(hint, reading))), None)
 
 
 def say_kind(hint: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import functools
 import inspect
@@ -268,7 +267,7 @@ def _check_from(flags: Any, settings: dict[str, Any]) -> None:
 
 def setting(text: str, pretrain: bool = False) -> tuple[str, str, Any]:
     """(part, field, value) of `name=value`; the value is read as the field's type."""
-    from vitral.base.settings import fit_value, say_kind
+    from vitral.base.settings import read_value, say_kind
 
     name, sign, value = text.partition("=")
     kinds = {"model": ModelConfig, "train": TrainConfig, "data": DataConfig, **({"pretrain": PretrainConfig} if pretrain else {})}
@@ -278,21 +277,9 @@ def setting(text: str, pretrain: bool = False) -> tuple[str, str, Any]:
         raise UsageError(f"--set {text} has no value", "write it as name=value")
     if part is None:
         raise one_of("setting", name, sorted(set().union(*hints.values())))
-    for guess in _readings(value):
-        if fitted := fit_value(hints[part][name], guess):
-            return part, name, fitted[0]
+    if fitted := read_value(hints[part][name], value):
+        return part, name, fitted[0]
     raise UsageError(f"--set {name}={value}", f"it must be {say_kind(hints[part][name])}")
-
-
-def _readings(value: str) -> list[Any]:
-    """What a word on the command line can mean, likeliest first."""
-    words = {"true": True, "false": False, "none": None, "yes": True, "no": False}
-    readings: list[Any] = [words[value.lower()]] if value.lower() in words else []
-    with contextlib.suppress(json.JSONDecodeError):
-        readings.append([json.loads(part) for part in value.split(",")] if "," in value else json.loads(value))
-    if readings and isinstance(readings[-1], int | float) and not isinstance(readings[-1], bool):
-        readings += [[readings[-1]], [readings[-1], readings[-1]]]
-    return [*readings, value]
 
 
 def _pair(values: tuple[int, ...]) -> tuple[int, int]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 from collections.abc import Sequence
 from typing import Any
 
-from vitral.base.errors import UsageError, one_of
-from vitral.config import TUNED, ModelConfig, TrainConfig
+from vitral.base.errors import ConfigError, UsageError, one_of
+from vitral.base.settings import read_value, say_kind
+from vitral.config import TUNED, DataConfig, ModelConfig, TrainConfig
 from vitral.cost.flops import forward_flops
-from vitral.study.contenders import LEARNS, tuning_lrs
+from vitral.study.contenders import tuning_lrs
 from vitral.study.protocol import DATA_SETTINGS, Contender
 
 OF_A_RUN = ("seed", "epochs", "max_seconds", "lr", "adam_lr", "device", "threads", "keep", "test", "evaluate_every", "snapshots", "tune")
 """What the study itself decides."""
 SETTINGS = (*DATA_SETTINGS, *(field.name for field in dataclasses.fields(TrainConfig) if field.name not in OF_A_RUN))
+KINDS = {name: hint for config in (DataConfig, TrainConfig, ModelConfig) for name, hint in typing.get_type_hints(config).items()}
 FIELDS = ("tune", *SETTINGS, *(field.name for field in dataclasses.fields(ModelConfig)))
 
 
@@ -31,7 +34,7 @@ def vary(contenders: Sequence[Contender], text: str) -> tuple[Contender, ...]:
 
 
 def _varied(contender: Contender, field: str, written: str) -> Contender:
-    value = _value(written)
+    value = _value(field, written)
     named: dict[str, Any] = {
         "name": f"{contender.name} {field}={written}",
         "note": f"{contender.note}, {field} {written}",
@@ -40,8 +43,6 @@ def _varied(contender: Contender, field: str, written: str) -> Contender:
     if field == "tune":
         if contender.weights is None:
             raise UsageError(f"tune={written} without weights would freeze random numbers", "give weights with --from")
-        if value not in LEARNS:
-            raise one_of("part to tune", written, LEARNS)
         optimizer = contender.settings.get("optimizer", "adamw")
         return dataclasses.replace(contender, **named, tune=value, lrs=tuning_lrs(optimizer, value) if contender.widens else contender.lrs)
     if field in SETTINGS:
@@ -57,14 +58,9 @@ def _varied(contender: Contender, field: str, written: str) -> Contender:
     return dataclasses.replace(contender, **named, model=model, flops=forward_flops(model))
 
 
-def _value(written: str) -> Any:
-    """As Python would read it; a word is a word."""
-    words = {"true": True, "false": False, "none": "none"}
-    if written.lower() in words:
-        return words[written.lower()]
-    for kind in (int, float):
-        try:
-            return kind(written)
-        except ValueError:
-            continue
-    return written
+def _value(field: str, written: str) -> Any:
+    """As the setting's type reads it."""
+    fitted = read_value(KINDS[field], written)
+    if fitted is None:
+        raise ConfigError(f"{field} = {written!r} cannot be varied", f"it must be {say_kind(KINDS[field])}")
+    return fitted[0]
