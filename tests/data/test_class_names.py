@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vitral.base.errors import UsageError
-from vitral.data.class_names import match_classes
+from vitral.data.class_names import find_classes, match_classes
 
 OURS = ("Maine Coon", "tench, Tinca tinca", "crane", "crane", "owl")
 
@@ -17,7 +17,24 @@ def match(*theirs: str, ours: tuple[str, ...] = OURS) -> list[int]:
 def test_names_are_matched_as_people_write_them() -> None:
     assert match("owl", "maine_coon") == [4, 0]
     assert match("tinca-tinca") == [1] and match("tench, Tinca tinca") == [1]
-    assert match("3", "0") == [3, 0], "numbered folders"
+
+
+def test_numbers_are_taken_as_class_numbers_and_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert match("003", "000") == [3, 0]
+    assert "counted from 0 (003 is crane)" in capsys.readouterr().err
+    assert match("00", "01", "02", "03", "04") == [0, 1, 2, 3, 4] and not capsys.readouterr().err, "all of them: nothing else can be meant"
+    with pytest.raises(UsageError, match="does not know: 1, 2, 3"):
+        match("1", "2", "3", "4", "5")
+    with pytest.raises(UsageError, match="does not know: 1, 01"):
+        match("1", "01")
+    with pytest.raises(UsageError, match=r"does not know: 1, 2: .*\(001, 002\)"):
+        match("1", "2", ours=("001", "002"))
+    assert match("002", ours=("001", "002")) == [1], "a name like any other"
+
+
+def test_some_numbers_are_no_names() -> None:
+    assert find_classes("the teacher", OURS, len(OURS), "photos", ["001", "002"]) == [None, None]
+    assert find_classes("the teacher", OURS, len(OURS), "photos", ["4", "3", "2", "1", "0"]) == [4, 3, 2, 1, 0]
 
 
 def test_what_is_not_one_class_is_refused() -> None:
@@ -32,6 +49,9 @@ def test_what_is_not_one_class_is_refused() -> None:
 def test_a_model_without_names_goes_by_order_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert match("a", "b", "c", ours=()) == [0, 1, 2]
     assert "taken in their order" in capsys.readouterr().err
+    assert match("08", "09", "10", ours=()) == [0, 1, 2]
+    with pytest.raises(UsageError, match=r"two orders \(10, 8, 9\): name its folders with leading zeros"):
+        match("10", "8", "9", ours=())
     with pytest.raises(UsageError, match="the model has 3 classes, photos has 2"):
         match("a", "b", ours=())
 

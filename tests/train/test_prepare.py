@@ -12,6 +12,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from vitral.base.errors import ConfigError
+from vitral.base.origin import known
 from vitral.base.text import byte_size
 from vitral.build import create
 from vitral.cli.train import parse
@@ -114,6 +115,22 @@ def test_weights_for_colour_learn_from_images_of_five_channels(trained: Run, tmp
     setup = prepare(asked, CPU)
     assert setup.model.config.channels == len(setup.preprocess.mean) == 5
     assert any("channels adapted" in change for change in setup.model.origin.changes)
+
+
+def test_a_head_of_as_many_other_classes_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Ten words are not ten digits: the head is new, as is said; asked for by name, it stays."""
+    monkeypatch.setattr("vitral.run.resolve.FEW_IMAGES", 0)
+    first = lambda model: next(model.head.parameters())  # noqa: E731
+    weights = create("ti/16", depth=1, classes=10, channels=1, image_size=8, patch_size=4)
+    names = known(tuple(f"word {number}" for number in range(10)))
+    weights.origin = dataclasses.replace(weights.origin, classes=names, source=known("trained as words"))
+    config = dataclasses.replace(run("digits"), weights=str(save(weights, tmp_path / "words")))
+    setup = prepare(config, torch.device("cpu"))
+    assert any("the head starts new" in note for note in setup.notes)
+    assert not torch.equal(first(setup.model), first(weights)) and setup.model.origin.classes.value == tuple("0123456789")
+    assert torch.equal(setup.model.blocks[0].mlp.expand.weight, weights.blocks[0].mlp.expand.weight)
+    kept = prepare(change(config, head_start="as-is"), torch.device("cpu"))
+    assert torch.equal(first(kept.model), first(weights))
 
 
 def test_what_is_assumed_of_weights_is_one_short_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -19,16 +19,23 @@ IMAGENET = 1000
 def match_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs: Sequence[str], quiet: bool = False) -> np.ndarray:
     """The number that `who` gives each of `theirs`; refused by name where one of them is not its own.
 
-    A model without names, and folders that are numbered or have WordNet's names (ImageNet), are compared by number, as they must be.
+    A model without names, and folders that are numbered or have WordNet's names (ImageNet), are compared by number, as they must be: what
+    some numbers were taken for is said, as they may be meant otherwise.
     """
     if not ours:
         if len(theirs) != classes:
             raise UsageError(f"{who} has {classes} classes, {data} has {len(theirs)}", "use the data it was trained on, or fine-tune it")
+        check_order(who, data, theirs)
         if not quiet:
             say(f"note: {who}'s classes have no names: those of {data} are taken in their order")
         return np.arange(classes)
     found = find_classes(who, ours, classes, data, theirs)
     strange = [name for name, number in zip(theirs, found, strict=True) if number is None]
+    if strange and (numbers := _as_numbers(ours, classes, theirs)):
+        if not quiet:
+            first = f"{theirs[0]} is {ours[numbers[0]]}"
+            say(f"note: the classes of {data} are numbers: taken as those of {who}'s {classes:,} classes, counted from 0 ({first})")
+        return np.array(numbers, np.int64)
     if strange:
         near = difflib.get_close_matches(strange[0], ours, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
@@ -40,17 +47,35 @@ def match_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs
 
 
 def find_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs: Sequence[str]) -> list[int | None]:
-    """The number that `who` gives each of `theirs`; None: it is not one of its own."""
+    """The number that `who` gives each of `theirs`; None: it is not one of its own. Numbers are names only where all of them are there:
+    folders 001 to 005 need not be the first five of a thousand."""
     known = _spoken(ours)
     found: list[int | None] = [known.get(_plain(name)) for name in theirs]
-    if None in found and not any(map(str.isdecimal, ours)) and all(name.isdecimal() and int(name) < classes for name in theirs):
-        found = [int(name) for name in theirs]
+    if None in found and len(theirs) == classes and (numbers := _as_numbers(ours, classes, theirs)):
+        found = list(numbers)
     if None in found and classes == IMAGENET and all(re.fullmatch(r"n\d{8}", name) for name in theirs):
         found = _word_net(theirs)
     numbers = [number for number in found if number is not None]
     if len(set(numbers)) < len(numbers):
         raise UsageError(f"two classes of {data} have the name of one of {who}'s", "put their pictures into one folder")
     return found
+
+
+def check_order(who: str, data: str, theirs: Sequence[str]) -> None:
+    """Refuse to take classes in their order where that of their names (1, 10, 2) is not that of their numbers."""
+    if all(map(str.isdecimal, theirs)) and list(theirs) != sorted(theirs, key=int):
+        raise UsageError(
+            f"{who}'s classes have no names, and those of {data} have two orders ({few(theirs)})",
+            "name its folders with leading zeros (01, 02, 10), in the order that the model learnt",
+        )
+
+
+def _as_numbers(ours: Sequence[str], classes: int, theirs: Sequence[str]) -> list[int]:
+    """`theirs` as class numbers; none where they are names, or ours are numbers themselves."""
+    if any(map(str.isdecimal, ours)) or not all(name.isdecimal() and int(name) < classes for name in theirs):
+        return []
+    numbers = [int(name) for name in theirs]
+    return numbers if len(set(numbers)) == len(numbers) else []
 
 
 def _plain(name: str) -> str:

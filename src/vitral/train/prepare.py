@@ -207,6 +207,7 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
         # Its features are random numbers: fitted to them, a head would start far too large.
         asked = dataclasses.replace(asked, train=dataclasses.replace(asked.train, head_start="as-is"))
     known_names = weights is not None and tuple(weights.origin.classes.value) == source.class_names and weights.origin.several == several
+    assumed = _assumed(weights)
     resolved = resolve(asked, facts, weights.config if weights is not None else None, known_names)
     config = resolved.config
     if weights is not None:
@@ -214,7 +215,9 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
         changes = {name: value for name in ("mean", "std", "resize") if (value := getattr(config.data, name)) is not None}
         preprocess = dataclasses.replace(Preprocess.of(weights.origin, config.model), **changes)
         data = open_data(config.data, preprocess=preprocess, source=source)
-        model = _adopt(weights, config.model)
+        others = bool(weights.origin.classes.value) and not known_names and weights.config.classes == config.model.classes
+        # As many classes, but others: unless it is asked for, their head is not kept.
+        model = _adopt(weights.with_head(config.model.classes) if others and asked.train.head_start is None else weights, config.model)
         origin = model.origin
     else:
         data = open_data(config.data, image_size=config.model.image_size, channels=config.model.channels, source=source)
@@ -225,7 +228,7 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
     origin = dataclasses.replace(origin, changes=changes, data=to_dict(config.data), thresholds=thresholds)
     model.origin = data.preprocess.write_to(origin, data.class_names)
     config, notes = _even_batches(config, len(data.train), processes)
-    return Setup(config, data, model.to(device), data.preprocess, device, (*_assumed(weights), *resolved.notes, *notes))
+    return Setup(config, data, model.to(device), data.preprocess, device, (*assumed, *resolved.notes, *notes))
 
 
 def _even_batches(config: RunConfig, images: int, processes: int) -> tuple[RunConfig, tuple[str, ...]]:

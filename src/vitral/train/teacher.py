@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vitral.base.errors import ConfigError
 from vitral.base.progress import say
 from vitral.base.text import few
-from vitral.data.class_names import find_classes
+from vitral.data.class_names import check_order, find_classes
 from vitral.data.datasets import Data
 from vitral.data.preprocess import Preprocess
 from vitral.data.sealed import check_learnt
@@ -106,6 +106,8 @@ def load_teacher(
 def class_numbers(model: Classifier, data: Data) -> list[int | None]:
     """What the teacher calls each class of the data; None: it has none of that name. Without names, as many classes are the same ones."""
     ours, classes, theirs = model.origin.classes.value, model.config.classes, data.class_names
+    if not ours and classes == len(theirs):
+        check_order("the teacher", data.name, theirs)
     if not ours:
         return list(range(classes)) if classes == len(theirs) else [None] * len(theirs)
     return find_classes("the teacher", ours, classes, data.name, theirs)
