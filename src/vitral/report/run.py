@@ -25,6 +25,7 @@ from vitral.run.journal import read_metrics
 from vitral.run.made_here import made_here
 
 Metrics = list[dict[str, Any]]
+RANK = "The rank counts directions beside the one all embeddings share; of an untrained model they are noise: a first fall is no collapse"
 
 
 def write_run_report(run_folder: str | Path, out: str | Path | None = None, maps: bool = True) -> Path:
@@ -188,7 +189,8 @@ def _until(share: float) -> str:
 
 def curves(name: str, metrics: Metrics) -> list[inline.Illustration | str]:
     try:
-        shown = "Accuracy" if any("accuracy" in line for line in metrics) else "Effective rank"
-        return [inline.of_figure(training_curves({name: metrics}), f"{shown} and loss over the epochs")]
+        named = any("accuracy" in line for line in metrics)
+        words = f"{'Accuracy' if named else 'Effective rank'} and loss over the epochs"
+        return [inline.of_figure(training_curves({name: metrics}), words if named else f"{words}. {RANK}")]
     except UsageError as error:
         return [str(error)]
