@@ -38,6 +38,7 @@ class Monitor:
         self.preprocess = setup.preprocess
         self.first: dict[str, float] | None = None
         """What the untrained model showed."""
+        self._before: dict[str, float] | None = None
         batch, split = setup.config.train.batch_size, setup.data.validation
         if len(split) < LEAST:
             raise ConfigError(f"{len(split)} validation pictures do not show whether it learns", f"set validation so that {LEAST} are left")
@@ -63,7 +64,8 @@ class Monitor:
 
     def remember(self, journal: list[dict[str, Any]]) -> None:
         """A run that is gone on with: what the untrained model showed stands in its first line."""
-        self.first = next((line for line in journal if line.get("split") == "validation"), None)
+        seen = [line for line in journal if line.get("split") == "validation"]
+        self.first, self._before = (seen[0], seen[-1]) if seen else (None, None)
 
     def warn(self, cause: str | None, step: int, warned: bool) -> bool:
         """Say that it has collapsed, once, or end the run; returns whether it has been said."""
@@ -102,7 +104,8 @@ class Monitor:
         if self.labels is not None:
             health["online_knn"] = neighbours_agree(features, self.labels)
         self.first = self.first or health
-        cause = collapsed(self.run, self.first, health) if step else None
+        cause = collapsed(self.run, self.first, health, self._before) if step else None
+        self._before = health
         if cause is not None and self._doubt:
             health["collapsed"] = cause
         self._doubt = cause is not None
