@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -130,3 +133,12 @@ def test_growth() -> None:
     n, d, m = even_tokens(192, 768), 192, 768
     assert 4 * terms(n, d)["self-attention"] == 8 * n * d * d + 4 * n * d * m
     assert attention_map_ratio((224, 224), (14, 14)) == 256**2
+
+
+@pytest.mark.parametrize("changes", [{}, {"registers": 3}, {"activation": "swiglu"}], ids=str)
+def test_patches_of_the_last_block_that_nobody_reads_are_not_counted(changes: dict[str, Any]):
+    """As PyTorch counts it where they are not made: in bf16 on a CPU, as on a GPU."""
+    config = dataclasses.replace(model("ti/16", image_size=32, depth=3, classes=7), **changes)
+    with torch.autocast("cpu", torch.bfloat16):
+        counted = counted_flops(build(config), (config.channels, *config.image_size))
+    assert counted == vit_flops(config, read=config.prefix).total < vit_flops(config).total

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from vitral.base.errors import UsageError
+from vitral.build import create
 from vitral.cli import main
-from vitral.study.bench import ACTIONS, OURS, Bench, Row, bench
+from vitral.cost.flops import vit_flops
+from vitral.study.bench import ACTIONS, OURS, Bench, Row, _flops, _Made, _rows, bench
 
 TINY: dict[str, Any] = {"image_size": 32, "patch_size": 8, "width": 16, "depth": 2, "heads": 2, "mlp_width": 32, "classes": 5}
 
@@ -30,6 +32,26 @@ def test_every_action_is_measured_for_ours_and_its_peers(measured: Bench):
     for row in measured.rows:
         assert row.seconds > 0 and (row.ratio is None) == (row.contestant == OURS)
     json.dumps(measured.to_dict())
+
+
+def test_ours_is_charged_with_what_it_computes(measured: Bench, monkeypatch: pytest.MonkeyPatch):
+    """The last block's patches are not made on a GPU, nor by a CPU in bf16: they are no share of its peak."""
+    config = create("ti/16", **TINY).config
+    spared, whole = vit_flops(config, read=1).total, vit_flops(config).total
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert _flops(config, gpu, "training step") == _flops(config, gpu, "inference") == (spared, whole)
+    assert _flops(config, cpu, "inference") == (whole, whole), "in fp32 they are made"
+    for row in measured.rows:
+        if row.action in ("training step", "inference") and row.share_of_peak:
+            passes = 3 if row.action == "training step" else 1
+            assert row.share_of_peak * row.seconds * 1e12 == pytest.approx(passes * whole * row.images)
+    monkeypatch.setattr("vitral.study.bench.has_bf16", lambda place: True)
+    monkeypatch.setattr("vitral.study.bench.WORTH", 0)
+    assert _flops(config, cpu, "inference of one") == (spared, whole) and _flops(config, cpu, "training step") == (whole, whole)
+    made = _Made({name: lambda: None for name in (OURS, "timm")}, {}, {})
+    monkeypatch.setattr("vitral.study.bench.in_turn", lambda actions, place, rounds: {name: [0.5, 0.5] for name in actions})
+    ours, theirs = _rows("inference", "eager", 8, made, cpu, 2, (10.0, 20.0), 1000.0)
+    assert (ours.share_of_peak, theirs.share_of_peak) == (0.16, 0.32)
 
 
 @pytest.mark.slow

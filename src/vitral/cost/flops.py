@@ -41,18 +41,19 @@ class Flops:
         return self.embedding + self.projections + self.attention + self.mlp + self.head
 
 
-def vit_flops(config: ModelConfig) -> Flops:
-    """Closed form for a ViT on pixels."""
+def vit_flops(config: ModelConfig, read: int | None = None) -> Flops:
+    """Closed form for a ViT on pixels. `read`: of the last block only so many tokens are read, and no more of them made."""
     tokens, width = config.tokens, config.width
+    made = config.depth * tokens - (0 if read is None else tokens - read)  # over all blocks; keys and values are of every token
     patches = config.grid[0] * config.grid[1]
     gates = 3 if config.activation == "swiglu" else 2
-    read = 2 * width if config.pool == "class+mean" else width
-    head = (read * config.head_hidden + config.head_hidden * config.classes) if config.head_hidden else read * config.classes
+    pooled = 2 * width if config.pool == "class+mean" else width
+    head = (pooled * config.head_hidden + config.head_hidden * config.classes) if config.head_hidden else pooled * config.classes
     return Flops(
         embedding=2 * patches * config.channels * config.patch_size[0] * config.patch_size[1] * width,
-        projections=config.depth * 2 * tokens * 4 * width * width,
-        attention=config.depth * 2 * 2 * tokens * tokens * width,
-        mlp=config.depth * 2 * tokens * gates * width * config.mlp_width,
+        projections=2 * (3 * config.depth * tokens + made) * width * width,
+        attention=2 * 2 * made * tokens * width,
+        mlp=2 * made * gates * width * config.mlp_width,
         head=2 * head * (2 if config.distillation_token else 1),
     )
 
