@@ -2,9 +2,10 @@
 
     python benchmarks/looking.py [--sizes b/16] [--batch 64] [--precision auto] [--rounds 20] [--compile] [--json]
 
-A pass, one with the class row kept, one with all maps kept, and on a GPU the same two without the kernel (kernels/rows.py), in turn; ratio
-to the pass within a round (median, 10 to 90 %). Asked: class row 1.10, all maps 1.50 (b/16, batch 64, bf16). Then the time of a pass, and
-of what `watch` does besides (`python`: a model of one number a token, whose products take no time).
+A pass, one that makes all tokens of the last block too (as a watched one does), one with the class row kept, one with all maps kept, and on
+a GPU the last two without the kernel (kernels/rows.py), in turn; ratio to the pass within a round (median, 10 to 90 %). Asked: class row
+1.10, all maps 1.50 (b/16, batch 64, bf16). Then the time of a pass, and of what `watch`
+does besides (`python`: a model of one number a token, whose products take no time).
 """
 
 from __future__ import annotations
@@ -56,9 +57,19 @@ def looks(model: Classifier, images: torch.Tensor, dtype: torch.dtype, compiled:
 
         return outside
 
+    def all_tokens() -> None:
+        with torch.inference_mode(), autocast(dtype, place):
+            model.encode(images)  # type: ignore[operator]
+
     class_row, maps = look(rows="class"), look(blocks=range(model.config.depth))
     plain = {"class row, no kernel": plainly(class_row), "all maps, no kernel": plainly(maps)}
-    return {"pass": look(), "class row": class_row, "all maps": maps, **(plain if place.type == "cuda" and not compiled else {})}
+    return {
+        "pass": look(),
+        "pass, all tokens": all_tokens,
+        "class row": class_row,
+        "all maps": maps,
+        **(plain if place.type == "cuda" and not compiled else {}),
+    }
 
 
 def measure(
