@@ -42,7 +42,7 @@ def tiny(data: str = "digits", **changes: Any) -> RunConfig:
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "digits"
-    assert main(["pretrain", "digits", "--epochs", "0.5", "--out", str(out), *SMALL]) == 0
+    assert main(["pretrain", "digits", "--epochs", "0.5", "--snapshots", "3", "--out", str(out), *SMALL]) == 0
     return out
 
 
@@ -56,6 +56,8 @@ def test_a_run_folder_like_any_other_with_a_probe_in_it(run_folder: Path, capsys
     assert found is not None and 0.1 < found["linear"]["accuracy"] <= 1 and found["neighbours"]["settings"] == "k=20"
     for name in ("colours", "similarity", "neighbours"):
         assert (run_folder / "figures" / f"learning-{name}.png").is_file()
+    rows = np.load(run_folder / "figures" / "learning-colours.npz")["colours"]
+    assert len(folder.snapshots()) == len(rows) == 3, "the last snapshot is the model at the end, which has a row already"
     page = write_run_report(run_folder).read_text()
     assert "It learnt without labels" in page and "Patches as colours" in page and "effective rank" in page
     stored = json.loads((run_folder / "env.json").read_text())["data"]

@@ -102,6 +102,14 @@ def test_dino_may_begin_near_a_point_if_it_comes_back(apart: tuple[float, ...], 
     assert any(one and two for one, two in pairwise(doubts)) == found, "two looks one after the other raise the alarm"
 
 
+def test_a_masked_autoencoder_may_lose_a_third_of_its_first_directions_but_not_all() -> None:
+    """Feature ranks of pretrain-digits, measured: those of random weights are noise, and go."""
+    run, rest = pretraining("digits", "mae"), {"spread": 0.06, "uniformity": -0.02, "input_spread": 0.7, "weight_size": 0.1}
+    ranks = {name: {"feature_rank": rank, "feature_spread": 0.06, **rest} for name, rank in (("first", 43.6), ("low", 29.8), ("gone", 6.0))}
+    assert collapsed(run, ranks["first"], ranks["low"]) is None
+    assert "draw together" in str(collapsed(run, ranks["first"], ranks["gone"]))
+
+
 def test_few_directions_left_are_a_collapse_too(tmp_path: Path) -> None:
     """A test for a Gaussian that is too weak beside the pull keeps one direction of embeddings that never grow: poor, not yet a point."""
     run = fit(short("lejepa", gaussian_weight=0.005), out=tmp_path / "run", quiet=True)

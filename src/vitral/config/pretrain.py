@@ -37,7 +37,7 @@ class PretrainConfig:
     projection_hidden: int = 2048
     """Width of the two hidden layers of the projection."""
     gaussian_weight: float = 0.02
-    """lejepa: weight of the test for a Gaussian; the pull between views has the rest."""
+    """lejepa: weight of the test for a Gaussian; the pull between views has the rest. In batches below 128 it counts as in one of 128."""
     directions: int = 256
     """lejepa: random directions on which embeddings are tested, other ones in each step."""
     prototypes: int = 1024

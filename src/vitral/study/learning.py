@@ -45,7 +45,9 @@ def draw_learning(path: str | Path) -> list[Path]:
     images = torch.cat([batch.images for batch in Loader(split, batch_size=min(128, len(split)), preprocess=data.preprocess).epoch(0)])
     every = [_picture(pixels.numpy()) for pixels in split.pixels()]
     seen, command = every[:SHOWN], folder.command
-    models = [(f"step {step:,}", load_checkpoint(place).eval()) for step, place in folder.snapshots()] + [("end", final)]
+    last = max((line["step"] for line in folder.metrics), default=0)
+    before = [(step, place) for step, place in folder.snapshots() if step < last]  # that of the last step is the model itself
+    models = [(f"step {step:,}", load_checkpoint(place).eval()) for step, place in before] + [("end", final)]
     made = []
     for name, (figure, numbers, caption) in {
         "learning-colours": _colours(models, images[:SHOWN], seen),
