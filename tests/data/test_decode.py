@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from vitral.base.errors import DataError
-from vitral.data.decode import decode
+from vitral.data.decode import decode, header_ok
 
 DRAW = np.random.default_rng(1)
 COLOURS = DRAW.integers(0, 256, (6, 9, 3), dtype=np.uint8)
@@ -174,3 +174,14 @@ def test_arrays_of_any_channels(tmp_path: Path) -> None:
     (tmp_path / "bad.npy").write_bytes(b"no array")
     with pytest.raises(DataError, match=r"bad\.npy"):
         decode(tmp_path / "bad.npy")
+
+
+def test_why_a_header_is_refused_is_said_in_words(tmp_path: Path) -> None:
+    for name, content, why in (("note.jpg", b"no picture at all", "of no known format"), ("empty.png", b"", "of no known format")):
+        (tmp_path / name).write_bytes(content)
+        assert header_ok(tmp_path / name) == why
+    Image.new("RGB", (64, 64)).save(tmp_path / "cut.webp")
+    (tmp_path / "cut.webp").write_bytes((tmp_path / "cut.webp").read_bytes()[:40])
+    assert header_ok(tmp_path / "cut.webp") == "could not create decoder object"
+    (tmp_path / "wide.npy").write_bytes(b"no array")
+    assert str(tmp_path) not in (header_ok(tmp_path / "wide.npy") or str(tmp_path))

@@ -100,8 +100,11 @@ def header_ok(path: Path) -> str | None:
                 with Image.open(file, formats=FORMATS) as image:
                     check_size(image, str(path), scans)
     except Exception as error:
-        # Whatever a decoder raises here, the file cannot be used; decode() names the reason in full.
-        return type(error).__name__
+        # Whatever a decoder raises here, the file cannot be used.
+        if isinstance(error, UnidentifiedImageError):
+            return "of no known format"
+        words = error.message if isinstance(error, DataError) else str(error)
+        return words.removeprefix(f"{path} ") or type(error).__name__
     return None
 
 
