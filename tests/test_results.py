@@ -194,6 +194,7 @@ def test_a_study_is_computed_anew_from_its_cells(tmp_path: Path) -> None:
     assert "Holm over 1" in text and json.loads((path / "result.json").read_text())["data"] == DataConfig().name
 
 
+@pytest.mark.slow
 def test_choices_are_compared_with_the_recipe_on_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = [{"record": name, "title": name, "command": f"vitral train {name}"} for name in ("recipe", "untrained", "later")]
     monkeypatch.setattr(build, "toml", lambda _: {"choice": named})

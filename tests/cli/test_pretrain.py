@@ -115,7 +115,7 @@ def test_a_folder_without_classes_is_enough(tmp_path: Path, capsys: pytest.Captu
     with pytest.raises(DataError, match=r"one class|class folders"):
         open_data(DataConfig(name=data))
     run = fit(tiny(data), out=tmp_path / "run", quiet=True)
-    assert run.model.config.classes == 0 and run.model(torch.zeros(1, 3, 8, 8)).shape == (1, 16)
+    assert run.model.config.classes == 0 and run.model(torch.zeros(1, 3, 8, 8)).shape == (1, 32)
     assert "1 (notes.txt)" in capsys.readouterr().err
     with pytest.raises(DataError):
         probe_run(run.path, device="cpu", quiet=True)
