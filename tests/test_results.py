@@ -100,7 +100,7 @@ def test_every_claim_of_the_reports_has_a_command_a_verdict_and_what_it_stands_o
     assert all(f"`{claim['command']}`" in made["queue"] for claim in waiting), "what waits for the GPU stands in the queue"
 
 
-def test_speed_is_told_as_it_was_measured_and_a_ratio_only_where_the_rounds_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speed_is_told_as_it_was_measured_and_a_ratio_only_where_the_rounds_agree(tmp_path: Path) -> None:
     from vitral.study.bench import Bench, Row
 
     rows = (
@@ -112,10 +112,10 @@ def test_speed_is_told_as_it_was_measured_and_a_ratio_only_where_the_rounds_agre
     )
     machine = {"gpu": "NVIDIA H200", "torch": "2.11.0+cu128", "threads": 8}
     found = Bench("b/16", machine, "cuda", 12, {"timm": "1.0"}, 1e15, rows, {"class row": (1.05, 1.0, 1.1)}, {"vit-pytorch": "gone"})
-    monkeypatch.setattr(build, "PEERS", tmp_path / "peers.json")
-    assert "Not measured yet" in build.speed_table(short=True)
-    (tmp_path / "peers.json").write_text(json.dumps([found.to_dict()]), encoding="utf-8")
-    whole, short = build.speed_table(short=False), build.speed_table(short=True)
+    file = tmp_path / "peers.json"
+    assert "Not measured yet" in build.speed_table(file)
+    file.write_text(json.dumps([found.to_dict()]), encoding="utf-8")
+    whole, short = build.speed_table(file), build.speed_table(file, short=True)
     assert "| b/16 | training step, compiled | 100 | 2,000/s | 1.20 × (1.10 to 1.30) | ≈ | 50% | 1 GiB |" in whole
     assert "| b/16 | inference of one, eager | 1 | 4 ms | – | – |" in short and "one H200, bf16, torch 2.11.0, timm 1.0" in short
     assert "1.05 (1.00 to 1.10)" in whole and "vit-pytorch is absent: gone" in whole

@@ -47,8 +47,7 @@ of the labels in whose order they stand."""
 
 MEASURED = HERE / "measured"
 """What single commands printed, kept by `checks.py keep`."""
-PEERS = MEASURED / "peers.json"
-PEERS_COMMAND = "python benchmarks/peers.py --out docs/results/measured/peers.json"
+PEERS, PEERS_ON_CPU = MEASURED / "peers.json", MEASURED / "peers-cpu.json"
 FP8 = MEASURED / "fp8.json"
 TOLD = {("training step", "compiled"), ("inference", "compiled"), ("inference of one", "eager"), ("all attention maps", "eager")}
 """What the README tells of speed."""
@@ -440,11 +439,12 @@ def worst_layers_table(_: dict[str, list[Record]]) -> str:
 # ---- speed -----------------------------------------------------------------------------------------------------------------------
 
 
-def speed_table(short: bool) -> str:
-    """Vitral beside other libraries out of measured/peers.json; `short`: the four things that the README tells."""
-    if not PEERS.is_file():
-        return f"Not measured yet: `{PEERS_COMMAND}`."
-    runs = read_json(PEERS)
+def speed_table(file: Path, short: bool = False) -> str:
+    """Vitral beside other libraries out of a file of benchmarks/peers.py; `short`: the four things that the README tells."""
+    command = f"python benchmarks/peers.py --out docs/results/measured/{file.name}"
+    if not file.is_file():
+        return f"Not measured yet: `{command}`."
+    runs = read_json(file)
     names = list(dict.fromkeys(row["contestant"] for run in runs for row in run["rows"]))
     lines = []
     for run in runs:
@@ -465,7 +465,7 @@ def speed_table(short: bool) -> str:
     where = f"one {gpu.removeprefix('NVIDIA ')}, bf16" if first["device"] == "cuda" else f"{threads} CPU thread{'s' * (threads != 1)}"
     libraries = ", ".join(f"{name} {version}" for name, version in {"torch": torch.partition("+")[0], **versions}.items())
     note = (
-        f"{where}, {libraries}; `{PEERS_COMMAND}`, median of {first['rounds']} rounds in turn. Columns of others: their time over ours"
+        f"{where}, {libraries}; `{command}`, median of {first['rounds']} rounds in turn. Columns of others: their time over ours"
         " within a round (above 1, ours is faster), 10 to 90 % of the rounds in brackets; ≈: the rounds differ by more than the two do."
     )
     parts = [table(lines, header, "llr", markdown=True), note]
@@ -537,8 +537,9 @@ TABLES: dict[str, Callable[[dict[str, list[Record]]], str]] = {
     "curves": curves_list,
     "quantised": quantised_table,
     "worst-layers": worst_layers_table,
-    "speed": lambda _: speed_table(short=False),
-    "readme-speed": lambda _: speed_table(short=True),
+    "speed": lambda _: speed_table(PEERS),
+    "speed-cpu": lambda _: speed_table(PEERS_ON_CPU),
+    "readme-speed": lambda _: speed_table(PEERS, short=True),
     "fp8": lambda _: fp8_table(),
 }
 
