@@ -2,7 +2,7 @@
 
 asked.json (what was asked for, the command as typed) · config.json (what it became: the settled RunConfig, the model's origin) ·
 env.json (machine, data, sizes, compile time) · metrics.jsonl · model.safetensors · test.json, test.npz and test.webp (the test split,
-opened once; sealed.json … of a confirming run) · state/ · snapshots/
+opened once; sealed.json … of a confirming run, validation.json … of one that chooses) · state/ · snapshots/
 """
 
 from __future__ import annotations
