@@ -1,5 +1,6 @@
 import dataclasses
 import gc
+from pathlib import Path
 
 import torch
 
@@ -62,8 +63,15 @@ def test_muon_keeps_one_moment_and_needs_room_to_step():
 
 
 def test_the_peak_of_a_process_is_seen():
-    gc.collect()  # what other tests left would make room in the middle
+    gc.collect()
     peak = PeakMemory(torch.device("cpu"))
     before = peak.bytes()
-    block = torch.ones(256 << 20, dtype=torch.uint8)  # too large to be cut out of memory that was free before
-    assert peak.bytes() >= before + 0.9 * len(block)
+    # Where the kernel lets nobody start the mark anew, it still holds what earlier tests took: fill that room first.
+    room = max(0, before - resident())
+    block = torch.ones(room + (256 << 20), dtype=torch.uint8)
+    assert peak.bytes() >= before + 0.9 * (len(block) - room)
+
+
+def resident() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
