@@ -21,6 +21,7 @@ from vitral.data.fingerprint import fingerprint
 from vitral.data.huggingface import open_hub
 from vitral.data.keys import generator
 from vitral.data.label_file import KINDS, open_labels
+from vitral.data.learnt import Learnt
 from vitral.data.near import copies
 from vitral.data.preprocess import Preprocess
 from vitral.data.sealed import SHARE, check_open, seal, validation_share
@@ -43,13 +44,19 @@ class Data:
     """A data set whose pictures come out as one model wants them."""
 
     def __init__(
-        self, source: Source, config: DataConfig, train: Split, validation: Split, closed: Mapping[str, Callable[[], Split]]
+        self,
+        source: Source,
+        config: DataConfig,
+        train: Split,
+        validation: Split,
+        closed: Mapping[str, Callable[[], Split]],
+        unused: Part,
     ) -> None:
         self.name, self.where, self.notes = source.name, source.where, source.notes
         self.class_names = source.class_names if source.class_names != UNLABELLED else ()
         self.config, self.preprocess = config, train.preprocess
         self.train, self.validation = train, validation
-        self._closed = closed
+        self._closed, self._unused = closed, unused
         self._open: dict[str, Split] = {}
         self.copies: dict[str, int] = {}
         """How many pictures of each are copies of training pictures, byte for byte."""
@@ -103,6 +110,15 @@ class Data:
         content = self.config.fingerprint == "content"
         return {split.name: fingerprint(split, self.where, content) for split in (self.train, self.validation)}
 
+    def seen(self) -> dict[str, np.ndarray] | None:
+        """What a run that learns from this writes down, so that its test split stays its own (see data/learnt.py).
+
+        None: pictures that never change, those of a named set, or that have no names."""
+        if self.name in CATALOGUE:
+            return None
+        parts = {split.name: Part(split.reader, split.indices, split.labels) for split in (self.train, self.validation)}
+        return Learnt.of(parts | {"unused": self._unused}, self.where)
+
     def describe(self) -> dict[str, Any]:
         """What a run folder records."""
         counts, imbalance = self.train.counts(), self.train.imbalance()
@@ -137,8 +153,10 @@ def open_data(
     channels: int | None = None,
     preprocess: Preprocess | None = None,
     source: Source | None = None,
+    learnt: Learnt | None = None,
 ) -> Data:
-    """Open the data set that `config` names; `source`: what it is opened from, where that has been done already.
+    """Open the data set that `config` names; `source`: what it is opened from, where that has been done already; `learnt`: what the run
+    saw that is judged on it, so that none of that is in its test split.
 
     What the model wants (`preprocess`, or a size and channels) decides how pictures come out; where nothing is said, the data
     set's own size, channels, mean and standard deviation. Fields of `config` (resize, mean, std) come before all of these.
@@ -162,18 +180,46 @@ def open_data(
         validation, train = train.some(held), train.some(kept)
     else:
         validation = source.validation
+    restored = False
+    if learnt is not None and learnt.splits:
+        train, validation, test, restored = _as_seen(learnt, source, config, train, validation, test)
     wanted = _preprocess(source, config, image_size, channels, preprocess, train)
 
     def split(name: str, part: Part) -> Split:
         return _as_split(name, part, source, config, wanted)
 
     training = split("train", train)
-    if config.subset is not None:
+    if config.subset is not None and not restored:
         count = round(config.subset) if config.subset >= 1 else max(1, round(config.subset * len(training)))
         training = training.first(count, config.split_seed if config.subset_seed is None else config.subset_seed)
-    check(training.labels, source.class_names, f"{source.name} (train)", whole=labelled)
+    if not restored:
+        check(training.labels, source.class_names, f"{source.name} (train)", whole=labelled)
     closed = {"test": lambda: split("test", test())} | ({"sealed": lambda: split("sealed", sealed)} if sealed is not None else {})
-    return Data(source, config, training, split("validation", validation), closed)
+    if learnt is not None and source.test is None and learnt.unlike(training, source.where, config.fingerprint == "content"):
+        raise learnt.refuse(source.name)
+    unused = train.some(np.flatnonzero(~np.isin(train.indices, training.indices)))
+    return Data(source, config, training, split("validation", validation), closed, unused)
+
+
+def _as_seen(
+    learnt: Learnt, source: Source, config: DataConfig, train: Part, validation: Part, test: Callable[[], Part]
+) -> tuple[Part, Part, Callable[[], Part], bool]:
+    """Train, validation and test with what the run saw where it was then; and whether that had to be changed."""
+    pool, given, carved = source.train, source.test, source.test is None
+    seen = learnt.recall(pool, source.where)
+    misplaced = bool(source.validation is None and np.isin(validation.indices, pool.indices[seen == 0]).any())
+    misplaced |= bool(carved and np.isin(test().indices, pool.indices[seen >= 0]).any())
+    if misplaced:
+        learnt.tell_changes(seen, source.name, carved)
+        train = pool.some(np.flatnonzero((seen == 0) | ((seen == 2) & (config.subset is None))))
+        new = pool.some(np.flatnonzero(seen < 0))
+    if source.validation is not None:
+        validation = learnt.leave_out(source.validation, source.where, pool, "validation", source.name)
+    elif misplaced:
+        validation = pool.some(np.flatnonzero(seen == 1))
+    if given is not None:
+        return train, validation, lambda: learnt.leave_out(given(), source.where, pool, "test", source.name), misplaced
+    return train, validation, (lambda: new) if misplaced else test, misplaced
 
 
 def _strata(part: Part, config: DataConfig) -> np.ndarray:
@@ -189,9 +235,9 @@ def training_images(source: Source, config: DataConfig) -> int:
     return round(min(count, wanted))
 
 
-def open_split(config: DataConfig, preprocess: Preprocess, split: str | None = None) -> Split:
+def open_split(config: DataConfig, preprocess: Preprocess, split: str | None = None, learnt: Learnt | None = None) -> Split:
     """Images to score a model on: all of them, or one split. Nothing is set aside that the source does not set aside itself,
-    unless such a split is asked for: then as a training would.
+    unless such a split is asked for: then as a training would; `learnt`: as the run had them that is scored.
 
     None: the test split of a set that has one, else its validation split, else all.
     """
@@ -211,8 +257,12 @@ def open_split(config: DataConfig, preprocess: Preprocess, split: str | None = N
     elif has["train"] is None or (split == "validation" and not config.validation):
         raise DataError(f"{source.name} has no {split} images", "choose another --split, such as all")
     else:
-        data = open_data(config, preprocess=preprocess, source=source)
+        if config.on_bad_image == "skip":  # what a training passes over is in none of its splits
+            source = open_source(config)
+        data = open_data(config, preprocess=preprocess, source=source, learnt=learnt)
         return data.open(split) if split in ("test", "sealed") else getattr(data, split)
+    if learnt is not None and learnt.splits and split in ("test", "validation"):
+        part = learnt.leave_out(part, source.where, source.train, split, source.name)
     if not len(part.labels):
         raise DataError(f"{source.name} has no {split} images", "choose another --split, such as all")
     return _as_split(split, part, source, config, _preprocess(source, config, None, None, preprocess, part))

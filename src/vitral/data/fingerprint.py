@@ -23,8 +23,8 @@ def fingerprint(split: Split, where: str = "", content: bool = False) -> str:
     """
     digest = hashlib.sha256()
     for position, index in enumerate(track(split.indices.tolist(), "Reading every picture", quiet=not content)):
-        reader, number = split.reader.find(index) if isinstance(split.reader, JoinedReader) else (split.reader, index)
-        size = _size(reader, number)
+        reader, number = found_in(split.reader, index)
+        size = file_size(reader, number)
         digest.update(f"{reader.where(number).removeprefix(where)}\0{size}\0{split.truth(position)}\n".encode(errors="surrogateescape"))
         if content:
             digest.update(_content(reader, number))
@@ -34,7 +34,12 @@ def fingerprint(split: Split, where: str = "", content: bool = False) -> str:
     return digest.hexdigest()
 
 
-def _size(reader: Reader, number: int) -> int:
+def found_in(reader: Reader, index: int) -> tuple[Reader, int]:
+    """The reader that has an image itself, and its number there."""
+    return reader.find(index) if isinstance(reader, JoinedReader) else (reader, index)
+
+
+def file_size(reader: Reader, number: int) -> int:
     """In bytes, where images are files."""
     if isinstance(reader, FileReader):
         try:

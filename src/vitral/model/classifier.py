@@ -6,6 +6,7 @@ import copy
 import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Self
 
 import torch
@@ -26,6 +27,8 @@ class Classifier(nn.Module):
         super().__init__()
         self.config = config
         heads = config.heads if config.is_transformer else 0
+        self.folder: Path | None = None
+        """Where it was read from, if it was saved or trained here."""
         self.origin: Origin = Origin(activation=known(config.activation), norm_epsilon=known(config.norm_epsilon), heads=known(heads))
 
     def tape_names(self) -> list[str]:

@@ -73,7 +73,7 @@ def learnt_from(model: Classifier, run: str | Path, data: str | None = None) -> 
         return None
     config = DataConfig(data, on_bad_image="skip") if data is not None else folder.settled.data
     try:
-        return open_split(config, Preprocess.of(model), "train")
+        return open_split(config, Preprocess.of(model), "train", folder.learnt if data is None else None)
     except VitralError as error:
         if data is not None:
             raise

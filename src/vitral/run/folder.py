@@ -1,33 +1,39 @@
 """The run folder: the only contract between training and everything after it.
 
 asked.json (what was asked for, the command as typed) · config.json (what it became: the settled RunConfig, the model's origin) ·
-env.json (machine, data, sizes, compile time) · metrics.jsonl · model.safetensors · test.json, test.npz and test.webp (the test split,
-opened once; sealed.json … of a confirming run, validation.json … of one that chooses) · state/ · snapshots/
+env.json (machine, data, sizes, compile time) · seen.npz (which of the user's own pictures it saw) · metrics.jsonl · model.safetensors ·
+test.json, test.npz and test.webp (the test split, opened once; sealed.json … of a confirming run, validation.json … of one that chooses) ·
+state/ · snapshots/
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import io
 import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vitral.base import layout
 from vitral.base.errors import DataError, MissingError, UsageError
-from vitral.base.files import SETTINGS_LIMIT, make_folder, read_json, write_json
+from vitral.base.files import SETTINGS_LIMIT, make_folder, read_json, write_atomic, write_json
 from vitral.base.lock import FolderLock
 from vitral.base.manifest import vouching
 from vitral.base.origin import OWN, Origin
 from vitral.config import OPEN, RunConfig, from_dict, to_dict
+from vitral.data.learnt import SPLITS, Learnt
 from vitral.model.classifier import Classifier
 from vitral.run.answers import Answers
 from vitral.run.journal import read_metrics
 from vitral.run.made_here import made_here, record
 from vitral.run.verify import verify
 from vitral.weights.checkpoint import load_checkpoint, save, write_weights
+from vitral.weights.read import check_archive
 
 FREE: dict[str, tuple[str, ...]] = {
     "train": ("device", "threads", "compile", "checkpoint_every", "strategy", "tensorboard", "wandb", "accumulate"),
@@ -183,6 +189,25 @@ class RunFolder:
             raise DataError(f"{path} does not say where the run was made", "it may be damaged")
         return stored
 
+    @functools.cached_property
+    def learnt(self) -> Learnt:
+        """Which pictures it saw, as far as it wrote that down."""
+        path = self.path / layout.SEEN
+        marks = self.environment.get("data", {}).get("fingerprint")
+        labelled = isinstance(marks, dict) and self.settled.pretrain is None  # a class is part of the mark
+        mark = marks.get("train") if labelled else None
+        if not path.is_file():
+            return Learnt(str(self.path), {}, mark)
+        try:
+            check_archive(path)
+            with np.load(path, allow_pickle=False) as stored:
+                splits = {split: stored[split] for split in SPLITS}
+            if any(value.dtype != np.uint64 or value.ndim != 2 or value.shape[1] != 2 for value in splits.values()):
+                raise ValueError("its parts are not what they should be")
+        except Exception as error:  # zipfile, zlib and NumPy each have their own errors for damaged input
+            raise DataError(f"{path} cannot be read ({error})", f"remove {path}, or train it again") from error
+        return Learnt(str(self.path), splits, mark)
+
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """The journal as it stands."""
@@ -230,6 +255,15 @@ class RunFolder:
         """Adds to what is there."""
         with vouching(self.path, layout.ENVIRONMENT):
             write_json(self.path / layout.ENVIRONMENT, {**self.environment, **facts})
+
+    def write_seen(self, splits: dict[str, np.ndarray] | None) -> None:
+        """What `learnt` reads, of data that has names (`Data.seen`)."""
+        if splits is None:
+            return
+        content = io.BytesIO()
+        np.savez(content, **{split: splits[split] for split in SPLITS}, allow_pickle=False)
+        with vouching(self.path, layout.SEEN):
+            write_atomic(self.path / layout.SEEN, content.getvalue())
 
     def write_model(self, model: Classifier) -> None:
         """The final weights; and what the model knows of itself only now: its thresholds, where it gives several labels."""
@@ -299,6 +333,16 @@ def _difference(began: RunConfig, wanted: RunConfig, free: dict[str, tuple[str, 
             pair = getattr(old, field.name), getattr(new, field.name)
             if field.name not in free.get(part, ()) and pair[0] != pair[1]:
                 return field.name, *pair
+    return None
+
+
+def learnt_by(model: Classifier) -> Learnt | None:
+    """What the run saw that a model, or a snapshot of it, was read from."""
+    if model.folder is None:
+        return None
+    for folder in (model.folder, model.folder.parent.parent):
+        if (folder / layout.ENVIRONMENT).is_file() and (run := RunFolder(folder)).exists:
+            return run.learnt
     return None
 
 

@@ -18,6 +18,7 @@ from vitral.data.datasets import open_split
 from vitral.data.pictures import find_pictures, readable
 from vitral.data.preprocess import Preprocess, open_picture
 from vitral.model.classifier import Classifier
+from vitral.train.judged import as_learnt
 
 SURE = 0.5
 """Confidence from which a picture is explained before others."""
@@ -32,7 +33,10 @@ def open_pictures(model: Classifier, data: Any, split: str | None, root: str | N
         if folder.is_dir() and not any(path.is_dir() for path in folder.iterdir()):
             data = folder  # no classes, and none are needed
     if isinstance(data, str) and (data in CATALOGUE or not Path(data).is_dir()):
-        opened = open_split(DataConfig(name=data, root=root, on_bad_image="skip"), Preprocess.of(model), split)
+        if split is not None:
+            opened = as_learnt(model, data, split, root, "skip").open()
+        else:
+            opened = open_split(DataConfig(name=data, root=root, on_bad_image="skip"), Preprocess.of(model))
         some = opened.first(min(count, len(opened)), seed)
         found = []
         for place in range(len(some)):

@@ -28,8 +28,10 @@ from vitral.data.loader import Loader
 from vitral.data.preprocess import Preprocess
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
+from vitral.run.folder import learnt_by
 from vitral.study.result import Result
 from vitral.study.statistics import accuracy_interval, images_interval
+from vitral.train.judged import learnt_from
 from vitral.train.probe import Labelled, Linear, Neighbours, fit_linear, fit_neighbours, last_layer, read_features
 from vitral.weights.checkpoint import save as write_model
 from vitral.weights.load import load
@@ -84,7 +86,8 @@ def probe(
         raise UsageError(f"{save} already holds a model", "choose another folder to save the probe in")
     network = model if isinstance(model, Classifier) else load(model)
     config = DataConfig(name=data, root=root, validation=validation, split_seed=split_seed)
-    opened = open_data(config, preprocess=Preprocess.of(network))
+    learnt = learnt_by(network) if learnt_from(network, data) else None
+    opened = open_data(config, preprocess=Preprocess.of(network), learnt=learnt if learnt and learnt.splits else None)
     name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
     settings = {"shots": shots, "draws": draws, "batch_size": batch_size, "precision": precision, "quiet": quiet, "save": save}
     return run_probe(network, opened, name, device=pick_device(device), **settings)

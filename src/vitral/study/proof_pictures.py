@@ -12,13 +12,13 @@ from PIL import Image
 
 from vitral.base.errors import DataError, VitralError
 from vitral.data.catalogue import CATALOGUE
-from vitral.data.datasets import open_split
 from vitral.data.pictures import find_pictures, readable
 from vitral.data.preprocess import Preprocess
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
 from vitral.study.audit_pictures import as_pixels
-from vitral.train.evaluate import as_learnt, evaluation_loader, match_split
+from vitral.train.evaluate import evaluation_loader, match_split
+from vitral.train.judged import as_learnt
 
 CALIBRATION = 64
 """Pictures that weights are rounded for."""
@@ -40,12 +40,11 @@ class ProofPictures:
             self.count = min(len(self.paths), count or len(self.paths))
             self._tell(min(CALIBRATION, self.count), shared=True)
             return
-        preprocess = Preprocess.of(model)
-        config, split = as_learnt(model, data, split, root, "skip")
-        images = open_split(config, preprocess, split)
+        judged = as_learnt(model, data, split, root, "skip")
+        images = judged.open()
         self.split = images.name
         try:
-            images = match_split(model, images, config.name)
+            images = match_split(model, images, judged.name)
             self.known = images.labels
         except VitralError as error:
             self.notes.append(f"without labels: {error.message}")
@@ -54,7 +53,7 @@ class ProofPictures:
             self.known = self.images.labels
         self.count = len(self.images)
         try:
-            self.others = open_split(config, preprocess, "train") if self.split != "train" else self.images
+            self.others = judged.open("train") if self.split != "train" else self.images
         except VitralError:
             self.others = self.images
         self._tell(min(CALIBRATION, len(self.others)), shared=self.split in ("all", "train") or self.others is self.images)

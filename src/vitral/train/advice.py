@@ -35,7 +35,7 @@ def before(setup: Setup) -> list[str]:
             f"{name} = {getattr(config.data, name)} was set by hand: it replaces what the weights were trained with" for name in given
         ]
         notes += [line for line in origin.assumptions() if line.startswith(("mean", "std"))]
-        notes += _trained_on(config)
+        notes += _trained_on(config, setup.data)
     if not len(setup.data.validation):
         notes.append("no validation pictures: the run learns from all it may, and its curve is of augmented training pictures alone")
     per_class = len(setup.data.train) / max(1, len(setup.data.class_names))
@@ -66,7 +66,7 @@ def _hardly_there(data: Data) -> list[str]:
     ]
 
 
-def _trained_on(config: RunConfig) -> list[str]:
+def _trained_on(config: RunConfig, data: Data) -> list[str]:
     """The weights are those of a run on the same data: what is carried over from it, and what is not."""
     earlier = RunFolder(str(config.weights))
     is_run = earlier.exists and earlier.has_model and (earlier.path / METRICS).is_file()  # else a model that was saved or downloaded
@@ -78,7 +78,14 @@ def _trained_on(config: RunConfig) -> list[str]:
     carved = ("validation", "split_seed", "stage")
     if any(getattr(earlier.settled.data, name) != getattr(config.data, name) for name in carved):
         notes.append(f"its pictures are divided in another way than in {earlier.path}: what is tested may have been learnt there")
+    elif (before := earlier.learnt.splits) and (now := data.seen()) and _elsewhere(before["train"], *now.values()):
+        notes.append(f"its pictures are others than those of {earlier.path}: what is tested now may have been learnt there")
     return notes
+
+
+def _elsewhere(before: np.ndarray, *now: np.ndarray) -> bool:
+    """Whether a picture that was learnt from is in none of these splits: then it may be a test picture, or gone."""
+    return not np.isin(before[:, 0], np.concatenate(now)[:, 0]).all()
 
 
 def copied(data: Data, split: str) -> list[str]:

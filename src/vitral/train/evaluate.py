@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,12 +17,11 @@ from torch.utils.data import DataLoader, Dataset
 from vitral.base.device import pick_device
 from vitral.base.errors import DataError, FailedError, UsageError
 from vitral.base.progress import say
-from vitral.config import DataConfig, from_dict
+from vitral.config import DataConfig
 from vitral.config.formats import AnswerPrecision
 from vitral.cost.eight_bits import AnsweringInFp8
 from vitral.cost.precision import Answering, has_bf16, worth_bf16
 from vitral.data.class_names import match_classes
-from vitral.data.datasets import open_split
 from vitral.data.loader import Batch, Loader
 from vitral.data.own_dataset import class_names, own_name, part_of
 from vitral.data.preprocess import Preprocess
@@ -31,6 +29,7 @@ from vitral.data.split import Split, check
 from vitral.kernels.fp8 import need_eight_bits
 from vitral.model.classifier import Classifier, evaluating
 from vitral.run.answers import kept
+from vitral.train.judged import JudgedData, as_learnt
 from vitral.train.parallel import World
 from vitral.train.scores import Evaluation, calibrate
 from vitral.train.several import SeveralEvaluation, evaluate_several
@@ -78,11 +77,11 @@ def evaluate(
         need_eight_bits(place)
     if calibrate and _several(model):
         raise UsageError("a temperature belongs to one class a picture", "leave it out: each of several labels has a threshold of its own")
-    images, config, temperature = None, None, 1.0
+    images, judged, temperature = None, None, 1.0
     if isinstance(data, str | DataConfig):
         known = _known(model)
-        config, split = as_learnt(known, data, split, root, on_bad_image)
-        images = match_split(known, open_split(config, Preprocess.of(known), split), config.name)
+        judged = as_learnt(known, data, split, root, on_bad_image)
+        images = match_split(known, judged.open(), judged.name)
         loader = Loader(images, batch_size=batch_size, device=place, workers=workers)
     elif calibrate:
         raise UsageError("a Dataset has no validation split to fit a temperature on", "name the data, or give folder:PATH")
@@ -91,17 +90,17 @@ def evaluate(
         images = getattr(loader, "split", None)
     around = mirrored if tta == "flip" else lambda model: model
     if precision == "fp8":
-        scales = None if config is None else _for_scales(_known(model), config, place, workers)
+        scales = None if judged is None else _for_scales(judged, place, workers)
         answer = AnsweringInFp8(model, place, scales, batches=len(loader), around=around)
     else:
         if precision == "auto" and place.type != "cpu":
             precision = "bf16" if has_bf16(place) else "fp32"
         answer = Answering(around(model), place, precision, worth=worth_bf16(model), answers=not _several(model))
-    if calibrate and config is not None and images is not None:
+    if calibrate and judged is not None and images is not None:
         if images.name in ("all", "validation"):
             scored = f"a temperature cannot be fitted on pictures that are then scored ({images.name})"
             raise UsageError(scored, "score another split: --split test")
-        held = match_split(_known(model), open_split(config, Preprocess.of(_known(model)), "validation"), config.name)
+        held = match_split(_known(model), judged.open("validation"), judged.name)
         logits = read_logits(model, Loader(held, batch_size=batch_size, device=place, workers=workers), answer)
         temperature = fit_temperature(*logits)
     result = evaluate_loader(model, loader, forward=answer, temperature=temperature)
@@ -110,10 +109,10 @@ def evaluate(
     return dataclasses.replace(result, dtype=answer.name, same_in_bf16=same, split=images, skipped=skipped)
 
 
-def _for_scales(model: Classifier, config: DataConfig, device: torch.device, workers: int) -> list[Tensor] | None:
+def _for_scales(judged: JudgedData, device: torch.device, workers: int) -> list[Tensor] | None:
     """A few training pictures, as the model sees them, to find the scales of fp8 with; None: the set has none."""
     try:
-        images = open_split(config, Preprocess.of(model), "train")
+        images = judged.open("train")
     except DataError:
         return None
     images = images.first(min(FOR_SCALES, len(images)), seed=0)
@@ -127,37 +126,6 @@ def _known(model: nn.Module) -> Classifier:
             "bring it with vitral.adopt, or give a Dataset of float tensors that are ready for it",
         )
     return model
-
-
-def as_learnt(
-    model: Classifier, data: str | DataConfig, split: str | None, root: str | None, on_bad_image: Literal["fail", "skip"]
-) -> tuple[DataConfig, str | None]:
-    """How the data is opened: data that the model learnt from as it was divided then, or an image of its training may be in the test."""
-    config = DataConfig(name=data, root=root, on_bad_image=on_bad_image) if isinstance(data, str) else data
-    learnt = model.origin.data
-    if not isinstance(learnt.get("name"), str) or _place(learnt["name"]) != _place(config.name):
-        if split == "sealed":
-            raise UsageError(
-                f"the sealed pictures of {config.name} open for a model that was confirmed on them", "train it with --stage confirm"
-            )
-        return config, split
-    if isinstance(data, str):
-        own = from_dict(DataConfig, learnt, "the model's origin")
-        config = dataclasses.replace(own, name=data, root=root or own.root, on_bad_image=on_bad_image)
-    elif config.stage != learnt.get("stage", "open"):  # only what the model did not learn can be sealed to it
-        own = learnt.get("stage", "open")
-        raise UsageError(f"the model learnt from {config.name} with stage = {own}, not {config.stage}", f"give stage={own!r}")
-    if split is None:
-        split = "validation" if config.stage == "choose" else "test"
-        more = "" if config.stage == "choose" else "; --split all takes everything"
-        say(f"the model learnt from {config.name}: it is scored on the {split} split of its training{more}")
-    return config, split
-
-
-def _place(data: str) -> str | Path:
-    """photos and photos/ are one folder."""
-    kind, _, path = data.partition(":")
-    return Path(path).resolve() if kind == "folder" else data
 
 
 def match_split(model: Classifier, split: Split, data: str) -> Split:

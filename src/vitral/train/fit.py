@@ -82,6 +82,8 @@ def fit(
                 folder = RunFolder.create(out, asked, setup.config, setup.model.origin) if world.main else None
                 path = world.tell(str(folder.path) if folder else None)
                 folder = folder or RunFolder(path)
+            if world.main and not going_on:
+                folder.write_seen(setup.data.seen())
             return engine.run(folder, going_on)
     finally:
         if folder is not None:

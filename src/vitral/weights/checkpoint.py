@@ -63,6 +63,7 @@ def load_checkpoint(folder: str | Path) -> Classifier:
     check_fit(model, tensors, str(folder / WEIGHTS))
     tensors, changes = as_float32(model, tensors, str(folder / WEIGHTS))
     model.load_state_dict(tensors, assign=True)
+    model.folder = folder
     origin = Origin.from_dict(described.get("origin", {}))
     model.origin = dataclasses.replace(origin, changes=(*origin.changes, *changes))
     if not model.origin.data and isinstance(described.get("data"), dict):  # a run says it beside the origin

@@ -1,0 +1,75 @@
+"""The data that a model is judged on: what it learnt from is divided as it was then, whatever has been added to it since."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vitral.base.errors import UsageError
+from vitral.base.progress import say
+from vitral.config import DataConfig, from_dict
+from vitral.data.datasets import open_split
+from vitral.data.learnt import Learnt
+from vitral.data.preprocess import Preprocess
+from vitral.data.split import Split
+from vitral.model.classifier import Classifier
+from vitral.run.folder import learnt_by
+
+
+@dataclass(frozen=True)
+class JudgedData:
+    """How data is opened to judge one model."""
+
+    config: DataConfig
+    split: str | None
+    """Which images; None: as `open_split` says."""
+    preprocess: Preprocess
+    learnt: Learnt | None = None
+    """What the model saw of this very data."""
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    def open(self, split: str | None = None) -> Split:
+        """The split it is judged on, or another one."""
+        return open_split(self.config, self.preprocess, split or self.split, self.learnt)
+
+
+def as_learnt(
+    model: Classifier, data: str | DataConfig, split: str | None, root: str | None, on_bad_image: Literal["fail", "skip"]
+) -> JudgedData:
+    """How the data is opened: data that the model learnt from as it was divided then, or an image of its training may be in the test."""
+    config = DataConfig(name=data, root=root, on_bad_image=on_bad_image) if isinstance(data, str) else data
+    preprocess, before = Preprocess.of(model), model.origin.data
+    if not learnt_from(model, config.name):
+        if split == "sealed":
+            raise UsageError(
+                f"the sealed pictures of {config.name} open for a model that was confirmed on them", "train it with --stage confirm"
+            )
+        return JudgedData(config, split, preprocess)
+    if isinstance(data, str):
+        own = from_dict(DataConfig, before, "the model's origin")
+        config = dataclasses.replace(own, name=data, root=root or own.root, on_bad_image=on_bad_image)
+    elif config.stage != before.get("stage", "open"):  # only what the model did not learn can be sealed to it
+        own = before.get("stage", "open")
+        raise UsageError(f"the model learnt from {config.name} with stage = {own}, not {config.stage}", f"give stage={own!r}")
+    if split is None:
+        split = "validation" if config.stage == "choose" else "test"
+        more = "" if config.stage == "choose" else "; --split all takes everything"
+        say(f"the model learnt from {config.name}: it is scored on the {split} split of its training{more}")
+    return JudgedData(config, split, preprocess, learnt_by(model))
+
+
+def learnt_from(model: Classifier, data: str) -> bool:
+    """Whether the model was trained here on this data."""
+    name = model.origin.data.get("name")
+    return isinstance(name, str) and _place(name) == _place(data)
+
+
+def _place(data: str) -> str | Path:
+    """photos and photos/ are one folder."""
+    kind, _, path = data.partition(":")
+    return Path(path).resolve() if kind == "folder" else data
