@@ -181,6 +181,7 @@ def test_a_record_holds_all_but_the_weights_and_can_be_compared_with_its_run(run
     (run / "gone").rename(run / "model.safetensors")
 
 
+@pytest.mark.slow
 def test_a_study_is_computed_anew_from_its_cells(tmp_path: Path) -> None:
     result = compare(
         "digits", ["vit-small", "cnn"], budget="samples=256", seeds=2, lrs=[3e-3], out=tmp_path / "study", quiet=True, device="cpu"

@@ -79,7 +79,12 @@ def test_one_bad_file_among_many_is_named_and_passed_over(place, tmp_path, capsy
     (tmp_path / "photos" / "a broken.jpg").write_bytes(b"this is no picture")
     (tmp_path / "photos" / "._b.png").write_bytes(b"a Mac's shadow file")
     model, photos = str(place / "model"), str(tmp_path / "photos")
-    for verb, more in (("predict", []), ("look", ["--method", "norms"]), ("figures", ["--format", "png"]), ("embed", [])):
+    for verb, more in (
+        ("predict", []),
+        ("look", ["--method", "norms"]),
+        ("figures", ["--format", "png", "--only", "patches"]),
+        ("embed", []),
+    ):
         out = [] if verb == "predict" else ["--out", str(tmp_path / verb)]
         assert main([verb, model, photos, *out, *more, "--device", "cpu"]) == 0
         said = capsys.readouterr()

@@ -38,7 +38,7 @@ WRITERS = {
     **{f"convert, {kind}": f"weights convert {{plain}} {{out}} --format {kind}" for kind in ("timm", "hf", "npz", "onnx")},
 }
 
-FAST = ("train", "report", "figures", "explore", "eval", "convert, timm")
+FAST = ("train", "convert, timm")
 SMALL = ("predict", "embed")
 """What they write has room in the little that is left."""
 CASES = [

@@ -79,6 +79,7 @@ def test_pictures(whole: Result) -> None:
         assert numbers["cnn_validation_0"].shape[0] >= 5
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_ends_the_same_to_the_bit(whole: Result, tmp_path: Path) -> None:
     out = tmp_path / "study"
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src"), "OMP_NUM_THREADS": "1"}

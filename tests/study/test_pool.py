@@ -74,6 +74,7 @@ def test_a_stop_is_not_a_death(tmp_path: Path) -> None:
         run_cells(CELLS, tmp_path, works.stop, Pool(quiet=True))
 
 
+@pytest.mark.slow
 def test_terminated_pool_keeps_what_is_done_and_says_so(tmp_path: Path) -> None:
     def terminate() -> None:
         while not list(tmp_path.glob(f"*/{CELL}")):
@@ -123,6 +124,7 @@ def test_one_process_per_folder(tmp_path: Path) -> None:
         run_cells(CELLS, tmp_path, works.square, Pool(quiet=True))
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_may_use_the_pool(tmp_path: Path) -> None:
     script = tmp_path / "unguarded.py"
     script.write_text(

@@ -90,6 +90,7 @@ def stop_half_way(plain: dict[str, Any], folder: str) -> dict[str, Any]:
     return train_cell(plain, folder)
 
 
+@pytest.mark.slow
 def test_stopped_moved_and_resumed_ends_the_same_to_the_bit(whole: Result, photos: str, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_pretraining(declared(photos), tmp_path / "study", Pool(quiet=True), work=stop_half_way)

@@ -25,6 +25,7 @@ def test_alone_everything_is_itself():
     assert "process 0 lost contact" in str(lost_peer(RuntimeError("Connection closed by peer\nmore"), 0, 5))
 
 
+@pytest.mark.slow
 def test_two_processes_learn_what_one_does_and_resume_as_one(tmp_path: Path):
     curves = outcome("parallel", tmp_path)
     one = curves.pop("one")

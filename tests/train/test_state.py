@@ -52,6 +52,7 @@ def test_a_run_killed_twice_ends_bit_identical(tmp_path: Path):
     assert result["same_weights"] and result["same_journal"], result["moments"]
 
 
+@pytest.mark.slow
 def test_a_killed_teacher_goes_on_as_it_was(tmp_path: Path):
     """DINO: its teacher and centre are nowhere but in the state."""
     result = outcome("kills-dino", 2, 1, tmp_path)

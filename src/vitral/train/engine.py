@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +31,7 @@ from vitral.train.ema import copy_values, local
 from vitral.train.evaluate import Scored, evaluate_loader
 from vitral.train.finished import Run
 from vitral.train.monitor import Monitor
-from vitral.train.parallel import World, lost_peer
+from vitral.train.parallel import World
 from vitral.train.prepare import Setup
 from vitral.train.schedule import kept_patches, lr_factor, snapshots_by
 from vitral.train.several import settle_thresholds
@@ -145,22 +146,29 @@ class Engine:
                 self._loop(bar)
             return self._finish()
         except Exception as error:
-            raise self._explain(error) from error
+            raise failure.explained(error, self.config, self.setup.device, self.world, self.counts.step) from error
         finally:
             self.journal.close()
             self.stepper.close()
 
     def _loop(self, bar: Progress) -> None:
-        counts = self.counts
         self._running_since = self._saved_at = time.perf_counter()
-        while not self._done():
-            self.loader.mixing = mixing = self._progress() < 1 - self.train.mixing_off
-            epoch, start = divmod(counts.step, len(self.loader))
+        for batch in self._batches(self._done):
+            self._learn(batch)
+            self._look_after(bar)
+
+    def _batches(self, until: Callable[[], bool]) -> Iterator[Any]:
+        """From the step that comes next; an epoch in which mixing ends is begun anew at that step."""
+        while not until():
+            self.loader.mixing = mixing = self._mixing()
+            epoch, start = divmod(self.counts.step, len(self.loader))
             for batch in self.loader.epoch(epoch, start):
-                self._learn(batch)
-                self._look_after(bar)
-                if self._done() or mixing != (self._progress() < 1 - self.train.mixing_off):
+                yield batch
+                if until() or mixing != self._mixing():
                     break
+
+    def _mixing(self) -> bool:
+        return self._progress() < 1 - self.train.mixing_off
 
     def _progress(self) -> float:
         """Share of the run that is over: by steps, or by the clock when seconds are the budget and run out first."""
@@ -277,13 +285,8 @@ class Engine:
             self._restore()
         except VitralError:
             return None  # the loss is what is to be told, not why this could not be looked at
-        while self.counts.step <= step and not found and not self.interrupts.asked:
-            self.loader.mixing = mixing = self._progress() < 1 - self.train.mixing_off
-            epoch, start = divmod(self.counts.step, len(self.loader))
-            for batch in self.loader.epoch(epoch, start):
-                self._learn(batch)
-                if found or self.counts.step > step or mixing != (self._progress() < 1 - self.train.mixing_off):
-                    break
+        for batch in self._batches(lambda: bool(found) or self.counts.step > step or bool(self.interrupts.asked)):
+            self._learn(batch)
         return found[0] if found else None
 
     # ---- journal, validation, state --------------------------------------------------------------------------------------------
@@ -436,15 +439,3 @@ class Engine:
             "forward_flops": None if self.config.model.family == "own" else forward_flops(self.config.model),
             "data": self.setup.data.describe(),
         }
-
-    def _explain(self, error: Exception) -> Exception:
-        """Errors that a user can act on, in one line."""
-        if isinstance(error, VitralError):
-            return error
-        device = self.setup.device
-        if failure.is_out_of_memory(error):
-            available = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
-            return failure.out_of_memory(self.config, available, device, self.world.size)
-        if self.world.many and isinstance(error, RuntimeError):
-            return lost_peer(error, self.world.rank, self.counts.step)
-        return error

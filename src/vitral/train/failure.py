@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 
-from vitral.base.errors import FailedError, Stopped
+from vitral.base.errors import FailedError, Stopped, VitralError
 from vitral.base.progress import say
 from vitral.config import RunConfig
 from vitral.cost.memory import fitting_batch
 from vitral.cost.precision import dtype_of, is_compiled
 from vitral.run.folder import RunFolder
+from vitral.train.parallel import World, lost_peer
 from vitral.train.steps import run_memory
 
 STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGXCPU") if hasattr(signal, name)]
@@ -85,6 +86,18 @@ def broken_weights(name: str) -> FailedError:
     return FailedError(
         f"the final weights hold NaN or infinity in {name}, so no model is written", "lower the learning rate (--lr), or clip (--clip 1)"
     )
+
+
+def explained(error: Exception, config: RunConfig, device: torch.device, world: World, step: int) -> Exception:
+    """What stopped the loop, in one line where a user can act on it."""
+    if isinstance(error, VitralError):
+        return error
+    if is_out_of_memory(error):
+        available = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+        return out_of_memory(config, available, device, world.size)
+    if world.many and isinstance(error, RuntimeError):
+        return lost_peer(error, world.rank, step)
+    return error
 
 
 def is_out_of_memory(error: BaseException) -> bool:
