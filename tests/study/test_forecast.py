@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from vitral.base.errors import UsageError
+from vitral.base.progress import watched
 from vitral.presets.runs import run
-from vitral.study.forecast import Forecast, forecast, median_seconds, time_run
+from vitral.study.forecast import FEWEST, Forecast, Seconds, forecast, median_seconds, time_run
 from vitral.train.optim import Muon
 from vitral.train.prepare import prepare
 from vitral.train.steps import Stepper
@@ -44,8 +45,25 @@ def test_the_step_that_is_timed_is_the_run_s_own(monkeypatch: pytest.MonkeyPatch
     config = run("digits", batch_size=48, device="cpu", optimizer="muon", token_drop=0.5, token_drop_until=0.75)
     timing = time_run(prepare(config, torch.device("cpu")))
     assert timing.step > timing.image > 0 and timing.peak is None and timing.compiling == 0
-    assert all(muon for muon, _, _ in seen) and {images for _, images, _ in seen} == {48}
+    assert all(muon for muon, _, _ in seen) and [images for _, images, _ in seen] == [FEWEST, *[48] * (len(seen) - 1)]
     assert len({keep for _, _, keep in seen}) == 2  # with half of the patches, and with all
+    assert timing.timed_batch is None
+
+
+def test_slow_steps_are_timed_by_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`vitral plan pretrain-photos` took five minutes on two cores, and said nothing meanwhile."""
+    sizes: list[int] = []
+    told: list[int] = []
+    real = Stepper.step
+    monkeypatch.setattr(Stepper, "step", lambda self, batch, *rest: (sizes.append(len(batch.labels)), real(self, batch, *rest))[1])
+    monkeypatch.setattr("vitral.study.forecast.PATIENCE", 0.0)
+    evaluated: list[int] = []
+    monkeypatch.setattr("vitral.study.forecast.evaluate_loader", lambda model, loader, **_: evaluated.append(len(loader.split)))
+    monkeypatch.setattr("vitral.study.forecast.time_action", lambda action, *_: (action(), Seconds(2.0, 1.0, 3.0))[1])
+    with watched(lambda bar: told.append(bar.done)):
+        timing = time_run(prepare(run("digits", batch_size=48, accumulate=3, device="cpu"), torch.device("cpu")), quiet=False)
+    assert set(sizes) == {6} and set(evaluated) == {1} and told
+    assert timing.timed_batch == 6 and timing.step == 2.0 * 8 and timing.spread == (1.0 * 8, 3.0 * 8)
 
 
 def test_the_first_group_is_left_out() -> None:

@@ -62,9 +62,11 @@ def test_a_named_gpu_is_an_estimate_from_the_table():
 
 
 def test_notes_come_before_the_measuring(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    def measure(setup, seconds):
+    def measure(setup, seconds, quiet):
         said = capsys.readouterr().err.splitlines()
-        assert said[0].startswith("note: 64 patches a picture") and said[-1] == "measuring steps of 64 pictures on this machine"
+        assert said[0].startswith("note: 64 patches a picture") and said[-1].startswith(
+            "measuring steps of 64 pictures on this machine, for"
+        )
         return Timing(1.0, 1.0)
 
     monkeypatch.setattr("vitral.study.plan.time_run", measure)
@@ -77,7 +79,7 @@ def test_notes_come_before_the_measuring(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_limited_seconds_hold_fewer_steps(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("vitral.study.plan.time_run", lambda setup, seconds: Timing(0.25, 0.001))
+    monkeypatch.setattr("vitral.study.plan.time_run", lambda setup, seconds, quiet: Timing(0.25, 0.001))
     whole, short = (plan(run("digits", batch_size=64, device="cpu", epochs=50.0, max_seconds=seconds)) for seconds in (None, 3.0))
     assert whole.epochs == 50 and short.steps == 12 and short.seconds == 3 and short.epochs == 12 / (whole.steps / 50)
     assert short.images_per_second == whole.images_per_second == 64 / 0.25
@@ -107,7 +109,7 @@ def test_data_lie_where_the_loader_puts_them(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_time_is_a_range_and_a_busy_machine_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setattr("vitral.study.plan.time_run", lambda setup, seconds: Timing(0.5, 0.001, spread=(0.25, 1.0)))
+    monkeypatch.setattr("vitral.study.plan.time_run", lambda setup, seconds, quiet: Timing(0.5, 0.001, spread=(0.25, 1.0)))
     monkeypatch.setattr("os.getloadavg", lambda: (1.8, 1.0, 1.0))
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     planned = plan(run("digits", device="cpu", epochs=10.0))

@@ -18,10 +18,10 @@ from vitral.base.device import pick_device, using_threads
 from vitral.base.errors import UsageError
 from vitral.base.files import read_json
 from vitral.base.layout import CELL, CELLS, TUNING
-from vitral.base.progress import track
+from vitral.base.progress import Progress, progress, track
 from vitral.base.text import duration
 from vitral.cost.memory import PeakMemory
-from vitral.data.loader import Batch
+from vitral.data.loader import Batch, Loader
 from vitral.study.protocol import EVALUATIONS, Cell, Study, final_cells, tuning_cells
 from vitral.train.evaluate import evaluate_loader
 from vitral.train.parallel import World
@@ -35,10 +35,16 @@ TEST = 2
 """The test split stays closed: it is taken to be as large as so many validation splits."""
 GROUP = {"cuda": 10}
 """Steps timed together, so that a GPU's queue is full while it is timed."""
+LEAST = 2
+"""Timed steps, beside the first."""
 CPU_BATCH = 32
 """A CPU's time per image hardly changes with the batch: a small one tells soon. A GPU is timed with the study's own."""
 SHOWN = 256
-"""Validation images that are timed."""
+"""Validation images that are timed, at most."""
+PATIENCE = 20.0
+"""Seconds that steps are timed for, about, however slow they are: on a CPU by smaller batches."""
+FEWEST = 4
+"""Images of the smallest batch that is timed: what compares views of several images needs some."""
 SMALL_LR = 1e-3
 """Share of the peak learning rate in steps that are only timed: the weights must stay sane."""
 
@@ -58,6 +64,8 @@ class Timing:
     """Of one training step whose batch is there already, where pictures are read while training."""
     spread: tuple[float, float] | None = None
     """Nearly the quickest and nearly the slowest of the timed steps (10 and 90 %); None: none was timed."""
+    timed_batch: int | None = None
+    """Images of the steps that were timed, where they were fewer than the run's."""
 
 
 class Seconds(NamedTuple):
@@ -70,27 +78,71 @@ class Seconds(NamedTuple):
     """Tenth of the times above it."""
 
 
-def time_run(setup: Setup, seconds: float = 0.0) -> Timing:
+def time_run(setup: Setup, seconds: float = 0.0, quiet: bool = True) -> Timing:
     """Time a run's own steps (its batches, augmentation, task and optimizer) and evaluation; the model in `setup` is used up."""
     world, train, data = World(), setup.config.train, setup.data
     stepper = Stepper(setup.model, setup.task(), train, setup.device, world)
-    loader = setup.training_loader(world, build_cache=False)
-    compiling = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
-    peak = PeakMemory(setup.device) if setup.device.type == "cuda" else None
-    step = time_steps(stepper, itertools.chain.from_iterable(map(loader.epoch, itertools.count())), seconds)
-    most, image, computing = peak.bytes() if peak else None, 0.0, None
-    if loader.stream is not None:
-        computing = time_steps(stepper, itertools.repeat(next(iter(loader.epoch(0)))), seconds / 4).median
-    if len(data.validation):
-        few = setup.evaluation_loader(data.validation.first(min(SHOWN, len(data.validation)), 0), world)
-        once = median_seconds(
-            lambda: evaluate_loader(setup.model, few, forward=stepper.logits, precision=stepper.precision()), stepper.wait, least=1
-        )
-        image = once / len(few.split)
-    return Timing(step.median, image, compiling, most, computing, (step.low, step.high))
+    with progress("Timing steps", quiet=quiet) as bar:
+        size, first = _timed_batch(setup, stepper, bar)
+        loader = _loader_of(setup, size)
+        compiling = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
+        peak = PeakMemory(setup.device) if setup.device.type == "cuda" else None
+        step = time_steps(stepper, _counted(itertools.chain.from_iterable(map(loader.epoch, itertools.count())), bar), seconds)
+        most, image, computing = peak.bytes() if peak else None, 0.0, None
+        if loader.stream is not None:
+            batch = next(iter(loader.epoch(0)))
+            computing = time_steps(stepper, _counted(itertools.repeat(batch), bar), seconds / 4).median
+        if len(data.validation):
+            # An image is evaluated in a third of the time that learning from it takes, or less.
+            enough = SHOWN if stepper.device.type != "cpu" else min(SHOWN, max(1, int(PATIENCE / 2 * size / max(first, 1e-6))))
+            few = setup.evaluation_loader(data.validation.first(min(enough, len(data.validation)), 0), world)
+            once = median_seconds(
+                lambda: evaluate_loader(setup.model, few, forward=stepper.logits, precision=stepper.precision()), stepper.wait, least=1
+            )
+            image = once / len(few.split)
+    larger = train.batch_size / size  # on a CPU an image takes as long in a large batch as in a small one
+    return Timing(
+        step.median * larger,
+        image,
+        compiling,
+        most,
+        None if computing is None else computing * larger,
+        (step.low * larger, step.high * larger),
+        size if larger > 1 else None,
+    )
 
 
-def time_steps(stepper: Stepper, batches: Iterator[Batch], seconds: float = 0.0, least: int = 2) -> Seconds:
+def _timed_batch(setup: Setup, stepper: Stepper, bar: Progress) -> tuple[int, float]:
+    """How many images the timed steps have, so that all of them take about `PATIENCE`; and seconds of a first, small step."""
+    train = setup.config.train
+    if stepper.device.type != "cpu" or stepper.compiled:
+        return train.batch_size, 0.0
+    fewest = train.accumulate * -(-FEWEST // train.accumulate)
+    small = min(train.batch_size, fewest)
+    loader, shares = _loader_of(setup, small), token_shares(train)
+    began = time.perf_counter()
+    stepper.step(next(iter(loader.epoch(0))), SMALL_LR, next(iter(shares)))
+    first = time.perf_counter() - began
+    bar.advance()
+    steps = (LEAST + 1) * len(shares) * (1 if loader.stream is None else 2)
+    if first * steps * train.batch_size / small <= PATIENCE:
+        return train.batch_size, first * train.batch_size / small
+    size = max(small, min(train.batch_size, int(PATIENCE * small / (first * steps)) // train.accumulate * train.accumulate))
+    return size, first * size / small
+
+
+def _loader_of(setup: Setup, size: int) -> Loader:
+    train = dataclasses.replace(setup.config.train, batch_size=size)
+    return dataclasses.replace(setup, config=dataclasses.replace(setup.config, train=train)).training_loader(World(), build_cache=False)
+
+
+def _counted(batches: Iterator[Batch], bar: Progress) -> Iterator[Batch]:
+    for batch in batches:
+        yield batch
+        bar.advance()
+
+
+def time_steps(stepper: Stepper, batches: Iterator[Batch], seconds: float = 0.0, least: int = LEAST) -> Seconds:
     """One training step, by `seconds` of them; where patches are left out for a part of a run, the mean over the run."""
     shares, group = token_shares(stepper.config), GROUP.get(stepper.device.type, 1)
     found = []

@@ -177,14 +177,16 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         timing = Timing(max(flops_per_step / speed, LAUNCH), flops / speed)
         source = f"{named.peak / 1e12:.0f} TFLOP/s × {efficiency(model.width):.0%}, the share that ViTs of this width reach"
     else:
-        say(f"measuring steps of {batch:,} pictures on this machine")
+        say(f"measuring steps of {batch:,} pictures on this machine, for a minute at most")
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
         with using_threads(setup.threads):
-            timing = time_run(setup, SECONDS)
+            timing = time_run(setup, SECONDS, quiet=False)
         if note := busy(load, os.cpu_count() or 1, timing.spread or (0.0, 0.0)):
             notes.append(note)
             say(f"note: {note}")
-        source = f"{timing.step * 1e3:.3g} ms per step"
+        source = f"{timing.step * 1e3:.3g} ms per step" if timing.step < 1 else f"{timing.step:.3g} s per step"
+        if timing.timed_batch is not None:
+            source += f", by steps of {timing.timed_batch:,} pictures"
     reading = computing = None
     if road(data.train, setup.policy, device, config.data.placement) == "stream":
         cores = os.cpu_count() or 1
