@@ -165,3 +165,13 @@ def test_nothing_is_fetched_to_be_planned(monkeypatch: pytest.MonkeyPatch, capsy
     result = plan(run("cifar10", batch_size=512, epochs=100.0), gpu="h200")
     assert result.steps == 9700 and result.notes[0].startswith("cifar10 is not here: planned by the catalogue (50,000 pictures, 10 classes")
     assert capsys.readouterr().err.startswith(f"note: {result.notes[0]}\n")
+
+
+def test_weights_and_teachers_are_not_fetched_to_be_planned(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr("vitral.weights.load.fetch", lambda *_: pytest.fail("a plan fetches nothing"))
+    config = run("finetune", weights="timm:vit_tiny_patch16_224", batch_size=64, data=run("digits").data)
+    result = plan(config, gpu="h200")
+    assert result.parameters == 5_526_346 and "timm:vit_tiny_patch16_224: planned as it is built" in capsys.readouterr().err
+    taught = run("digits", device="cpu", batch_size=8, teacher="timm:test_vit")
+    monkeypatch.setattr("vitral.study.plan.SECONDS", 0.0)
+    assert plan(taught).seconds > 0 and "timm:test_vit: planned as it is built" in capsys.readouterr().err

@@ -18,8 +18,9 @@ from vitral.presets.runs import run
 from vitral.train.finished import Run
 from vitral.train.fit import fit
 from vitral.train.prepare import Setup, prepare
-from vitral.train.teacher import Teacher, load_teacher
+from vitral.train.teacher import Teacher, as_teacher
 from vitral.weights.checkpoint import save
+from vitral.weights.load import load
 
 from .conftest import digest, stopped_after, tiny
 
@@ -41,7 +42,8 @@ def make(names: tuple[str, ...], **changes: Any) -> Classifier:
 
 
 def opened(model: Classifier, setup: Setup, folder: Path, distil: Any = None) -> tuple[Teacher, str]:
-    return load_teacher(str(save(model, folder / "teacher")), setup.data, setup.preprocess, CPU, distil)
+    path = save(model, folder / "teacher")
+    return as_teacher(load(path), str(path), setup.data, setup.preprocess, distil)
 
 
 def test_a_teacher_sees_pictures_as_it_knows_them(trained: Run):

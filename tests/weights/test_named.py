@@ -10,7 +10,7 @@ from torch import nn
 
 from vitral.base.errors import ParityError, UsageError, WeightsError
 from vitral.weights import named
-from vitral.weights.load import load
+from vitral.weights.load import load, load_unfetched
 
 
 def _cut_off(*arguments, **keywords):
@@ -74,6 +74,29 @@ def test_offline_says_what_to_do(monkeypatch, spec) -> None:
     monkeypatch.setattr(models.ViT_B_16_Weights, "get_state_dict", _cut_off)
     with pytest.raises(WeightsError, match=r"could not be fetched.*network.*vitral\.load\('FILE'\)") as caught:
         load(spec)
+    assert "\n" not in str(caught.value)
+
+
+def test_how_a_model_is_built_is_known_without_a_network(monkeypatch, tmp_path) -> None:
+    import socket
+
+    import transformers
+
+    monkeypatch.setattr(socket, "create_connection", _cut_off)
+    monkeypatch.setattr(socket.socket, "connect", _cut_off)
+    tiny = load_unfetched("timm:vit_tiny_patch16_224.augreg_in21k_ft_in1k")
+    assert (tiny.config.width, tiny.config.heads, tiny.config.classes) == (192, 3, 1000) and tiny.origin.mean.known
+    assert load_unfetched("timm:vit_small_patch16_224.augreg_in21k").config.classes == 21843
+    large = load_unfetched("torchvision:vit_b_16.IMAGENET1K_SWAG_E2E_V1")
+    assert large.config.image_size == (384, 384) and large.origin.classes.value[0] == "tench"
+    kind = transformers.ViTConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, image_size=32, patch_size=16, num_labels=3
+    )
+    transformers.ViTForImageClassification(kind).save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()  # how it is built is all that is here
+    assert load_unfetched(f"hf:{tmp_path}").config.classes == 3
+    with pytest.raises(WeightsError, match=r"hf:someone/some-vit is not on this machine.*--model") as caught:
+        load_unfetched("hf:someone/some-vit")
     assert "\n" not in str(caught.value)
 
 

@@ -148,7 +148,7 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     """What `config` costs on this machine, or on a GPU of `GPUS`. Notes are said at once: a slow run is measured slowly."""
     named = find_gpu(gpu) if gpu else None
     given = Given(source=stand_in(config.data))  # nothing is fetched only to be planned
-    setup = prepare(config, torch.device("cpu") if named else pick_device(config.train.device), given)
+    setup = prepare(config, torch.device("cpu") if named else pick_device(config.train.device), given, planned=True)
     device = torch.device("cuda") if named else setup.device
     config, data = setup.config, setup.data
     notes = advice.before(setup)

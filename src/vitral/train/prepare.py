@@ -37,8 +37,8 @@ from vitral.train.parallel import World
 from vitral.train.several import NEUTRAL
 from vitral.train.tasks import method_of, task_of, taught_by
 from vitral.train.tasks.task import Task
-from vitral.train.teacher import load_teacher
-from vitral.weights.load import load
+from vitral.train.teacher import as_teacher
+from vitral.weights.load import load, load_unfetched
 from vitral.weights.resize import adapt
 
 MANY_EPOCHS = 1e5
@@ -55,6 +55,8 @@ class Setup:
     device: torch.device
     notes: tuple[str, ...] = ()
     """What the user asked for and does not get as it was asked."""
+    planned: bool = False
+    """Only to be planned: nothing is fetched, and weights that would have to be are random."""
 
     @property
     def parameters(self) -> tuple[int, int]:
@@ -85,8 +87,9 @@ class Setup:
         weights = self.data.train.class_weights().to(self.device) if self.config.data.class_weights else None
         if train.teacher is None:
             return task_of(train, weights, several)
-        teacher, distil = load_teacher(train.teacher, self.data, self.preprocess, self.device, train.distil, quiet)
-        return taught_by(teacher, distil, self.model, train, weights, several)
+        opened = load_unfetched(train.teacher) if self.planned else load(train.teacher)
+        teacher, distil = as_teacher(opened, train.teacher, self.data, self.preprocess, train.distil, quiet)
+        return taught_by(teacher.to(self.device), distil, self.model, train, weights, several)
 
     def headline(self, total: int, step: int) -> str:
         """One line before the first step: what learns, where, for how long."""
@@ -190,8 +193,8 @@ class Given:
         return dataclasses.replace(asked, model=ModelConfig(family="own", **size), weights=None)
 
 
-def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, processes: int = 1) -> Setup:
-    """Settle what is asked for, then open the data and make the model; `processes` share each batch."""
+def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, processes: int = 1, *, planned: bool = False) -> Setup:
+    """Settle what is asked for, then open the data and make the model; `processes` share each batch. Only `planned`: fetch no weights."""
     torch.manual_seed(asked.train.seed)
     given = given or Given()
     source = _source(asked, given)
@@ -202,7 +205,8 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
     if isinstance(given.model, Classifier):
         weights = copy.deepcopy(given.model)  # the caller keeps it as it is
     else:
-        weights = load(asked.weights, quiet=True) if asked.weights is not None else None
+        named = asked.weights
+        weights = None if named is None else load_unfetched(named) if planned else load(named, quiet=True)
     if weights is not None and not weights.origin.learnt and asked.train.head_start is None and asked.pretrain is None:
         # Its features are random numbers: fitted to them, a head would start far too large.
         asked = dataclasses.replace(asked, train=dataclasses.replace(asked.train, head_start="as-is"))
@@ -228,7 +232,7 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
     origin = dataclasses.replace(origin, changes=changes, data=to_dict(config.data), thresholds=thresholds)
     model.origin = data.preprocess.write_to(origin, data.class_names)
     config, notes = _even_batches(config, len(data.train), processes)
-    return Setup(config, data, model.to(device), data.preprocess, device, (*assumed, *resolved.notes, *notes))
+    return Setup(config, data, model.to(device), data.preprocess, device, (*assumed, *resolved.notes, *notes), planned)
 
 
 def _even_batches(config: RunConfig, images: int, processes: int) -> tuple[RunConfig, tuple[str, ...]]:

@@ -16,7 +16,6 @@ from vitral.data.datasets import Data
 from vitral.data.preprocess import Preprocess
 from vitral.data.sealed import check_learnt
 from vitral.model.classifier import Classifier
-from vitral.weights.load import load
 
 Distil = Literal["answers", "features"]
 ENOUGH = 0.5
@@ -79,11 +78,10 @@ class Teacher(nn.Module):
         return known.float()
 
 
-def load_teacher(
-    name: str, data: Data, student: Preprocess, device: torch.device, distil: Distil | None = None, quiet: bool = False
+def as_teacher(
+    model: Classifier, name: str, data: Data, student: Preprocess, distil: Distil | None = None, quiet: bool = False
 ) -> tuple[Teacher, Distil]:
-    """The teacher, and what is learnt from it: as asked, or as its classes allow, which is said."""
-    model = load(name)
+    """The model of that name as a teacher, and what is learnt from it: as asked, or as its classes allow, which is said."""
     check_learnt(model.origin.data, data.config, f"teacher {name}")
     numbers = class_numbers(model, data)
     reason = _why_not(model, data, numbers)
@@ -100,7 +98,7 @@ def load_teacher(
     if not quiet and (note := _note(model, data, numbers, distil, reason)):
         say(f"note: {note}")
     same = distil == "features" or numbers == list(range(model.config.classes))
-    return Teacher(model, student, None if same else numbers).to(device), distil
+    return Teacher(model, student, None if same else numbers), distil
 
 
 def class_numbers(model: Classifier, data: Data) -> list[int | None]:

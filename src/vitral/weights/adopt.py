@@ -26,6 +26,14 @@ def adopt(module: nn.Module, tolerance: float = TOLERANCE, *, said: Known | None
     Attention may be fused, eager or compiled in the source: only its blocks' outputs are compared.
     `said` adds what the caller knows of its preprocessing and classes.
     """
+    model, source = converted(module, said)
+    proof = prove(model, source, tolerance, name=type(source).__name__).check()
+    model.origin = dataclasses.replace(model.origin, parity=proof.figures())
+    return model.to(next(source.parameters()).device)
+
+
+def converted(module: nn.Module, said: Known | None = None) -> tuple[Classifier, nn.Module]:
+    """Our model with the module's weights, not yet proved, and the module without its wrappers."""
     if not isinstance(module, nn.Module):
         raise UsageError(f"adopt takes a live module, not {type(module).__name__}", "for files, folders and names use vitral.load")
     source = unwrap(module)
@@ -34,10 +42,7 @@ def adopt(module: nn.Module, tolerance: float = TOLERANCE, *, said: Known | None
     tensors = {name: tensor.detach() for name, tensor in source.state_dict().items()}
     name = type(source).__name__
     spoken = (said or Known()).over(module_says(source, detect(tensors, name).family.name))
-    model = assemble(tensors, describe(source), spoken)
-    proof = prove(model, source, tolerance, name=name).check()
-    model.origin = dataclasses.replace(model.origin, parity=proof.figures())
-    return model.to(next(source.parameters()).device)
+    return assemble(tensors, describe(source), spoken), source
 
 
 def unwrap(module: nn.Module) -> nn.Module:

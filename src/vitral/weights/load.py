@@ -26,7 +26,7 @@ from vitral.weights.declared import of_preprocessor, of_timm_folder, of_transfor
 from vitral.weights.family import preprocess_fields
 from vitral.weights.infer import Known, says
 from vitral.weights.keymap import listed
-from vitral.weights.named import fetch
+from vitral.weights.named import LIBRARIES, fetch, fetch_nothing
 from vitral.weights.read import READERS, Contents, read_weights
 from vitral.weights.resize import adapt
 from vitral.weights.to_huggingface import SEVERAL_LABELS
@@ -66,11 +66,23 @@ def load(
     return adapt(model, image_size=image_size, patch_size=patch_size, channels=channels, classes=classes)
 
 
+def load_unfetched(x: str) -> Classifier:
+    """What can be had of the same without a network: of a library's name how the model is built, with random weights."""
+    named = _named(x)
+    return fetch_nothing(*named) if named else load(x, quiet=True)
+
+
+def _named(x: str | Path) -> tuple[str, str] | None:
+    """(library, name) where x names weights that a library fetches."""
+    library, _, name = str(x).partition(":")
+    return (library, name) if library in LIBRARIES and name and not Path(x).exists() else None
+
+
 def _open(x: str | Path, said: Known, hint: Known, quiet: bool) -> Classifier:
     """`hint` is the picture size the caller wants: it counts for the file only where nothing else says it."""
-    library, _, name = str(x).partition(":")
-    if library in ("timm", "torchvision", "hf") and name and not Path(x).exists():
-        return fetch(library, name, said)
+    if named := _named(x):
+        return fetch(*named, said)
+    library = str(x).partition(":")[0]
     path = Path(x)
     if library == OWN and not path.exists():
         raise MissingError(

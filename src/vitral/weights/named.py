@@ -16,7 +16,7 @@ from vitral.base.network import asking_the_hub
 from vitral.base.progress import say
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
-from vitral.weights.adopt import adopt
+from vitral.weights.adopt import adopt, converted
 from vitral.weights.assemble import assemble
 from vitral.weights.declared import of_preprocessor, of_torchvision_weights
 from vitral.weights.detect import detect
@@ -56,48 +56,78 @@ def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
     return model
 
 
-def _timm(name: str) -> tuple[nn.Module, Known]:
+def fetch_nothing(library: str, name: str) -> Classifier:
+    """The model of that name as it is built, with random weights: enough to plan with. What only the network could say is refused."""
+    spec = f"{library}:{name}"
+    try:
+        module, spoken = LIBRARIES[library](name, False)
+    except VitralError:
+        raise
+    except ImportError as error:
+        raise WeightsError(f"{spec} needs the library {error.name or library}", how_to_install("timm")) from None
+    except Exception as error:  # each library has its own errors for what is not there
+        raise WeightsError(
+            f"{spec} is not on this machine, and nothing else says how it is built ({type(error).__name__})",
+            "fetch it: `vitral weights convert hf:NAME FOLDER`, then plan --from FOLDER; or plan a model of its size: --model b/16",
+        ) from error
+    say(f"{spec}: planned as it is built; a training fetches its weights")
+    return converted(module, spoken)[0]
+
+
+def _timm(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
     import timm
 
     base = name.partition(".")[0]
     if not timm.is_model(base):
         raise one_of("timm model", name, timm.list_models("*vit*") + timm.list_models("*deit*"))
+    if not weights:
+        return timm.create_model(name, pretrained=False), Known()
     with asking_the_hub():
         return timm.create_model(name, pretrained=True), Known()
 
 
-def _torchvision(name: str) -> tuple[nn.Module, Known]:
+def _torchvision(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
     models = needed("torchvision.models", f"torchvision:{name}")
     model, _, chosen = name.partition(".")
     offered = [known for known in models.list_models(module=models) if known.startswith("vit_") or known in RESNETS]
     if model not in offered:
         raise one_of("torchvision model", model, offered)
-    weights: Any = models.get_model_weights(model)
-    if chosen and chosen not in weights.__members__:
-        raise one_of(f"weights of {model}", chosen, list(weights.__members__))
-    entry = weights[chosen] if chosen else weights.DEFAULT
+    entries: Any = models.get_model_weights(model)
+    if chosen and chosen not in entries.__members__:
+        raise one_of(f"weights of {model}", chosen, list(entries.__members__))
+    entry = entries[chosen] if chosen else entries.DEFAULT
+    if not weights:
+        size = {"image_size": entry.transforms().crop_size[0]} if model.startswith("vit_") else {}
+        return models.get_model(model, weights=None, **size), of_torchvision_weights(entry)
     entry.get_state_dict(progress=True, check_hash=True)  # into the cache first: making the model takes longer than failing
     return models.get_model(model, weights=entry), of_torchvision_weights(entry)
 
 
-def _huggingface(name: str) -> tuple[nn.Module, Known]:
+def _huggingface(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
     import transformers
 
-    with asking_the_hub():
-        return _from_pretrained(transformers, name)
+    with asking_the_hub() if weights else contextlib.nullcontext():
+        return _from_pretrained(transformers, name, weights)
 
 
-def _from_pretrained(transformers: Any, name: str) -> tuple[nn.Module, Known]:
-    config = transformers.AutoConfig.from_pretrained(name)
+def _from_pretrained(transformers: Any, name: str, weights: bool) -> tuple[nn.Module, Known]:
+    """Without `weights`: from what lies in the cache alone, and with random ones."""
+    here = {} if weights else {"local_files_only": True}
+    config = transformers.AutoConfig.from_pretrained(name, **here)
     classifier = any("ForImageClassification" in kind for kind in (config.architectures or []))
     kind: Any = transformers.AutoModelForImageClassification if classifier else transformers.AutoModel
     if config.model_type == "clip" and not classifier:
         kind = transformers.CLIPVisionModelWithProjection
     if "DeiTForImageClassificationWithTeacher" in (config.architectures or []):
         kind = transformers.DeiTForImageClassificationWithTeacher
-    module = kind.from_pretrained(name)
+    if weights:
+        module = kind.from_pretrained(name)
+    elif hasattr(kind, "from_config"):
+        module = kind.from_config(config)
+    else:
+        module = kind(getattr(config, "vision_config", config))
     try:
-        settings = transformers.AutoImageProcessor.from_pretrained(name).to_dict()
+        settings = transformers.AutoImageProcessor.from_pretrained(name, **here).to_dict()
     except (OSError, ValueError):
         settings = {}  # some repositories have no preprocessor: what it would say is then assumed
     return module, of_preprocessor(settings, f"the image processor of {name}")
@@ -134,7 +164,7 @@ def _torchvision_empty(name: str, config: ModelConfig) -> nn.Module:
     return models.get_model(name, weights=None, num_classes=config.classes, **size)
 
 
-LIBRARIES: dict[str, Callable[[str], tuple[nn.Module, Known]]] = {"timm": _timm, "torchvision": _torchvision, "hf": _huggingface}
+LIBRARIES: dict[str, Callable[..., tuple[nn.Module, Known]]] = {"timm": _timm, "torchvision": _torchvision, "hf": _huggingface}
 
 
 def names() -> dict[str, list[str]]:
