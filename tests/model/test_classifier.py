@@ -16,6 +16,18 @@ def small(name: str, **changes):
     return create(name, image_size=FAMILIES[name][1:], **changes).eval()
 
 
+@pytest.mark.parametrize("pool", ["class", "mean", "class+mean"])
+def test_several_blocks_are_read_as_the_last_one_is(pool: str) -> None:
+    model = create("tiny", depth=3, pool=pool).eval()
+    images = torch.randn(2, model.config.channels, *model.config.image_size)
+    one, two = model.pooled(images), model.pooled(images, blocks=2)
+    assert two.shape[1] == 2 * one.shape[1] and torch.equal(two[:, one.shape[1] :], one) and not torch.allclose(two[:, : one.shape[1]], one)
+    with pytest.raises(UsageError, match="features of 4 blocks are asked for, the model has 3"):
+        model.pooled(images, blocks=4)
+    with pytest.raises(UsageError, match="cnn models have no blocks"):
+        create("cnn", classes=2).pooled(images, blocks=2)
+
+
 def test_wrong_pictures_are_refused_with_what_is_wanted():
     model = create("tiny")
     with pytest.raises(UsageError, match=r"takes images of \(batch, 3, 32, 32\), got \(1, 3, 33, 32\)"):

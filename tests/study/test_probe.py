@@ -51,6 +51,14 @@ def test_probe_of_a_random_model_beats_chance_and_more_shots_help(model: Classif
     assert "10 a class" in result.table and everything["shots"] is None and "features of random reach" in result.conclusion
 
 
+def test_features_of_several_blocks_are_read_side_by_side(data: Data) -> None:
+    deep = create("digits", depth=3, pool="mean", class_token=False, initialisation="torch")
+    result = run_probe(deep, data, "deep", shots=(10,), draws=2, blocks=2, quiet=True)
+    assert result.values["width"] == 2 * deep.config.width and "features of the last 2 blocks of deep" in result.conclusion
+    with pytest.raises(UsageError, match="a head reads one block, this probe reads 2"):
+        run_probe(deep, data, shots=(1,), blocks=2, quiet=True, save="anywhere")
+
+
 def test_test_split_stays_closed_until_all_is_chosen(model: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = open_data(DataConfig(name="digits"), preprocess=Preprocess.of(model))
     real, opened = fresh.test, []

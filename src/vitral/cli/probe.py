@@ -16,6 +16,7 @@ Examples:
   vitral probe runs/digits digits
   vitral probe timm:vit_tiny_patch16_224 folder:flowers --shots 1,5,10,all --json
   vitral probe timm:vit_tiny_patch16_224 folder:flowers --shots all --save runs/flowers-probe
+  vitral probe runs/pretrain-cifar10 cifar10 --shots all --blocks 4
 """
 
 
@@ -29,6 +30,8 @@ class Flags(FeatureFlags):
     """Pictures a class, with commas; all: every training picture."""
     draws: int = 5
     """Times that k pictures a class are drawn; the interval is over them."""
+    blocks: int = 1
+    """Of how many of the last blocks the features are read, side by side: 4 for a ViT that learnt without labels, as DINO's papers do."""
     root: str | None = None
     """Where data sets are kept."""
     validation: float = 0.1
@@ -51,7 +54,7 @@ def run(arguments: list[str]) -> int:
     shots = [_shots(part.strip()) for part in flags.shots.split(",") if part.strip()]
     from vitral.study.probe import probe
 
-    names = ("draws", "root", "validation", "split_seed", "device", "precision", "quiet", "save")
+    names = ("draws", "blocks", "root", "validation", "split_seed", "device", "precision", "quiet", "save")
     settings = {name: getattr(flags, name) for name in names}
     model = open_model(flags.model, flags)
     return show(probe(model, flags.data, shots=shots, batch_size=flags.batch, name=flags.model, **settings), flags.json)

@@ -53,8 +53,10 @@ class Classifier(nn.Module):
         self(images, tape=tape)
         return [self.as_map(tape[name]) for name in chosen]
 
-    def pooled(self, images: torch.Tensor) -> torch.Tensor:
-        """The vector that the head reads, (B, D)."""
+    def pooled(self, images: torch.Tensor, blocks: int = 1) -> torch.Tensor:
+        """The vector that the head reads, (B, D); of several `blocks`, the last ones, each read the same way, side by side."""
+        if blocks != 1:
+            raise UsageError(f"the features of {blocks} blocks are asked for, and {self.config.family} models have no blocks", "read one")
         tape = Tape(self, keep=["pooled"])
         self(images, tape=tape)
         return tape["pooled"]

@@ -122,6 +122,16 @@ class ViT(Classifier):
             return torch.cat([tokens[:, 0], tokens[:, self.config.prefix :].mean(dim=1)], dim=1)  # (B, 2D)
         return tokens[:, 0]
 
+    def pooled(self, images: torch.Tensor, blocks: int = 1) -> torch.Tensor:
+        if blocks == 1:
+            return super().pooled(images)
+        if not 1 <= blocks <= self.config.depth:
+            raise UsageError(f"the features of {blocks} blocks are asked for, the model has {self.config.depth}", "read 1 to that many")
+        names = [f"blocks.{index}.output" for index in range(self.config.depth - blocks, self.config.depth)]
+        tape = Tape(self, keep=names)
+        self(images, tape=tape)
+        return torch.cat([self.pool_norm(self.read(self.norm(tape[name]))) for name in names], dim=1)  # (B, blocks · D)
+
     def tape_names(self) -> list[str]:
         inner = [f"attention.{part}" for part in ("query", "key", "value", "weights", "heads", "output")]
         inner += ["middle", "mlp.hidden", "mlp.output", "output"]

@@ -62,6 +62,7 @@ def probe(
     *,
     shots: Sequence[int | None] = SHOTS,
     draws: int = DRAWS,
+    blocks: int = 1,
     root: str | None = None,
     validation: float = 0.1,
     split_seed: int = 0,
@@ -77,6 +78,7 @@ def probe(
     - model: a model, or anything that `vitral.load` takes.
     - data: a name from `vitral data list` or "folder:PATH"; `validation` is the share of its training images to choose on.
     - shots: images a class to learn from; None: all of them. Each number is drawn `draws` times: the interval is over them.
+    - blocks: of how many of the last blocks the features are read, side by side; 1: what the head reads.
     - save: a folder for the probe as a model: the frozen body with the head of the last of `shots`.
 
         result = vitral.study.probe("runs/digits", "digits", shots=[1, 5, None])
@@ -89,7 +91,15 @@ def probe(
     learnt = learnt_by(network) if learnt_from(network, data) else None
     opened = open_data(config, preprocess=Preprocess.of(network), learnt=learnt if learnt and learnt.splits else None)
     name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
-    settings = {"shots": shots, "draws": draws, "batch_size": batch_size, "precision": precision, "quiet": quiet, "save": save}
+    settings = {
+        "shots": shots,
+        "draws": draws,
+        "blocks": blocks,
+        "batch_size": batch_size,
+        "precision": precision,
+        "quiet": quiet,
+        "save": save,
+    }
     return run_probe(network, opened, name, device=pick_device(device), **settings)
 
 
@@ -100,6 +110,7 @@ def run_probe(
     *,
     shots: Sequence[int | None] = SHOTS,
     draws: int = DRAWS,
+    blocks: int = 1,
     device: torch.device | str = "cpu",
     batch_size: int = 128,
     precision: Precision = "auto",
@@ -109,12 +120,14 @@ def run_probe(
     _check(data, shots, draws)
     if save is not None and model.config.distillation_token:
         raise UsageError("a model with a distillation token has two heads, a probe is one", "leave --save out")
+    if save is not None and blocks != 1:
+        raise UsageError(f"a head reads one block, this probe reads {blocks}", "leave --save or --blocks out")
     classes = len(data.class_names)
 
     def read(split: Split) -> Labelled:
-        """What the head would read."""
+        """What the head would read, of as many blocks as are asked for."""
         loader = Loader(split, batch_size=min(batch_size, len(split)), preprocess=Preprocess.of(model), device=device)
-        return read_features(model, loader, precision=precision, quiet=quiet)
+        return read_features(model, loader, blocks=blocks, precision=precision, quiet=quiet)
 
     (features, labels), judge = read(data.train), read(data.validation)
     fitted: list[tuple[int | None, int, list[Linear], list[Neighbours]]] = []
@@ -137,7 +150,14 @@ def run_probe(
     lines = [["all" if k is None else f"{k} a class", f"{size:,}", str(linear), str(near)] for k, size, linear, near in scores]
     return Result(
         table(lines, ["shots", "pictures", "linear probe, 95 % interval", "nearest neighbours, 95 % interval"], "rrl"),
-        {"model": name, "data": data.name, "width": features.shape[1], "rows": rows, "conclusion": _conclude(name, data.name, scores[-1])},
+        {
+            "model": name,
+            "data": data.name,
+            "blocks": blocks,
+            "width": features.shape[1],
+            "rows": rows,
+            "conclusion": _conclude(name, data.name, scores[-1], blocks),
+        },
     )
 
 
@@ -187,9 +207,10 @@ def _score(fitted: Sequence[Linear | Neighbours], features: Tensor, labels: Tens
     return Score(interval.mean, (interval.low, interval.high), "test pictures", accuracies, chosen)
 
 
-def _conclude(model: str, data: str, most: tuple[int | None, int, Score, Score]) -> str:
+def _conclude(model: str, data: str, most: tuple[int | None, int, Score, Score], blocks: int) -> str:
     _, size, linear, near = most
+    read = f"of the last {blocks} blocks " if blocks > 1 else ""
     return (
-        f"On {data} the frozen features of {model} reach {linear.mean:.2%} with a linear probe and {near.mean:.2%} with nearest "
+        f"On {data} the frozen features {read}of {model} reach {linear.mean:.2%} with a linear probe and {near.mean:.2%} with nearest "
         f"neighbours, learning from {size:,} pictures."
     )

@@ -6,6 +6,7 @@ recover. N images, D features, K classes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -173,12 +174,12 @@ def _quality(scores: Tensor, labels: Tensor) -> float:
 
 @torch.no_grad()
 def read_features(
-    model: Classifier, loader: Loader, *, mirrored: bool = False, precision: Precision = "fp32", quiet: bool = False
+    model: Classifier, loader: Loader, *, blocks: int = 1, mirrored: bool = False, precision: Precision = "fp32", quiet: bool = False
 ) -> Labelled:
-    """What the head would read of every image (N, D), and the labels (N,), on the loader's device."""
+    """What the head would read of every image (N, D), of the last `blocks` side by side, and the labels (N,), on the loader's device."""
     model = model.to(loader.device).eval()
     dtype = next(model.parameters()).dtype
-    answer = Answering(model.pooled, loader.device, precision, worth=worth_bf16(model), answers=False)
+    answer = Answering(functools.partial(model.pooled, blocks=blocks), loader.device, precision, worth=worth_bf16(model), answers=False)
     features, labels = [], []
     with progress(f"Features of {loader.split.name}", len(loader), quiet) as bar:
         for batch in loader.epoch(0):
