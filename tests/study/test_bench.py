@@ -13,7 +13,8 @@ from vitral.base.errors import UsageError
 from vitral.build import create
 from vitral.cli import main
 from vitral.cost.flops import vit_flops
-from vitral.study.bench import ACTIONS, OURS, Bench, Row, _flops, _Made, _rows, bench
+from vitral.study.bench import ACTIONS, Bench, Row, _flops, _Made, _rows, bench
+from vitral.study.timed import OURS
 
 TINY: dict[str, Any] = {"image_size": 32, "patch_size": 8, "width": 16, "depth": 2, "heads": 2, "mlp_width": 32, "classes": 5}
 
@@ -21,7 +22,7 @@ TINY: dict[str, Any] = {"image_size": 32, "patch_size": 8, "width": 16, "depth":
 @pytest.fixture(scope="module")
 def measured() -> Bench:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vitral.study.bench._peak", lambda place: 1e12)
+        patch.setattr("vitral.study.timed.peak", lambda place: 1e12)
         return bench("ti/16", device="cpu", batch=2, rounds=2, start_up=False, peers=["torchvision"], quiet=True, **TINY)
 
 
@@ -99,7 +100,7 @@ def test_a_library_that_is_missing_or_fails_is_named(monkeypatch: pytest.MonkeyP
     def fail(*_: Any) -> Any:
         raise RuntimeError("cannot be built")
 
-    monkeypatch.setattr(module, "_peak", lambda place: 1e12)
+    monkeypatch.setattr("vitral.study.timed.peak", lambda place: 1e12)
     monkeypatch.setattr(module.importlib, "import_module", load)
     monkeypatch.setattr(module, "PEERS", tuple(replace(peer, build=fail, capture=None) for peer in module.PEERS))
     result = bench("ti/16", device="cpu", batch=2, rounds=2, actions=["inference of one"], start_up=False, quiet=True, **TINY)
@@ -116,7 +117,7 @@ def test_a_library_that_is_missing_or_fails_is_named(monkeypatch: pytest.MonkeyP
 
 def test_our_inference_in_fp8_is_labelled_and_compared_with_bf16(monkeypatch: pytest.MonkeyPatch):
     """Emulated: a CPU has none."""
-    monkeypatch.setattr("vitral.study.bench._peak", lambda place: 1e12)
+    monkeypatch.setattr("vitral.study.timed.peak", lambda place: 1e12)
     monkeypatch.setattr("vitral.study.bench.need_eight_bits", lambda place: None)
     monkeypatch.setattr("vitral.cost.eight_bits.need_eight_bits", lambda place: None)
     actions = ["inference", "inference of one"]

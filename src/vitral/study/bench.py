@@ -7,52 +7,32 @@ across 1 says nothing, and is not given.
 from __future__ import annotations
 
 import importlib.metadata
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from vitral.base.device import describe_machine, pick_device
 from vitral.base.errors import UsageError
 from vitral.base.progress import progress
 from vitral.base.text import NOTHING, byte_size, few, table
-from vitral.build import build, create
-from vitral.config import ModelConfig, TrainConfig
-from vitral.cost.eight_bits import AnsweringInFp8
+from vitral.build import create
+from vitral.config import ModelConfig
 from vitral.cost.flops import WHOLE, vit_flops
 from vitral.cost.memory import PeakMemory
-from vitral.cost.precision import WORTH, Answering, autocast, dtype_of, has_bf16, worth_bf16
-from vitral.cost.time import GPUS
-from vitral.data.loader import Batch
-from vitral.kernels.fp8 import in_eight_bits, need_eight_bits
-from vitral.kernels.replay import replayed
-from vitral.look.rollout import rollout
-from vitral.look.watch import watch
-from vitral.study.peers import PEERS, Peer, plain, roll_out
+from vitral.cost.precision import WORTH, has_bf16
+from vitral.kernels.fp8 import need_eight_bits
+from vitral.study import timed
+from vitral.study.peers import PEERS, Peer, plain
+from vitral.study.timed import OURS
 from vitral.study.turns import Action, in_turn, ratio_of, tidy
-from vitral.train.parallel import World
-from vitral.train.steps import Stepper
-from vitral.train.tasks import task_of
 
-OURS = "vitral"
 ACTIONS = ("training step", "inference", "inference of one", "all attention maps", "rollout of one")
-LOOKS: dict[str, dict[str, str]] = {"class row / forward pass": {"rows": "class"}, "all maps / forward pass": {}}
-"""Of ours alone: what looking costs beside a pass that keeps nothing."""
 BATCHES = {"cuda": (256, 64), "cpu": (8, 4)}
 """Images of a training step and of large inference, and of attention maps, which are as large as many images."""
-START = """import time; began = time.process_time()
-import resource, torch
-{build}
-with torch.inference_mode():
-    model(torch.zeros(1, {channels}, {height}, {width}))
-print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"""
 
 
 @dataclass(frozen=True)
@@ -167,17 +147,17 @@ def bench(
     chosen, absent = _present(peers)
     large, watched = BATCHES["cuda" if place.type == "cuda" else "cpu"]
     large = batch or large
-    peak = _peak(place)
+    peak = timed.peak(place)
     modes: tuple[Literal["eager", "compiled"], ...] = (
         ("eager", "compiled") if compiled or (compiled is None and place.type == "cuda") else ("eager",)
     )
-    inference = partial(_inference, precision=precision)
+    inference = partial(timed.inference, precision=precision)
     stages = [
-        *(("training step", mode, large, _training, WHOLE) for mode in modes),
+        *(("training step", mode, large, timed.training, WHOLE) for mode in modes),
         *(("inference", mode, large, inference, 1.0) for mode in modes),
         *(("inference of one", mode, 1, inference, 1.0) for mode in modes),
-        ("all attention maps", "eager", watched, _capture, None),
-        ("rollout of one", "eager", 1, _rollout, None),
+        ("all attention maps", "eager", watched, timed.capture, None),
+        ("rollout of one", "eager", 1, timed.rolled_out, None),
     ]
     stages = [stage for stage in stages if stage[0] in actions]
     rows: list[Row] = []
@@ -190,15 +170,15 @@ def bench(
             del made
             tidy(place)
             bar.advance(1)
-        looking = _looking(config, place, watched, rounds)
+        looking = timed.looking(config, place, watched, rounds)
         bar.advance(1)
         if start_up:
-            rows += _start(config, chosen, min(rounds, 3))
+            rows += _start_rows(timed.starts(config, chosen, min(rounds, 3)))
             bar.advance(1)
     versions = {peer.name: _version(peer.name) for peer in chosen}
     told = ", ".join(f"{name} {value}" for name, value in changes.items())
     named = f"{model} with {told}" if told else model
-    same = _same_in_bf16(config, place, large) if precision == "fp8" else None
+    same = timed.same_in_bf16(config, place, large) if precision == "fp8" else None
     return Bench(named, describe_machine(), place.type, rounds, versions, peak, tuple(rows), looking, absent, precision, same)
 
 
@@ -284,148 +264,11 @@ def _flops(config: ModelConfig, place: torch.device, action: str) -> tuple[int, 
     return vit_flops(config, config.prefix).total if spared else whole, whole
 
 
-# ---- what is timed ----------------------------------------------------------------------------------------------------------------
-
-
-def _images(config: ModelConfig, place: torch.device, count: int) -> Tensor:
-    return torch.randn(count, config.channels, *config.image_size, generator=torch.Generator().manual_seed(0)).to(place)
-
-
-def _training(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, mode: str) -> Action:
-    """Ours as `vitral train` takes a step; the others with fused AdamW, and bf16 where a GPU has it."""
-    images, labels = _images(config, place, count), torch.arange(count, device=place) % config.classes
-    if peer is None:
-        train = TrainConfig(batch_size=count, optimizer="adamw", compile="yes" if mode == "compiled" else "no", device=str(place))
-        stepper = Stepper(build(config).to(place), task_of(train), train, place, World())
-        batch = Batch(images, labels, None, None, torch.arange(count))
-        stepper.warm_up(batch, False, None)
-        return lambda: stepper.step(batch, 1e-3, None)
-    module = peer.build(config).to(place).train()
-    model: Any = torch.compile(module) if mode == "compiled" else module
-    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=place.type == "cuda")
-
-    def step() -> None:
-        with autocast(dtype_of("auto", place), place):
-            loss = F.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
-def _inference(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, mode: str, precision: str = "auto") -> Action:
-    """As `vitral eval` and the others' users run it: bf16 on a GPU that has it; on a CPU, ours in bf16 where its answers agree."""
-    images = _images(config, place, count)
-    module = (build(config) if peer is None else peer.build(config)).to(place).eval()
-    if peer is None and precision == "fp8":
-        module = in_eight_bits(module, [images])
-    model: Any = torch.compile(module) if mode == "compiled" else replayed(module) if peer is None else module
-    if peer is None and place.type == "cpu":
-        # Random weights answer with near ties, so that nothing is asked of a first batch here.
-        model = Answering(model, place, "bf16" if has_bf16(place) and worth_bf16(module) else "fp32")
-
-    def infer() -> None:
-        with torch.inference_mode(), autocast(dtype_of("auto", place), place):
-            model(images)
-
-    return infer
-
-
-def _same_in_bf16(config: ModelConfig, place: torch.device, count: int) -> tuple[int, int]:
-    """Untrained weights and noise, whose answers are near ties: the least that fp8 agrees with bf16."""
-    model, images = build(config).to(place).eval(), _images(config, place, count)
-    answer = AnsweringInFp8(model, place, [images])
-    with torch.inference_mode():
-        answer(images)
-    return answer.same, answer.compared
-
-
-def _capture(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, _: str) -> Action | None:
-    images = _images(config, place, count)
-    if peer is None:
-        model = build(config).to(place).eval()
-        return _looked(lambda: watch(model, images), place)
-    if peer.capture is None:
-        return None
-    capture = peer.capture(config, place)
-    return _looked(lambda: capture(images), place)
-
-
-def _rollout(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, _: str) -> Action | None:
-    images = _images(config, place, count)
-    if peer is None:
-        model = build(config).to(place).eval()
-        return _looked(lambda: rollout(watch(model, images)), place)
-    if peer.capture is None:
-        return None
-    capture = peer.capture(config, place)
-    return _looked(lambda: roll_out(capture(images)), place)
-
-
-def _looked(look: Callable[[], Any], place: torch.device) -> Action:
-    """In the precision of training and inference, and without gradients."""
-    dtype = dtype_of("auto", place)
-
-    def action() -> None:
-        with torch.no_grad(), autocast(dtype, place):
-            look()
-
-    return action
-
-
-def _looking(config: ModelConfig, place: torch.device, count: int, rounds: int) -> dict[str, tuple[float, float, float]]:
-    """A pass that keeps nothing beside passes that keep the class token's row, or everything."""
-    model, images = build(config).to(place).eval(), _images(config, place, count)
-    dtype = dtype_of("auto", place)
-
-    def kept(**options: Any) -> Action:
-        def look() -> None:
-            with torch.no_grad(), autocast(dtype, place):
-                watch(model, images, **options) if options != {"plain": True} else model(images)
-
-        return look
-
-    actions = {"plain": kept(plain=True), **{name: kept(**options) for name, options in LOOKS.items()}}
-    for action in actions.values():
-        action()
-    times = in_turn(actions, place, rounds)
-    found = {name: ratio_of(times[name], times["plain"]) for name in LOOKS}
-    return {name: (middle, *interval) for name, (middle, interval) in found.items()}
-
-
-def _start(config: ModelConfig, peers: Sequence[Peer], rounds: int) -> list[Row]:
-    """A process of its own that imports the library, builds the model and shows it one image, on the CPU."""
-    own = "from vitral.build import build; from vitral.config import ModelConfig, from_dict"
-    model = f"from_dict(ModelConfig, {asdict(config)!r}, 'bench')"
-    builds = {OURS: f"{own}; model = build({model}).eval()"}
-    for peer in peers:
-        call = f"from vitral.study import peers; model = peers.{peer.build.__name__}({model}).eval()"
-        builds[peer.name] = f"import {peer.package}; from vitral.config import ModelConfig, from_dict; {call}"
-    height, width = config.image_size
-    found: dict[str, list[tuple[float, int]]] = {name: [] for name in builds}
-    for _ in range(rounds):
-        for name, lines in builds.items():
-            code = START.format(build=lines, channels=config.channels, height=height, width=width)
-            done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
-            if done.returncode == 0:
-                seconds, memory = done.stdout.split()[-2:]
-                found[name].append((float(seconds), int(memory)))
-    best = {name: min(pairs) for name, pairs in found.items() if pairs}
+def _start_rows(found: Mapping[str, Sequence[tuple[float, int]]]) -> list[Row]:
+    """The best of each, and ratios round by round."""
     rows = []
-    for name, (seconds, memory) in best.items():
+    for name, (seconds, memory) in {name: min(pairs) for name, pairs in found.items() if pairs}.items():
         pairs = [(theirs[0], ours[0]) for theirs, ours in zip(found[name], found[OURS], strict=False)]
         ratio, interval = (None, None) if name == OURS else ratio_of(*zip(*pairs, strict=True))
         rows.append(Row("start, to the first answer (CPU seconds)", "eager", name, seconds, 1, ratio, interval, memory))
     return rows
-
-
-def _peak(place: torch.device) -> float:
-    """FLOP/s that this machine can do at best."""
-    kind = torch.cuda.get_device_name(place).lower() if place.type == "cuda" else ""
-    if known := next((gpu.peak for name, gpu in GPUS.items() if name in kind), None):
-        return known
-    side = 4096 if place.type == "cuda" else 1024
-    left = torch.randn(side, side, device=place, dtype=dtype_of("auto", place))
-    times = in_turn({OURS: lambda: left @ left}, place, 6)
-    return 2 * side**3 / min(times[OURS])
