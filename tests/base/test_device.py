@@ -18,8 +18,10 @@ def test_auto_is_a_device_that_works() -> None:
 def test_auto_takes_the_gpu_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert pick_device("auto").type == "cuda"
-    assert pick_device("cuda:1").index == 1
+    current: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    assert pick_device("auto").type == "cuda" and not current
+    assert pick_device("cuda:1").index == 1 and current == [torch.device("cuda:1")], "kernels go to the current one"
     with pytest.raises(UsageError, match=r"has 2 GPU\(s\): use cuda:0 to cuda:1"):
         pick_device("cuda:2")
 

@@ -31,6 +31,8 @@ def pick_device(name: str = "auto") -> torch.device:
             raise UsageError(f"device {name} is not there: PyTorch sees no CUDA GPU", "use auto or cpu")
         if device.index is not None and device.index >= count:
             raise UsageError(f"device {name} is not there: this machine has {count} GPU(s)", f"use cuda:0 to cuda:{count - 1}")
+        if device.index is not None:
+            torch.cuda.set_device(device)  # kernels of our own and what is recorded go to the current one, which is the first unless told
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise UsageError("device mps is not there: this is no Mac with a GPU that PyTorch can use", "use auto or cpu")
     return device

@@ -18,12 +18,14 @@ class Recorded:
 
     def __init__(self, function: Callable[..., Tensor], *inputs: Tensor) -> None:
         self.inputs = [value.clone() for value in inputs]
-        with beside(inputs[0].device):
+        device = inputs[0].device
+        with beside(device):
             for _ in range(2):  # first times (a library's start, a choice of kernels) cannot be recorded
                 function(*self.inputs)
         self.graph: Any = torch.cuda.CUDAGraph()
-        # Other threads may use the device meanwhile: those that bring the next pictures do.
-        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+        # On a stream of the inputs' device: PyTorch's own for this belongs to whichever was used first. Other threads may use the device
+        # meanwhile: those that bring the next pictures do.
+        with torch.cuda.graph(self.graph, stream=torch.cuda.Stream(device), capture_error_mode="thread_local"):
             self.output = function(*self.inputs)
 
     def __call__(self, *inputs: Tensor) -> Tensor:

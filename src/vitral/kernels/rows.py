@@ -6,6 +6,8 @@ fp32, which the twin rounds to the precision of queries and keys.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 
 if torch.cuda.is_available():  # Triton is loaded where there is a GPU to run it
@@ -22,7 +24,8 @@ def attention_weights(query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor
     if in_use and bias is None and has_rows_kernel(query, key):
         # Under autocast softmax gives fp32, and a model that is in half precision itself keeps to it.
         dtype = torch.float32 if torch.is_autocast_enabled("cuda") else query.dtype
-        return rows_triton.attention_rows(query, key, dtype)
+        with nullcontext() if query.device.index == torch.cuda.current_device() else torch.cuda.device(query.device):
+            return rows_triton.attention_rows(query, key, dtype)
     scores = query * query.shape[-1] ** -0.5 @ key.transpose(-2, -1)
     return (scores if bias is None else scores + bias).softmax(dim=-1)
 

@@ -93,6 +93,7 @@ class Stepper:
         """Called with the gradients of each step, before they are used; not by what was recorded before."""
         self._mixed = False
         self._recorded: dict[float | None, Recorded] = {}
+        self._stream: Any = None
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")
 
@@ -162,7 +163,9 @@ class Stepper:
         inputs = [value if value is None else value.clone() for value in self._inputs(batch)]
         graph = torch.cuda.CUDAGraph()
         pool = next((recorded.graph.pool() for recorded in self._recorded.values()), None)  # they never run at once
-        with torch.cuda.graph(graph, pool=pool):
+        if self._stream is None:  # one for all graphs, which share memory; PyTorch's own belongs to the device that was used first
+            self._stream = torch.cuda.Stream(self.device)
+        with torch.cuda.graph(graph, pool=pool, stream=self._stream):
             outcome = self._learn(inputs, keep)
         return Recorded(graph, inputs, outcome)
 
