@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
 
 from vitral.base.errors import DataError
+from vitral.cli import main
 from vitral.cli.opening import picture_paths
 
 
@@ -19,3 +21,49 @@ def test_folders_of_any_depth(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="holds no pictures"):
         picture_paths([str(tmp_path / "empty")])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "look MODEL PICTURE --method rolout",
+        "look MODEL PICTURE --start 1,2,3",
+        "look MODEL --worst 3 --method rolout",
+        "look MODEL missing.jpg",
+        "figures MODEL --only atention",
+        "figures MODEL --token 1,2,3",
+        "audit MODEL digtis",
+        "audit MODEL digits --methods rolout",
+        "eval MODEL digtis",
+        "eval MODEL folder:missing",
+        "eval MODEL csv:missing.csv",
+        "probe MODEL digtis",
+        "probe MODEL digits --shots none",
+        "quantise MODEL digtis --out OUT",
+        "embed MODEL missing",
+        "lens MODEL PICTURE --fit digtis",
+        "lens MODEL PICTURE --trained missing.safetensors",
+        "explore MODEL missing.jpg",
+        "predict MODEL missing.jpg",
+        "train digits --augment stong",
+        "compare cifar10 --models vitt",
+        "compare cifar10 --vary augment=light,stong",
+        "compare cifar10 --vary norm_order=pre,pre",
+        "compare cifar10 --augment stong",
+    ],
+)
+def test_mistakes_are_found_before_a_model_is_fetched_or_data_is_read(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        pytest.fail("it was opened first")
+
+    monkeypatch.setattr("vitral.weights.load.load", fail)
+    monkeypatch.setattr(importlib.import_module("vitral.study.compare"), "open_data", fail)
+    monkeypatch.setattr("vitral.train.prepare.open_source", fail)
+    picture = tmp_path / "picture.png"
+    picture.touch()
+    places = {"PICTURE": str(picture), "MODEL": "timm:vit_tiny_patch16_224", "OUT": str(tmp_path / "out")}
+    assert main([places.get(word, word) for word in words.split()]) in (1, 2)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "Error" not in said, said

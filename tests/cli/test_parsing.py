@@ -22,6 +22,10 @@ class Flags:
     """How large."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """Which one."""
+    batch: Annotated[int, tyro.conf.arg(aliases=("--batch-size",))] = 64
+    """How many at a time."""
+    mask: Literal["none", "all"] | None = None
+    """What is hidden."""
     seed: int = 0
     """Where chance begins."""
     resume: bool = False
@@ -44,6 +48,7 @@ def test_what_is_typed_is_what_is_meant() -> None:
 @pytest.mark.parametrize("words", [["--epochs", "none"], ["--epochs", "None"], ["--epochs=NONE"], ["--from", "none"]])
 def test_none_is_said_in_small_letters(words: list[str]) -> None:
     assert read("digits", *words) == Flags("digits")
+    assert read("digits", "--mask", "none").mask == "none"
     assert spoken(Flags, ["none", "--seed", "none"]) == ["none", "--seed", "none"]  # a run of that name; a seed that there must be
 
 
@@ -63,6 +68,10 @@ def test_a_switch_that_is_on_may_be_switched_on() -> None:
         (["digits", "again"], "'again' is one word too many: "),
         (["digits", "--epoch", "3"], "unknown flag --epoch: did you mean --epochs?; "),
         (["digits", "--nothing"], "unknown flag --nothing: "),
+        (["digits", "--bacth", "4"], "unknown flag --bacth: did you mean --batch?; "),
+        (["digits", "--batch-siz", "4"], "unknown flag --batch-siz: did you mean --batch?; "),
+        (["digits", "--form=x"], "unknown flag --form=x: did you mean --from?; "),
+        (["digits", "--optimizer", "adam"], "--optimizer cannot be 'adam': did you mean adamw? It is one of adamw, sgd; "),
         (["digits", "--epochs"], "--epochs has no value: write it after the flag; "),
         (["digits", "--epochs", "many"], "--epochs cannot be 'many': use a number or None; "),
         (["digits", "--seed", "1.5"], "--seed cannot be '1.5': use a whole number; "),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import typing
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from vitral.base.errors import ConfigError, UsageError
+from vitral.config.data import Augmentation
 from vitral.data.augment import POLICIES, Augment, Cutout, compiled, image_transform, policy
 from vitral.data.colour import Colour, brightness, contrast, posterise, saturation, solarise, stretch
 from vitral.data.geometry import Affine, Flip, PadCrop, ResizedCrop, Translate, on_some, take
@@ -20,6 +23,10 @@ MEAN = torch.zeros(1, 3, 1, 1)
 
 def pictures(count: int = 400, side: int = 16, channels: int = 3) -> torch.Tensor:
     return torch.randint(0, 256, (count, channels, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def test_a_config_knows_every_policy() -> None:
+    assert set(typing.get_args(Augmentation)) == set(POLICIES)
 
 
 def numbers(count: int, columns: int, seed: int = 0) -> torch.Tensor:

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from vitral.base.errors import ConfigError
+from vitral.base.errors import ConfigError, VitralError
 from vitral.base.origin import known
 from vitral.base.text import byte_size
 from vitral.build import create
@@ -208,3 +208,22 @@ def test_threads_are_a_runs_own_and_written_down(tmp_path: Path):
     config = run("digits", epochs=0.1, device="cpu", threads=2, test=False)
     result = fit(dataclasses.replace(config, model=MODELS["digits"].opened()), out=tmp_path / "run", quiet=True)
     assert '"threads": 2' in (result.path / "env.json").read_text() and torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--set", "mixup=0.7", "cutmix=0.6"], "add up to 1"),
+        (["--augment", "strong", "--set", "mixup=0.9"], "more than all batches"),
+        (["--precision", "fp16"], "needs a CUDA GPU"),
+        (["--from", "missing.safetensors"], "does not exist"),
+        (["--from", "timm:vit_tinny_patch16_224"], "unknown timm model"),
+        (["--teacher", "torchvision:vit_b_17"], "unknown torchvision model"),
+        (["--stage", "confirm", "--data", "folder:photos"], "no sealed pictures"),
+        (["--tune", "lora"], "freeze random numbers"),
+    ],
+)
+def test_settings_are_checked_before_data_is_read(flags: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vitral.train.prepare.open_source", lambda *_, **__: pytest.fail("nothing is read before settings are checked"))
+    with pytest.raises(VitralError, match=said):
+        prepare(parse(["cifar10", *flags]).config(), CPU)

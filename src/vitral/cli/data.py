@@ -12,6 +12,7 @@ import tyro
 from vitral.base.progress import tell
 from vitral.base.text import table
 from vitral.cli.parsing import parse, run_command
+from vitral.config.data import Augmentation
 
 EXAMPLES = """List, fetch, show and check data sets.
 
@@ -87,7 +88,7 @@ class Show:
     """A name from `vitral data list`, folder:PATH, hf:NAME or webdataset:PATTERN."""
     out: Path = Path("data-sheets")
     """Folder for the pictures."""
-    augment: str = "standard"
+    augment: Augmentation = "standard"
     """Augmentation policy to show."""
     root: str | None = None
     """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
@@ -193,7 +194,7 @@ def _show(arguments: list[str]) -> int:
 
     config = DataConfig(name=flags.name, root=flags.root, augment=flags.augment, on_bad_image=flags.on_bad_image)
     data = open_data(config, image_size=flags.image_size)
-    seen = save_seen_sheet(data, flags.out, seed=flags.seed)  # first: it refuses an unknown augmentation before anything is written
+    seen = save_seen_sheet(data, flags.out, seed=flags.seed)
     paths = save_class_sheets(data, flags.out, flags.per_class, flags.seed) + seen
     described = data.describe()
     if flags.json:

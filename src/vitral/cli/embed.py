@@ -46,12 +46,14 @@ def run(arguments: list[str]) -> int:
 
     flags = parse(Flags, arguments, "vitral embed", EXAMPLES)
     from vitral.base.records import check_kind
+    from vitral.data.pictures import picture_folder
     from vitral.draw.provenance import command_line
     from vitral.study.embed import embed
 
     kind = Path(flags.out).suffix.lower()
     if kind == ".parquet":
         check_kind(flags.out)
+    picture_folder(flags.folder)
     model = open_model(flags.model, flags)
     page = kind not in (".npz", ".parquet")
     found = embed(model, flags.folder, batch_size=flags.batch, precision=flags.precision, thumbnails=page, quiet=flags.quiet)

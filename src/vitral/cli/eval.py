@@ -59,10 +59,12 @@ def run(arguments: list[str]) -> int:
 
     flags = parse(Flags, arguments, "vitral eval", EXAMPLES)
     from vitral.base.records import check_kind, write_records
+    from vitral.data.datasets import check_name
     from vitral.train.evaluate import evaluate
 
     if flags.table:
         check_kind(flags.table)
+    check_name(flags.data)
     model = open_model(flags.model, flags)
     result = evaluate(
         model,

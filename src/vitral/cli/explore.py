@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import MissingError, UsageError
 from vitral.base.layout import RUNS, WEIGHTS
 from vitral.base.lazy import how_to_install
 from vitral.base.progress import tell
@@ -59,6 +59,8 @@ def run(arguments: list[str]) -> int:
     if flags.live and flags.export is None:
         raise UsageError("--live makes a page that runs the model", "say where to write it: --export page.html --live")
     where, paths = split_arguments(flags.targets)
+    if missing := next((path for path in paths if not Path(path).is_file()), None):
+        raise MissingError(f"{missing} does not exist", "name pictures")
     models = {where: open_model(where, flags)}
     if flags.compare is not None:
         models[flags.compare if flags.compare != where else f"{where} (again)"] = open_model(

@@ -52,8 +52,11 @@ def run(arguments: list[str]) -> int:
     asked = parse(Figures, arguments, "vitral figures", EXAMPLES)
     from vitral.data.pictures import readable
     from vitral.draw.provenance import command_line
-    from vitral.look.figures import figure_set, photographs
+    from vitral.look.figures import check_figures, figure_set, photographs
 
+    only = [name for part in asked.only.split(",") if (name := part.strip())]
+    check_figures(only)
+    token = read_start(asked.token) if asked.token is not None else None
     paths = picture_paths(asked.images) if asked.images else None
     model = open_model(asked.model, asked)
     rival = open_model(asked.rival, dataclasses.replace(asked, preprocess=None)) if asked.rival else None
@@ -64,8 +67,8 @@ def run(arguments: list[str]) -> int:
         rival=rival,
         target=read_target(asked.target),
         formats=asked.format,
-        only=[name for part in asked.only.split(",") if (name := part.strip())],
-        token=read_start(asked.token) if asked.token is not None else None,
+        only=only,
+        token=token,
         command=command_line(["vitral", "figures", *arguments]),
     )
     show(written, asked.json)

@@ -52,14 +52,19 @@ def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral lens", EXAMPLES)
     if flags.fit and flags.trained:
         raise UsageError("--fit and --trained both give a lens", "choose one of them")
+    from vitral.data.datasets import check_name
     from vitral.data.pictures import readable
     from vitral.draw.provenance import command_line
     from vitral.look.lens import TrainedLens
     from vitral.study.lenses import fit_on, read_lenses
 
     paths = picture_paths(flags.images)
+    trained = TrainedLens.read(flags.trained) if flags.trained else None
+    if flags.fit:
+        check_name(flags.fit)
     model = open_model(flags.model, flags)
-    trained = fit_on(model, flags.fit, flags.out, flags.most) if flags.fit else TrainedLens.read(flags.trained) if flags.trained else None
+    if flags.fit:
+        trained = fit_on(model, flags.fit, flags.out, flags.most)
     told = read_lenses(
         model,
         list(readable(paths, model)),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import io
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
 from vitral.base.errors import UsageError, one_of
@@ -35,7 +36,7 @@ def parse(kind: type[T], arguments: list[str], program: str, description: str) -
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        message, advice = one_line(shown.getvalue())
+        message, advice = one_line(shown.getvalue(), spellings(kind))
         raise UsageError(message, f"{advice + '; ' if advice else ''}{program} --help shows examples and all flags") from None
 
 
@@ -59,13 +60,12 @@ def spoken(kind: type[Any], arguments: list[str]) -> list[str]:
     """
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     optional, said = set(), set()
-    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
-        inner, *extras = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-        flag = next((extra.name for extra in extras if getattr(extra, "name", None)), name.replace("_", "-"))
-        if type(None) in typing.get_args(inner):
-            optional.add(f"--{flag}")
+    for name, flag, inner, _ in _flags(kind):
+        choices = typing.get_args(inner)
+        if type(None) in choices and not any("none" in typing.get_args(choice) for choice in choices):
+            optional.add(flag)
         elif inner is bool:
-            said.add(f"--{flag}" if defaults.get(name) is True else f"--no-{flag}")
+            said.add(flag if defaults.get(name) is True else f"--no-{flag.removeprefix('--')}")
     out = []
     for before, word in zip(["", *arguments], arguments, strict=False):
         flag, sign, value = word.partition("=")
@@ -78,8 +78,27 @@ def spoken(kind: type[Any], arguments: list[str]) -> list[str]:
     return out
 
 
-def one_line(box: str) -> tuple[str, str]:
-    """What tyro says in its frame, as (what is wrong, what to do), in the words of a user.
+def _flags(kind: type[Any]) -> Iterator[tuple[str, str, Any, list[Any]]]:
+    """(field, flag as it is documented, type, what is noted beside the type) of each field that is no positional argument."""
+    import tyro
+
+    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+        inner, *extras = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+        if tyro.conf.Positional not in extras:
+            flag = next((extra.name for extra in extras if getattr(extra, "name", None)), name.replace("_", "-"))
+            yield name, f"--{flag}", inner, extras
+
+
+def spellings(kind: type[Any]) -> dict[str, str]:
+    """Every way to write a flag → the documented one."""
+    out: dict[str, str] = {}
+    for _, flag, _, extras in _flags(kind):
+        out |= {other: flag for extra in extras for other in getattr(extra, "aliases", None) or ()} | {flag: flag}
+    return out
+
+
+def one_line(box: str, known: Mapping[str, str]) -> tuple[str, str]:
+    """What tyro says in its frame, as (what is wrong, what to do), in the words of a user. known: as `spellings` has them.
 
     tyro has these errors as data, too, but only in `tyro._errors`, which asks whoever uses it to pin an exact version. What the frame
     says is not promised either, but where it changes, the user still gets it in one line.
@@ -93,10 +112,10 @@ def one_line(box: str) -> tuple[str, str]:
     rest = "\n".join(parts)
     if found := re.match(r"Unrecognized options: (\S+?),?(?: |$)", words):
         flag = found[1]
-        meant = re.findall(r"^ *(--[\w-]+)", rest.partition("Perhaps you meant")[2], re.MULTILINE)
         if not flag.startswith("-"):
             return f"{flag!r} is one word too many", ""
-        return f"unknown flag {flag}", f"did you mean {' or '.join(dict.fromkeys(meant))}?" if meant else ""
+        near = difflib.get_close_matches(flag.partition("=")[0], known, n=2, cutoff=0.7)
+        return f"unknown flag {flag}", f"did you mean {' or '.join(dict.fromkeys(known[name] for name in near))}?" if near else ""
     if words.startswith("Missing from"):
         names = re.findall(r"^ +([A-Z_]+)$", body, re.MULTILINE)
         return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} missing", ""
@@ -104,7 +123,9 @@ def one_line(box: str) -> tuple[str, str]:
         name = found[1]
         return (f"{name} has no value", "write it after the flag") if name.startswith("-") else (f"{name.upper()} is missing", "")
     if found := re.match(r"invalid choice '([^']*)' for argument '([^']+)'\. Expected one of \(([^)]*)\)", words):
-        return f"{found[2]} cannot be {found[1]!r}", "use " + found[3].replace("'", "").rstrip(",")
+        choices = found[3].replace("'", "").rstrip(",")
+        near = difflib.get_close_matches(found[1], choices.split(", "), n=1)
+        return f"{found[2]} cannot be {found[1]!r}", f"did you mean {near[0]}? It is one of {choices}" if near else f"use {choices}"
     if found := re.match(r"Error parsing (\S+):", words):
         flag, value = found[1], re.search(r"'([^']*)'\]?\.?(?: |$)", words)
         kind = re.search(rf"^ *{re.escape(flag)} (.+)$", rest, re.MULTILINE)

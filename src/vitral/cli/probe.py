@@ -52,10 +52,12 @@ def run(arguments: list[str]) -> int:
 
     flags = parse(Flags, arguments, "vitral probe", EXAMPLES)
     shots = [_shots(part.strip()) for part in flags.shots.split(",") if part.strip()]
+    from vitral.data.datasets import check_name
     from vitral.study.probe import probe
 
     names = ("draws", "blocks", "root", "validation", "split_seed", "device", "precision", "quiet", "save")
     settings = {name: getattr(flags, name) for name in names}
+    check_name(flags.data)
     model = open_model(flags.model, flags)
     return show(probe(model, flags.data, shots=shots, batch_size=flags.batch, name=flags.model, **settings), flags.json)
 

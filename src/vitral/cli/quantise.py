@@ -57,11 +57,14 @@ class Flags(ModelFlags):
 
 def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral quantise", EXAMPLES)
+    from vitral.data.datasets import check_name
     from vitral.draw.provenance import command_line
     from vitral.report.quantise import check_folder, write_quantised
     from vitral.study.quantise import quantise
 
     check_folder(flags.out)
+    if not Path(flags.data).is_dir():
+        check_name(flags.data)
     model = open_model(flags.model, flags)
     names = ("split", "root", "pictures", "limit", "loss", "anyway", "attention", "layer_pictures", "rounds")
     found = quantise(

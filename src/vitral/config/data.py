@@ -8,6 +8,9 @@ from typing import Literal
 from vitral.base.errors import ConfigError
 from vitral.base.settings import at_least, check_values
 
+Augmentation = Literal["none", "light", "standard", "resized-crop", "strong", "randaugment", "trivialaugment", "autoaugment"]
+"""Policies of data/augment.py."""
+
 
 @dataclass(frozen=True)
 class DataConfig:
@@ -30,8 +33,8 @@ class DataConfig:
     """Train on this many pictures (≥ 1) or this share (< 1), nested and class-balanced; None: all."""
     subset_seed: int | None = None
     """Which pictures a subset holds; None: as split_seed says. A data study draws them anew for each of its seeds."""
-    augment: str = "standard"
-    """none, light, standard, resized-crop, strong, randaugment, trivialaugment, autoaugment."""
+    augment: Augmentation = "standard"
+    """What is done to training pictures at random, from nothing to a lot; the last three are torchvision's."""
     mixup: float | None = None
     """Share of batches mixed pixel-wise; None: what the policy says."""
     cutmix: float | None = None
@@ -63,6 +66,10 @@ class DataConfig:
         check_values(self)
         if not 0 <= self.validation < 1:
             raise ConfigError(f"validation {self.validation} is not a share", "use a number from 0 to below 1, such as 0.1")
+        if (self.mixup or 0) < 0 or (self.cutmix or 0) < 0 or (self.mixup or 0) + (self.cutmix or 0) > 1:
+            raise ConfigError(
+                f"mixup {self.mixup} and cutmix {self.cutmix} are no shares of all batches", "use two that add up to 1 at most"
+            )
         if self.subset is not None and self.subset <= 0:
             raise ConfigError(f"subset {self.subset} is not positive", "use a share below 1 or a number of pictures")
         if self.stage == "choose" and not self.validation:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vitral.base.errors import DataError, UnknownNameError, one_of
+from vitral.base.errors import DataError, MissingError, UnknownNameError, one_of
 from vitral.base.origin import OWN
 from vitral.config import DataConfig
 from vitral.data.augment import Policy, policy
@@ -298,13 +298,23 @@ def open_source(config: DataConfig, training: bool = True, labels: bool = True) 
         return open_hub(rest)
     if kind == "webdataset" and rest:
         return open_shards(rest)
-    if kind == OWN and rest:
-        raise DataError(f"{config.name} was given by a program, and only that program has it", "give it again: vitral.fit(…, data=…)")
-    if config.name not in CATALOGUE and Path(config.name).is_dir():
-        raise UnknownNameError(f"{config.name} is a folder, not the name of a data set", f"write folder:{config.name}")
-    if config.name not in CATALOGUE:
-        raise one_of("data set", config.name, [*CATALOGUE, "folder:PATH", "csv:FILE", "parquet:FILE", "hf:NAME", "webdataset:PATTERN"])
+    check_name(config.name)
     return open_named(CATALOGUE[config.name], data_root(config.root), config.on_bad_image)
+
+
+def check_name(name: str) -> None:
+    """Refuse what names no data, before anything is opened or fetched."""
+    kind, _, rest = name.partition(":")
+    if kind == OWN and rest:
+        raise DataError(f"{name} was given by a program, and only that program has it", "give it again: vitral.fit(…, data=…)")
+    if kind in ("folder", *KINDS) and rest and not Path(rest).expanduser().exists():
+        wanted = "a folder with one folder of pictures per class" if kind == "folder" else f"a {kind} file with the columns path and label"
+        raise MissingError(f"{rest} does not exist", f"name {wanted}")
+    if name in CATALOGUE or (kind in ("folder", *KINDS, "hf", "webdataset") and rest):
+        return
+    if Path(name).is_dir():
+        raise UnknownNameError(f"{name} is a folder, not the name of a data set", f"write folder:{name}")
+    raise one_of("data set", name, [*CATALOGUE, "folder:PATH", "csv:FILE", "parquet:FILE", "hf:NAME", "webdataset:PATTERN"])
 
 
 def _preprocess(

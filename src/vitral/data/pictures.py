@@ -14,11 +14,16 @@ from vitral.data.decode import EXTENSIONS
 from vitral.data.preprocess import open_picture
 
 
-def find_pictures(folder: str | Path) -> list[Path]:
-    """The pictures in a folder and in its folders, sorted; hidden files (macOS' `._*`) and others are passed over, and said."""
+def picture_folder(folder: str | Path) -> Path:
     folder = Path(folder)
     if not folder.is_dir():
         raise (DataError if folder.exists() else MissingError)(f"{folder} is not a folder", "name a folder of pictures")
+    return folder
+
+
+def find_pictures(folder: str | Path) -> list[Path]:
+    """The pictures in a folder and in its folders, sorted; hidden files (macOS' `._*`) and others are passed over, and said."""
+    folder = picture_folder(folder)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     found = [path for path in files if path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")]
     if not found:

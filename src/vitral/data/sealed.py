@@ -24,12 +24,22 @@ SEED = 19
 def seal(source: Source) -> tuple[Part, Part]:
     """(what may be learnt from, what is sealed) of the training pictures of a named set."""
     if source.name not in CATALOGUE or source.test is None:
-        raise ConfigError(
-            f"{source.name} has no sealed pictures: only named sets with a test split of their own have",
-            "leave --stage out, or use a name from `vitral data list`",
-        )
+        raise nothing_sealed(source.name)
     kept, held = carve(source.train.labels, SHARE, SEED, "sealed split")
     return source.train.some(kept), source.train.some(held)
+
+
+def nothing_sealed(data: str) -> ConfigError:
+    return ConfigError(
+        f"{data} has no sealed pictures: only named sets with a test split of their own have",
+        "leave --stage out, or use a name from `vitral data list`",
+    )
+
+
+def check_stage(config: DataConfig) -> None:
+    """Before anything is opened: only named sets have stages."""
+    if config.stage != "open" and config.name not in CATALOGUE:
+        raise nothing_sealed(config.name)
 
 
 def validation_share(config: DataConfig) -> float:

@@ -72,6 +72,11 @@ def photographs() -> list[Path]:
     return [folder / name for name in ("china.jpg", "flower.jpg")]
 
 
+def check_figures(names: Sequence[str]) -> None:
+    if wrong := next((name for name in names if name not in FIGURES), None):
+        raise one_of("figure", wrong, FIGURES)
+
+
 def figure_set(
     model: Classifier,
     pictures: Iterable[Any],
@@ -90,8 +95,7 @@ def figure_set(
     rival: a CNN or ResNet whose first filters are drawn beside the ViT's.
     only: names out of FIGURES; the others are not made. token: whose rows are drawn as maps; None: the middle patch.
     """
-    if wrong := next((name for name in only if name not in FIGURES), None):
-        raise one_of("figure", wrong, FIGURES)
+    check_figures(only)
     wanted = Wanted(frozenset(only or FIGURES))
     opened = open_pictures(model, each(pictures))
     if target is not None:

@@ -144,12 +144,17 @@ MEASURES = {method.name: method.function for method in NUMBERS}
 RECORDS = {method.name: method for method in (*MAPS, *NUMBERS)}
 
 
-def choose(model: Classifier, names: Sequence[str] = ()) -> list[Method]:
-    """The maps asked for, or the usual ones that suit the model; names with a dash are understood."""
+def asked_for(names: Sequence[str]) -> list[Method]:
+    """The maps of these names; names with a dash are understood."""
     asked = [name.strip().replace("-", "_") for name in names if name.strip()]
     if unknown := next((name for name in asked if name not in METHODS), None):
         raise one_of("method", unknown, METHODS)
-    return [RECORDS[name] for name in asked] or [method for method in MAPS if method.usual and method.suits(model)]
+    return [RECORDS[name] for name in asked]
+
+
+def choose(model: Classifier, names: Sequence[str] = ()) -> list[Method]:
+    """The maps asked for, or the usual ones that suit the model."""
+    return asked_for(names) or [method for method in MAPS if method.usual and method.suits(model)]
 
 
 def watch_for(model: Classifier, x: Any, methods: Iterable[Method]) -> Tape:

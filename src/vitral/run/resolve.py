@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vitral.base.errors import ConfigError
-from vitral.config import STEM_REDUCTION, TUNED, ModelConfig, RunConfig
+from vitral.config import STEM_REDUCTION, TUNED, ModelConfig, RunConfig, TrainConfig
 
 PATCHES = (2, 4, 8, 14, 16, 32)
 """Sides that a patch may grow to."""
@@ -46,6 +46,12 @@ class Resolved:
     """What was chosen for the user, or is not as it was asked for."""
 
 
+def check_scratch(train: TrainConfig) -> None:
+    """What a run without weights cannot be asked for."""
+    if train.tune == "lora":
+        raise ConfigError("tune = lora without weights would freeze random numbers", "name weights with --from, or leave --tune out")
+
+
 def resolve(asked: RunConfig, facts: DataFacts, weights: ModelConfig | None = None, same_classes: bool = False) -> Resolved:
     """The run that `asked` becomes on this data; `weights`: the model of the weights it starts from; `same_classes`: its head knows
     the classes of the data."""
@@ -54,8 +60,7 @@ def resolve(asked: RunConfig, facts: DataFacts, weights: ModelConfig | None = No
     if weights is not None:
         started, notes = _head_start(asked, facts, weights, same_classes)
         return Resolved(dataclasses.replace(started, model=_as_weights_say(started, facts, weights)), notes)
-    if asked.train.tune == "lora":
-        raise ConfigError("tune = lora without weights would freeze random numbers", "name weights with --from, or leave --tune out")
+    check_scratch(asked.train)
     asked, model = _starting(asked, asked.train.head_start or "as-is"), asked.model
     known = {"classes": facts.classes, "channels": model.channels or facts.channels}
     if "image_size" not in model.left_open:

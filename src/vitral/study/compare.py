@@ -14,7 +14,7 @@ from vitral.study import plots
 from vitral.study.compare_across_data import across_data
 from vitral.study.conclude import compare_pairs, conclude
 from vitral.study.conduct import Conducted, common_values, conduct, copy_remarks, settling_remarks
-from vitral.study.contenders import make_contenders
+from vitral.study.contenders import check_model, make_contenders
 from vitral.study.methods import by_method
 from vitral.study.pool import Pool, Work
 from vitral.study.protocol import Budget, Study
@@ -22,7 +22,7 @@ from vitral.study.recipe import Recipe
 from vitral.study.result import Result, default_folder, finish
 from vitral.study.table import Table, row
 from vitral.study.train_cell import train_cell
-from vitral.study.vary import vary
+from vitral.study.vary import read_varied, vary
 
 MODELS = ("vit", "cnn", "resnet18", "hybrid")
 
@@ -108,6 +108,11 @@ def comparison(
     varied: str | None = None,
 ) -> Study:
     """The protocol of a comparison. Opens the data to learn its size; the test split stays closed."""
+    for name in models:  # first of all: data may have to be fetched
+        if name not in (weights or {}):
+            check_model(name)
+    if varied is not None:
+        read_varied(varied)
     if methods is not None:
         data = dataclasses.replace(data, split_by="chance")  # by class would show the methods something of the labels
     opened, train = open_data(data, image_size=image_size), train or Recipe().train_config()

@@ -70,6 +70,13 @@ def fitting_vit(name: str, size: tuple[int, int], channels: int, classes: int) -
     return dataclasses.replace(config, **SMALL_PICTURES) if group < 2 else config
 
 
+def check_model(name: str) -> None:
+    """Refuse a name that no model has; vit@flops is a vit."""
+    known = [*VIT_SIZES, *HYBRID_SIZES, *MODELS]
+    if name.partition("@")[0] not in known:
+        raise one_of("model", name, known)
+
+
 def fit_model(name: str, size: tuple[int, int], channels: int, classes: int) -> ModelConfig:
     """The config of a named model on pictures of this kind."""
     if name in VIT_SIZES:
@@ -80,8 +87,7 @@ def fit_model(name: str, size: tuple[int, int], channels: int, classes: int) -> 
             width, depth, heads, mlp = width // 3, depth, heads if (width // 3) % heads == 0 else 4, mlp // 3
         sizes = {"width": width, "depth": depth, "heads": heads, "mlp_width": mlp}
         return model("hybrid", image_size=size, channels=channels, classes=classes, **sizes, **(SMALL_DATA if max(size) <= 96 else {}))
-    if name not in MODELS:
-        raise one_of("model", name, [*VIT_SIZES, *HYBRID_SIZES, *MODELS])
+    check_model(name)
     return model(name, image_size=size, channels=channels, classes=classes)
 
 

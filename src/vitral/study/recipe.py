@@ -9,6 +9,7 @@ from typing import Any, Literal
 from vitral.base.device import pick_device
 from vitral.base.errors import UsageError, one_of
 from vitral.config import DataConfig, TrainConfig
+from vitral.config.data import Augmentation
 from vitral.config.formats import TrainingPrecision
 
 RECIPES: dict[str, dict[str, Any]] = {
@@ -49,8 +50,8 @@ class Recipe:
     """Share of the training pictures to choose on."""
     split_seed: int = 0
     """Seed of the carved splits; the same for every model and seed."""
-    augment: str | None = None
-    """none, light, standard, strong …, instead of the recipe's."""
+    augment: Augmentation | None = None
+    """Instead of the recipe's."""
     image_size: int | None = None
     """Side of the picture; default: the data's own, or what the weights were trained at."""
     batch_size: int = 128

@@ -21,8 +21,9 @@ KINDS = {name: hint for config in (DataConfig, TrainConfig, ModelConfig) for nam
 FIELDS = ("tune", *SETTINGS, *(field.name for field in dataclasses.fields(ModelConfig)))
 
 
-def vary(contenders: Sequence[Contender], text: str) -> tuple[Contender, ...]:
-    """`norm_order=pre,post`, `pool=class,mean`, `patch_size=2,4,8`, `batch_size=64,512`, `tune=attention,all`: in each of these values."""
+def read_varied(text: str) -> tuple[str, list[str]]:
+    """(setting, values as written) of `norm_order=pre,post`, `pool=class,mean`, `patch_size=2,4,8`, `batch_size=64,512`: values that it can
+    have."""
     field, given, written = text.partition("=")
     field = field.strip()
     values = [value for part in written.split(",") if (value := part.strip())]
@@ -30,6 +31,18 @@ def vary(contenders: Sequence[Contender], text: str) -> tuple[Contender, ...]:
         raise UsageError(f"--vary {text!r} is not a setting with two values or more", "use for example --vary norm_order=pre,post")
     if field not in FIELDS:
         raise one_of("setting to vary", field, FIELDS)
+    if twice := next((value for value in values if values.count(value) > 1), None):
+        raise UsageError(f"--vary {field} has {twice} twice", "name each value once")
+    for value in values:
+        if field in SETTINGS:  # a model's settings are checked together, in the model that they change
+            (DataConfig if field in DATA_SETTINGS else TrainConfig)(**{field: _value(field, value)})
+        _value(field, value)
+    return field, values
+
+
+def vary(contenders: Sequence[Contender], text: str) -> tuple[Contender, ...]:
+    """Each contender in each of the values that `text` gives a setting."""
+    field, values = read_varied(text)
     return tuple(_varied(contender, field, value) for contender in contenders for value in values)
 
 

@@ -15,22 +15,23 @@ from vitral.base.text import byte_size, duration, few
 from vitral.build import build
 from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
 from vitral.cost.flops import forward_flops
+from vitral.cost.precision import dtype_of
 from vitral.cost.time import TINY
-from vitral.data.augment import Policy
+from vitral.data.augment import Policy, policy
 from vitral.data.cache import cached
 from vitral.data.datasets import PHOTOGRAPH_SIZE, Data, open_data, open_source, training_images
 from vitral.data.fetch import data_root
 from vitral.data.loader import Loader, even_batches, road
 from vitral.data.own_dataset import own_name
 from vitral.data.preprocess import Preprocess
-from vitral.data.sealed import check_learnt
+from vitral.data.sealed import check_learnt, check_stage
 from vitral.data.source import Source, unlabelled
 from vitral.data.split import Split
 from vitral.data.views import Views, views_of
 from vitral.model.classifier import Classifier
 from vitral.model.lora import merge_lora
 from vitral.rivals.own_module import OwnModule
-from vitral.run.resolve import DataFacts, resolve
+from vitral.run.resolve import DataFacts, check_scratch, resolve
 from vitral.train.evaluate import evaluation_loader
 from vitral.train.optim import choose, is_head, whole
 from vitral.train.parallel import World
@@ -38,7 +39,7 @@ from vitral.train.several import NEUTRAL
 from vitral.train.tasks import method_of, task_of, taught_by
 from vitral.train.tasks.task import Task
 from vitral.train.teacher import as_teacher
-from vitral.weights.load import load, load_unfetched
+from vitral.weights.load import check_place, load, load_unfetched
 from vitral.weights.resize import adapt
 
 MANY_EPOCHS = 1e5
@@ -197,6 +198,7 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
     """Settle what is asked for, then open the data and make the model; `processes` share each batch. Only `planned`: fetch no weights."""
     torch.manual_seed(asked.train.seed)
     given = given or Given()
+    _check(asked, given, None if planned else device)
     source = _source(asked, given)
     size = source.native_size or PHOTOGRAPH_SIZE
     several = source.train.labels.ndim == 2
@@ -233,6 +235,21 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
     model.origin = data.preprocess.write_to(origin, data.class_names)
     config, notes = _even_batches(config, len(data.train), processes)
     return Setup(config, data, model.to(device), data.preprocess, device, (*assumed, *resolved.notes, *notes), planned)
+
+
+def _check(asked: RunConfig, given: Given, device: torch.device | None) -> None:
+    """What can be seen from the settings alone, before data is read or weights are fetched; `device`: where it will run, if it will."""
+    data, train = asked.data, asked.train
+    policy(data.augment, mixup=data.mixup, cutmix=data.cutmix)
+    if given.source is None:
+        check_stage(data)
+    if device is not None:
+        dtype_of(train.precision, device)
+    if asked.weights is None:
+        check_scratch(train)
+    for name in (asked.weights if given.model is None else None, train.teacher):
+        if name is not None:
+            check_place(name)
 
 
 def _even_batches(config: RunConfig, images: int, processes: int) -> tuple[RunConfig, tuple[str, ...]]:

@@ -7,6 +7,7 @@ load("timm:vit_base_patch16_224")                fetched by the library that own
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from vitral.weights.declared import of_preprocessor, of_timm_folder, of_transfor
 from vitral.weights.family import preprocess_fields
 from vitral.weights.infer import Known, says
 from vitral.weights.keymap import listed
-from vitral.weights.named import LIBRARIES, fetch, fetch_nothing
+from vitral.weights.named import LIBRARIES, check_named, fetch, fetch_nothing
 from vitral.weights.read import READERS, Contents, read_weights
 from vitral.weights.resize import adapt
 from vitral.weights.to_huggingface import SEVERAL_LABELS
@@ -78,12 +79,13 @@ def _named(x: str | Path) -> tuple[str, str] | None:
     return (library, name) if library in LIBRARIES and name and not Path(x).exists() else None
 
 
-def _open(x: str | Path, said: Known, hint: Known, quiet: bool) -> Classifier:
-    """`hint` is the picture size the caller wants: it counts for the file only where nothing else says it."""
+def check_place(x: str | Path) -> None:
+    """Refuse what cannot be loaded, before anything is read or fetched: nothing lies there, or the library has no such name."""
     if named := _named(x):
-        return fetch(*named, said)
-    library = str(x).partition(":")[0]
-    path = Path(x)
+        with contextlib.suppress(ImportError):  # told when it is fetched
+            check_named(*named)
+        return
+    path, library = Path(x), str(x).partition(":")[0]
     if library == OWN and not path.exists():
         raise MissingError(
             f"{x} was given by a program, and only that program has it",
@@ -94,6 +96,14 @@ def _open(x: str | Path, said: Known, hint: Known, quiet: bool) -> Classifier:
             f"{path} does not exist",
             f"name a run folder, a file ({', '.join(READERS)}), or timm:NAME, torchvision:NAME, hf:NAME",
         )
+
+
+def _open(x: str | Path, said: Known, hint: Known, quiet: bool) -> Classifier:
+    """`hint` is the picture size the caller wants: it counts for the file only where nothing else says it."""
+    if named := _named(x):
+        return fetch(*named, said)
+    check_place(x)
+    path = Path(x)
     if path.name == WEIGHTS and (path.parent / CONFIG).is_file():
         path = path.parent
     if path.is_dir() and _ours(_described(path)):

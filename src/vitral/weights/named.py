@@ -74,12 +74,30 @@ def fetch_nothing(library: str, name: str) -> Classifier:
     return converted(module, spoken)[0]
 
 
+def check_named(library: str, name: str) -> Any:
+    """Refuse a name that the library does not have, as far as it says so without a network; of torchvision, the weights it has."""
+    model, _, chosen = name.partition(".")
+    if library == "timm":
+        import timm
+
+        if not timm.is_model(model):
+            raise one_of("timm model", name, timm.list_models("*vit*") + timm.list_models("*deit*"))
+    if library != "torchvision":
+        return None
+    models = needed("torchvision.models", f"torchvision:{name}")
+    offered = [known for known in models.list_models(module=models) if known.startswith("vit_") or known in RESNETS]
+    if model not in offered:
+        raise one_of("torchvision model", model, offered)
+    entries: Any = models.get_model_weights(model)
+    if chosen and chosen not in entries.__members__:
+        raise one_of(f"weights of {model}", chosen, list(entries.__members__))
+    return entries
+
+
 def _timm(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
     import timm
 
-    base = name.partition(".")[0]
-    if not timm.is_model(base):
-        raise one_of("timm model", name, timm.list_models("*vit*") + timm.list_models("*deit*"))
+    check_named("timm", name)
     if not weights:
         return timm.create_model(name, pretrained=False), Known()
     with asking_the_hub():
@@ -89,12 +107,7 @@ def _timm(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
 def _torchvision(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
     models = needed("torchvision.models", f"torchvision:{name}")
     model, _, chosen = name.partition(".")
-    offered = [known for known in models.list_models(module=models) if known.startswith("vit_") or known in RESNETS]
-    if model not in offered:
-        raise one_of("torchvision model", model, offered)
-    entries: Any = models.get_model_weights(model)
-    if chosen and chosen not in entries.__members__:
-        raise one_of(f"weights of {model}", chosen, list(entries.__members__))
+    entries: Any = check_named("torchvision", name)
     entry = entries[chosen] if chosen else entries.DEFAULT
     if not weights:
         size = {"image_size": entry.transforms().crop_size[0]} if model.startswith("vit_") else {}
@@ -151,8 +164,7 @@ def prove_file(path: str | Path, spec: str, heads: int | None = None) -> Proof:
 def _timm_empty(name: str, config: ModelConfig) -> nn.Module:
     import timm
 
-    if not timm.is_model(name.partition(".")[0]):
-        raise one_of("timm model", name, timm.list_models("*vit*") + timm.list_models("*deit*"))
+    check_named("timm", name)
     return timm.create_model(name, num_classes=config.classes, img_size=config.image_size, in_chans=config.channels)
 
 
