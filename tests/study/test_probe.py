@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import DataError, UsageError
 from vitral.build import create
 from vitral.config import DataConfig
 from vitral.data.datasets import Data, open_data
 from vitral.data.preprocess import Preprocess
 from vitral.model.classifier import Classifier
-from vitral.study.probe import draw_shots, run_probe
+from vitral.study.probe import draw_shots, probe, run_probe
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +28,22 @@ def model() -> Classifier:
 @pytest.fixture(scope="module")
 def data(model: Classifier) -> Data:
     return open_data(DataConfig(name="digits"), preprocess=Preprocess.of(model))
+
+
+def test_a_damaged_file_is_passed_over_where_that_is_asked_for(model: Classifier, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    for number in range(40):
+        (tmp_path / str(number % 2)).mkdir(exist_ok=True)
+        Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(tmp_path / str(number % 2) / f"{number}.png")
+    names = {(place := tmp_path / str(number % 2) / f"{number}.png"): place.read_bytes() for number in range(12)}
+    for path, content in names.items():
+        path.write_bytes(content[:-30])  # its header is whole: it is found when it is its turn
+    with pytest.raises(DataError, match="--on-bad-image skip"):
+        probe(model, f"folder:{tmp_path}", shots=[None], device="cpu", quiet=True)
+    result = probe(model, f"folder:{tmp_path}", shots=[2, None], device="cpu", quiet=True, on_bad_image="skip")
+    whole = open_data(DataConfig(name=f"folder:{tmp_path}"), preprocess=Preprocess.of(model)).train
+    good = sum(Path(whole.where(place)) not in names for place in range(len(whole)))
+    assert [row["pictures"] for row in result.rows] == [4, good]
 
 
 def test_shots_are_balanced_and_drawn_anew() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -38,6 +38,8 @@ class Flags(FeatureFlags):
     """Share of the training pictures to choose settings on."""
     split_seed: int = 0
     """Seed of the carved splits."""
+    on_bad_image: Literal["fail", "skip"] = "fail"
+    """Stop at a file that cannot be read, or pass over it."""
     save: str | None = None
     """Keep the probe as a model in this folder: the frozen body with the head fitted to the last of --shots."""
     json: bool = False
@@ -55,7 +57,7 @@ def run(arguments: list[str]) -> int:
     from vitral.data.datasets import check_name
     from vitral.study.probe import probe
 
-    names = ("draws", "blocks", "root", "validation", "split_seed", "device", "precision", "quiet", "save")
+    names = ("draws", "blocks", "root", "validation", "split_seed", "on_bad_image", "device", "precision", "quiet", "save")
     settings = {name: getattr(flags, name) for name in names}
     check_name(flags.data)
     model = open_model(flags.model, flags)

@@ -130,7 +130,7 @@ def _addresses(name: str) -> list[tuple[list[str], str]]:
 
 
 WAYS: dict[str, Way] = {
-    "local": Way(_local, "put a copy into {folder} (torchvision's layout; $VITRAL_DATA or --root moves it)"),
+    "local": Way(_local, "put a copy into {folder} (torchvision's layout; $VITRAL_DATA names another place)"),
     "torchvision": Way(_torchvision, "where its servers can be reached: vitral data get {name}"),
     **MIRRORS,
 }

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -66,6 +67,7 @@ def probe(
     root: str | None = None,
     validation: float = 0.1,
     split_seed: int = 0,
+    on_bad_image: Literal["fail", "skip"] = "fail",
     batch_size: int = 128,
     precision: Precision = "auto",
     device: str = "auto",
@@ -87,7 +89,7 @@ def probe(
     if save is not None and (Path(save) / WEIGHTS).exists():
         raise UsageError(f"{save} already holds a model", "choose another folder to save the probe in")
     network = model if isinstance(model, Classifier) else load(model)
-    config = DataConfig(name=data, root=root, validation=validation, split_seed=split_seed)
+    config = DataConfig(name=data, root=root, validation=validation, split_seed=split_seed, on_bad_image=on_bad_image)
     learnt = learnt_by(network) if learnt_from(network, data) else None
     opened = open_data(config, preprocess=Preprocess.of(network), learnt=learnt if learnt and learnt.splits else None)
     name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
@@ -130,12 +132,13 @@ def run_probe(
         return read_features(model, loader, blocks=blocks, precision=precision, quiet=quiet)
 
     (features, labels), judge = read(data.train), read(data.validation)
+    read_labels = labels.cpu().numpy()  # of those that could be read
     fitted: list[tuple[int | None, int, list[Linear], list[Neighbours]]] = []
     with progress("Probing", total=sum(1 if k is None else draws for k in shots), quiet=quiet) as bar:
         for k in shots:
             linear, near, size = [], [], 0
             for draw in range(1 if k is None else draws):
-                chosen = slice(None) if k is None else torch.from_numpy(draw_shots(data.train.labels, k, draw)).to(labels.device)
+                chosen = slice(None) if k is None else torch.from_numpy(draw_shots(read_labels, k, draw)).to(labels.device)
                 train = features[chosen], labels[chosen]
                 size = len(train[1])
                 linear.append(fit_linear(train, judge, classes))

@@ -50,6 +50,8 @@ class Recipe:
     """Share of the training pictures to choose on."""
     split_seed: int = 0
     """Seed of the carved splits; the same for every model and seed."""
+    on_bad_image: Literal["fail", "skip"] = "fail"
+    """Stop at a file that cannot be read, or pass over it."""
     augment: Augmentation | None = None
     """Instead of the recipe's."""
     image_size: int | None = None
@@ -89,7 +91,8 @@ class Recipe:
 
     def data_config(self, name: str) -> DataConfig:
         augment = next(iter(self.recipes().values()))["augment"]
-        return DataConfig(name=name, root=self.root, validation=self.validation, split_seed=self.split_seed, augment=augment)
+        shared = {field: getattr(self, field) for field in ("root", "validation", "split_seed", "on_bad_image")}
+        return DataConfig(name=name, augment=augment, **shared)
 
     def train_config(self, tune: Any = "all") -> TrainConfig:
         """What all cells share; a contender's recipe changes the rest."""
