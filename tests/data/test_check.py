@@ -55,6 +55,8 @@ def test_everything_that_is_wrong_is_found(spoilt: Path, tmp_path: Path) -> None
     assert [Path(name).name for name in findings.tiny] == ["tiny.png"] and [Path(name).name for name in findings.one_colour] == ["grey.png"]
     text = findings.text()
     assert "2 of 4 test: an accuracy on them is not one on new pictures" in text and "near copies between train and test" in text
+    order = ["not one on new pictures", "near copies between", "unreadable", "exact copies within", "tiny", "of one colour", "per smallest"]
+    assert order == sorted(order, key=text.index), "the gravest first"
     paths = write_check(findings, shown, tmp_path / "out")
     assert {path.name for path in paths} >= {"check.json", "check.md", "pairs.png"}
     with Image.open(tmp_path / "out/pairs.png") as sheet:
@@ -88,4 +90,6 @@ def test_classes_of_one_size_are_not_named_as_smallest_and_largest(tmp_path: Pat
         for number in range(2):
             Image.fromarray(draw.integers(0, 256, (80, 80, 3), np.uint8)).save(tmp_path / name / f"{number}.png")
     findings, _ = check_data(DataConfig(name=f"folder:{tmp_path}"), near=False, quiet=True)
+    rows = [line.split("  ")[0] for line in findings.text().splitlines()[1:]]
+    assert rows == ["exact copies", "near copies", "unreadable", "tiny", "of one colour", "largest class per smallest"]
     assert "1.0  2 pictures each" in findings.text() and "cat" not in findings.text().partition("\n")[2]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -96,6 +97,16 @@ def test_training_is_told_by_its_last_epoch_not_by_its_last_batch(folder: Path, 
     text = read(write_run_report(folder)).text
     assert "55.00 %" in text
     assert "5.5000" in text
+
+
+def test_a_run_without_labels_has_no_column_of_accuracies(folder: Path, read: Callable) -> None:
+    def headings() -> list[str]:
+        return re.findall(r"<th[^>]*>([^<]*)</th>", write_run_report(folder).read_text(encoding="utf-8").partition("</table>")[0])
+
+    assert headings()[:4] == ["split", "epoch", "accuracy", "loss"]
+    rows = [{"epoch": 1, "split": split, "loss": 0.5, "seconds": 1, "effective_rank": 9.0} for split in ("train", "validation")]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert headings() == ["split", "epoch", "loss", "time so far"]
 
 
 def harder(folder: Path, read: Callable, data: dict, train: dict, model: dict) -> str:

@@ -81,30 +81,30 @@ class Findings:
         return {**dataclasses.asdict(self), "found_again": self.found_again()}
 
     def text(self) -> str:
-        kinds = [("exact copies", self.exact), *([] if self.near is None else [("near copies", self.near)])]
-        rows = []
-        for kind, copies in kinds:
+        between, within, absent = [], [], []
+        for kind, copies in (("exact copies", self.exact), ("near copies", self.near or [])):
             for (one, two), count in sorted(Counter(tuple(copy.splits) for copy in copies).items()):
                 own = [copy for copy in copies if copy.splits == (one, two)]
-                other = sum(len(set(copy.classes)) > 1 for copy in own)
-                rows.append([f"{kind} {f'within {one}' if one == two else f'between {one} and {two}'}", f"{count:,}", _labels(other)])
-            rows += [] if copies else [[kind, "none", ""]]
-        if self.near is None:
-            rows.append(["near copies", "not searched", ""])
-        for kind, names in (("unreadable", self.unreadable), ("tiny", self.tiny), ("of one colour", self.one_colour)):
-            rows.append([kind, f"{len(names):,}" if names else "none", few([Path(name).name for name in names])])
+                told = [f"{count:,}", _labels(sum(len(set(copy.classes)) > 1 for copy in own))]
+                within += [[f"{kind} within {one}", *told]] if one == two else []
+                between += [[f"{kind} between {one} and {two}", *told]] if one != two else []
+            if not copies:
+                absent.append([kind, "not searched" if kind == "near copies" and self.near is None else "none", ""])
+        files = {"unreadable": self.unreadable, "tiny": self.tiny, "of one colour": self.one_colour}
+        said = {kind: [[kind, f"{len(names):,}", few([Path(name).name for name in names])]] for kind, names in files.items() if names}
+        absent += [[kind, "none", ""] for kind in files if kind not in said]
+        # What spoils a result first, then what spoils some pictures of it, then what is as it should be.
+        rows = [*between, *said.get("unreadable", []), *within, *said.get("tiny", []), *said.get("of one colour", [])]
         if self.class_counts:
             small, large = (pick(self.class_counts, key=lambda name: self.class_counts[name]) for pick in (min, max))
             counts = f"{small} {self.class_counts[small]:,}, {large} {self.class_counts[large]:,}"
             counts = f"{self.class_counts[large]:,} pictures each" if small == large else counts
-            rows.append(["largest class per smallest", f"{self.imbalance:.1f}", counts])
+            (rows if self.imbalance >= UNBALANCED else absent).append(["largest class per smallest", f"{self.imbalance:.1f}", counts])
         head = f"{self.name}: " + ", ".join(f"{count:,} {split}" for split, count in self.images.items())
-        lines = [head, table(rows, align="lrl")]
-        if again := self.found_again():
-            told = ", ".join(
-                f"{len(positions):,} of {self.images[split]:,} {split}" for split, positions in again.items() if split != "train"
-            )
-            lines.append(f"pictures that another split holds too: {told}: an accuracy on them is not one on new pictures" if told else "")
+        again = {split: positions for split, positions in self.found_again().items() if split != "train"}
+        told = ", ".join(f"{len(positions):,} of {self.images[split]:,} {split}" for split, positions in again.items())
+        lines = [head, f"pictures that another split holds too: {told}: an accuracy on them is not one on new pictures" if told else ""]
+        lines.append(table([*rows, *absent], align="lrl"))
         if self.imbalance >= UNBALANCED:
             lines.append("classes of very different sizes: consider --class-weights")
         return "\n".join(filter(None, lines))

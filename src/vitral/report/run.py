@@ -135,8 +135,8 @@ def last(metrics: Metrics, split: str) -> dict[str, Any]:
     return next((row for row in reversed(metrics) if row.get("split") == split), {})
 
 
-def results(metrics: Metrics) -> list[list[str]]:
-    """Label, epoch, accuracy, loss, speed and time of each split."""
+def results(metrics: Metrics) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows: epoch, accuracy, loss, speed and time of each split; a column that nothing fills is left out."""
     validations = [row for row in metrics if row.get("split") == "validation" and number(row.get("accuracy")) is not None]
     rows = {
         "train, last epoch": _last_epoch(metrics),
@@ -145,18 +145,16 @@ def results(metrics: Metrics) -> list[list[str]]:
         "sealed": last(metrics, "sealed"),
         "test": last(metrics, "test"),
     }
-    return [
-        [
-            label,
-            show(row.get("epoch")),
-            percent(row.get("accuracy")),
-            NOTHING if (loss := number(row.get("loss"))) is None else f"{loss:.4f}",
-            show(row.get("images_per_second")),
-            duration(number(row.get("seconds"))),
-        ]
-        for label, row in rows.items()
-        if row
-    ]
+    columns = {
+        "epoch": lambda row: show(row.get("epoch")),
+        "accuracy": lambda row: percent(row.get("accuracy")),
+        "loss": lambda row: NOTHING if (loss := number(row.get("loss"))) is None else f"{loss:.4f}",
+        "images per second": lambda row: show(row.get("images_per_second")),
+        "time so far": lambda row: duration(number(row.get("seconds"))),
+    }
+    present = {label: {name: say(row) for name, say in columns.items()} for label, row in rows.items() if row}
+    filled = [name for name in columns if any(row[name] != NOTHING for row in present.values())]
+    return ["split", *filled], [[label, *(row[name] for name in filled)] for label, row in present.items()]
 
 
 def _last_epoch(metrics: Metrics) -> dict[str, Any]:
