@@ -135,7 +135,7 @@ def test_every_method_has_the_same_model_and_its_own_recipe() -> None:
         "untrained": None,
     }
     assert all(cells[name].run.train.ema == 0.9 for name in METHODS[:3])
-    assert len({contender.lrs for contender in study.contenders if not contender.untrained}) == 1, "the same tuning effort"
+    assert len({len(contender.lrs) for contender in study.contenders if not contender.untrained}) == 1, "the same tuning effort"
     assert cells["untrained"].run.train.epochs == 0
     assert all(not cell.run.train.test and cell.run.data.split_by == "chance" for cell in cells.values())
 

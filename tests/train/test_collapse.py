@@ -34,7 +34,7 @@ def short(method: Any, lr: float = 2e-3, seed: int = 0, **settings: Any) -> RunC
     model = dataclasses.replace(config.model, width=32, depth=2, heads=2, mlp_width=64, **START)
     settings = (REBUILT if method == "mae" else VIEWS) | settings
     train = dataclasses.replace(config.train, epochs=8.0, batch_size=128, threads=1, device="cpu", evaluate_every=0.4, ema=None)
-    train = dataclasses.replace(train, lr=lr, seed=seed)
+    train = dataclasses.replace(train, optimizer="adamw", lr=lr, seed=seed)
     return dataclasses.replace(config, model=model, train=train, pretrain=dataclasses.replace(config.pretrain, **(SMALL | settings)))
 
 
@@ -51,7 +51,8 @@ def tied(monkeypatch: pytest.MonkeyPatch) -> None:
 def nothing(_: pytest.MonkeyPatch) -> None: ...
 
 
-ALIKE = {"centre_momentum": 1.0, "target_temperature": 0.1}
+# A head normalised over the batch keeps such a run from collapsing: it ends with 0.13 of its first uniformity, poor and no point.
+ALIKE = {"centre_momentum": 1.0, "target_temperature": 0.1, "first_target_temperature": 0.1, "head_norm": "none"}
 FAULTS = {
     "no centring, no sharpening": (short("dino", **ALIKE), nothing, r"no centring .* no sharpening"),
     "weight 0": (short("lejepa", gaussian_weight=0.0), nothing, "gaussian_weight = 0"),
@@ -96,10 +97,18 @@ def test_a_warning_is_said_once_and_kept_in_the_journal(tmp_path: Path, capfd: p
     ],
 )
 def test_dino_may_begin_near_a_point_if_it_comes_back(apart: tuple[float, ...], found: bool) -> None:
-    run, rest = pretraining("digits", "dino"), {"spread": 2e-5, "input_spread": 0.7, "weight_size": 0.1, "feature_spread": 0.07}
+    run, rest = short("dino", head_norm="none"), {"spread": 2e-5, "input_spread": 0.7, "weight_size": 0.1, "feature_spread": 0.07}
     looks = [{"uniformity": -each, "teacher_entropy": 0.960, "teacher_entropy_of_mean": 0.963, **rest} for each in apart]
     doubts = [collapsed(run, looks[0], now, before) is not None for before, now in pairwise(looks)]
     assert any(one and two for one, two in pairwise(doubts)) == found, "two looks one after the other raise the alarm"
+
+
+@pytest.mark.parametrize(("apart", "found"), [((2.557, 1.797, 1.269, 1.038), False), ((2.557, 0.137, 0.128, 0.145), True)])
+def test_answers_of_a_normalised_head_keep_apart(apart: tuple[float, ...], found: bool) -> None:
+    """Uniformity of `short`, measured: healthy, and at 100 times the learning rate."""
+    run, rest = short("dino"), {"spread": 2e-3, "input_spread": 0.7, "weight_size": 0.1, "feature_spread": 0.07}
+    looks = [{"uniformity": -each, "teacher_entropy": 0.5, "teacher_entropy_of_mean": 0.9, **rest} for each in apart]
+    assert [collapsed(run, looks[0], now, before) is not None for before, now in pairwise(looks)] == [found] * 3
 
 
 def test_a_masked_autoencoder_may_lose_a_third_of_its_first_directions_but_not_all() -> None:
@@ -124,7 +133,7 @@ def test_these_faults_do_collapse(fault: str, tmp_path: Path, monkeypatch: pytes
     config, spoil, _ = FAULTS[fault]
     assert config.pretrain is not None
     longer = dataclasses.replace(config.train, epochs=2 * config.train.epochs)
-    healthy = fit(short(config.pretrain.method), out=tmp_path / "healthy", quiet=True)
+    healthy = fit(short(config.pretrain.method, head_norm=config.pretrain.head_norm), out=tmp_path / "healthy", quiet=True)
     spoil(monkeypatch)
     spoilt = fit(dataclasses.replace(config, train=longer), out=tmp_path / "spoilt", quiet=True)
     assert look_at_the_end(spoilt)["effective_rank"] < 0.05 * look_at_the_end(healthy)["effective_rank"]

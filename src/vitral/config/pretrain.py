@@ -44,14 +44,25 @@ class PretrainConfig:
     """dino: numbers that student and teacher answer with."""
     student_temperature: float = 0.1
     """dino: softens the student's answers."""
-    target_temperature: float = 0.04
-    """dino: sharpens the teacher's answers."""
+    target_temperature: float = 0.07
+    """dino: sharpens the teacher's answers, from `target_warmup` on."""
+    first_target_temperature: float = 0.04
+    """dino: the same at the start; in between it moves in a line."""
+    target_warmup: float = 0.3
+    """dino: share of the run after which the teacher's temperature stays."""
+    prototypes_frozen: float = 0.01
+    """dino: share of the run in which the prototypes stay as they were drawn."""
+    head_norm: Literal["batch", "none"] = "batch"
+    """dino: batch: hidden layers of the head are normalised over the batch, so that its answers differ from the first step on; none: as in
+    the paper, for long runs."""
     teacher_momentum: float = 0.992
     """dino: share of the teacher that stays in each step; it rises to 1 over the run."""
     centre_momentum: float = 0.9
     """dino: share of the centre that stays in each step; 1: no centring."""
     hidden: float = 0.75
     """mae: share of the patches that are hidden."""
+    normalised_pixels: bool = True
+    """mae: each patch is rebuilt with its own mean and spread taken out; of patches of few pixels those are most of what they show."""
     decoder_width: int = 128
     """mae: numbers per token of the decoder."""
     decoder_depth: int = 2
@@ -74,14 +85,14 @@ class PretrainConfig:
             low, high = getattr(self, name)
             if not 0 < low <= high <= 1:
                 raise ConfigError(f"{name} = {low} to {high}", "use two shares of the area, the smaller one first")
-        for name in ("blur", "solarise", "gaussian_weight", "teacher_momentum", "centre_momentum"):
+        for name in ("blur", "solarise", "gaussian_weight", "teacher_momentum", "centre_momentum", "target_warmup", "prototypes_frozen"):
             check_share(self, name, closed=True)
         if not 0 < self.hidden < 1:
             raise ConfigError(f"hidden = {self.hidden} is not a share", "use a number between 0 and 1, such as 0.75")
         if self.colour < 0 or not 0 <= self.turn <= 180:
             raise ConfigError(f"colour = {self.colour}, turn = {self.turn}", "use a strength of 0 or more, and an angle of 0 to 180")
-        if self.student_temperature <= 0 or self.target_temperature <= 0:
-            raise ConfigError("a temperature must be positive", "use 0.1 for the student and 0.04 for the teacher")
+        if min(self.student_temperature, self.first_target_temperature, self.target_temperature) <= 0:
+            raise ConfigError("a temperature must be positive", "use 0.1 for the student, 0.04 and then 0.07 for the teacher")
         if self.method != "mae" and self.views < 2:
             raise ConfigError(f"{self.method} compares views of a picture, and there is {self.views}", "use --local-views 2 or more")
 

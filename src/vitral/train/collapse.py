@@ -15,6 +15,9 @@ POINT = 0.002
 """Uniformity this close to 0 is one point (0: all alike; −4: as far apart as possible)."""
 LEFT = 0.25
 """Share of the untrained model's uniformity below which embeddings are drawing together."""
+LEFT_NORMED = 0.1
+"""The same where DINO's head is normalised over the batch: its answers are apart from the first step on, and healthy digits keep 0.4 of
+that or more; at 100 times the learning rate 0.05 are left after four steps."""
 SHORT = 0.15
 """LeJEPA prescribes embeddings of spread 1; so much less is a point soon."""
 SMALL, FEW = 0.4, 0.35
@@ -28,15 +31,16 @@ FLAT = 0.4
 """Share of the untrained model's feature rank below which directions have been lost: healthy digits keep 0.68 at the least, at 100 times
 the learning rate 0.14 are left."""
 QUICK = 0.98
-"""A DINO teacher's momentum that is blamed: digits collapse at 0.95 and do not at 0.992."""
+"""A DINO teacher's momentum that is blamed: digits collapse at 0.95 where the head is not normalised, and do not at 0.992."""
 GREAT_STEP = 0.3
 """Learning rate relative to the size of the first weights: AdamW moves each weight by about its learning rate."""
 NOTHING = 1e-4
 """A spread this small is none."""
 
 GROWING = 1.25
-"""Answers that have moved apart by this factor since the last look are on their way back. A healthy DINO first learns what all answers
-share and is near a point for its first steps; then distances grow by 1.4 and more a look, those of a collapsed one by 1.1 at most."""
+"""Answers that have moved apart by this factor since the last look are on their way back. A healthy DINO whose head is not normalised first
+learns what all answers share and is near a point for its first steps; then distances grow by 1.4 and more a look, those of a collapsed one
+by 1.1 at most."""
 
 Figures = Mapping[str, float]
 
@@ -51,6 +55,8 @@ def collapsed(run: RunConfig, first: Figures, now: Figures, before: Figures | No
     elif run.pretrain.method == "lejepa":
         few = now["spread"] < SMALL and now["effective_rank"] < FEW * first["effective_rank"]
         gone = few or now["spread"] < SHORT
+    elif run.pretrain.head_norm == "batch":
+        gone = apart < LEFT_NORMED * -first["uniformity"]
     else:
         gone = apart < LEFT * -first["uniformity"] and now["teacher_entropy_of_mean"] - now["teacher_entropy"] < TOLD
         if before is not None and 0 < GROWING * -before["uniformity"] < apart:
@@ -77,7 +83,7 @@ def cause_of(run: RunConfig, first: Figures, now: Figures) -> str:
             follows = "follows its student too soon" if settings.teacher_momentum else "copies its student"
             parts = [f"the teacher {follows} (teacher_momentum = {settings.teacher_momentum:g})"] * quick
             parts += [f"there is no {part}" for part in missing]
-            return f"{', '.join(parts)}: nothing keeps the answers apart; use 0.9, 0.04 and 0.992"
+            return f"{', '.join(parts)}: nothing keeps the answers apart; use 0.9, 0.07 and 0.992"
     if train.lr > GREAT_STEP * first["weight_size"]:
         return (
             f"a step is as large as the weights (lr {train.lr:g}, weights about {first['weight_size']:.2g}): use --lr {train.lr / 30:.1g}"

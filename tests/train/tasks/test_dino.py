@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ CONFIG = PretrainConfig(
 )
 
 
-def made(**changes: float) -> tuple[torch.nn.Module, DINO]:
+def made(**changes: Any) -> tuple[torch.nn.Module, DINO]:
     torch.manual_seed(0)
     model = create("tiny", classes=0, width=12, mlp_width=12, heads=2)
     method = method_of(dataclasses.replace(CONFIG, **changes), model)  # type: ignore[arg-type]
@@ -28,7 +29,7 @@ def made(**changes: float) -> tuple[torch.nn.Module, DINO]:
 
 
 def test_the_loss_is_the_mean_cross_entropy_of_pairs_of_different_views() -> None:
-    model, method = made()
+    model, method = made(head_norm="none")
     method.centre.normal_()
     images = torch.randn(5, 3, 3, 32, 32)
     found = method(model, images, None, None, None, None).loss.item()
@@ -64,3 +65,24 @@ def test_entropies_are_shares_of_the_largest() -> None:
     figures = method.figures(torch.randn(4, 3, 3, 32, 32))
     assert figures["teacher_entropy"].item() == pytest.approx(1, abs=1e-5) == figures["teacher_entropy_of_mean"].item()
     assert math.isfinite(figures["teacher_entropy"].item())
+
+
+def test_over_a_run_the_temperature_rises_and_prototypes_are_let_go() -> None:
+    model, method = made(target_warmup=0.5, prototypes_frozen=0.1)
+    images, seen = torch.randn(4, 3, 3, 32, 32), []
+    for progress in (0.0, 0.25, 0.5, 1.0):
+        method.begin(progress)
+        method.zero_grad()
+        method(model, images, None, None, None, None).loss.backward()
+        gradient = method.head.prototypes.grad
+        assert gradient is not None and bool(gradient.any()) == (progress >= 0.1)
+        seen.append(method.temperature.item())
+    assert seen == pytest.approx([0.04, 0.055, 0.07, 0.07])
+
+
+@pytest.mark.parametrize(("norm", "apart"), [("batch", True), ("none", False)])
+def test_a_normalised_head_tells_apart_what_shares_most(norm: str, apart: bool) -> None:
+    """Features that have almost everything in common, as those of an untrained model with positions of size 1."""
+    _, method = made(head_norm=norm)
+    answers = method.head(torch.randn(1, 12) + 0.01 * torch.randn(32, 12))
+    assert (answers.std(0).mean() > 0.1).item() == apart

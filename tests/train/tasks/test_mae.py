@@ -82,3 +82,16 @@ def test_what_it_cannot_hide_is_refused() -> None:
     model = create("tiny", classes=0, pool="attention")
     with pytest.raises(ConfigError, match="attention pooling"):
         method_of(dataclasses.replace(CONFIG), model)
+
+
+def test_pixels_can_be_rebuilt_as_they_are() -> None:
+    """Mean and spread of 2 × 2 pixels are most of what they show; of one there is no spread at all."""
+    model, _ = made()
+    plain = method_of(dataclasses.replace(CONFIG, normalised_pixels=False), model)
+    assert isinstance(plain, MAE)
+    images = torch.randn(2, 3, 32, 32)
+    assert torch.equal(plain._whole(plain.targets(images)[0]), images)
+    shown, rebuilt = plain.pictures(model, images)
+    assert torch.equal(rebuilt[~shown.isnan()], images[~shown.isnan()])
+    with pytest.raises(ConfigError, match="normalised_pixels=false"):
+        method_of(CONFIG, create("tiny", classes=0, image_size=(8, 8), patch_size=(1, 1), channels=1))

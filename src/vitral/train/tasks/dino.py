@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from vitral.config import PretrainConfig
 from vitral.model.classifier import Classifier
 from vitral.train.parallel import everywhere
+from vitral.train.tasks.projection import Projection
 from vitral.train.tasks.task import Method
 
 
@@ -24,15 +25,18 @@ class DINO(Method):
     centre: Tensor
     seen: Tensor
     momentum: Tensor
+    temperature: Tensor
 
     def __init__(self, config: PretrainConfig, model: Classifier, width: int) -> None:
         super().__init__()
         self.config, self.whole = config, config.global_views
-        self.head = Head(width, config.projection_hidden, config.projection, config.prototypes)
+        self.head = Head(config, width)
         self.teacher, self.teacher_head = (copy.deepcopy(each).requires_grad_(False).eval() for each in (model, self.head))
         self.register_buffer("centre", torch.zeros(config.prototypes))
         self.register_buffer("seen", torch.zeros(config.prototypes), persistent=False)  # the teacher's mean answer in this batch
+        # What changes over a run, filled in before each step: a recorded step reads them where they lie.
         self.register_buffer("momentum", torch.tensor(config.teacher_momentum), persistent=False)
+        self.register_buffer("temperature", torch.tensor(config.first_target_temperature), persistent=False)
 
     def loss(self, model: Classifier, images: Tensor, keep: float | None) -> Tensor:
         answers = self.head(model(images.flatten(0, 1), keep_patches=keep)).unflatten(0, images.shape[:2])  # (B, V, K)
@@ -48,12 +52,15 @@ class DINO(Method):
         """What the teacher answers to whole pictures (B, G, C, H, W): centred, then sharpened."""
         answers = self.teacher_head(self.teacher(images.flatten(0, 1))).float()
         self.seen.copy_(everywhere(answers.mean(0)))
-        return F.softmax((answers - self.centre) / self.config.target_temperature, dim=-1).unflatten(0, images.shape[:2])
+        return F.softmax((answers - self.centre) / self.temperature, dim=-1).unflatten(0, images.shape[:2])
 
     def begin(self, progress: float) -> None:
-        """The teacher's momentum rises to 1 along a cosine."""
-        start = self.config.teacher_momentum
-        self.momentum.fill_(1 - (1 - start) * (math.cos(math.pi * progress) + 1) / 2)
+        """The teacher's momentum rises to 1 along a cosine, its temperature in a line; prototypes are let go after their first steps."""
+        config = self.config
+        self.momentum.fill_(1 - (1 - config.teacher_momentum) * (math.cos(math.pi * progress) + 1) / 2)
+        warm = min(1.0, progress / config.target_warmup) if config.target_warmup else 1.0
+        self.temperature.fill_(config.first_target_temperature + warm * (config.target_temperature - config.first_target_temperature))
+        self.head.free.fill_(float(progress >= config.prototypes_frozen))
 
     @torch.no_grad()
     def after(self, model: Classifier) -> None:
@@ -82,10 +89,13 @@ class DINO(Method):
 class Head(nn.Module):
     """Three layers, then the cosine to each prototype: both sides have length 1, so no answer grows by growing."""
 
-    def __init__(self, width: int, hidden: int, out: int, prototypes: int) -> None:
+    free: Tensor
+
+    def __init__(self, config: PretrainConfig, width: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU(), nn.Linear(hidden, out))
-        self.prototypes = nn.Parameter(torch.empty(prototypes, out))
+        self.layers = Projection(width, config.projection_hidden, config.projection, normed=config.head_norm == "batch")
+        self.prototypes = nn.Parameter(torch.empty(config.prototypes, config.projection))
+        self.register_buffer("free", torch.ones(()), persistent=False)  # 0: prototypes have no gradient
         for layer in self.layers:
             if isinstance(layer, nn.Linear):
                 nn.init.trunc_normal_(layer.weight, std=1 / math.sqrt(layer.in_features))
@@ -93,4 +103,5 @@ class Head(nn.Module):
         nn.init.normal_(self.prototypes)
 
     def forward(self, features: Tensor) -> Tensor:
-        return F.linear(F.normalize(self.layers(features).float(), dim=-1), F.normalize(self.prototypes, dim=-1))  # (N, K)
+        prototypes = torch.lerp(self.prototypes.detach(), self.prototypes, self.free)
+        return F.linear(F.normalize(self.layers(features).float(), dim=-1), F.normalize(prototypes, dim=-1))  # (N, K)

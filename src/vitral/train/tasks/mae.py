@@ -1,7 +1,7 @@
 """MAE (He et al. 2021, arXiv 2111.06377): most patches are hidden, the encoder sees the rest, and a small decoder rebuilds the hidden ones.
 
 The encoder is the model; what it learns is what the rest of a picture says about the hidden part. Targets are pixels, each patch with its
-own mean and spread taken out. B pictures, N patches of which M are hidden, P numbers of a patch.
+own mean and spread taken out unless it is too small for that. B pictures, N patches of which M are hidden, P numbers of a patch.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ class MAE(Method):
         if not isinstance(model, ViT) or own.family != "vit" or own.pool == "attention":
             raise ConfigError("mae needs a plain ViT without attention pooling", "choose another model, or --method lejepa")
         self.grid, self.prefix, self.cell, self.channels = own.grid, own.prefix, own.patch_stride, own.channels
+        self.normed = config.normalised_pixels
+        if self.normed and self.cell[0] * self.cell[1] * self.channels == 1:
+            raise ConfigError("a patch of one number has no spread", "use --set normalised_pixels=false")
         # Where patches overlap, a neighbour shows what is hidden: then whole squares of patches are hidden together.
         self.square = tuple(max(1, size // step) for size, step in zip(own.patch_size, own.patch_stride, strict=True))
         if any(side % part for side, part in zip(own.grid, self.square, strict=True)):
@@ -82,8 +85,10 @@ class MAE(Method):
         return self.leave(self.norm(tokens[:, self.prefix :]))
 
     def targets(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Pixels of each patch's own cell with mean 0 and spread 1, and what was taken out."""
+        """Pixels of each patch's own cell, with mean 0 and spread 1 where asked for, and what was taken out."""
         pixels = cut(images.float(), self.cell)  # (B, N, P)
+        if not self.normed:
+            return pixels, pixels.new_zeros(()), pixels.new_ones(())
         mean, spread = pixels.mean(-1, keepdim=True), (pixels.var(-1, keepdim=True) + EPSILON).sqrt()
         return (pixels - mean) / spread, mean, spread
 

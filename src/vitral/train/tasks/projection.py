@@ -26,6 +26,7 @@ class BatchNorm(nn.Module):
 class Projection(nn.Sequential):
     """Linear → norm → GELU, twice, then linear: (N, width) → (N, out)."""
 
-    def __init__(self, width: int, hidden: int, out: int) -> None:
+    def __init__(self, width: int, hidden: int, out: int, *, normed: bool = True) -> None:
         first, second = nn.Linear(width, hidden), nn.Linear(hidden, hidden)
-        super().__init__(first, BatchNorm(hidden), nn.GELU(), second, BatchNorm(hidden), nn.GELU(), nn.Linear(hidden, out))
+        norms = (BatchNorm(hidden), BatchNorm(hidden)) if normed else (nn.Identity(), nn.Identity())
+        super().__init__(first, norms[0], nn.GELU(), second, norms[1], nn.GELU(), nn.Linear(hidden, out))
