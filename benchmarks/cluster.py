@@ -53,7 +53,9 @@ def main() -> None:
             config = dataclasses.replace(run("digits"), model=model.config, train=TrainConfig(batch_size=each, optimizer="adamw"))
             memory = run_memory(config, min(each, batch), torch.bfloat16, compiled=True)
             for strategy in ("ddp", "fsdp"):
-                found = estimate(model, model.blocks, memory, max(step * each / batch, LAUNCH), gpus, strategy)
+                found = estimate(
+                    model, list(model.get_submodule("blocks").children()), memory, max(step * each / batch, LAUNCH), gpus, strategy
+                )
                 rows.append({"model": name, "pictures": each, **dataclasses.asdict(found), "efficiency": found.efficiency})
     if asked.json:
         print(json.dumps(rows, indent=2))

@@ -42,7 +42,7 @@ def write_pictures(folder: Path, count: int) -> None:
     sources = [Image.fromarray(image) for image in load_sample_images().images]
     for number in range(count):
         source = sources[number % 2]
-        left, top = draw.integers(0, source.width - 500), draw.integers(0, source.height - 375)
+        left, top = int(draw.integers(0, source.width - 500)), int(draw.integers(0, source.height - 375))
         path = folder / str(number % 2) / f"{number:04d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         source.crop((left, top, left + 500, top + 375)).save(path, quality=90)
@@ -68,7 +68,7 @@ def timms(folder: Path, size: int, workers: int) -> Iterator[torch.Tensor]:
         batch_size=BATCH,
         is_training=True,
         interpolation="bicubic",
-        color_jitter=None,
+        color_jitter=None,  # type: ignore[arg-type]
         num_workers=workers,
         persistent_workers=workers > 0,
         device=torch.device("cpu"),

@@ -143,7 +143,7 @@ def uploads_in_a_row(port: int, count: int, seconds: float) -> dict[str, float]:
                 return
             content = photograph(1 + seed)
             began = time.perf_counter()
-            status, _ = client.ask("POST", "/api/pictures", content, PNG)
+            status, _answer = client.ask("POST", "/api/pictures", content, PNG)
             note(time.perf_counter() - began, status)
 
     return crowd(1, each)

@@ -104,12 +104,15 @@ def run(cells: Sequence[Part], changes: Mapping[str, Any] | None = None, without
 def execute(part: Part, names: dict[str, Any]) -> Output:
     """Run one cell; the value of its last line is shown."""
     tree = ast.parse(part.text)
-    last = ast.Expression(tree.body.pop().value) if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    shown = tree.body[-1] if tree.body else None
+    last = ast.Expression(shown.value) if isinstance(shown, ast.Expr) else None
+    if last is not None:
+        tree.body.pop()
     where = f"{SOURCE.name}: {part.title or part.text.partition(chr(10))[0]}"
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         exec(compile(tree, where, "exec"), names)
-        value = eval(compile(last, where, "eval"), names) if last is not None else None
+        value: Any = eval(compile(last, where, "eval"), names) if last is not None else None
     output = Output(said.getvalue())
     if hasattr(value, "_repr_png_"):
         output.picture = value._repr_png_()

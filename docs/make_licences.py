@@ -6,6 +6,7 @@ import re
 import tomllib
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PICTURES = """
@@ -29,7 +30,7 @@ def page() -> str:
 
 def licence(name: str) -> str:
     try:
-        about = metadata(name)
+        about: Any = metadata(name)  # an email message, which says more than its type
     except PackageNotFoundError:
         return "not installed here"
     classified = [line.rpartition(" :: ")[2] for line in about.get_all("Classifier") or () if line.startswith("License ::")]

@@ -26,6 +26,7 @@ from PIL import Image
 import vitral
 from vitral.base import layout
 from vitral.base.files import read_json, sha256_file, write_atomic, write_json
+from vitral.base.picture import Picture
 from vitral.cli import main as vitral_command
 from vitral.data.datasets import open_data
 from vitral.data.preprocess import open_picture
@@ -104,7 +105,7 @@ def first(given: Given) -> Made:
     model = given.model()
     tape = vitral.watch(model, PHOTOGRAPH)
     (ranking,) = vitral.predict(model, PHOTOGRAPH, top=3)
-    image = seen(tape.pictures[0]).resize((448, 448), Image.Resampling.LANCZOS)
+    image = seen(_only(tape)).resize((448, 448), Image.Resampling.LANCZOS)
     tiles = [image, cut_into_patches(image, tape.grid), *(_over(vitral.look.attention(tape, block=b, head=h), image) for b, h, _ in HEADS)]
     tiles.append(enlarge(Image.fromarray((token_colours(tape).colours * 255).round().astype(np.uint8)), 448))
     tiles.append(_over(vitral.look.gradient_rollout(tape), image))
@@ -189,7 +190,8 @@ def bring(given: Given) -> Made:
     model = given.model()
     proof = prove_file(given.weights, "timm:vit_tiny_patch16_224")
     figure = empty_figure(*SMALL, w_pad=0.02, h_pad=0.02)
-    left, right = figure.subfigures(1, 2, width_ratios=[1, 1.25])
+    parts: Any = figure.subfigures(1, 2, width_ratios=[1, 1.25])
+    left, right = parts
     for one, tile in zip(left.subplots(7, 4).flat, filter_images(vitral.look.filters(model).shown), strict=True):
         dress_picture(one).imshow(tile, interpolation="nearest")
     axes = dress(right.subplots(), grid="x")
@@ -212,7 +214,7 @@ def look(given: Given) -> Made:
     """Five methods on the photograph, with what the audit says of each."""
     model = given.model()
     tape = vitral.watch(model, PHOTOGRAPH)
-    image = seen(tape.pictures[0]).resize((336, 336), Image.Resampling.LANCZOS)
+    image = seen(_only(tape)).resize((336, 336), Image.Resampling.LANCZOS)
     verdicts = {row["method"]: row["verdict"] for row in read_json(AUDIT)["rows"]}
     figure = empty_figure(*SMALL, w_pad=0.02, h_pad=0.01, wspace=0.0, hspace=0.0)
     axes = figure.subplots(2, 3).flat
@@ -278,7 +280,7 @@ def explore(given: Given) -> Made:
         picture = page.locator("#picture canvas").first.bounding_box()
         assert picture is not None
         left, top = 12, picture["y"] - 106  # below the line that says that the page is offline
-        clip = {"x": left, "y": top, "width": 1156, "height": 705}
+        clip: Any = {"x": left, "y": top, "width": 1156, "height": 705}
         for across, down in PATH:
             x, y = picture["x"] + across * picture["width"], picture["y"] + down * picture["height"]
             page.mouse.move(x, y)
@@ -324,6 +326,11 @@ def main() -> None:
         }
         print(f"{path.relative_to(ROOT)}  {len(content) / 1024:.0f} KiB")
         write_json(RECORD, {key: record[key] for key in PICTURES if key in record})
+
+
+def _only(tape: vitral.Tape) -> Picture:
+    assert tape.pictures is not None
+    return tape.pictures[0]
 
 
 def _over(heat: vitral.Heatmap, image: Image.Image) -> Image.Image:

@@ -64,7 +64,7 @@ def same_attention(name: str = "vit_b_16") -> dict[str, Any]:
     import torchvision
 
     torch.manual_seed(0)
-    theirs = torchvision.models.get_model(name, weights=None).eval()
+    theirs: Any = torchvision.models.get_model(name, weights=None).eval()
     torch.nn.init.normal_(theirs.heads.head.weight, std=0.02)  # it starts at zero, and logits of nothing would prove nothing
     collected: list[torch.Tensor] = []
     for block in theirs.encoder.layers:
@@ -116,7 +116,8 @@ def ink(model: str, image: str) -> list[float]:
     """Attention of the class token, mean over heads, weighted by how bright each patch is, over the mean brightness."""
     tape = vitral.watch(load(model, quiet=True), image)
     assert tape.pictures is not None
-    grey = np.asarray(tape.pictures[0].original.convert("L").resize(tape.config.image_size[::-1]), dtype=float)
+    height, width = tape.config.image_size
+    grey = np.asarray(tape.pictures[0].original.convert("L").resize((width, height)), dtype=float)
     rows, columns = tape.grid
     bright = grey.reshape(rows, grey.shape[0] // rows, columns, grey.shape[1] // columns).mean(axis=(1, 3))
     maps = [vitral.look.attention(tape, block=block).grid for block in range(tape.config.depth)]
