@@ -49,6 +49,9 @@ def test_folders_of_any_depth(tmp_path: Path) -> None:
         "compare cifar10 --models vitt",
         "compare cifar10 --vary augment=light,stong",
         "compare cifar10 --vary norm_order=pre,pre",
+        "compare cifar10 --vary betas=0.9,0.95",
+        "compare cifar10 --vary batch_size=0,64",
+        "compare cifar10 --from vit=missing.safetensors",
         "compare cifar10 --augment stong",
     ],
 )

@@ -56,6 +56,9 @@ def test_labels_as_words_and_hidden_test_labels(tmp_path: Path) -> None:
     hidden = save(tmp_path / "hidden", [0, 1] * 8, datasets.Value("int64"), test=[-1, -1])
     data = open_data(DataConfig(name=f"hf:{hidden}"), image_size=8)
     assert data.test().labels.min() >= 0 and "no labels" in data.notes[0]
+    half = save(tmp_path / "half", [0, 1] * 16, datasets.Value("int64"), validation=[-1, -1], test=[0, 1])
+    data = open_data(DataConfig(name=f"hf:{half}", validation=0.25), image_size=8)
+    assert len(data.validation) == 8 and data.validation.labels.min() >= 0 and "the validation split" in data.notes[0]
 
 
 def test_offline_and_useless_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

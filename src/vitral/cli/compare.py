@@ -34,7 +34,7 @@ class Question:
     """What is asked of a study."""
 
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
-    """A name from `vitral data list` or folder:PATH."""
+    """A name from `vitral data list`, folder:PATH, csv:FILE, parquet:FILE, hf:NAME or webdataset:PATTERN."""
     models: str | None = None
     """Names with commas: vit, vit-small, vit-large, hybrid, cnn, resnet18, s/4 …; vit is a ViT made for the data's size;
     cnn@parameters, vit@flops: as wide as makes them equal to the first."""

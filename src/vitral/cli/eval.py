@@ -30,7 +30,7 @@ class Flags(AnswerFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
-    """A name from `vitral data list` or folder:PATH."""
+    """A name from `vitral data list`, folder:PATH, csv:FILE, parquet:FILE, hf:NAME or webdataset:PATTERN."""
     batch: Annotated[int, tyro.conf.arg(aliases=("--batch-size",))] = field(default=1000, kw_only=True)
     """Pictures at a time: fewer need less memory."""
     split: Literal["all", "test", "validation", "train", "sealed"] | None = None

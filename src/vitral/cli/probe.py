@@ -25,7 +25,7 @@ class Flags(FeatureFlags):
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
-    """A name from `vitral data list` or folder:PATH."""
+    """A name from `vitral data list`, folder:PATH, csv:FILE, parquet:FILE, hf:NAME or webdataset:PATTERN."""
     shots: str = "1,5,10,all"
     """Pictures a class, with commas; all: every training picture."""
     draws: int = 5

@@ -37,7 +37,7 @@ Examples:
 Named runs: {runs}
 """
 
-PLAN = """What a training will cost, before it is spent: steps, FLOPs, memory, time. Takes the flags of train.
+PLAN = """What a training will cost, before it is spent: steps, FLOPs, memory, time. Takes the flags of train; nothing is fetched.
 
 Examples:
   vitral plan digits
@@ -201,7 +201,8 @@ def flags_of(base: RunConfig, verb: str = "train") -> type[Any]:
         add(name, typing.get_type_hints(DataConfig)[name], getattr(base.data, name), documents(DataConfig).get(name, ""))
     add("model", str | None, None, "A named model (`vitral.models()`); None: the run's own.")
     for name in ("image_size", "patch_size"):
-        add(name, tuple[int, ...] | None, None, f"{documents(ModelConfig)[name]} One number: square. None: the run's own, or the data's.")
+        what = documents(ModelConfig)[name].partition("; None:")[0].rstrip(".")
+        add(name, tuple[int, ...] | None, None, f"{what}. One number: square. None: the run's own, or the data's.")
     add("weights", str | None, base.weights, documents(RunConfig)["weights"], "from")
     for name in TRAIN_FLAGS:
         add(name, typing.get_type_hints(TrainConfig)[name], getattr(base.train, name), documents(TrainConfig).get(name, ""))

@@ -98,7 +98,8 @@ def _spoken(names: Sequence[str]) -> dict[str, int | None]:
 def _word_net(names: Sequence[str]) -> list[int | None]:
     """ImageNet's classes are in the order of WordNet's numbers; which are missing among fewer than all only timm knows."""
     if len(names) == IMAGENET:
-        return [sorted(names).index(name) for name in names]
+        places = {name: number for number, name in enumerate(sorted(names))}
+        return [places[name] for name in names]
     if importlib.util.find_spec("timm") is None:
         raise UsageError(f"{len(names)} of ImageNet's classes by their WordNet numbers", "install timm, which knows them: vitral[hub]")
     from timm.data import ImageNetInfo

@@ -27,10 +27,14 @@ def open_hub(name: str) -> Source:
         labels = np.asarray([order.get(value, -1) for value in values] if order else list(values), np.int64)
         return Part.all_of(TableReader(_undecoded(table, image), image, f"hf:{name}"), labels)
 
-    test = tables.get("test")
-    # Hidden labels are published as -1: such a test split tests nothing.
-    usable = test is not None and label in test.column_names and (not len(test) or order or min(test[label]) >= 0)
-    validation = next((tables[key] for key in ("validation", "valid", "val", "dev") if key in tables), None)
+    def usable(table: Any) -> bool:
+        """Hidden labels are published as -1, or not at all: such a split tests nothing."""
+        return label in table.column_names and bool(not len(table) or order or min(table[label]) >= 0)
+
+    given = {"validation": next((tables[key] for key in ("validation", "valid", "val", "dev") if key in tables), None)}
+    given["test"] = tables.get("test")
+    validation, test = (table if table is not None and usable(table) else None for table in given.values())
+    hidden = [split for split, table in given.items() if table is not None and not usable(table)]
     training = part(train)
     native_size, channels = measure(training)
     return Source(
@@ -38,11 +42,11 @@ def open_hub(name: str) -> Source:
         class_names=names,
         train=training,
         validation=part(validation) if validation is not None else None,
-        test=(lambda: part(test)) if usable else None,
-        where="Hugging Face's cache" if not Path(name).exists() else name,
+        test=(lambda: part(test)) if test is not None else None,
+        where=name if Path(name).expanduser().exists() else "Hugging Face's cache",
         native_size=native_size,
         channels=channels,
-        notes=() if usable or test is None else ("the test split has no labels: one was carved from the training pictures",),
+        notes=tuple(f"the {split} split has no labels: one was carved from the training pictures" for split in hidden),
     )
 
 

@@ -23,6 +23,7 @@ from vitral.study.result import Result, default_folder, finish
 from vitral.study.table import Table, row
 from vitral.study.train_cell import train_cell
 from vitral.study.vary import read_varied, vary
+from vitral.weights.load import check_place
 
 MODELS = ("vit", "cnn", "resnet18", "hybrid")
 
@@ -111,6 +112,8 @@ def comparison(
     for name in models:  # first of all: data may have to be fetched
         if name not in (weights or {}):
             check_model(name)
+    for source in (weights or {}).values():
+        check_place(source)
     if varied is not None:
         read_varied(varied)
     if methods is not None:

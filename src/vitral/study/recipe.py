@@ -34,7 +34,7 @@ class Recipe:
     """The same for every contender; final weights are judged."""
 
     recipe: str = "plain"
-    """plain: AdamW, cosine, light augmentation; strong: Muon, mixed pictures, label smoothing, EMA; plain,strong: each model with both."""
+    """plain: AdamW, cosine, flips and shifts; strong: Muon, mixed pictures, label smoothing, EMA; plain,strong: each model with both."""
     optimizer: Literal["adamw", "sgd", "muon"] | None = None
     """Instead of the recipe's."""
     schedule: Literal["cosine", "linear", "step", "constant"] | None = None

@@ -31,6 +31,8 @@ def read_varied(text: str) -> tuple[str, list[str]]:
         raise UsageError(f"--vary {text!r} is not a setting with two values or more", "use for example --vary norm_order=pre,post")
     if field not in FIELDS:
         raise one_of("setting to vary", field, FIELDS)
+    if float in typing.get_args(KINDS[field]) and typing.get_origin(KINDS[field]) is tuple:
+        raise UsageError(f"{field} is several numbers, and a comma stands between values here", "vary another setting")
     if twice := next((value for value in values if values.count(value) > 1), None):
         raise UsageError(f"--vary {field} has {twice} twice", "name each value once")
     for value in values:
