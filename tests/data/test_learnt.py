@@ -54,7 +54,7 @@ def test_what_was_seen_never_comes_into_a_test_split_that_is_drawn_again(photogr
     later = opened(photographs, learnt, validation=0.2)
     assert names(later.test()) == test | new and names(later.train) == train and names(later.validation) == names(data.validation)
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and f"({len(test | new)} not seen then, 0 gone)" in said and "runs/pets" in said
+    assert said.count("\n") == 1 and f"({len(test | new)} pictures not seen then, 0 seen ones gone)" in said and "runs/pets" in said
     assert names(open_split(later.config, SIZE, "test", learnt)) == test | new and not capsys.readouterr().err, "said once"
 
 

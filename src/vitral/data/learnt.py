@@ -72,9 +72,10 @@ class Learnt:
         """In a line: what is other than it was, and what is made of it."""
         new, gone = int((seen < 0).sum()), sum(map(len, self.splits.values())) - int((seen >= 0).sum())
         test = "every picture that it has not seen is a test picture" if carved else "new pictures are left out"
+        changed = f"{new:,} pictures not seen then, {max(0, gone):,} seen ones gone"
         self._tell(
-            f"{data} is divided otherwise now than when {self.run} learnt from it ({new:,} not seen then, {max(0, gone):,} gone): what it "
-            f"learnt from and chose on stays apart, {test}, and scores are not those of its training; a test folder keeps a test fixed"
+            f"{data} is divided otherwise now than when {self.run} learnt from it ({changed}): what it learnt from and chose on stays "
+            f"apart, {test}, and scores are not those of its training; a test folder keeps a test fixed"
         )
 
     def unlike(self, training: Split, where: str, content: bool) -> bool:

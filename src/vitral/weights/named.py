@@ -68,7 +68,7 @@ def fetch_nothing(library: str, name: str) -> Classifier:
     except Exception as error:  # each library has its own errors for what is not there
         raise WeightsError(
             f"{spec} is not on this machine, and nothing else says how it is built ({type(error).__name__})",
-            "fetch it: `vitral weights convert hf:NAME FOLDER`, then plan --from FOLDER; or plan a model of its size: --model b/16",
+            "fetch it: `vitral weights convert hf:NAME FOLDER`, then plan --from FOLDER; or plan without --from: --model b/16",
         ) from error
     say(f"{spec}: planned as it is built; a training fetches its weights")
     return converted(module, spoken)[0]
