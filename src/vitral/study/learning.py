@@ -61,9 +61,12 @@ def draw_learning(path: str | Path) -> list[Path]:
 def draw_rebuilt(folder: RunFolder, arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
     """Of a masked autoencoder: what was shown (NaN: hidden), what was made of it, what it was; pixels (B, H, W, C) in [0, 1]."""
     pictures = [enlarge(_veiled(values)) for part in arrays for values in part]
-    note = "blue: hidden; of each hidden patch the mean and the spread are given, its pattern is rebuilt"
+    settings = folder.settled.pretrain
+    given = settings is None or settings.normalised_pixels
+    note = "blue: hidden" + "; of each hidden patch the mean and the spread are given, its pattern is rebuilt" * given
     figure = picture_sheet(pictures, columns=len(arrays[0]), row_labels=["shown", "rebuilt", "picture"], width=1.0, note=note)
-    caption = "Hidden patches rebuilt: what was shown, what was made of it, the picture. Means and spreads of hidden patches are given."
+    caption = "Hidden patches rebuilt: what was shown, what was made of it, the picture."
+    caption += " Means and spreads of hidden patches are given." * given
     names = ("shown", "rebuilt", "picture")
     about = {"command": folder.command, "run": str(folder.path)}
     save_figure(figure, folder.path / FIGURES / "learning-rebuilt", dict(zip(names, arrays, strict=True)), about, caption, ("png",))
