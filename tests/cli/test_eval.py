@@ -95,7 +95,7 @@ def test_a_run_is_scored_on_its_own_division_of_its_own_data(
     (Path(made) / "config.json").write_text(json.dumps({**to_dict(RunConfig(data=own)), **described}))
     (Path(made) / "manifest.json").unlink()  # changed by hand, on purpose
     opened: list[DataConfig] = []
-    monkeypatch.setattr("vitral.train.evaluate.open_split", lambda config, *more: (opened.append(config), open_split(config, *more))[1])
+    monkeypatch.setattr("vitral.train.judged.open_split", lambda config, *more: (opened.append(config), open_split(config, *more))[1])
     split = open_data(own)
     for data in (photos, photos + "/"):
         wanted = {"train": len(split.train), "validation": len(split.validation), "test": len(split.test())}
