@@ -37,7 +37,8 @@ def test_endings_are_told_apart() -> None:
     kinds = ["fine", "refused", "raw", "timeout", "fine", "raw", "fine"]
     assert [ending.kind for ending in confined_each(works, seconds=8)] == kinds
     assert [confined(work).kind for work in works if work is not _hang] == [kind for kind in kinds if kind != "timeout"]
-    assert confined(works[4], memory=2**29).kind == "memory"
+    assert confined(works[4], memory=2**28).kind == "memory"
+    assert next(confined_each(works[4:5], memory=2**28)).kind == "memory"
 
 
 def test_damaged_inputs_end_in_one_line(tmp_path: Path) -> None:
