@@ -135,7 +135,10 @@ def test_every_method_has_the_same_model_and_its_own_recipe() -> None:
         "untrained": None,
     }
     assert all(cells[name].run.train.ema == 0.9 for name in METHODS[:3])
-    assert len({len(contender.lrs) for contender in study.contenders if not contender.untrained}) == 1, "the same tuning effort"
+    tuned = [contender for contender in study.contenders if not contender.untrained]
+    assert len({len(contender.lrs) for contender in tuned}) == 1, "the same tuning effort"
+    grids = {(cells[contender.name].run.train.optimizer, contender.lrs) for contender in tuned}
+    assert {rule for rule, _ in grids} == {"adamw", "muon"} and len(grids) == 2, "and the same rates for the same optimizer"
     assert cells["untrained"].run.train.epochs == 0
     assert all(not cell.run.train.test and cell.run.data.split_by == "chance" for cell in cells.values())
 

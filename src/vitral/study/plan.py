@@ -177,7 +177,7 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         timing = Timing(max(flops_per_step / speed, LAUNCH), flops / speed)
         source = f"{named.peak / 1e12:.0f} TFLOP/s × {efficiency(model.width):.0%}, the share that ViTs of this width reach"
     else:
-        say(f"measuring steps of {batch:,} pictures on this machine, for a minute at most")
+        say(f"measuring steps of {batch:,} pictures on this machine, about a minute on a slow one")
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
         with using_threads(setup.threads):
             timing = time_run(setup, SECONDS, quiet=False)
