@@ -65,7 +65,7 @@ def test_notes_come_before_the_measuring(monkeypatch: pytest.MonkeyPatch, capsys
     def measure(setup, seconds, quiet):
         said = capsys.readouterr().err.splitlines()
         assert said[0].startswith("note: 64 patches a picture") and said[-1].startswith(
-            "measuring steps of 64 pictures on this machine, for"
+            "measuring steps of 64 pictures on this machine, about a minute"
         )
         return Timing(1.0, 1.0)
 
