@@ -23,14 +23,15 @@ TRAINING_FLOPS = "training FLOPs of one run"
 def draw_compare(done: Conducted, table: Table) -> list[str]:
     """Curves of all models in one picture, accuracy with intervals, accuracy against training FLOPs."""
     runs = {row.model: [RunFolder(done.folder / CELLS / outcome.cell).metrics for outcome in done.of(row.model)] for row in table.rows}
-    title = f"{done.study.data.name}, {done.study.budget.words}"
+    probed = any(contender.probed for contender in done.study.contenders)
+    title = f"{done.study.data.name}, {done.study.budget.words}{', linear probe' if probed else ''}"
     shown = ", 95 % interval over seeds and pictures" if any(row.interval for row in table.rows) else ""
     means = np.array([row.mean for row in table.rows])
     low, high = (np.array([row.interval[i] if row.interval else row.mean for row in table.rows]) for i in (0, 1))
     bars = bar_chart(list(runs), means * 100, label=f"test accuracy (%){shown}", title=title, low=low * 100, high=high * 100, form="{:.2f}")
     caption = f"Training (dashed) and validation (solid) of each model, {len(done.study.seeds)} seeds; {title}"
     accuracy = _save(done.folder, "accuracy", bars, {"mean": means, "low": low, "high": high}, f"Test accuracy{shown}; {title}")
-    if any(contender.probed for contender in done.study.contenders):
+    if probed:
         return [accuracy]  # without labels there is no accuracy along the way, and losses of different methods cannot be compared
     paths = [_save(done.folder, "curves", training_curves(runs, title=title), _curve_numbers(runs), caption), accuracy]
     if done.study.budget.kind == "flops":
