@@ -89,6 +89,6 @@ def test_flops_are_an_axis_only_where_they_differ(tmp_path: Path, budget: Budget
 def test_a_probe_is_called_one(tmp_path: Path) -> None:
     write_journal(tmp_path)
     probed = dataclasses.replace(STUDY, contenders=(dataclasses.replace(STUDY.contenders[0], probed=True),))
-    for study, words in ((STUDY, "1,000 samples\""), (probed, "1,000 samples, linear probe\"")):
+    for study, words in ((STUDY, '1,000 samples"'), (probed, '1,000 samples, linear probe"')):
         draw_compare(Conducted(study, tmp_path, (CELL,)), Table((VIT,)))
         assert words in (tmp_path / "figures" / "accuracy.json").read_text()
