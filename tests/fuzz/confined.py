@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import os
 import pickle
 import resource
@@ -122,6 +123,7 @@ def _answer(work: Callable[[], Any], writing: int, last: bool = True) -> None:
         os.dup2(quiet, 2)
         sys.stderr = sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         warnings.simplefilter("ignore")
+        gc.freeze()  # what earlier tests have left behind stays: let go here, it would be taken off what this work needs
         torch.set_num_threads(1)  # a forked child has none of its parent's threads, and would wait for them for ever
         try:
             ending = ("fine", "", work())
