@@ -47,11 +47,11 @@ def test_what_was_inherited_is_not_taken_off() -> None:
 
     class Left:
         def __init__(self) -> None:
-            self.itself, self.block = self, bytearray(b"x") * (200 * 2**20)
+            self.itself, self.block = self, bytearray(b"x") * (400 * 2**20)
 
     def work() -> int:
         gc.collect()
-        return len(bytearray(b"x") * (300 * 2**20))
+        return len(bytearray(b"x") * (600 * 2**20))
 
     gc.disable()
     try:
