@@ -206,3 +206,18 @@ def test_choices_are_compared_with_the_recipe_on_validation(tmp_path: Path, monk
     assert not list((tmp_path / "records").rglob("test.npz"))
     lines = build.choices_table(build.read_records(tmp_path / "records")).splitlines()
     assert lines[2].startswith("| recipe |") and "worse" in lines[3] and "| -" in lines[3] and lines[-1] == "Not run: later."
+
+
+def test_what_is_learnt_without_labels_is_told_as_measured() -> None:
+    page = (ROOT / "docs/concepts/pre-training.md").read_text(encoding="utf-8")
+    measured = read_json(ROOT / "docs/results/measured/without-labels.json")["rows"]
+    for method, name in (("random", "random weights"), *((each, f"`{each}`") for each in ("lejepa", "dino", "mae"))):
+        rows = [row for row in measured if row["method"] == method]
+        assert [row["seed"] for row in rows] == [0, 1, 2] and not any(row["alarms"] for row in rows)
+        cells = [
+            f"{np.mean([row[key] for row in rows]):.1f} ({', '.join(f'{row[key]:.1f}' for row in rows)})"
+            for key in ("linear", "neighbours", "five labels a class", "validation")
+        ]
+        seconds = sorted(row["cpu_seconds"] for row in rows)
+        cells.append("" if method == "random" else f"{seconds[0]} to {seconds[-1]}")
+        assert f"| {name} | {' | '.join(cells)} |" in page

@@ -303,7 +303,7 @@ def claims() -> list[dict[str, Any]]:
 
 def is_run(claim: dict[str, Any], records: dict[str, list[Record]], studies: dict[str, Path]) -> bool:
     """Whether what a claim waits for is there; one that waits for nothing is answered by what stands beside it."""
-    waits = [name for name in (claim.get("record"), *claim.get("steps", ())) if name] + [name for name in (claim.get("study"),) if name]
+    waits = [name for name in (claim.get("record"), claim.get("beside"), *claim.get("steps", ()), claim.get("study")) if name]
     return all(name in records or name in studies for name in waits)
 
 
@@ -315,12 +315,19 @@ def claimed(claim: dict[str, Any], records: dict[str, list[Record]], studies: di
         return f"{claim['before']} †" if "before" in claim else "not run"
     if "record" in claim:
         own = records[claim["record"]]
-        return f"{accuracy(own)}, n = {len(own)}"
+        told = f"{accuracy(own)}, n = {len(own)}"
+        return f"{told}; {difference(records, claim['record'], claim['beside'])}" if "beside" in claim else told
     if "steps" in claim:
         return "; ".join(f"{name}: {steps_to(records[name])}" for name in claim["steps"])
     if "study" in claim:
         return study_means(studies[claim["study"]])
     return f"{claim['before']} †" if "before" in claim else NOTHING
+
+
+def difference(records: dict[str, list[Record]], *names: str) -> str:
+    """`b − a: 0.18 (−0.09 to 0.47) points, p = 0.16` of two records, picture by picture."""
+    (pair,) = compare_pairs({"": {name: np.stack([one.right() for one in records[name]]) for name in names}})[""]
+    return f"{pair.ranked[0]} − {pair.ranked[1]}: {_points(pair)} points, {pair.told_p}"
 
 
 def steps_to(records: list[Record], levels: Sequence[float] = (0.5, 0.6, 0.7)) -> str:
