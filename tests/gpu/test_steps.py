@@ -52,7 +52,9 @@ def test_a_recorded_step_is_the_plain_step(cuda: torch.device, model: str, chang
         assert one.loss.item() == pytest.approx(other.loss.item(), rel=(1e-5, 1e-3, 1e-2)[min(number, 2)]), f"step {number}"
     for name, value in plain.values().items():
         # Where a gradient is all rounding (a bias before a norm), AdamW and Muon still take a whole step: a few numbers may differ.
-        near = torch.isclose(value, recorded.values()[name], rtol=2e-2, atol=2e-3)
+        # Batch statistics carry it on, and are as large as what passes through: near is what their own spread says.
+        spread = value.float().std().item() if value.numel() > 1 else 0.0
+        near = torch.isclose(value, recorded.values()[name], rtol=2e-2, atol=max(2e-3, 0.1 * spread if "running" in name else 0.0))
         assert near.float().mean() > 0.95, name
 
 

@@ -126,8 +126,13 @@ CIFAR10_FAST = dataclasses.replace(
     train=dataclasses.replace(CIFAR10.train, epochs=26),
     model=dataclasses.replace(CIFAR_MODEL, drop_path=0.05),
 )
+# Of 300 epochs with a drop path of 0.1 the last 50 were learnt by heart: validation stood still while training accuracy rose (docs/LOG.md).
+# So more is dropped, and pictures are mixed almost to the end.
 CIFAR10_BEST = dataclasses.replace(
-    CIFAR10, name="cifar10-best", train=dataclasses.replace(CIFAR10.train, epochs=300, ema=0.999, evaluate_every=10)
+    CIFAR10,
+    name="cifar10-best",
+    train=dataclasses.replace(CIFAR10.train, epochs=400, ema=0.999, mixing_off=0.05, evaluate_every=10),
+    model=dataclasses.replace(CIFAR_MODEL, drop_path=0.15),
 )
 
 MNIST = RunConfig(
@@ -202,7 +207,6 @@ IMAGENET = RunConfig(
 # ---- without labels ------------------------------------------------------------------------------------------------------------
 
 # A quarter of the overlapping patches of each view is shown, half of them at the end: views are cheap then, and hiding makes them differ.
-# AdamW, because Muon is reported to cost LeJEPA points.
 PRETRAIN = TrainConfig(
     epochs=100,
     batch_size=256,
@@ -227,11 +231,13 @@ def without_labels(name: str, **changes: Any) -> DataConfig:
     return DataConfig(name=name, augment="none", split_by="chance", **changes)
 
 
+# Muon is reported to cost LeJEPA points; here, after 30 epochs of 40,000 pictures, the linear probe has 86.1 % with it, and with AdamW
+# 72.9 after 37 (docs/LOG.md).
 PRETRAIN_CIFAR10 = RunConfig(
     "pretrain-cifar10",
     dataclasses.replace(CIFAR_MODEL, drop_path=0.05),
     without_labels("cifar10"),
-    PRETRAIN,
+    dataclasses.replace(PRETRAIN, optimizer="muon", lr=0.01, adam_lr=2e-3),
     pretrain=PretrainConfig(),
 )
 WITHOUT_LABELS: dict[str, Any] = {**SMALL_DATA, "initialisation": "torch", "pool": "class+mean", "class_token": True}
