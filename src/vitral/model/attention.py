@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitral.config import ModelConfig
+from vitral.kernels.attend import attend
 from vitral.kernels.qkv import queries_keys_values
 from vitral.kernels.rows import attention_weights
 from vitral.model.norm import make_norm
@@ -58,7 +59,7 @@ class Attention(nn.Module):
 
     def _fused(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         dropout = self.weight_dropout if self.training else 0.0
-        return F.scaled_dot_product_attention(query, key, value, bias, dropout_p=dropout)  # (B, h, T, d)
+        return attend(query, key, value, bias, dropout)  # (B, h, T, d)
 
     def _watched(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, tape: Tape) -> torch.Tensor:
         """The fused kernel still makes the output unless the weights are edited or differentiated."""
