@@ -48,6 +48,16 @@ def test_the_page_works_alone(page: Page, session: Session, keep: Callable[[Page
     keep(page, "exported")
 
 
+def test_a_model_without_a_head_is_promised_no_classes(browser: Browser, session: Session, tmp_path: Path) -> None:
+    features = Session({"features": create("tiny", classes=0)})
+    features.give(session._given_bytes[session.given[0]["picture"]], "one")
+    with opened(browser, export_page(features, tmp_path / "page.html"), EXACT_PLACES) as page:
+        expect(page.locator("#offline")).to_contain_text("all attention, the story")
+        expect(page.locator("#offline-classes")).to_be_hidden()
+        expect(page.get_by_text("This model has no head").first).to_be_visible()
+        expect(page.get_by_role("searchbox", name="Explain another class")).to_have_count(0)
+
+
 def test_surgery_says_what_was_computed(page: Page, session: Session, keep: Callable[[Page, str], None]) -> None:
     page.locator("#tab-surgery").click()
     expect(page.locator("#panel-surgery .notice")).to_contain_text("Computed when this page was made")

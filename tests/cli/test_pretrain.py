@@ -22,6 +22,7 @@ from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
 from vitral.study.learning import draw_rebuilt
 from vitral.study.probe_run import labelled, linear_of, probe_run
+from vitral.train.advice import before
 from vitral.train.evaluate import evaluation_loader
 from vitral.train.fit import fit
 from vitral.train.prepare import prepare
@@ -118,6 +119,7 @@ def test_a_folder_without_classes_is_enough(tmp_path: Path, capsys: pytest.Captu
         open_data(DataConfig(name=data))
     run = fit(tiny(data), out=tmp_path / "run", quiet=True)
     assert run.model.config.classes == 0 and run.model(torch.zeros(1, 3, 8, 8)).shape == (1, 32)
+    assert run.model.origin.assumptions() == []  # without a head there are no names to assume
     assert "1 (notes.txt)" in capsys.readouterr().err
     with pytest.raises(DataError):
         probe_run(run.path, device="cpu", quiet=True)
@@ -167,8 +169,10 @@ def test_the_test_pictures_are_opened_when_asked_for(
     monkeypatch.setattr("vitral.study.probe_run.ENOUGH", 1)
     assert main(["pretrain", "digits", "--epochs", "0.1", "--test", "--json", "--out", str(tmp_path / "run"), *SMALL]) == 0
     folder = RunFolder.open(tmp_path / "run")
-    right = folder.answers().right
-    assert len(right) == 360 and json.loads(capsys.readouterr().out)["probe"]["test"] == pytest.approx(right.mean())
+    right, nearest = (folder.answers(split) for split in ("test", "neighbours"))
+    told = json.loads(capsys.readouterr().out)["probe"]
+    assert len(right.labels) == 360 and told["test"] == pytest.approx(right.right.mean())
+    assert (nearest.labels == right.labels).all() and 0.1 < told["test_neighbours"] == pytest.approx(nearest.right.mean())
     assert list(folder.environment["data"]["opened"]) == ["test"] and folder.faults() == [] and folder.finished
 
 
@@ -197,6 +201,9 @@ def test_a_start_that_has_positions_tells_digits_apart_before_it_learns() -> Non
 def test_seconds_are_a_budget_with_the_schedule_scaled_to_it(tmp_path: Path) -> None:
     run = fit(tiny(max_seconds=1.0, epochs=1e6, evaluate_every=1000.0), out=tmp_path / "run", quiet=True)
     assert 0.9 < run.metrics[-1]["seconds"] < 3 and run.metrics[-1]["lr"] < 0.3 * 2e-3
+    again = dataclasses.replace(tiny(max_seconds=30.0, epochs=1e6), weights=str(run.path))
+    (said,) = [line for line in before(prepare(again, torch.device("cpu"))) if line.startswith("trains on")]
+    assert f"({run.metrics[-1]['epoch']:g} epochs)" in said and "schedule over 30 s" in said and "1e+06" not in said
 
 
 def test_a_masked_autoencoder_shows_what_it_makes_of_hidden_patches(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,19 @@ def test_a_set_of_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     findings, _ = check_data(DataConfig(name="digits"), near=False, quiet=True)
     assert findings.imbalance == pytest.approx(max(findings.class_counts.values()) / min(findings.class_counts.values()))
     assert np.sum(list(findings.class_counts.values())) == 1437
+
+
+def test_pictures_that_lie_in_no_class_folder(spoilt: Path, tmp_path: Path) -> None:
+    loose = tmp_path / "loose"
+    loose.mkdir()
+    for number, path in enumerate(sorted((spoilt / "train").rglob("*.png"))):
+        shutil.copy(path, loose / f"{number}.png")
+    (loose / "none.png").write_bytes(b"no picture")
+    found, shown = check_data(DataConfig(name=f"folder:{loose}"), [DataConfig(name=f"folder:{spoilt}")], near=False, quiet=True)
+    assert str(loose / "none.png") in found.unreadable and found.class_counts == {}
+    assert "under another class" not in next(line for line in found.text().splitlines() if line.startswith("exact copies between"))
+    assert "largest class" not in found.text() and "unlabelled" not in found.text()
+    write_check(found, shown, tmp_path / "out")
 
 
 def test_classes_of_one_size_are_not_named_as_smallest_and_largest(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from vitral.base.errors import DataError, UsageError
 from vitral.config import DataConfig
-from vitral.data.datasets import open_data
+from vitral.data.datasets import open_data, open_source
 from vitral.data.preprocess import Preprocess
 
 
@@ -114,8 +114,11 @@ def test_one_picture_a_class_leaves_none_for_testing(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         Image.new("RGB", (8, 8)).save(tmp_path / name / "one.png")
-    with pytest.raises(DataError, match="none can be set aside for testing"):
+    with pytest.raises(DataError, match="has one picture a class, so none can be set aside for testing"):
         open_data(DataConfig(name=f"folder:{tmp_path}"))
+    alone = DataConfig(name=f"folder:{tmp_path / 'a'}", split_by="chance")
+    with pytest.raises(DataError, match="has one picture, so none can be set aside for testing"):
+        open_data(alone, source=open_source(alone, labels=False))
 
 
 def test_a_folder_without_its_prefix_is_told_how_to_be_named(tmp_path, monkeypatch):

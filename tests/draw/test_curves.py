@@ -62,6 +62,22 @@ def test_several_seeds_get_mean_and_range(whole: Callable, golden: Callable) -> 
     }
 
 
+def test_long_names_are_not_cut_off(whole: Callable) -> None:
+    names = ("vit-small norm_order=pre", "vit-small norm_order=post", "a name of a model that is so long that nobody would type it twice")
+    figure = training_curves({name: [journal(0.1), journal(0.2)] for name in names})
+    whole(figure)
+    (box,) = figure.legends
+    ends = box.get_window_extent()
+    assert ends.x0 >= 0 and ends.x1 <= figure.bbox.width and len(box.get_texts()) == 6
+
+
+def test_large_numbers_of_a_log_axis_are_powers_of_ten(whole: Callable) -> None:
+    figure = line_chart([Line([4, 256], [2e4, 2e8])], x="tokens", y="FLOPs", log_x=True, log_y=True)
+    whole(figure)
+    shown = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert "10⁶" in shown and not any("e+" in label or len(label) > 6 for label in shown)
+
+
 def test_broken_and_repeated_values() -> None:
     rows = [
         {"epoch": 1, "split": "train", "loss": 2.0},

@@ -109,6 +109,15 @@ def test_a_run_without_labels_has_no_column_of_accuracies(folder: Path, read: Ca
     assert headings() == ["split", "epoch", "loss", "time so far"]
 
 
+def test_a_run_without_labels_is_told_in_few_digits_and_a_collapse_is_not_talked_away(folder: Path, read: Callable) -> None:
+    line = {"epoch": 1, "split": "validation", "loss": 0.51234567, "seconds": 1, "effective_rank": 3.13068}
+    for collapsed in ({}, {"collapsed": "no Gaussian weight"}):
+        (folder / "metrics.jsonl").write_text(json.dumps(line | collapsed) + "\n")
+        text = read(write_run_report(folder)).text
+        assert "loss 0.512, effective rank 3.13 on validation" in text
+        assert ("a first fall is no collapse" in text) == (not collapsed)
+
+
 def harder(folder: Path, read: Callable, data: dict, train: dict, model: dict) -> str:
     config = json.loads((folder / "config.json").read_text())
     for part, changes in {"data": data, "train": train, "model": model}.items():
@@ -166,7 +175,7 @@ def test_missing_pieces_are_said(folder: Path, read: Callable) -> None:
     assert "not trained to the end" in text
     assert "metrics.jsonl is missing" in text
     assert "env.json is missing" in text
-    assert f"there are no figures yet: make some with `vitral figures {folder} --out" in text
+    assert f"there are no figures yet: they need a model, and {folder} holds none" in text
     assert "no command trains this run again" in text
 
 
@@ -256,6 +265,7 @@ def test_a_run_on_other_data_is_not_called_after_its_preset(folder: Path, read: 
 def test_how_to_make_figures_can_be_typed(folder: Path, read: Callable) -> None:
     spaced = folder.rename(folder.parent / "my run")
     shutil.rmtree(spaced / "figures")
+    (spaced / "model.safetensors").touch()
     text = read(write_run_report(spaced)).text
     assert f"vitral figures '{spaced}' --out '{spaced / 'figures'}'" in text
 

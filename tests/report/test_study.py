@@ -90,6 +90,10 @@ def test_rows_of_another_kind_and_sizes(folder: Path, read: Callable) -> None:
     assert "patch size" in text
     assert "0.12" in text
     assert "inner" not in text
+    cost = {"image": 8, "flops": 4465920, "linear": 4203776, "forward_ms": 1.00258, "memory": 1030868992}
+    (folder / RESULT).write_text(json.dumps({"kind": "cost", "rows": [cost]}))
+    text = read(write_study_report(folder)).text
+    assert all(said in text for said in ("4.47 M", "linear FLOPs", "forward ms", "983 MiB")) and "1,030,868,992" not in text
     rows = [{"model": "ViT", "mean": 0.5, "size": size, **ROW} for size in (1250, 2500)]
     (folder / RESULT).write_text(json.dumps({"rows": rows}))
     text = read(write_study_report(folder)).text
@@ -102,6 +106,13 @@ def test_shares_of_the_budget_tell_rows_apart(folder: Path, read: Callable) -> N
     (folder / RESULT).write_text(json.dumps({"rows": rows}))
     text = read(write_study_report(folder)).text
     assert text.count("budget") == 2 and text.count("25 %") == 2 and "training pictures" not in text
+
+
+def test_rows_without_shots_are_fine_tuned(folder: Path, read: Callable) -> None:
+    rows = [{**row, "shots": shots} for row in result()["rows"] for shots in (0, 5)]
+    (folder / RESULT).write_text(json.dumps({**result(), "rows": rows}))
+    text = write_study_report(folder).read_text(encoding="utf-8")
+    assert text.count("<td>fine-tuned</td>") >= 2 and text.count("<td>5</td>") >= 2 and "<td>0</td>" not in text
 
 
 def test_several_data_sets(folder: Path, read: Callable) -> None:

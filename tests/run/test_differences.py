@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from vitral.base.errors import DataError, UsageError
+from vitral.base.layout import METRICS
 from vitral.cli import main
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from vitral.run.answers import Answers
@@ -29,6 +30,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "again": BASE,
         "seed": dataclasses.replace(BASE, train=dataclasses.replace(BASE.train, seed=1)),
         "split": dataclasses.replace(BASE, data=dataclasses.replace(BASE.data, split_seed=5)),
+        "closed": dataclasses.replace(BASE, train=dataclasses.replace(BASE.train, test=False)),
     }
     for name, config in variants.items():
         fit(config, folder / name, quiet=True)
@@ -66,6 +68,22 @@ def test_answers_to_other_images_are_not_compared(runs: Path, tmp_path: Path):
         differences([runs / "one"])
     with pytest.raises(DataError, match="holds no run"):
         differences([runs / "one", tmp_path])
+
+
+def test_a_run_that_opened_no_test_images_is_not_called_damaged(runs: Path, tmp_path: Path):
+    found = differences([runs / "one", runs / "closed"])
+    assert found.answers == [{"problem": "not tested"}] and found.weights == [True]
+    gone = Path(shutil.copytree(runs / "one", tmp_path / "gone"))
+    (gone / "test.npz").unlink()
+    assert "cannot be read" in differences([runs / "one", gone]).answers[0]["problem"]
+
+
+def test_curves_without_a_shared_line_are_not_the_same(runs: Path, tmp_path: Path):
+    later = Path(shutil.copytree(runs / "one", tmp_path / "later"))
+    lines = [json.loads(line) for line in (later / METRICS).read_text().splitlines()]
+    (later / METRICS).write_text("".join(json.dumps(line | {"step": line["step"] + 1000}) + "\n" for line in lines))
+    text = differences([runs / "one", later]).text()
+    assert "no line of the journal is shared" in text and "the same on" not in text
 
 
 HOSTILE = {

@@ -55,6 +55,16 @@ def test_each_run_is_a_row_and_the_best_comes_first(runs: Path, capsys: pytest.C
     assert main(["runs", str(runs), "--json"]) == 0 and len(json.loads(capsys.readouterr().out)) == 3
     with pytest.raises(MissingError, match="is no folder"):
         survey(runs / "none")
+    assert main(["runs", str(runs / "notes")]) == 0 and "no runs in" in capsys.readouterr().out
+
+
+def test_epochs_that_nobody_asked_for_are_not_listed(runs: Path, capsys: pytest.CaptureFixture[str]):
+    path = runs / "good" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"train": config["train"] | {"epochs": 1e6, "max_seconds": 45.0}}))
+    (row,) = [row for row in survey(runs) if row.name == "good"]
+    assert row.epochs == 1 and row.epochs_asked is None
+    assert main(["runs", str(runs)]) == 0 and "1e+06" not in capsys.readouterr().out
 
 
 def test_cleaning_takes_the_state_of_finished_runs_alone(runs: Path, capsys: pytest.CaptureFixture[str]):

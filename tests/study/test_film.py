@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from vitral.cli import main
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from vitral.data.preprocess import Preprocess
 from vitral.draw import film as drawing
+from vitral.presets.runs import pretraining
 from vitral.report.run import write_run_report
 from vitral.run.folder import Asked, RunFolder
 from vitral.study.film import film, measure, steady
@@ -24,9 +26,10 @@ from vitral.study.plan import plan
 MODEL = {"image_size": 8, "patch_size": 2, "channels": 1, "width": 24, "heads": 3, "mlp_width": 32, "depth": 2}
 
 
-def make_run(folder: Path, classes: int = 10, steps: tuple[int, ...] = (0, 2, 9)) -> RunFolder:
+def make_run(folder: Path, classes: int = 10, steps: tuple[int, ...] = (0, 2, 9), base: RunConfig | None = None) -> RunFolder:
     """A run as training leaves it, but for the learning: each snapshot has other weights."""
-    config = RunConfig("digits", ModelConfig(classes=classes, **MODEL), DataConfig("digits"), TrainConfig(snapshots=3))
+    base = base or RunConfig("digits", ModelConfig(), DataConfig("digits"), TrainConfig(snapshots=3))
+    config = dataclasses.replace(base, model=ModelConfig(classes=classes, **MODEL))
     model = vitral.create("tiny", classes=classes, **MODEL)
     model.origin = Preprocess((8, 8), 1).write_to(model.origin)
     run = RunFolder.create(folder, Asked(config, "digits"), config, model.origin)
@@ -78,6 +81,16 @@ def test_a_model_without_classes(tmp_path) -> None:
     assert found.notes == ("no lens and no class maps: this model has no classes",)
 
 
+def test_a_pretraining_shows_pictures_that_lie_in_no_class_folder(tmp_path) -> None:
+    (tmp_path / "photos").mkdir()
+    for number in range(40):
+        Image.effect_noise((8, 8), 10 + number).save(tmp_path / "photos" / f"{number}.png")
+    run = make_run(tmp_path / "run", classes=0, base=pretraining(f"folder:{tmp_path / 'photos'}"))
+    found = film(run.path, count=2, formats=["gif"])
+    watched = json.loads((found.folder / "sheet.json").read_text())["pictures"]
+    assert len(watched) == 2 and all((tmp_path / "photos" / picture["source"]).is_file() for picture in watched)
+
+
 def test_filters_keep_their_places_and_signs() -> None:
     last = np.random.default_rng(0).normal(size=(6, 3, 3))
     mixed = last[[3, 0, 5, 1, 4, 2]] * np.array([1, -1, 1, -1, -1, 1])[:, None, None]
@@ -86,7 +99,7 @@ def test_filters_keep_their_places_and_signs() -> None:
 
 def test_a_run_without_snapshots_says_how_to_get_some(tmp_path) -> None:
     run = make_run(tmp_path / "run", steps=())
-    with pytest.raises(vitral.VitralError, match=r"kept no snapshots.*--snapshots 24"):
+    with pytest.raises(vitral.VitralError, match=rf"kept no snapshots.*vitral train {run.path} --snapshots 24"):
         film(run.path)
     with pytest.raises(vitral.VitralError, match="unknown film format"):
         film(run.path, formats=["avi"])

@@ -13,7 +13,7 @@ from PIL import Image
 from vitral.build import create
 from vitral.config import DataConfig, RunConfig
 from vitral.data.datasets import open_data
-from vitral.presets.runs import change, run
+from vitral.presets.runs import change, pretraining, run
 from vitral.run.resolve import DataFacts, resolve
 from vitral.train.advice import before, copied, during, of_config
 from vitral.train.prepare import prepare
@@ -40,6 +40,13 @@ def test_says_what_was_left_out_and_what_is_unbalanced(folder: Path):
     assert any("no pictures by their names" in line for line in lines)
     assert any("times the pictures of the smallest: try --class-weights" in line for line in lines)
     assert any("few for a ViT from scratch" in line for line in lines)
+
+
+def test_few_pictures_without_labels_are_not_counted_by_class(folder: Path):
+    config = pretraining(f"folder:{folder}")
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, subset=20))
+    lines = before(prepare(config, torch.device("cpu")))
+    assert lines and not any("a class" in line for line in lines)
 
 
 def test_classes_that_can_hardly_be_learnt_are_named(tmp_path: Path):

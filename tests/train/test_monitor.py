@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from PIL import Image
 
-from vitral.train.monitor import effective_rank, embedding_health, feature_rank, neighbours_agree, uniformity
+from vitral.base.errors import ConfigError
+from vitral.presets.runs import pretraining
+from vitral.train.monitor import Monitor, effective_rank, embedding_health, feature_rank, neighbours_agree, uniformity
+from vitral.train.prepare import prepare
 
 
 def test_effective_rank_counts_the_directions_that_are_filled() -> None:
@@ -14,6 +20,17 @@ def test_effective_rank_counts_the_directions_that_are_filled() -> None:
     noise = torch.ones(50, 16) + 1e-3 * torch.randn(50, 16)
     assert effective_rank(noise) < 1e-3, "one point, whatever noise is around it"
     assert effective_rank(torch.ones(50, 16)) == pytest.approx(0, abs=1e-9) and effective_rank(torch.full((50, 16), float("nan"))) == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "hint"), [(2, "add pictures$"), (40, "add pictures, or keep more of them for looking: --validation 0.25$")]
+)
+def test_too_few_pictures_to_look_at_say_what_would_do(tmp_path: Path, count: int, hint: str) -> None:
+    for number in range(count):
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / f"{number}.png")
+    setup = prepare(pretraining(f"folder:{tmp_path}"), torch.device("cpu"))
+    with pytest.raises(ConfigError, match=f"cannot show whether it learns, 8 can: {hint}"):
+        Monitor(setup, None)  # type: ignore[arg-type]
 
 
 def test_figures_of_good_and_of_collapsed_embeddings() -> None:

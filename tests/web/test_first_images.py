@@ -9,8 +9,8 @@ from PIL import Image
 
 from vitral.base.errors import DataError, VitralError
 from vitral.base.origin import Origin
-from vitral.config import DataConfig
-from vitral.presets.runs import run
+from vitral.config import DataConfig, RunConfig
+from vitral.presets.runs import pretraining, run
 from vitral.run.folder import Asked, RunFolder
 from vitral.web.first_images import fitting_images, named_images
 from vitral.web.limits import Limits
@@ -26,8 +26,8 @@ def test_files_are_read_within_bounds(tmp_path: Path) -> None:
         named_images((str(tmp_path / "missing.png"),), Limits())
 
 
-def begun(folder: Path, data: str) -> str:
-    config = dataclasses.replace(run("digits"), data=DataConfig(name=data))
+def begun(folder: Path, data: str, config: RunConfig | None = None) -> str:
+    config = config or dataclasses.replace(run("digits"), data=DataConfig(name=data))
     RunFolder.create(folder, Asked(config, "digits"), config, Origin()).close()
     return str(folder)
 
@@ -36,6 +36,15 @@ def test_a_run_on_digits_shows_its_own_validation_images(tmp_path: Path) -> None
     found = fitting_images(begun(tmp_path / "run", "digits"))
     assert len(found) == 6
     assert all(Image.open(io.BytesIO(content)).size == (8, 8) for content, _ in found)
+
+
+def test_a_pretraining_shows_its_own_images_too(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    for number in range(100):
+        Image.new("RGB", (9, 7), (number, 0, 0)).save(tmp_path / "photos" / f"{number}.png")
+    data = f"folder:{tmp_path / 'photos'}"
+    found = fitting_images(begun(tmp_path / "run", data, pretraining(data)))
+    assert len(found) == 6 and all(Image.open(io.BytesIO(content)).size == (9, 7) for content, _ in found)
 
 
 def test_otherwise_two_photographs(tmp_path: Path) -> None:

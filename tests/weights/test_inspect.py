@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from vitral.base.errors import VitralError
 from vitral.build import create
+from vitral.data.preprocess import Preprocess
 from vitral.weights.checkpoint import save
 from vitral.weights.export import export
 from vitral.weights.inspect import inspect
@@ -53,6 +54,16 @@ def test_folders_are_inspected_with_what_they_say(model, tmp_path) -> None:
     assert inspect(tmp_path / "ours", heads=3).family == "Vitral"
     with pytest.raises(VitralError):
         inspect(tmp_path / "nowhere")
+
+
+def test_a_folder_of_ours_says_itself_what_no_shape_tells(tmp_path) -> None:
+    rotary = create("tiny", positions="rotary", classes=0)  # leaves no key
+    rotary.origin = Preprocess((32, 32), 3, mean=(0.1, 0.2, 0.3)).write_to(rotary.origin)
+    save(rotary, tmp_path)
+    for path in (tmp_path, tmp_path / "model.safetensors"):
+        found = inspect(path)
+        assert not found.problem and found.config == rotary.config and found.origin == rotary.origin
+        assert "(0.1, 0.2, 0.3)" in found.table()
 
 
 def test_a_nan_is_a_problem(model, tmp_path) -> None:

@@ -58,6 +58,8 @@ def assumed(value: T, note: str = "") -> Fact[T]:
 
 
 CREATED = "created here"
+NO_HEAD = "it has no head"
+"""Why a model's classes have no names, and nothing is assumed of them."""
 
 
 @dataclass(frozen=True)

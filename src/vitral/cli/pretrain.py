@@ -10,6 +10,7 @@ import typing
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vitral.base.errors import DataError, UsageError
+from vitral.base.layout import NEIGHBOURS
 from vitral.base.progress import say, tell
 from vitral.cli.train import RESUME_HELP, gather_settings, setting, shaped, spoken_resume, value_of
 from vitral.cli.train import documents as documents_of
@@ -82,7 +83,7 @@ def run(arguments: list[str]) -> int:
     draw_learning(result.path)
     found = None if flags.skip_probe else _probe(result.path, config, flags)
     if found is not None and flags.test:
-        found["test"] = _test(result.path, config, flags)
+        found |= _test(result.path, config, flags)
     if flags.json:
         print(json.dumps({"path": str(result.path), **result.test, "probe": found}))
     else:
@@ -105,15 +106,17 @@ def _probe(path: Any, config: RunConfig, flags: Any) -> dict[str, Any] | None:
     return result.values
 
 
-def _test(path: Any, config: RunConfig, flags: Any) -> float:
-    """What the linear probe has on the test pictures, which are opened here; its answers stay in the folder."""
+def _test(path: Any, config: RunConfig, flags: Any) -> dict[str, float]:
+    """What linear probe and nearest neighbours have on the test pictures, which are opened here; the answers stay in the folder."""
     from vitral.run.folder import RunFolder
     from vitral.study.probe_run import probe_in_place
 
-    _, judged = probe_in_place(RunFolder.open(path), test=True, device=config.train.device)
+    folder = RunFolder.open(path)
+    probe_in_place(folder, test=True, neighbours=True, device=config.train.device)
+    linear, nearest = (folder.answers(split).right for split in ("test", NEIGHBOURS))
     if not flags.json:
-        tell(f"test: {judged['test'].headline} with the linear probe, {len(judged['test'].labels):,} pictures")
-    return judged["test"].top1
+        tell(f"test: accuracy {linear.mean():.2%} with the linear probe, {nearest.mean():.2%} by neighbours, {len(linear):,} pictures")
+    return {"test": float(linear.mean()), "test_neighbours": float(nearest.mean())}
 
 
 def parse(arguments: list[str]) -> Any:

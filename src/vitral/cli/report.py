@@ -22,7 +22,7 @@ Examples:
 @dataclass(frozen=True)
 class Flags:
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_STUDY")]
-    """A folder that `vitral train`, `vitral compare` or `vitral scale` wrote."""
+    """A folder that `vitral train`, `vitral pretrain`, `vitral compare` or `vitral scale` wrote."""
     out: str | None = None
     """The page; default: report.html in the folder."""
     no_maps: bool = False

@@ -62,7 +62,9 @@ def run(arguments: list[str]) -> int:
         found = differences(flags.folders)
         print(json.dumps(found.to_dict(), indent=2)) if flags.json else tell(found.text())
     else:
-        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2)) if flags.json else tell(as_table(rows) or "no runs here")
+        where = flags.folders[0] if flags.folders else RUNS
+        said = as_table(rows) if rows else f"no runs in {where}: `vitral train digits` makes one in runs/"
+        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2)) if flags.json else tell(said)
     return 0
 
 

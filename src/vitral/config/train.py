@@ -9,6 +9,9 @@ from vitral.base.errors import ConfigError
 from vitral.base.settings import at_least, check_share, check_values
 from vitral.config.formats import TrainingPrecision
 
+MANY_EPOCHS = 1e5
+"""More than anybody means: a run of so many is ended by its seconds."""
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -110,6 +113,11 @@ class TrainConfig:
     """Write the journal for TensorBoard too, into the run folder."""
     wandb: bool = False
     """Send the journal to Weights & Biases too."""
+
+    @property
+    def ends_by_steps(self) -> bool:
+        """Not by the clock alone."""
+        return self.max_seconds is None or self.epochs < MANY_EPOCHS
 
     def __post_init__(self) -> None:
         for name in ("betas", "milestones"):

@@ -22,10 +22,11 @@ from vitral.base.files import make_folder, write_atomic, write_json
 from vitral.base.progress import say, track
 from vitral.base.text import few, table
 from vitral.config import DataConfig
+from vitral.data.class_folders import has_classes
 from vitral.data.datasets import UNBALANCED, open_source
 from vitral.data.near import BLOCK, FINE, MOST, SIDE, digest, near_pairs
 from vitral.data.preprocess import size_of, viewable
-from vitral.data.source import ArrayReader, Part
+from vitral.data.source import UNLABELLED, ArrayReader, Part
 from vitral.data.split import READERS
 from vitral.draw.pairs import pair_sheet
 from vitral.draw.provenance import command_line, save_figure
@@ -85,7 +86,7 @@ class Findings:
         for kind, copies in (("exact copies", self.exact), ("near copies", self.near or [])):
             for (one, two), count in sorted(Counter(tuple(copy.splits) for copy in copies).items()):
                 own = [copy for copy in copies if copy.splits == (one, two)]
-                told = [f"{count:,}", _labels(sum(len(set(copy.classes)) > 1 for copy in own))]
+                told = [f"{count:,}", _labels(sum(all(copy.classes) and len(set(copy.classes)) > 1 for copy in own))]
                 within += [[f"{kind} within {one}", *told]] if one == two else []
                 between += [[f"{kind} between {one} and {two}", *told]] if one != two else []
             if not copies:
@@ -116,13 +117,14 @@ def check_data(
     """(what was found in all splits that the source has, and in `against`; small pictures of the first pairs)."""
     read: list[_Read] = []
     for each in (config, *against):
-        source = open_source(each, training=False)
+        source = open_source(each, training=False, labels=_has_labels(each))
+        class_names = source.class_names if source.class_names != UNLABELLED else ()
         prefix = "" if each is config else f"{source.name} "
         parts = {"train": source.train, "validation": source.validation, "test": source.test() if source.test else None}
         split = any(part is not None for name, part in parts.items() if name != "train")
         for name, part in parts.items():
             if part is not None and len(part.indices):
-                read.append(_Read(prefix + (name if split else "all"), part, source.class_names, source.native_size is None, quiet))
+                read.append(_Read(prefix + (name if split else "all"), part, class_names, source.native_size is None, quiet))
     count = sum(len(each.part.indices) for each in read)
     if near and count > MOST:
         say(f"{count:,} pictures: near copies are searched among up to {MOST:,}, so exact ones alone are")
@@ -161,6 +163,12 @@ def check_data(
     ]
 
 
+def _has_labels(config: DataConfig) -> bool:
+    """Not where pictures lie loose in a folder, as a pre-training takes them."""
+    kind, _, rest = config.name.partition(":")
+    return kind != "folder" or not rest or has_classes(Path(rest).expanduser())
+
+
 def write_check(findings: Findings, shown: Sequence[Any], out: str | Path) -> list[Path]:
     """OUT/check.json, check.md and pairs.png: side by side what the first split holds and where it was found again."""
     out = make_folder(out)
@@ -172,8 +180,8 @@ def write_check(findings: Findings, shown: Sequence[Any], out: str | Path) -> li
         return paths
     captions = [
         (
-            f"{copy.splits[0]}: {copy.classes[0]}",
-            f"{copy.splits[1]}: {copy.classes[1]}, {copy.alike:.2f}{', mirrored' * copy.mirrored}",
+            ": ".join(filter(None, (copy.splits[0], copy.classes[0]))),
+            ": ".join(filter(None, (copy.splits[1], copy.classes[1]))) + f", {copy.alike:.2f}{', mirrored' * copy.mirrored}",
         )
         for copy, *_ in shown
     ]

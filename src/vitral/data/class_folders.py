@@ -62,8 +62,16 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
     return Source.of_parts(name, class_names, parts, str(path), notes)
 
 
-def open_pictures(path: Path, on_bad_image: str) -> Source:
-    """All pictures below a folder, whatever folders they lie in; train, validation and test folders are kept apart."""
+def has_classes(path: Path) -> bool:
+    """Whether a folder, or its train, validation and test folders, hold folders at all; one that is not there may have had them."""
+    splits = [path / name for names in SPLITS.values() for name in names if (path / name).is_dir()]
+    return not path.is_dir() or any(_folders(place) for place in splits or [path])
+
+
+def open_pictures(path: Path, on_bad_image: str | None) -> Source:
+    """All pictures below a folder, whatever folders they lie in; train, validation and test folders are kept apart.
+
+    `on_bad_image` None: each file is met when it is its turn."""
     if not path.is_dir():
         kind = DataError if path.exists() else MissingError
         raise kind(f"{path} is not a folder", "name a folder with pictures in it")

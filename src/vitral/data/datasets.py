@@ -170,9 +170,8 @@ def open_data(
     if test is None:
         kept, held = carve(_strata(train, config), TEST_SHARE, config.split_seed, "test split")
         if not len(held):
-            raise DataError(
-                f"{source.name} has one picture a class, so none can be set aside for testing", "add pictures, or a test folder"
-            )
+            few = f"one picture{' a class' * labelled}"
+            raise DataError(f"{source.name} has {few}, so none can be set aside for testing", "add pictures, or a test folder")
         carved_test, train = train.some(held), train.some(kept)
         test = lambda: carved_test  # noqa: E731
     if source.validation is None:
@@ -283,7 +282,7 @@ def open_source(config: DataConfig, training: bool = True, labels: bool = True) 
     if not labels:
         kind, _, rest = config.name.partition(":")
         if kind == "folder" and rest:
-            return open_pictures(Path(rest).expanduser(), config.on_bad_image)
+            return open_pictures(Path(rest).expanduser(), config.on_bad_image if training else None)
         source = open_source(config, training)
         if config.stage != "open":  # which pictures are sealed belongs to a named set like its test split: it is settled by class
             train, sealed = seal(source)

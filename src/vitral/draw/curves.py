@@ -10,8 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitral.base.errors import UsageError
-from vitral.base.text import readable
-from vitral.draw.palette import LABEL_SIZE, SOFT, TICK_SIZE, dress, head_line, legend, name_axes, new_figure, series_colour, series_marker
+from vitral.base.text import compact, readable
+from vitral.draw.palette import (
+    LABEL_SIZE,
+    SOFT,
+    TICK_SIZE,
+    dress,
+    head_line,
+    legend,
+    name_axes,
+    new_figure,
+    series_colour,
+    series_marker,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +33,8 @@ Rows = Sequence[Mapping[str, Any]]
 """The lines of a metrics.jsonl."""
 NOTE_WIDTH = 92
 """Letters in a line of the note under a chart."""
+LONGEST, LETTER, HANDLE, ROW = 90, 0.066, 0.6, 0.17
+"""Of a legend: most letters of a name; inches of a letter, of a line's sample with the space after the name, of a row."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +82,7 @@ def line_chart(
     if log_y:
         one.set_yscale("log")
         places = log_places(*one.get_ylim())
-        one.set_yticks(places, [f"{place:g}" for place in places])  # 10, 20, 30, 40, 60, 100: not 6 × 10¹
+        one.set_yticks(places, [_written(place) for place in places])  # 10, 20, 30, 40, 60, 100: not 6 × 10¹
         one.set_yticks([], minor=True)
         one.tick_params(axis="y", labelsize=TICK_SIZE)
     name_axes(one, x, f"{y} (%)" if percent else y)
@@ -125,9 +139,11 @@ def training_curves(runs: Mapping[str, Rows | Sequence[Rows]], *, title: str = "
     handles, labels = axes[0, 1].get_legend_handles_labels()
     if handles:
         note = "band: lowest to highest of the seeds" if any_band else None
-        box = figure.legend(
-            handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=TICK_SIZE, frameon=False, title=note
-        )
+        labels = [shorten(label, LONGEST) for label in labels]
+        fitting = max(1, int(figure.get_figwidth() / (LETTER * max(map(len, labels)) + HANDLE)))
+        columns = min(4, len(labels), fitting)
+        figure.set_figheight(figure.get_figheight() + ROW * (-(-len(labels) // columns) - 1))
+        box = figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=TICK_SIZE, frameon=False, title=note)
         box.get_title().set_fontsize(TICK_SIZE)
         box.get_title().set_color(SOFT)
     head_line(figure, title)
@@ -197,6 +213,12 @@ def log_places(low: float, high: float, apart: float = 0.05) -> list[float]:
         if low <= place <= high and (not kept or np.log10(place / kept[-1]) >= room):
             kept.append(float(place))
     return kept
+
+
+def _written(place: float) -> str:
+    """`60`, `0.05`, `2·10⁸`: round numbers of many digits by their power of ten."""
+    round_one = place >= 1e4 and place == float(f"{place:.1e}")
+    return compact(place).removeprefix("1·") if round_one else f"{place:g}"
 
 
 def _log_ticks(axes: Axes, places: np.ndarray) -> None:

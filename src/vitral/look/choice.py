@@ -51,7 +51,8 @@ def check_index(what: str, index: int, count: int) -> int:
 def find_target(tape: Tape, item: int, target: int | str | None) -> int:
     """The class that a map explains: by number, by name, or the predicted one."""
     if not tape.config.classes:
-        raise UsageError("this model has no head, so there is no class to explain", "use attention, rollout, similarity or norms")
+        hint = "look with attention, rollout, similarity or norms, or give it a head: vitral probe --save, vitral train finetune"
+        raise UsageError("this model has no head, so there is no class to explain", hint)
     count = tape.logits.shape[1]
     if target is None:
         return int(tape.logits[item].argmax())

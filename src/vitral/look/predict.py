@@ -130,4 +130,6 @@ def rank(model_or_tape: Classifier | Tape, logits: torch.Tensor, source: str = "
 
 def check_classes(model: Classifier) -> None:
     if not model.config.classes:
-        raise UsageError("this model has no head: it gives features, not classes", "load it with classes=…, or train a probe on it")
+        raise UsageError(
+            "this model has no head: it gives features, not classes", "give it one: vitral probe --save, vitral train finetune"
+        )

@@ -46,6 +46,8 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None, maps
     scored = {split: optional_object(run.path / layout.scores_name(split), notes) for split in ("test", "sealed")}
     figures = run.path / layout.FIGURES
     typed = shlex.join(["vitral", "figures", str(run.path), "--out", str(figures)])
+    drawn_by = f"make some with `{typed}`, then write this page again"
+    hint = drawn_by if run.has_model else f"they need a model, and {run.path} holds none"
     page = Path(out or run.path / layout.REPORT)
     explainer = explainer_for(run, notes) if maps and any(scored.values()) else None
     learnt = curves(name, metrics)
@@ -62,7 +64,7 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None, maps
         scored={split: how_it_did(scores, run.path, page, notes, split, explainer) for split, scores in scored.items() if scores},
         validated=bool(last(metrics, "validation")),
         film=inline.of_frames(run.path / layout.FILM / layout.FRAMES),
-        figures=inline.of_folder(figures, f"make some with `{typed}`, then write this page again", without=drawn),
+        figures=inline.of_folder(figures, hint, without=drawn),
         origin=origin,
         origin_facts=[(key, fact) for key, fact in vars(origin).items() if isinstance(fact, Fact)] if origin else [],
         settings={part: to_dict(value) for part in ("model", "data", "train", "pretrain") if (value := getattr(config, part, None))},
@@ -126,9 +128,13 @@ def headline(metrics: Metrics) -> str:
 
 def _score(line: dict[str, Any]) -> str:
     if "effective_rank" in line:  # it learnt without labels
-        return f"loss {show(line.get('loss'))}, effective rank {show(line.get('effective_rank'))}"
+        return f"loss {_few_digits(line.get('loss'))}, effective rank {_few_digits(line['effective_rank'])}"
     mean = line.get("mean_average_precision")
     return f"{percent(line.get('accuracy'))} right" if mean is None else f"mean average precision {percent(mean)}"
+
+
+def _few_digits(value: Any) -> str:
+    return NOTHING if number(value) is None else f"{value:.3g}"
 
 
 def last(metrics: Metrics, split: str) -> dict[str, Any]:
@@ -187,8 +193,8 @@ def _until(share: float) -> str:
 
 def curves(name: str, metrics: Metrics) -> list[inline.Illustration | str]:
     try:
-        named = any("accuracy" in line for line in metrics)
+        named, collapsed = (any(key in line for line in metrics) for key in ("accuracy", "collapsed"))
         words = f"{'Accuracy' if named else 'Effective rank'} and loss over the epochs"
-        return [inline.of_figure(training_curves({name: metrics}), words if named else f"{words}. {RANK}")]
+        return [inline.of_figure(training_curves({name: metrics}), words if named or collapsed else f"{words}. {RANK}")]
     except UsageError as error:
         return [str(error)]

@@ -17,6 +17,8 @@ SUMMARY = {"kind": "kind", "data": "data", "budget": "budget for each model", "s
 SUMMARY |= {"source": "pre-trained on", "pretraining_budget": "budget of each pre-training"}
 APART = {"size": "training pictures", "pretrained": "pre-training pictures", "shots": "shots", "share": "budget"}
 """What tells rows of one model apart, with its heading."""
+HEADINGS = {"flops": "FLOPs", "quadratic": "quadratic FLOPs", "linear": "linear FLOPs"}
+"""Of what is counted, per picture."""
 VERDICTS: dict[bool | None, str] = {True: "different", False: "not told apart", None: NOTHING}
 
 Table = tuple[list[str], list[list[str]]]
@@ -93,7 +95,15 @@ def each_seed(rows: Sequence[dict[str, Any]]) -> Table | None:
 def measured(rows: Sequence[dict[str, Any]]) -> Table:
     """Rows without accuracies, as they are: what costs were measured at which size."""
     keys = list(dict.fromkeys(key for row in rows for key, value in row.items() if not isinstance(value, dict | list)))
-    return [key.replace("_", " ") for key in keys], [[show(row.get(key)) for key in keys] for row in rows]
+    return [HEADINGS.get(key, key.replace("_", " ")) for key in keys], [[_measure(key, row.get(key)) for key in keys] for row in rows]
+
+
+def _measure(key: str, value: Any) -> str:
+    if number(value) is None:
+        return show(value)
+    if key in HEADINGS:
+        return short(value)
+    return byte_size(value) if key == "memory" else f"{value:.3g}" if isinstance(value, float) else show(value)
 
 
 def tested(pairs: Sequence[dict[str, Any]]) -> Table:
@@ -129,7 +139,9 @@ def _apart(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 
 def _values(row: dict[str, Any], keys: Iterable[str]) -> list[str]:
-    return [percent(row.get(key), 0) if key == "share" else show(row.get(key)) for key in keys]
+    """A row of no shots is fine-tuned on all pictures."""
+    told = {"share": lambda value: percent(value, 0), "shots": lambda value: show(value) if value else "fine-tuned"}
+    return [told.get(key, show)(row.get(key)) for key in keys]
 
 
 def _tuned(model: str, entry: dict[str, Any]) -> list[str]:

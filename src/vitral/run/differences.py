@@ -15,7 +15,7 @@ from vitral.base import layout
 from vitral.base.errors import DataError, UsageError
 from vitral.base.files import sha256_file
 from vitral.base.manifest import read_manifest
-from vitral.base.text import NOTHING, table
+from vitral.base.text import NOTHING, counted, table
 from vitral.config import to_dict
 from vitral.run.answers import agree
 from vitral.run.folder import RunFolder
@@ -122,7 +122,7 @@ def _by_place(run: RunFolder) -> dict[tuple[str, int], dict[str, Any]]:
 
 
 def _compare_answers(first: RunFolder, other: RunFolder) -> dict[str, Any]:
-    if not (first.finished and other.finished):
+    if not (_tested(first) and _tested(other)):
         return {"problem": "not tested"}
     try:
         one, two = first.answers(), other.answers()
@@ -139,6 +139,11 @@ def _compare_answers(first: RunFolder, other: RunFolder) -> dict[str, Any]:
     }
 
 
+def _tested(run: RunFolder) -> bool:
+    """A training opens its test images, a pre-training only where it was told to."""
+    return run.finished and ("test" in run.settled.opens or (run.path / layout.answers_name()).is_file())
+
+
 def _fingerprint(run: RunFolder) -> str | None:
     path = run.path / layout.WEIGHTS
     if run.is_record:
@@ -150,7 +155,7 @@ def _curve(each: dict[str, Any]) -> str:
     if each["same"]:
         return "the same"
     if each["first_step"] is None:
-        return f"the same on {each['shared_lines']} shared lines"
+        return f"the same on {counted(each['shared_lines'], 'shared line')}" if each["shared_lines"] else "no line of the journal is shared"
     gap = "" if each["largest"] is None else f", up to {100 * each['largest']:.1f} points on validation"
     return f"differ from step {each['first_step']:,}{gap}"
 

@@ -33,7 +33,8 @@ class Row:
     """The last one."""
     epochs: float = 0.0
     """Done."""
-    epochs_asked: float = 0.0
+    epochs_asked: float | None = None
+    """None: as many as its seconds allow."""
     seconds: float | None = None
     """Of training."""
     finished: bool = False
@@ -77,7 +78,7 @@ def row_of(path: Path) -> Row:
             sealed=last["sealed"].get("accuracy") if run.finished and "sealed" in last else None,
             validation=last["validation"].get("accuracy") if "validation" in last else None,
             epochs=metrics[-1].get("epoch", 0.0) if metrics else 0.0,
-            epochs_asked=settled.train.epochs,
+            epochs_asked=settled.train.epochs if settled.train.ends_by_steps else None,
             seconds=metrics[-1].get("seconds") if metrics else None,
             finished=run.finished,
             changed=journal.stat().st_mtime if journal.is_file() else 0.0,
@@ -102,7 +103,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     if row.problem:
         return (row.name, row.problem, *[""] * 6, byte_size(row.state_bytes))
     shares = [NOTHING if value is None else f"{value:.2%}" for value in (row.accuracy, row.validation)]
-    epochs = f"{row.epochs:g}" if row.epochs >= row.epochs_asked else f"{row.epochs:g} of {row.epochs_asked:g}"
+    short = row.epochs_asked is not None and row.epochs < row.epochs_asked
+    epochs = f"{row.epochs:g} of {row.epochs_asked:g}" if short else f"{row.epochs:g}"
     said = "finished" if row.finished else "not finished"
     return (row.name, row.data, row.model, *shares, epochs, duration(row.seconds), said, byte_size(row.state_bytes))
 

@@ -110,7 +110,7 @@ def conclude(
         sentences.append(f"Up to {shared} cells shared the device, so a second here is less than a second alone; it is so for every model.")
     other = "other weights to start from" if pretrained else "pretrained weights"
     sentences.append(
-        f"This holds for {data}, {budget} and this recipe; it says nothing about more data, longer training, other recipes or {other}."
+        f"This holds for {data}, {budget} and these settings; it says nothing about more data, longer training, other recipes or {other}."
     )
     return " ".join(sentences)
 

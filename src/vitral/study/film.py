@@ -17,7 +17,8 @@ from vitral.base.errors import UsageError, one_of
 from vitral.base.files import replacing_folder, write_atomic
 from vitral.base.picture import Picture
 from vitral.base.progress import say, track
-from vitral.data.datasets import open_split
+from vitral.base.text import counted
+from vitral.data.datasets import open_data, open_source
 from vitral.data.preprocess import Preprocess, open_picture
 from vitral.draw.animation import FORMATS, animate
 from vitral.draw.film import Reel, film_frame, film_sheet
@@ -108,10 +109,9 @@ def moments(run: RunFolder) -> list[tuple[int, Path]]:
         if snapshots and end > snapshots[-1][0]:
             snapshots.append((end, run.path))
     if len(snapshots) < 2:
-        settled = run.settled
         raise UsageError(
-            f"{run.path} kept {len(snapshots) or 'no'} snapshots, and a film needs two",
-            f"train it with some: vitral train {settled.name} --snapshots 24",
+            f"{run.path} kept {counted(len(snapshots), 'snapshot') if snapshots else 'no snapshots'}, and a film needs two",
+            f"train it again with some: {shlex.join(['vitral', 'train', str(run.path)])} --snapshots 24",
         )
     return snapshots
 
@@ -120,12 +120,12 @@ def of_run(run: RunFolder, model: Classifier, count: int) -> list[Picture]:
     """Pictures of the run's validation split, of different classes; of the training split where nothing was set aside."""
     if count < 1:
         raise UsageError(f"a film of {count} pictures", "use 1 or more")
-    for name in ("validation", "train"):
-        split = open_split(run.settled.data, Preprocess.of(model), name)
-        if len(split):
-            some = split.first(min(count, len(split)), seed=0)
-            return [open_picture(some.picture(place), model, some.where(place)) for place in range(len(some))]
-    raise UsageError(f"{run.settled.data.name} has no pictures to watch", "name some: vitral film RUN a.jpg b.jpg")
+    config = run.settled.data
+    source = open_source(config, labels=run.settled.pretrain is None)  # a pre-training's folder need not have any
+    data = open_data(config, preprocess=Preprocess.of(model), source=source)
+    split = data.validation if len(data.validation) else data.train
+    some = split.first(min(count, len(split)), seed=0)
+    return [open_picture(some.picture(place), model, some.where(place)) for place in range(len(some))]
 
 
 def record(run: RunFolder, snapshots: Sequence[tuple[int, Path]], pictures: Sequence[Picture], last: Classifier) -> Reel:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from vitral.base import layout
 from vitral.base.device import pick_device
 from vitral.base.errors import DataError
 from vitral.base.text import table
@@ -24,12 +25,13 @@ from vitral.data.preprocess import Preprocess
 from vitral.data.source import UNLABELLED
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
+from vitral.run.answers import Answers
 from vitral.run.folder import RunFolder
 from vitral.study.probe import as_model
 from vitral.study.result import Result
 from vitral.study.statistics import images_interval
 from vitral.train.evaluate import evaluate_loader, evaluation_loader
-from vitral.train.probe import TRIED_ON, Labelled, Linear, fit_linear, fit_neighbours, read_features, settle
+from vitral.train.probe import TRIED_ON, Labelled, Linear, Neighbours, fit_linear, fit_neighbours, read_features, settle
 from vitral.train.scores import Evaluation
 from vitral.weights.load import load
 
@@ -52,7 +54,7 @@ def probe_run(path: str | Path, *, device: str = "auto", quiet: bool = False) ->
     classes = len(opened.class_names)
     options = {
         "linear": linear_of((features, labels), classes, folder.settled.data.split_seed),
-        "neighbours": fit_neighbours((features, labels), None, classes, (min(NEIGHBOURS, len(labels)),)),
+        "neighbours": nearest_of((features, labels), classes),
     }
     found: dict[str, Any] = {"data": opened.name, "split": "validation", "pictures": len(answers), "width": features.shape[1]}
     lines = []
@@ -65,16 +67,30 @@ def probe_run(path: str | Path, *, device: str = "auto", quiet: bool = False) ->
     return Result(table(lines, ["probe", "validation accuracy", "95 % over pictures", "with"], "lrll"), found)
 
 
-def probe_in_place(folder: RunFolder, *, test: bool, device: str = "auto") -> tuple[Classifier, dict[str, Evaluation]]:
+def probe_in_place(
+    folder: RunFolder, *, test: bool, neighbours: bool = False, device: str = "auto"
+) -> tuple[Classifier, dict[str, Evaluation]]:
     """The finished run's model with a linear probe for its head, and what that is worth on validation, where there is any. With `test`,
-    on the test split too: it is opened here, once, and the answers go into the folder as those of a training do."""
+    on the test split too: it is opened here, once, and the answers go into the folder as those of a training do. With `neighbours`,
+    what the nearest neighbours answer on the same test pictures goes beside them (neighbours.npz)."""
     body = folder.model().to(pick_device(device))
     opened = labelled(folder, body)
     opened.need_one_label("a probe's accuracy")
 
     learnt = read_features(body, _loader(opened, opened.train, device), quiet=True)
     head = linear_of(learnt, len(opened.class_names), folder.settled.data.split_seed)
-    return _judged(folder, body, head, opened, len(learnt[1]), test, device)
+    judged = _judged(folder, body, head, opened, len(learnt[1]), test, device)
+    if test and neighbours:
+        _write_neighbours(folder, body, learnt, opened, device)
+    return judged
+
+
+def _write_neighbours(folder: RunFolder, body: Classifier, learnt: Labelled, opened: Data, device: str) -> None:
+    asked, labels = read_features(body, _loader(opened, opened.test(), device), quiet=True)
+    nearest = nearest_of(learnt, len(opened.class_names))
+    answers = Answers(nearest(asked).cpu().numpy(), labels.cpu().numpy())
+    scores = {"top1": float(answers.right.mean()), "opened": opened.opened["test"], "probe": str(nearest)}
+    folder.write_answers(scores, answers, layout.NEIGHBOURS)
 
 
 def probe_few(
@@ -127,6 +143,11 @@ def linear_of(learnt: Labelled, classes: int, seed: int) -> Linear:
         return strength * (len(labels) - size) / len(labels), right
 
     return fit_linear(learnt, None, classes, settle(attempt, TRIED_ON / (len(labels) - size)))
+
+
+def nearest_of(learnt: Labelled, classes: int) -> Neighbours:
+    """The nearest neighbours among all these, as many as the field asks."""
+    return fit_neighbours(learnt, None, classes, (min(NEIGHBOURS, len(learnt[1])),))
 
 
 def labelled(folder: RunFolder, model: Classifier) -> Data:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vitral.base.layout import METRICS
-from vitral.base.text import few
+from vitral.base.text import counted, duration, few
 from vitral.config import RunConfig
 from vitral.data.datasets import Data
 from vitral.run.folder import RunFolder
+from vitral.run.survey import row_of
 
 if TYPE_CHECKING:
     from vitral.train.prepare import Setup
@@ -38,11 +39,10 @@ def before(setup: Setup) -> list[str]:
         notes += _trained_on(config, setup.data)
     if not len(setup.data.validation):
         notes.append("no validation pictures: the run learns from all it may, and its curve is of augmented training pictures alone")
-    per_class = len(setup.data.train) / max(1, len(setup.data.class_names))
-    if config.weights is None and per_class < 50 and config.model.family == "vit":
-        notes.append(
-            f"{per_class:.0f} pictures a class are few for a ViT from scratch: start from weights (--from) or strengthen the augmentation"
-        )
+    names = setup.data.class_names
+    if names and config.weights is None and len(setup.data.train) < 50 * len(names) and config.model.family == "vit":
+        few_each = f"{counted(round(len(setup.data.train) / len(names)), 'picture')} a class"
+        notes.append(f"{few_each}: few for a ViT from scratch; start from weights (--from) or strengthen the augmentation")
     notes += _hardly_there(setup.data)
     if setup.data.train.imbalance() > 5 and not config.data.class_weights:
         notes.append(f"the largest class has {setup.data.train.imbalance():.0f} times the pictures of the smallest: try --class-weights")
@@ -72,9 +72,10 @@ def _trained_on(config: RunConfig, data: Data) -> list[str]:
     is_run = earlier.exists and earlier.has_model and (earlier.path / METRICS).is_file()  # else a model that was saved or downloaded
     if not is_run or earlier.settled.data.name != config.data.name:
         return []
-    train = config.train
-    schedule = f"a fresh {train.schedule} schedule over {train.epochs:g} epochs, peak learning rate {train.lr:g}"
-    notes = [f"trains on from the final weights of {earlier.path} ({earlier.settled.train.epochs:g} epochs) with {schedule}"]
+    train, done = config.train, row_of(earlier.path).epochs
+    length = f"{train.epochs:g} epochs" if train.ends_by_steps else duration(train.max_seconds)
+    schedule = f"a fresh {train.schedule} schedule over {length}, peak learning rate {train.lr:g}"
+    notes = [f"trains on from the final weights of {earlier.path} ({done:g} epochs) with {schedule}"]
     carved = ("validation", "split_seed", "stage")
     if any(getattr(earlier.settled.data, name) != getattr(config.data, name) for name in carved):
         notes.append(f"its pictures are divided in another way than in {earlier.path}: what is tested may have been learnt there")

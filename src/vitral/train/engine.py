@@ -133,7 +133,7 @@ class Engine:
                 folder.write_environment(self._environment())
             if not self.quiet:
                 say(self.setup.headline(self.total, self.counts.step))
-            steps = self.total if self.setup.ends_by_steps else None  # nobody knows how many the clock allows
+            steps = self.total if self.train.ends_by_steps else None  # nobody knows how many the clock allows
             with self.interrupts, progress("Training", steps, self.quiet, self.counts.step) as bar:
                 if self.counts.step == 0:
                     if self.monitor is not None:

@@ -132,7 +132,9 @@ def match_split(model: Classifier, split: Split, data: str) -> Split:
     """The split with the model's own class numbers."""
     names = split.class_names
     if not model.config.classes:
-        raise UsageError("this model has no head: it gives features, not classes", "load it with classes=…, or use vitral probe")
+        raise UsageError(
+            "this model has no head: it gives features, not classes", "give it one: vitral probe --save, vitral train finetune"
+        )
     if split.several and not model.origin.several:
         raise UsageError(
             f"{data} has several labels a picture, and the model gives one class", f"fine-tune it: vitral train finetune --data {data}"

@@ -5,6 +5,7 @@ N pictures, two views of each, D numbers of an embedding.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from vitral.base.errors import ConfigError
 from vitral.base.progress import say
+from vitral.base.text import counted
 from vitral.data.datasets import open_data
 from vitral.data.loader import Batch
 from vitral.model.classifier import evaluating
@@ -41,7 +43,11 @@ class Monitor:
         self._before: dict[str, float] | None = None
         batch, split = setup.config.train.batch_size, setup.data.validation
         if len(split) < LEAST:
-            raise ConfigError(f"{len(split)} validation pictures do not show whether it learns", f"set validation so that {LEAST} are left")
+            pictures = len(split) + len(setup.data.train)
+            share = math.ceil(100 * LEAST / pictures) / 100
+            more = f", or keep more of them for looking: --validation {share:g}" if share <= 0.5 else ""
+            said = f"{counted(len(split), 'validation picture')} of {pictures:,} cannot show whether it learns, {LEAST} can"
+            raise ConfigError(said, f"add pictures{more}")
         count = min(len(split), PICTURES)
         # Whole batches alone: another size would be another compilation.
         count = max(min(batch, count), count // batch * batch)

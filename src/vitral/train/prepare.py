@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from vitral.base.errors import DataError
-from vitral.base.origin import Origin, known
-from vitral.base.text import byte_size, duration, few
+from vitral.base.origin import NO_HEAD, Origin, known
+from vitral.base.text import byte_size, counted, duration, few
 from vitral.build import build
 from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
 from vitral.cost.flops import forward_flops
@@ -42,9 +42,6 @@ from vitral.train.teacher import as_teacher
 from vitral.weights.load import check_place, load, load_unfetched
 from vitral.weights.resize import adapt
 
-MANY_EPOCHS = 1e5
-"""More than anybody means: such a run is ended by its seconds."""
-
 
 @dataclass
 class Setup:
@@ -74,11 +71,6 @@ class Setup:
             return config.train.threads
         return 1 if forward_flops(config.model) * config.train.batch_size <= TINY else None
 
-    @property
-    def ends_by_steps(self) -> bool:
-        """Not by the clock alone."""
-        return self.config.train.max_seconds is None or self.config.train.epochs < MANY_EPOCHS
-
     def task(self, quiet: bool = True) -> Task:
         """What is learnt: to name classes, from labels and perhaps a teacher, or, without labels, what the method says."""
         if self.config.pretrain is not None:
@@ -99,7 +91,7 @@ class Setup:
         going = f", going on at step {step:,}" if step else ""
         threads = f" ({self.threads} thread{'s' * (self.threads > 1)})" if self.threads and self.device.type == "cpu" else ""
         most = config.train.max_seconds
-        long = f"{total:,} steps" if self.ends_by_steps else f"{duration(most)} of steps"
+        long = counted(total, "step") if config.train.ends_by_steps else f"{duration(most)} of steps"
         count = config.train.snapshots
         size = byte_size(count * sum(value.numel() * value.element_size() for value in self.model.state_dict().values()))
         kept = f", {count} snapshots ({size} on the disk)" if count else ""
@@ -233,6 +225,8 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
     thresholds = (NEUTRAL,) * len(data.class_names) if several else ()
     origin = dataclasses.replace(origin, changes=changes, data=to_dict(config.data), thresholds=thresholds)
     model.origin = data.preprocess.write_to(origin, data.class_names)
+    if not config.model.classes:
+        model.origin = dataclasses.replace(model.origin, classes=known((), NO_HEAD))
     config, notes = _even_batches(config, len(data.train), processes)
     return Setup(config, data, model.to(device), data.preprocess, device, (*assumed, *resolved.notes, *notes), planned)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import numpy as np
 import torch
 from PIL import Image
 
 from vitral.base.errors import VitralError
 from vitral.base.files import read_bounded
 from vitral.base.progress import say
-from vitral.data.datasets import open_data
+from vitral.data.datasets import open_data, open_source
 from vitral.data.preprocess import open_picture
 from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
@@ -57,12 +58,10 @@ def _from_run(folder: RunFolder) -> list[tuple[bytes, str]]:
     """Of data that is part of Vitral or that a run made here has used; else the small pictures that lie in the run folder itself."""
     if not _openable(folder):
         return _stored(folder)
-    split = open_data(folder.settled.data).validation
-    seen: dict[int, int] = {}
-    for index, label in enumerate(split.labels.tolist()):
-        seen.setdefault(label, index)
-    chosen = sorted(seen.items())[:COUNT]
-    return [(_png(split.picture(index)), f"validation {index}") for _, index in chosen]
+    config, labels = folder.settled.data, folder.settled.pretrain is None
+    split = open_data(config, source=open_source(config, labels=labels)).validation
+    chosen = np.unique(split.labels, return_index=True)[1].tolist() if labels else range(len(split))  # one of each class
+    return [(_png(split.picture(index)), f"validation {index}") for index in chosen[:COUNT]]
 
 
 def _openable(folder: RunFolder) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from vitral.base.errors import UsageError, WeightsError
-from vitral.base.origin import Origin, assumed, known, per_channel
+from vitral.base.origin import NO_HEAD, Origin, assumed, known, per_channel
 from vitral.build import shadow
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
@@ -87,6 +87,8 @@ def make_origin(
         values["classes"] = known(_named(tuple(names.value), config.classes), names.note)
     elif config.classes == 1000 and (imagenet := imagenet_names()):
         values["classes"] = assumed(imagenet, "1000 outputs: ImageNet-1k's names")
+    elif not config.classes:
+        values["classes"] = known((), NO_HEAD)
     values |= facts
     return Origin(source=known(source), changes=changes, **values)
 

@@ -48,10 +48,7 @@ def load_checkpoint(folder: str | Path) -> Classifier:
         )
         raise WeightsError(f"{folder} holds no {WEIGHTS}", hint)
     manifest.check(folder, (CONFIG, WEIGHTS))
-    described = read_json(folder / CONFIG, SETTINGS_LIMIT)
-    if not isinstance(described, dict) or "model" not in described:
-        raise WeightsError(f"{folder / CONFIG} describes no model", "name a folder that vitral.save or vitral train wrote")
-    config = from_dict(ModelConfig, described["model"], f"{folder / CONFIG}: model")
+    config, origin = read_description(folder)
     # Cloned: tensors mapped from a file are aligned to 8 bytes, and matrix products then differ in the last bit.
     tensors = {name: tensor.clone() for name, tensor in read_weights(folder / WEIGHTS).tensors.items()}
     if config.is_transformer and config.depth > len(tensors):
@@ -64,11 +61,20 @@ def load_checkpoint(folder: str | Path) -> Classifier:
     tensors, changes = as_float32(model, tensors, str(folder / WEIGHTS))
     model.load_state_dict(tensors, assign=True)
     model.folder = folder
-    origin = Origin.from_dict(described.get("origin", {}))
     model.origin = dataclasses.replace(origin, changes=(*origin.changes, *changes))
-    if not model.origin.data and isinstance(described.get("data"), dict):  # a run says it beside the origin
-        model.origin = dataclasses.replace(model.origin, data=described["data"])
     return model.eval()
+
+
+def read_description(folder: Path) -> tuple[ModelConfig, Origin]:
+    """What such a folder says of its model, beside the weights."""
+    described = read_json(folder / CONFIG, SETTINGS_LIMIT)
+    if not isinstance(described, dict) or "model" not in described:
+        raise WeightsError(f"{folder / CONFIG} describes no model", "name a folder that vitral.save or vitral train wrote")
+    config = from_dict(ModelConfig, described["model"], f"{folder / CONFIG}: model")
+    origin = Origin.from_dict(described.get("origin", {}))
+    if not origin.data and isinstance(described.get("data"), dict):  # a run says it beside the origin
+        origin = dataclasses.replace(origin, data=described["data"])
+    return config, origin
 
 
 def as_float32(model: Classifier, tensors: dict[str, torch.Tensor], where: str) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:

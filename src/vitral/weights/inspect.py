@@ -10,14 +10,16 @@ from typing import Any
 from torch import Tensor
 
 from vitral.base.errors import WeightsError
+from vitral.base.layout import WEIGHTS
 from vitral.base.origin import Fact, Origin
 from vitral.build import shadow
 from vitral.config import ModelConfig, to_dict
 from vitral.weights.assemble import file_says, make_origin
+from vitral.weights.checkpoint import read_description
 from vitral.weights.detect import Detected, detect
 from vitral.weights.infer import Known, infer_config, says
 from vitral.weights.keymap import Mapped, Row, convert, pattern
-from vitral.weights.load import CALLER, read_place
+from vitral.weights.load import CALLER, describes_itself, read_place
 
 
 @dataclass(frozen=True)
@@ -71,18 +73,26 @@ def inspect(path: str | Path, heads: int | None = None) -> Inspection:
     contents, spoken = read_place(path)
     detected = detect(contents.tensors, path.name)
     said = says(CALLER, {"heads": heads}).over(spoken).over(file_says(detected))
-    return _inspected(path, detected, said, contents.notes)
+    folder = path.parent if path.name == WEIGHTS else path
+    stored = read_description(folder) if folder.is_dir() and describes_itself(folder) else None
+    return _inspected(path, detected, said, contents.notes, stored)
 
 
-def _inspected(path: Path, detected: Detected, said: Known, notes: tuple[str, ...]) -> Inspection:
+def _inspected(
+    path: Path, detected: Detected, said: Known, notes: tuple[str, ...], stored: tuple[ModelConfig, Origin] | None = None
+) -> Inspection:
+    """`stored`: what a folder of ours says of its model, so that nothing is inferred."""
     config, origin, problem = None, None, ""
     mapped = Mapped()
     unknown = _unknown(detected)
     known = {name: tensor for name, tensor in detected.tensors.items() if name not in unknown}
     try:
         mapped = convert(detected.family.table, known, path.name)
-        config, facts = infer_config(mapped.tensors, detected.family, said, path.name)
-        origin = make_origin(f"{detected.family.label}: {path.name}", detected, config, facts, said)
+        if stored is not None:
+            config, origin = stored
+        else:
+            config, facts = infer_config(mapped.tensors, detected.family, said, path.name)
+            origin = make_origin(f"{detected.family.label}: {path.name}", detected, config, facts, said)
     except WeightsError as error:
         problem = str(error)
     rows = mapped.rows + [Row((name,), None, "unknown", tuple(detected.tensors[name].shape)) for name in unknown]

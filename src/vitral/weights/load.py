@@ -143,6 +143,11 @@ def _ours(described: dict[str, Any]) -> bool:
     return "model" in described or not described
 
 
+def describes_itself(folder: Path) -> bool:
+    """Whether a folder holds a config.json of Vitral's."""
+    return "model" in _described(folder)
+
+
 def announced(model: Classifier) -> Classifier:
     """Says, once and in a line, what was taken for granted about weights from elsewhere."""
     taken = [line.partition(" (assumed")[0] for line in model.origin.assumptions()]

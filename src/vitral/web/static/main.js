@@ -312,6 +312,7 @@ class App {
     byId("open").hidden = !this.source.live;
     byId("open-first").hidden = !this.source.live;
     byId("offline").hidden = this.source.live;
+    byId("offline-classes").hidden = !this.session.models.some((model) => model.classes);
     this.markTabs();
     if (this.source.runs) return this.load().then(() => showProof(this.source));
     return this.load();

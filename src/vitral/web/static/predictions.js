@@ -25,6 +25,7 @@ export class PredictionsView {
     const trace = this.app.traces[this.which()];
     const model = this.app.session.models[this.which()];
     if (!trace) return;
+    if (this.search) this.search.hidden = !model.classes;
     if (!model.classes) {
       this.bars.replaceChildren(element("li", { class: "quiet" }, "This model has no head: it gives features, not classes."));
       return;
