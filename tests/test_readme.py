@@ -48,7 +48,7 @@ def measured(page: Path) -> list[tuple[str, str]]:
     """The same for a page of results, whose commands stand in the text with letters for what changes; names of verbs alone are left out."""
     found = re.findall(r"`(vitral [a-z]+ [^`…]+)`|^(?: {4,})?(vitral [a-z]+ .*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     single = (line for inline, fenced in found for line in (inline or fenced).split("; "))
-    lines = (" ".join(PLACEHOLDERS.get(word, word) for word in line.split()) for line in single)
+    lines = (" ".join(PLACEHOLDERS.get(word, re.sub("=S$", "=0", word)) for word in line.split()) for line in single)
     return [(line, "") for line in dict.fromkeys(lines)]
 
 

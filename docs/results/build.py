@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +15,17 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from gallery_list import REPORTS
 from make_gallery import entry
+from missing import Job, missing, toml
 
 from vitral.base import layout
 from vitral.base.files import read_json, sha256_bytes
 from vitral.base.manifest import check, read_manifest
-from vitral.base.text import NOTHING, byte_size, duration, table
+from vitral.base.text import NOTHING, byte_size, counted, duration, table
 from vitral.draw.curves import training_curves
 from vitral.draw.provenance import save_figure
 from vitral.run.answers import Answers
@@ -109,6 +110,13 @@ def accuracy(records: list[Record], split: str = "test", kept: np.ndarray | None
     return f"{100 * found.mean:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})"
 
 
+def probed(records: list[Record]) -> str:
+    """The accuracy, and beside a linear probe's that of nearest neighbours, where every seed has both."""
+    if not all((record.path / layout.answers_name(layout.NEIGHBOURS)).is_file() for record in records):
+        return accuracy(records)
+    return f"{accuracy(records)}; by neighbours {accuracy(records, layout.NEIGHBOURS)}"
+
+
 def machine(record: Record) -> str:
     environment = record.run.environment
     if gpu := environment.get("gpu"):
@@ -129,10 +137,6 @@ def compiled(records: list[Record], how: str) -> str:
     return duration(min(values)) if values else NOTHING
 
 
-def toml(name: str) -> dict[str, Any]:
-    return tomllib.loads((HERE / f"{name}.toml").read_text(encoding="utf-8"))
-
-
 def rows() -> list[dict[str, Any]]:
     return toml("rows")["row"]
 
@@ -141,20 +145,15 @@ def rows() -> list[dict[str, Any]]:
 
 
 def readme_table(records: dict[str, list[Record]]) -> str:
-    lines, marked = [], False
-    for row in (row for row in rows() if row.get("readme")):
-        own = records.get(row["record"])
-        if own:
-            time = f"{timed(own, 'training')} ({timed(own, 'total')}) on {machine(own[0])}"
-            lines.append([row["title"], accuracy(own), str(len(own)), time])
-        elif before := row.get("before"):
-            marked = True
-            lines.append([f"{row['title']} †", before["accuracy"], before["seeds"], before["time"]])
+    lines = []
+    for row in (row for row in rows() if row.get("readme") and row["record"] in records):
+        own = records[row["record"]]
+        time = f"{timed(own, 'training')} ({timed(own, 'total')}) on {machine(own[0])}"
+        lines.append([row["title"], accuracy(own), str(len(own)), time])
     note = (
         "Per cent on test; in brackets the 95 % interval over seeds and test pictures. Time: training, in brackets from command to result."
     )
     note += " ≤: measured beside other work." if any("≤" in line[3] for line in lines) else ""
-    note += "\n† Without a record, to be run again." if marked else ""
     return f"{table(lines, ['', 'test accuracy', 'seeds', 'time'], 'lrll', markdown=True)}\n\n{note}"
 
 
@@ -167,7 +166,9 @@ def records_table(records: dict[str, list[Record]]) -> str:
         each = ", ".join(f"{record.seed}: [{100 * record.right().mean():.2f}](records/{record.path.name})" for record in own)
         pictures = f"{len(own[0].right()):,}"
         asked, aim = row.get("asked", NOTHING), row.get("aim", NOTHING)
-        lines.append([row["title"], asked, aim, accuracy(own), each, pictures, f"`{row['command']}`", machine(own[0])])
+        told = probed(own)
+        told += f"; {difference(records, row['record'], row['beside'])}" if row.get("beside") in records else ""
+        lines.append([row["title"], asked, aim, told, each, pictures, f"`{row['command']}`", machine(own[0])])
     return table(lines, header, "lllrllll", markdown=True)
 
 
@@ -215,20 +216,26 @@ def choices_table(records: dict[str, list[Record]]) -> str:
         return f"Not run yet: `{recipe['command']}`."
     known = [choice for choice in changes if choice["record"] in records]
     right = {choice["record"]: np.stack([one.right("validation") for one in records[choice["record"]]]) for choice in (recipe, *known)}
-    tests = {choice["record"]: paired_bootstrap(right[choice["record"]], right[recipe["record"]]) for choice in known}
+    several = {name for name in right if min(len(right[name]), len(right[recipe["record"]])) > 1}  # one seed carries no test
+    tests = {
+        choice["record"]: paired_bootstrap(right[choice["record"]], right[recipe["record"]])
+        for choice in known
+        if choice["record"] in several
+    }
     adjusted = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
     lines = []
     for choice in (recipe, *known):
         name, own = choice["record"], records[choice["record"]]
-        points = verdict = NOTHING
+        points = f"{100 * (right[name].mean() - right[recipe['record']].mean()):+.2f}" if choice in known else NOTHING
+        verdict = NOTHING
         if name in tests:
             test = tests[name]
             points = f"{100 * test.difference:+.2f} ({100 * test.low:+.2f} to {100 * test.high:+.2f})"
             verdict = ("worse" if test.difference < 0 else "better") if adjusted[name] <= 0.05 else "not told apart"
         lines.append([choice["title"], accuracy(own, "validation"), str(len(own)), points, verdict, f"`{choice['command']}`"])
     header = ["", "validation", "seeds", "points to the recipe (95 %)", f"Holm over {len(tests)}", "command"]
-    missing = [choice["title"] for choice in changes if choice not in known]
-    return table(lines, header, "lrrrl", markdown=True) + (f"\n\nNot run: {', '.join(missing)}." if missing else "")
+    not_run = [choice["title"] for choice in changes if choice not in known]
+    return table(lines, header, "lrrrl", markdown=True) + (f"\n\nNot run: {', '.join(not_run)}." if not_run else "")
 
 
 def duplicates_table(records: dict[str, list[Record]]) -> str:
@@ -294,6 +301,20 @@ def _points(pair: Any) -> str:
     return f"{100 * abs(pair.difference):.2f} ({low:.2f} to {high:.2f})"
 
 
+# ---- figures of others ----------------------------------------------------------------------------------------------------------
+
+
+def cited_table(cited: dict[str, Any], records: dict[str, list[Record]]) -> str:
+    """A table as others published it, with its source; beside it ours where a record has the same."""
+    ours: dict[str, list[str]] = cited.get("ours", {})
+    columns = [[accuracy(records[name]) if name in records else NOTHING for name in names] for names in ours.values()]
+    lines = [[*row, *own] for row, *own in zip(cited["rows"], *columns, strict=True)]
+    source = f"{cited['note']}. Source: {cited['source']}."
+    if ours:
+        source += " Ours: mean and 95 % interval as in [the records](records.md)."
+    return f"{table(lines, [*cited['header'], *ours], 'lr', markdown=True)}\n\n{source}"
+
+
 # ---- the claims of the reports ---------------------------------------------------------------------------------------------------
 
 
@@ -308,11 +329,11 @@ def is_run(claim: dict[str, Any], records: dict[str, list[Record]], studies: dic
 
 
 def claimed(claim: dict[str, Any], records: dict[str, list[Record]], studies: dict[str, Path]) -> str:
-    """Our figure with n and interval, out of a record, a study or a measurement; † is one of which no record was kept."""
+    """Our figure with n and interval, out of a record, a study or a measurement."""
     if "measured" in claim:
         return claim["figure"].format(**read_json(MEASURED / f"{claim['measured']}.json"))
     if not is_run(claim, records, studies):
-        return f"{claim['before']} †" if "before" in claim else "not run"
+        return "not run"
     if "record" in claim:
         own = records[claim["record"]]
         told = f"{accuracy(own)}, n = {len(own)}"
@@ -321,12 +342,16 @@ def claimed(claim: dict[str, Any], records: dict[str, list[Record]], studies: di
         return "; ".join(f"{name}: {steps_to(records[name])}" for name in claim["steps"])
     if "study" in claim:
         return study_means(studies[claim["study"]])
-    return f"{claim['before']} †" if "before" in claim else NOTHING
+    return "not run" if claim["verdict"] == "open" else NOTHING
 
 
 def difference(records: dict[str, list[Record]], *names: str) -> str:
-    """`b − a: 0.18 (−0.09 to 0.47) points, p = 0.16` of two records, picture by picture."""
-    (pair,) = compare_pairs({"": {name: np.stack([one.right() for one in records[name]]) for name in names}})[""]
+    """`b − a: 0.18 (−0.09 to 0.47) points, p = 0.16` of two records, picture by picture; one seed has neither interval nor p."""
+    right = {name: np.stack([one.right() for one in records[name]]) for name in names}
+    if min(map(len, right.values())) < 2:
+        better, worse = sorted(names, key=lambda name: -right[name].mean())
+        return f"{better} − {worse}: {100 * (right[better].mean() - right[worse].mean()):.2f} points"
+    (pair,) = compare_pairs({"": right})[""]
     return f"{pair.ranked[0]} − {pair.ranked[1]}: {_points(pair)} points, {pair.told_p}"
 
 
@@ -377,33 +402,41 @@ def report_figures(report: str) -> str:
     return "\n\n".join(f"**{figure.title}**\n\n{entry(figure, '../images/reports')}" for figure in REPORTS if figure.chapter == report)
 
 
-def summary_table(records: dict[str, list[Record]], studies: dict[str, Path]) -> str:
+def summary_table() -> str:
     names = list(dict.fromkeys(claim["report"] for claim in claims()))
     lines = [
         [name, *(str(sum(claim["report"] == name and claim["verdict"] == verdict for claim in claims())) for verdict in WORDS)]
         for name in names
     ]
-    waiting = sum(not is_run(claim, records, studies) for claim in claims())
+    waiting = sum(claim["verdict"] == "open" for claim in claims())
     return f"{table(lines, ['report', *WORDS.values()], 'lr', markdown=True)}\n\n{len(claims())} claims; {waiting} wait for a run."
 
 
-def queue_table(records: dict[str, list[Record]], studies: dict[str, Path]) -> str:
-    """What the reports' page waits for, in groups of one call each."""
-    waiting = [claim for claim in claims() if "minutes" in claim and not (is_run(claim, records, studies) and _waits(claim))]
-    lines = [
-        [claim["group"], f"`{claim['command']}`", claim.get("record") or claim.get("study") or NOTHING, str(claim["minutes"])]
-        for claim in waiting
-    ]
-    return table(lines, ["group", "command (each S: 0, 1, 2)", "record", "minutes, estimated"], "lllr", markdown=True)
-
-
-def _waits(claim: dict[str, Any]) -> bool:
-    return bool(claim.get("record") or claim.get("study"))
+def queue_table() -> str:
+    """What has no record yet, in the order in which it is to be run; then what leaves none."""
+    waiting: dict[str, list[Job]] = {}
+    for job in missing(RECORDS):
+        waiting.setdefault(job.record, []).append(job)
+    lines = []
+    for record, jobs in waiting.items():
+        seeds = ", ".join(str(job.seed) for job in jobs if job.seed is not None) or NOTHING
+        lines.append([record, seeds, f"`{jobs[0].published}`", f"{jobs[0].minutes:g}"])
+    by_hand = {claim["claim"]: claim for claim in claims() if "minutes" in claim and not {"record", "study"} & claim.keys()}
+    by_hand |= {other["title"]: other for other in toml("rows")["other"]}
+    lines += [[f"{NOTHING} {what}", NOTHING, f"`{one['command']}`", f"{one['minutes']:g}"] for what, one in by_hand.items()]
+    return table(lines, ["record", "seeds S", "command", "minutes (of a seed)"], "lllr", markdown=True)
 
 
 def curves_list(records: dict[str, list[Record]]) -> str:
     titles = {row["record"]: row["title"] for row in rows()}
-    return "\n".join(f"![{titles.get(name, name).replace('`', '')}](../images/results/records/{name}-curves.png)" for name in records)
+    return "\n".join(
+        f"![{titles.get(name, name).replace('`', '')}](../images/results/records/{name}-curves.png)" for name in learning(records)
+    )
+
+
+def learning(records: dict[str, list[Record]]) -> dict[str, list[Record]]:
+    """Those that have a curve: a probe of frozen features takes no step."""
+    return {name: own for name, own in records.items() if any(line["split"] == "train" for line in own[0].run.metrics)}
 
 
 def quantised_table(_: dict[str, list[Record]]) -> str:
@@ -571,13 +604,16 @@ def make() -> dict[str, str]:
     made = {name: function(records) for name, function in TABLES.items()}
     made |= {f"claims:{report}": claims_table(report, records, studies) for report in dict.fromkeys(claim["report"] for claim in claims())}
     made |= {f"figures:{report}": report_figures(report) for report in dict.fromkeys(figure.chapter for figure in REPORTS)}
-    made |= {"claims": summary_table(records, studies), "queue": queue_table(records, studies)}
+    made |= {f"cited:{cited['name']}": cited_table(cited, records) for cited in toml("cited")["table"]}
+    made |= {"claims": summary_table(), "queue": queue_table()}
     return made | {f"study:{name}": study_table(path) for name, path in studies.items()}
 
 
 def figure_inputs(records: dict[str, list[Record]]) -> dict[str, str]:
     """Figure → the hash of the journals it is drawn from: what a figure shows can be checked without comparing pixels."""
-    packed = {name: b"".join((record.path / layout.PACKED_METRICS).read_bytes() for record in own) for name, own in records.items()}
+    packed = {
+        name: b"".join((record.path / layout.PACKED_METRICS).read_bytes() for record in own) for name, own in learning(records).items()
+    }
     return {f"{name}-curves": sha256_bytes(content) for name, content in packed.items()}
 
 
@@ -586,9 +622,10 @@ def draw(records: dict[str, list[Record]]) -> None:
         stored = FIGURES / f"{name}.json"
         if stored.is_file() and read_json(stored).get("journals") == digest:
             continue
-        own = records[name.removesuffix("-curves")]
-        row = next((row for row in rows() if row["record"] == name.removesuffix("-curves")), {"command": name})
-        figure = training_curves({row["record"]: [record.run.metrics for record in own]}, title=f"{row['command']}, {len(own)} seeds")
+        record = name.removesuffix("-curves")
+        own = records[record]
+        command = next((row["command"] for row in (*rows(), *toml("rows")["choice"]) if row["record"] == record), record)
+        figure = training_curves({record: [one.run.metrics for one in own]}, title=f"{command}, {counted(len(own), 'seed')}")
         save_figure(figure, FIGURES / name, {}, {"journals": digest}, "Training dashed, validation solid.", formats=("png",))
         print(f"drawn: {FIGURES / name}.png")
 

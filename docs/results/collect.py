@@ -5,7 +5,8 @@
     python docs/results/collect.py runs/compare-cifar10 --name compare-samples
 
 A run becomes docs/results/records/NAME-SEED/: asked.json, config.json, env.json (with the times), metrics.jsonl.gz, test.npz and, of a
-confirming run, sealed.npz (labels, answers, probabilities), and a manifest with the SHA-256 of all of them and of the weights.
+confirming run, sealed.npz (labels, answers, probabilities; without labels neighbours.npz beside the linear probe's), and a manifest
+with the SHA-256 of all of them and of the weights.
 A study becomes records/NAME/: its own files, and of each cell the journal and the answers. `vitral diff RUN RECORD`, `vitral verify RECORD`
 and `make results` read them. Paths of the machine are cut to their last part.
 """
@@ -32,6 +33,8 @@ from vitral.run.folder import RunFolder
 
 RECORDS = Path(__file__).parent / "records"
 SETTINGS = (layout.ASKED, layout.CONFIG, layout.ENVIRONMENT)
+PROBED = ("test", layout.NEIGHBOURS)
+"""What a linear probe and the nearest neighbours answered on the test pictures, of a run that learnt without labels."""
 STUDY_FILES = (layout.STUDY, layout.TUNING, layout.RESULT, layout.TABLE)
 
 
@@ -71,7 +74,7 @@ def collect(folder: Path, out: Path = RECORDS, name: str | None = None, alone: b
         if (folder / file).is_file():
             write_json(record / file, without_paths(read_json(folder / file)))
     _journal(folder, record)
-    probed = ("test",) if run.settled.pretrain is not None and (folder / layout.answers_name()).is_file() else ()
+    probed = [split for split in PROBED if run.settled.pretrain is not None and (folder / layout.answers_name(split)).is_file()]
     for split in run.settled.opens or probed:
         _answers(run, record, split)
     files = [file.name for file in record.iterdir()]
