@@ -39,7 +39,7 @@ def test_answers_are_counted_beside_bf16(model: nn.Module, monkeypatch: pytest.M
         found = answer(images)
         with torch.autocast("cpu", torch.bfloat16):
             exact = model(images)
-    assert found.dtype == torch.float32 and torch.cosine_similarity(found, exact.float()).min() > 0.99
+    assert found.dtype == torch.float32 and torch.cosine_similarity(found, exact.float()).min() > 0.98  # fp8 keeps three bits
     same = int((found.argmax(1) == exact.argmax(1)).sum())
     assert str(answer) == f"fp8: the same answer as bf16 on {same} of 6 pictures"
     answer = AnsweringInFp8(model, CPU, [images])

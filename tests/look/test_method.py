@@ -95,7 +95,7 @@ def test_a_refusal_names_the_methods_that_suit(make, images) -> None:
         (vitral.create("cnn", image_size=16), look.rollout, [method.name for method in MAPS if not method.transformer]),
         (make(classes=0).float(), look.relevance, [method.name for method in MAPS if not method.explains]),
     ):
-        with pytest.raises(vitral.VitralError, match=f"use {', '.join(others[:-1])} or {others[-1]}"):
+        with pytest.raises(vitral.VitralError, match=f"(use|look with) {', '.join(others[:-1])} or {others[-1]}"):
             method(vitral.watch(model, images(model).float()))
 
 
