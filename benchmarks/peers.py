@@ -3,9 +3,10 @@
     python benchmarks/peers.py [--sizes s/16 b/16 l/16] [--batches 512 256 128] [--peers timm] [--rounds 12] [--quick] [--out peers.json]
 
 Contestants take turns within a run, eager and (on a GPU) compiled. A library that is not installed is named and left out, and so is one
-that cannot do an action. `--out` takes up what is there already: sizes may be measured one command after the other. Compiling takes most
-of the time (a peer of 12 blocks about a minute in all): `--peers` and `--actions` leave parts out. `--quick`: two blocks of ti/16 at batch
-2, to see whether it runs. `docs/results/speed.md` is made from docs/results/measured/peers.json (`make results`).
+that cannot do an action. `--out` takes up what is there already, so that sizes may be measured one command after the other, and is written
+after each action. Compiling takes most of the time (12 blocks of a peer about a minute and a half in all): `--peers`, `--actions` and
+`--compile no` leave parts out. `--quick`: two blocks of ti/16 at batch 2, to see whether it runs. `docs/results/speed.md` is made from the
+files under docs/results/measured (`make results`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vitral.study.bench import ACTIONS, bench
+from vitral.study.bench import ACTIONS, START, Bench, bench
 from vitral.study.peers import PEERS
 
 SIZES = {"s/16": 512, "b/16": 256, "l/16": 128}
 """With the images of a training step."""
-QUICK: dict[str, Any] = {"rounds": 3, "start_up": False, "depth": 2}
+QUICK: dict[str, Any] = {"rounds": 3, "depth": 2}
 
 
 def main() -> int:
@@ -42,19 +43,24 @@ def main() -> int:
         parser.error(f"{len(sizes)} sizes and {len(batches)} batches")
     found = {each["model"]: each for each in json.loads(asked.out.read_text())} if asked.out and asked.out.is_file() else {}
     settings = {"rounds": asked.rounds, **(QUICK if asked.quick else {})}
+    actions = [action for action in asked.actions if not (asked.quick and action == START)]
     compiled = {"auto": None, "yes": True, "no": False}[asked.compile]
+
+    def keep(so_far: Bench) -> None:
+        found[so_far.model] = so_far.to_dict()
+        if asked.out:
+            asked.out.write_text(json.dumps(list(found.values()), indent=2) + "\n")
+
     failed = 0
     for size, batch in zip(sizes, batches, strict=True):
+        known = {"device": asked.device, "batch": batch, "peers": asked.peers, "actions": actions, "compiled": compiled}
         try:
-            result = bench(size, device=asked.device, batch=batch, peers=asked.peers, actions=asked.actions, compiled=compiled, **settings)
+            result = bench(size, **known, **settings, after_each=keep)
         except Exception as error:  # the sizes after it may do
             failed += 1
             print(f"{size} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             continue
         print(f"{result.model}\n{result.text()}\n", flush=True)
-        found[result.model] = result.to_dict()
-        if asked.out:  # after each size: a later one may not fit
-            asked.out.write_text(json.dumps(list(found.values()), indent=2) + "\n")
     return 1 if failed else 0
 
 

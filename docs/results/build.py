@@ -30,6 +30,7 @@ from vitral.draw.curves import training_curves
 from vitral.draw.provenance import save_figure
 from vitral.run.answers import Answers
 from vitral.run.folder import RunFolder
+from vitral.study.bench import NOT_ASKED
 from vitral.study.conclude import compare_pairs
 from vitral.study.statistics import accuracy_interval, holm, paired_bootstrap
 
@@ -48,7 +49,7 @@ of the labels in whose order they stand."""
 
 MEASURED = HERE / "measured"
 """What single commands printed, kept by `checks.py keep`."""
-PEERS, PEERS_ON_CPU = MEASURED / "peers.json", MEASURED / "peers-cpu.json"
+PEERS, PEERS_EAGER, PEERS_ON_CPU = (MEASURED / f"{name}.json" for name in ("peers", "peers-eager", "peers-cpu"))
 FP8 = MEASURED / "fp8.json"
 TOLD = {("training step", "compiled"), ("inference", "compiled"), ("inference of one", "eager"), ("all attention maps", "eager")}
 """What the README tells of speed."""
@@ -479,9 +480,9 @@ def worst_layers_table(_: dict[str, list[Record]]) -> str:
 # ---- speed -----------------------------------------------------------------------------------------------------------------------
 
 
-def speed_table(file: Path, short: bool = False) -> str:
+def speed_table(file: Path, short: bool = False, flags: str = "") -> str:
     """Vitral beside other libraries out of a file of benchmarks/peers.py; `short`: the four things that the README tells."""
-    command = f"python benchmarks/peers.py --out docs/results/measured/{file.name}"
+    command = f"python benchmarks/peers.py {flags}--out docs/results/measured/{file.name}"
     if not file.is_file():
         return f"Not measured yet: `{command}`."
     runs = read_json(file)
@@ -516,7 +517,7 @@ def speed_table(file: Path, short: bool = False) -> str:
             for name, (middle, low, high) in run["looking"].items()
         ]
         parts.append(table(looks, ["model", "", "ratio (10 to 90 % of the rounds)"], "llr", markdown=True))
-        absent = {f"- {run['model']}: {name} is absent: {why}" for run in runs for name, why in run["absent"].items()}
+        absent = {f"- {run['model']}: {name} is absent: {why}" for run in runs for name, why in run["absent"].items() if why != NOT_ASKED}
         parts += ["\n".join(sorted(absent))] if absent else []
     return "\n\n".join(parts)
 
@@ -578,6 +579,7 @@ TABLES: dict[str, Callable[[dict[str, list[Record]]], str]] = {
     "quantised": quantised_table,
     "worst-layers": worst_layers_table,
     "speed": lambda _: speed_table(PEERS),
+    "speed-eager": lambda _: speed_table(PEERS_EAGER, flags="--sizes b/16 --compile no --rounds 6 "),
     "speed-cpu": lambda _: speed_table(PEERS_ON_CPU),
     "readme-speed": lambda _: speed_table(PEERS, short=True),
     "fp8": lambda _: fp8_table(),

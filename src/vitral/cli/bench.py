@@ -52,13 +52,14 @@ class Flags:
 def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral bench", EXAMPLES)
     from vitral.base.device import using_threads
-    from vitral.study.bench import bench
+    from vitral.study.bench import ACTIONS, START, bench
 
     few = {"batch": flags.batch or 2, "rounds": 3} if flags.quick else {"batch": flags.batch, "rounds": flags.rounds}
     peers = None if flags.peers is None else [name.strip() for name in flags.peers.split(",") if name.strip()]
     compiled = {"auto": None, "yes": True, "no": False}[flags.compile]
     with using_threads(flags.threads):
-        settings = {"device": flags.device, "compiled": compiled, "peers": peers, "start_up": not flags.quick, "quiet": flags.quiet}
+        actions = [action for action in ACTIONS if not (flags.quick and action == START)]
+        settings = {"device": flags.device, "compiled": compiled, "peers": peers, "actions": actions, "quiet": flags.quiet}
         result = bench(flags.model, precision=flags.precision, **few, **settings)
     print(json.dumps(result.to_dict(), indent=2)) if flags.json else tell(result.text())
     return 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -30,7 +30,9 @@ from vitral.study.peers import PEERS, Peer, plain
 from vitral.study.timed import OURS
 from vitral.study.turns import Action, in_turn, ratio_of, tidy
 
-ACTIONS = ("training step", "inference", "inference of one", "all attention maps", "rollout of one")
+LOOKING, START = "looking", "start"
+ACTIONS = ("training step", "inference", "inference of one", "all attention maps", "rollout of one", LOOKING, START)
+NOT_ASKED = "not asked for"
 BATCHES = {"cuda": (256, 64), "cpu": (8, 4)}
 """Images of a training step and of large inference, and of attention maps, which are as large as many images."""
 
@@ -124,14 +126,15 @@ def bench(
     peers: Sequence[str] | None = None,
     actions: Sequence[str] = ACTIONS,
     precision: Literal["auto", "fp8"] = "auto",
-    start_up: bool = True,
+    after_each: Callable[[Bench], object] = lambda _: None,
     quiet: bool = False,
     **changes: Any,
 ) -> Bench:
     """Measure a named model (`vitral.models()`; `changes`: fields of its config) beside those of `peers` (None: all that are there).
 
     `compiled` None: on a GPU. `batch`: images of a training step and of large inference. `actions`: fewer of `ACTIONS`.
-    `precision` fp8 (Ada, Hopper and later): our inference in fp8, the others' in bf16 as always.
+    `precision` fp8 (Ada, Hopper and later): our inference in fp8, the others' in bf16 as always. `after_each` is given what is known
+    after each action: compiling takes minutes, and what was measured should outlive what comes after it.
     """
     place = pick_device(device)
     with torch.device("meta"):
@@ -160,26 +163,31 @@ def bench(
         ("rollout of one", "eager", 1, timed.rolled_out, None),
     ]
     stages = [stage for stage in stages if stage[0] in actions]
-    rows: list[Row] = []
-    with progress("Measuring", len(stages) + 1 + start_up, quiet) as bar:
+    told = ", ".join(f"{name} {value}" for name, value in changes.items())
+    versions = {peer.name: _version(peer.name) for peer in chosen}
+    so_far = Bench(
+        f"{model} with {told}" if told else model, describe_machine(), place.type, rounds, versions, peak, (), {}, absent, precision
+    )
+    with progress("Measuring", len(stages) + (LOOKING in actions) + (START in actions), quiet) as bar:
         for action, mode, images, make, passes in stages:
             made = _made(lambda peer, images=images, make=make, mode=mode: make(peer, config, place, images, mode), chosen, place)
-            absent |= {f"{name} ({action}, {mode})": why for name, why in made.failed.items()}
+            failed = {f"{name} ({action}, {mode})": why for name, why in made.failed.items()}
             flops = None if passes is None else tuple(passes * each for each in _flops(config, place, action))
-            rows += _rows(action, mode, images, made, place, rounds, flops, peak)
+            rows = (*so_far.rows, *_rows(action, mode, images, made, place, rounds, flops, peak))
+            so_far = replace(so_far, rows=rows, absent=so_far.absent | failed)
             del made
             tidy(place)
+            after_each(so_far)
             bar.advance(1)
-        looking = timed.looking(config, place, watched, rounds)
-        bar.advance(1)
-        if start_up:
-            rows += _start_rows(timed.starts(config, chosen, min(rounds, 3)))
+        if LOOKING in actions:
+            so_far = replace(so_far, looking=timed.looking(config, place, watched, rounds))
+            after_each(so_far)
             bar.advance(1)
-    versions = {peer.name: _version(peer.name) for peer in chosen}
-    told = ", ".join(f"{name} {value}" for name, value in changes.items())
-    named = f"{model} with {told}" if told else model
-    same = timed.same_in_bf16(config, place, large) if precision == "fp8" else None
-    return Bench(named, describe_machine(), place.type, rounds, versions, peak, tuple(rows), looking, absent, precision, same)
+        if START in actions:
+            so_far = replace(so_far, rows=(*so_far.rows, *_start_rows(timed.starts(config, chosen, min(rounds, 3)))))
+            after_each(so_far)
+            bar.advance(1)
+    return replace(so_far, same_in_bf16=timed.same_in_bf16(config, place, large) if precision == "fp8" else None)
 
 
 def _version(name: str) -> str:
@@ -194,7 +202,7 @@ def _present(names: Sequence[str] | None) -> tuple[list[Peer], dict[str, str]]:
     if names is not None and (unknown := next((name for name in names if name not in known), None)):
         raise UsageError(f"unknown peer {unknown!r}", f"use {', '.join(known)}")
     wanted = [peer for peer in PEERS if names is None or peer.name in names]
-    absent = {name: "not asked for" for name in known if names is not None and name not in names}
+    absent = {name: NOT_ASKED for name in known if names is not None and name not in names}
     there = []
     for peer in wanted:
         try:
