@@ -48,11 +48,14 @@ def script(name: str) -> ModuleType:
 
 
 build, collect = script("build"), script("collect")
+claim_tables, evidence, row_tables, speed_tables = (
+    sys.modules[name] for name in ("claim_tables", "evidence", "row_tables", "speed_tables")
+)
 
 
 def test_what_is_committed_is_what_the_records_make(capsys: pytest.CaptureFixture[str]) -> None:
     assert build.main(["--check"]) == 0, capsys.readouterr().out
-    inputs = build.figure_inputs(build.read_records())
+    inputs = build.figure_inputs(evidence.read_records())
     assert inputs and {name: read_json(build.FIGURES / f"{name}.json")["journals"] for name in inputs} == inputs
     assert {path.stem for path in build.FIGURES.glob("*.png")} == set(inputs), "a figure whose record is gone"
 
@@ -91,37 +94,39 @@ def test_what_is_no_accuracy_is_let_pass() -> None:
 def test_what_is_written_by_hand_into_the_tables_states_no_accuracy() -> None:
     """Whatever its field is called. `claim` is a report's own word, `asked` and `aim` are no results; {…} comes from a measurement."""
     lists = [part for part in build.toml("rows").values() if isinstance(part, list)]
-    entries = [*build.claims(), *(entry for part in lists for entry in part if isinstance(entry, dict))]
+    entries = [*claim_tables.claims(), *(entry for part in lists for entry in part if isinstance(entry, dict))]
     assert len(entries) > 80
     for entry in entries:
         ours = [value for name, value in entry.items() if name not in ("claim", "asked", "aim") and not isinstance(value, int | float)]
         text = re.sub(r"{[^}]*}", "", "\n".join(map(str, ours)))
         assert not stated(text), f"{stated(text)} of {entry.get('claim') or entry.get('title')} has no record"
     for figure in build.REPORTS:
-        assert not stated(f"{figure.title} {build.entry(figure, '')}"), figure.name
+        assert not stated(f"{figure.title} {claim_tables.entry(figure, '')}"), figure.name
 
 
 def test_figures_of_others_name_their_source_and_hold_nothing_of_ours() -> None:
-    known, records = {row["record"] for row in build.rows()}, build.read_records()
+    known, records = {row["record"] for row in evidence.rows()}, evidence.read_records()
     page = (ROOT / "docs/results/reports.md").read_text(encoding="utf-8")
     for cited in build.toml("cited")["table"]:
         assert not cited.keys() - CITED and len(cited["source"]) > 5 and f"<!-- results:cited:{cited['name']} -->" in page
         assert not stated(f"{cited['source']} {cited['note']}") and not any("ours" in head.lower() for head in cited["header"])
         for names in cited.get("ours", {}).values():
             assert len(names) == len(cited["rows"]) and set(names) <= known | {""}
-        table = build.cited_table(cited, records)
+        table = row_tables.cited_table(cited, records)
         assert cited["source"] in table and all(row[1] in table for row in cited["rows"])
-        without = build.cited_table(cited, {})
+        without = row_tables.cited_table(cited, {})
         assert all(
-            build.accuracy(records[name]) not in without for names in cited.get("ours", {}).values() for name in names if name in records
+            evidence.accuracy(records[name]) not in without for names in cited.get("ours", {}).values() for name in names if name in records
         )
 
 
 def test_a_row_without_a_record_is_in_no_table(made: dict[str, str]) -> None:
-    records = build.read_records()
+    records = evidence.read_records()
     shown = "".join(made[name] for name in ("readme", "records", "times", "duplicates"))
-    assert all((f"| {row['title']} |" in shown) == (row["record"] in records) for row in build.rows())
-    assert len(build.readme_table({}).splitlines()) == len(build.records_table({}).splitlines()) + 2 == 4, "a head, a rule, and no row"
+    assert all((f"| {row['title']} |" in shown) == (row["record"] in records) for row in evidence.rows())
+    assert len(row_tables.readme_table({}).splitlines()) == len(row_tables.records_table({}).splitlines()) + 2 == 4, (
+        "a head, a rule, and no row"
+    )
 
 
 def test_every_picture_of_the_results_is_shown() -> None:
@@ -131,11 +136,11 @@ def test_every_picture_of_the_results_is_shown() -> None:
 
 
 def test_every_claim_of_the_reports_has_a_command_a_verdict_and_what_it_stands_on(made: dict[str, str]) -> None:
-    found, records, studies = build.claims(), build.read_records(), build.read_studies()
+    found, records, studies = claim_tables.claims(), evidence.read_records(), evidence.read_studies()
     assert {claim["report"] for claim in found} == {"R0", "R1", "R2", "R3", "R4"} and len(found) > 50
     for claim in found:
-        assert claim["where"] and claim["claim"] and claim["command"] and claim["verdict"] in build.WORDS, claim
-        if not build.is_run(claim, records, studies):
+        assert claim["where"] and claim["claim"] and claim["command"] and claim["verdict"] in claim_tables.WORDS, claim
+        if not claim_tables.is_run(claim, records, studies):
             assert claim["verdict"] in ("open", "cannot"), f"{claim['claim']} is judged, and its record is not there"
             assert claim.keys() & {"record", "minutes", "steps"}, f"{claim['claim']} waits, and nothing says for how long"
         elif claim["verdict"] == "open":
@@ -149,7 +154,7 @@ def test_every_claim_of_the_reports_has_a_command_a_verdict_and_what_it_stands_o
     assert all(f"`{claim['command']}`" in made["queue"] for claim in waiting), "what waits for the GPU stands in the queue"
 
 
-def test_speed_is_told_as_it_was_measured_and_a_ratio_only_where_the_rounds_agree(tmp_path: Path) -> None:
+def test_speed_is_told_as_it_was_measured_and_a_ratio_only_where_the_rounds_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from vitral.study.bench import Bench, Row
 
     rows = (
@@ -161,10 +166,10 @@ def test_speed_is_told_as_it_was_measured_and_a_ratio_only_where_the_rounds_agre
     )
     machine = {"gpu": "NVIDIA H200", "torch": "2.11.0+cu128", "threads": 8}
     found = Bench("b/16", machine, "cuda", 12, {"timm": "1.0"}, 1e15, rows, {"class row": (1.05, 1.0, 1.1)}, {"vit-pytorch": "gone"})
-    file = tmp_path / "peers.json"
-    assert "Not measured yet" in build.speed_table(file)
-    file.write_text(json.dumps([found.to_dict()]), encoding="utf-8")
-    whole, short = build.speed_table(file), build.speed_table(file, short=True)
+    monkeypatch.setattr(speed_tables, "MEASURED", tmp_path)
+    assert "Not measured yet" in speed_tables.speed_table("peers")
+    (tmp_path / "peers.json").write_text(json.dumps([found.to_dict()]), encoding="utf-8")
+    whole, short = speed_tables.speed_table("peers"), speed_tables.speed_table("peers", short=True)
     assert "| b/16 | training step, compiled | 100 | 2,000/s | 1.20 × (1.10 to 1.30) | ≈ | 50% | 1 GiB |" in whole
     assert "| b/16 | inference of one, eager | 1 | 4 ms | – | – |" in short and "one H200, bf16, torch 2.11.0, timm 1.0" in short
     assert "1.05 (1.00 to 1.10)" in whole and "vit-pytorch is absent: gone" in whole
@@ -173,9 +178,9 @@ def test_speed_is_told_as_it_was_measured_and_a_ratio_only_where_the_rounds_agre
 
 def test_steps_to_an_accuracy(run: Path, tmp_path: Path) -> None:
     path = collect.collect(run, tmp_path, "mine")
-    record = build.Record(path, read_json(path / "manifest.json"), RunFolder.open(path))
+    record = evidence.Record(path, read_json(path / "manifest.json"), RunFolder.open(path))
     best = max(line["accuracy"] for line in record.run.metrics if line["split"] == "validation")
-    told = build.steps_to([record], (best / 2, 1.01))
+    told = claim_tables.steps_to([record], (best / 2, 1.01))
     assert re.search(r"% after [\d,]+, 101% not reached steps, n = 1", told)
 
 
@@ -198,7 +203,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_seed_differs_without_an_interval(run: Path, tmp_path: Path) -> None:
     for name in ("one", "other"):
         collect.collect(run, tmp_path, name)
-    assert build.difference(build.read_records(tmp_path), "one", "other") == "one − other: 0.00 points"
+    assert evidence.difference(evidence.read_records(tmp_path), "one", "other") == "one − other: 0.00 points"
 
 
 def test_a_record_holds_all_but_the_weights_and_can_be_compared_with_its_run(run: Path, tmp_path: Path) -> None:
@@ -220,14 +225,14 @@ def test_a_record_holds_all_but_the_weights_and_can_be_compared_with_its_run(run
         collect.collect(run, tmp_path / "again", "mine", alone=True).joinpath("manifest.json").read_bytes()
         == (path / "manifest.json").read_bytes()
     ), "the same run gives the same record"
-    shown = build.sealed_table(build.read_records(tmp_path))
+    shown = row_tables.sealed_table(evidence.read_records(tmp_path))
     assert "| mine | 1 |" in shown and "(one seed)" in shown
     other = shutil.copytree(path, tmp_path / "mine-4")
     (other / "metrics.jsonl.gz").write_bytes(b"\x1f\x8bno")
     with pytest.raises(DataError, match="cannot be unpacked"):
         read_metrics(other / "metrics.jsonl.gz")
     with pytest.raises(DataError, match=r"metrics\.jsonl\.gz"):
-        build.read_records(tmp_path)
+        evidence.read_records(tmp_path)
     (run / "model.safetensors").rename(run / "gone")  # weights may stay where they were trained: the run's manifest vouches for them
     again = collect.collect(run, tmp_path / "again", "mine")
     assert read_json(again / "manifest.json")["weights"] == read_json(path / "manifest.json")["weights"]
@@ -244,7 +249,7 @@ def test_a_study_is_computed_anew_from_its_cells(tmp_path: Path) -> None:
     )
     path = collect.collect(tmp_path / "study", tmp_path / "records", "small")
     assert {file.name for file in path.iterdir()} >= {"study.json", "result.json", "table.md", "cells", "manifest.json"}
-    text = build.study_table(build.read_studies(tmp_path / "records")["small"])
+    text = build.study_table(evidence.read_studies(tmp_path / "records")["small"])
     for row in result.rows:
         low, high = row["interval"]
         assert f"{100 * row['mean']:.2f} ({100 * low:.2f} to {100 * high:.2f})" in text
@@ -254,16 +259,16 @@ def test_a_study_is_computed_anew_from_its_cells(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_choices_are_compared_with_the_recipe_on_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = [{"record": name, "title": name, "command": f"vitral train {name}"} for name in ("recipe", "untrained", "later")]
-    monkeypatch.setattr(build, "toml", lambda _: {"choice": named})
-    assert build.choices_table({}) == "Not run yet: `vitral train recipe`."
+    monkeypatch.setattr(row_tables, "toml", lambda _: {"choice": named})
+    assert row_tables.choices_table({}) == "Not run yet: `vitral train recipe`."
     for seed, (name, epochs) in itertools.product((0, 1), (("recipe", 10.0), ("untrained", 0.0))):
         config = run_preset("digits", epochs=epochs, stage="choose", seed=seed, threads=1, device="cpu")
         collect.collect(fit(config, out=tmp_path / f"{name}-{seed}", quiet=True).path, tmp_path / "records", name)
     assert not list((tmp_path / "records").rglob("test.npz"))
-    lines = build.choices_table(build.read_records(tmp_path / "records")).splitlines()
+    lines = row_tables.choices_table(evidence.read_records(tmp_path / "records")).splitlines()
     assert lines[2].startswith("| recipe |") and "worse" in lines[3] and "| -" in lines[3] and lines[-1] == "Not run: later."
     shutil.rmtree(tmp_path / "records/untrained-1")
-    alone = build.choices_table(build.read_records(tmp_path / "records")).splitlines()[3]
+    alone = row_tables.choices_table(evidence.read_records(tmp_path / "records")).splitlines()[3]
     assert "(one seed) | 1 | -" in alone and "| – | `vitral train untrained`" in alone, "one seed carries no test"
 
 

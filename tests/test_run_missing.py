@@ -25,7 +25,7 @@ from vitral.train.fit import fit
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs/results"))
-missing, run_missing, build = (importlib.import_module(name) for name in ("missing", "run_missing", "build"))
+missing, run_missing, evidence = (importlib.import_module(name) for name in ("missing", "run_missing", "evidence"))
 Job = missing.Job
 SMALL = "--threads 1 --device cpu --set width=16 depth=1 heads=2 mlp_width=16"
 
@@ -315,6 +315,6 @@ seeds = 1
     assert {path.name for path in (lists / "records").iterdir()} == {"body-0", "probe-0", "few-0"}
     assert {"test.npz", "neighbours.npz"} <= {path.name for path in (lists / "records/body-0").iterdir()}
     assert [read_json(lists / f"records/{name}-0/env.json")["data"]["train"] for name in ("probe", "few")] == [1293, 50]
-    records = build.read_records(lists / "records")
-    assert "; by neighbours " in build.probed(records["body"]) and "neighbours" not in build.probed(records["few"])
-    assert set(build.learning(records)) == {"body", "few"}, "a probe takes no step and has no curve"
+    records = evidence.read_records(lists / "records")
+    assert "; by neighbours " in evidence.probed(records["body"]) and "neighbours" not in evidence.probed(records["few"])
+    assert set(evidence.learning(records)) == {"body", "few"}, "a probe takes no step and has no curve"

@@ -1,0 +1,124 @@
+"""What was measured: the records of published rows and studies, and what a row of them says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from missing import toml
+
+from vitral.base import layout
+from vitral.base.manifest import check, read_manifest
+from vitral.base.text import NOTHING, duration
+from vitral.run.answers import Answers
+from vitral.run.folder import RunFolder
+from vitral.study.conclude import compare_pairs
+from vitral.study.statistics import accuracy_interval
+
+HERE = Path(__file__).parent
+RECORDS = HERE / "records"
+MEASURED = HERE / "measured"
+"""What single commands printed, kept by `checks.py keep`."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One seed of a published row."""
+
+    path: Path
+    manifest: dict[str, Any]
+    run: RunFolder
+
+    @property
+    def seed(self) -> int:
+        return self.manifest["seed"]
+
+    @property
+    def times(self) -> dict[str, Any]:
+        return self.run.environment.get("times", {})
+
+    def right(self, split: str = "test") -> np.ndarray:
+        return Answers.read(self.path, split).right
+
+
+def read_records(folder: Path = RECORDS) -> dict[str, list[Record]]:
+    """Name of the row → its seeds. A record that is not what was written is refused."""
+    found: dict[str, list[Record]] = {}
+    for path in sorted(path for path in folder.iterdir() if (path / layout.CONFIG).is_file()):
+        check(path)
+        manifest = read_manifest(path) or {}
+        found.setdefault(manifest["record"], []).append(Record(path, manifest, RunFolder(path)))
+    return {name: sorted(records, key=lambda record: record.seed) for name, records in found.items()}
+
+
+def read_studies(folder: Path = RECORDS) -> dict[str, Path]:
+    studies = {path.name: path for path in sorted(folder.iterdir()) if (path / layout.STUDY).is_file()}
+    for path in studies.values():
+        check(path)
+    return studies
+
+
+def rows() -> list[dict[str, Any]]:
+    return toml("rows")["row"]
+
+
+def accuracy(records: list[Record], split: str = "test", kept: np.ndarray | None = None) -> str:
+    """`96.91 (96.57 to 97.26)`: per cent, with the interval over seeds and pictures; one seed has none. `kept`: of these pictures alone."""
+    labels = {Answers.read(record.path, split).labels.tobytes() for record in records}
+    if len(labels) > 1:
+        raise SystemExit(f"the seeds of {records[0].manifest['record']} were tested on other pictures: they cannot stand in one row")
+    right = np.stack([record.right(split) for record in records])
+    right = right if kept is None else right[:, kept]
+    if len(right) == 1:
+        return f"{100 * right.mean():.2f} (one seed)"
+    found = accuracy_interval(right)
+    return f"{100 * found.mean:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})"
+
+
+def probed(records: list[Record]) -> str:
+    """The accuracy, and beside a linear probe's that of nearest neighbours, where every seed has both."""
+    if not all((record.path / layout.answers_name(layout.NEIGHBOURS)).is_file() for record in records):
+        return accuracy(records)
+    return f"{accuracy(records)}; by neighbours {accuracy(records, layout.NEIGHBOURS)}"
+
+
+def difference(records: dict[str, list[Record]], *names: str) -> str:
+    """`b − a: 0.18 (−0.09 to 0.47) points, p = 0.16` of two records, picture by picture; one seed has neither interval nor p."""
+    right = {name: np.stack([one.right() for one in records[name]]) for name in names}
+    if min(map(len, right.values())) < 2:
+        better, worse = sorted(names, key=lambda name: -right[name].mean())
+        return f"{better} − {worse}: {100 * (right[better].mean() - right[worse].mean()):.2f} points"
+    (pair,) = compare_pairs({"": right})[""]
+    return f"{pair.ranked[0]} − {pair.ranked[1]}: {points(pair)} points, {pair.told_p}"
+
+
+def points(pair: Any) -> str:
+    low, high = sorted(100 * end * (1 if pair.difference > 0 else -1) for end in pair.interval)
+    return f"{100 * abs(pair.difference):.2f} ({low:.2f} to {high:.2f})"
+
+
+def machine(record: Record) -> str:
+    environment = record.run.environment
+    if gpu := environment.get("gpu"):
+        return f"one {gpu.removeprefix('NVIDIA ')}"
+    threads = environment["threads"]
+    return f"{threads} CPU thread{'s' * (threads != 1)}"
+
+
+def timed(records: list[Record], part: str) -> str:
+    """The fastest seed that ran alone; where none did, the fastest, which is an upper bound."""
+    alone = [record for record in records if record.manifest.get("alone")]
+    values = [value for record in alone or records if (value := record.times.get(part)) is not None and not record.times.get("resumed")]
+    return NOTHING if not values else f"{'' if alone else '≤ '}{duration(min(values))}"
+
+
+def compiled(records: list[Record], how: str) -> str:
+    values = [record.times["compilation"] for record in records if record.times.get("compiled") == how]
+    return duration(min(values)) if values else NOTHING
+
+
+def learning(records: dict[str, list[Record]]) -> dict[str, list[Record]]:
+    """Those that have a curve: a probe of frozen features takes no step."""
+    return {name: own for name, own in records.items() if any(line["split"] == "train" for line in own[0].run.metrics)}

@@ -1,0 +1,142 @@
+"""Tables of speed, of int8 and of fp8, from what benchmarks and proofs wrote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evidence import HERE, MEASURED
+
+from vitral.base.files import read_json
+from vitral.base.text import NOTHING, byte_size, table
+from vitral.study.bench import NOT_ASKED
+
+QUANTISED = HERE / "quantised"
+"""proof.json of each quantised model that is published."""
+TOLD = {("training step", "compiled"), ("inference", "compiled"), ("inference of one", "eager"), ("all attention maps", "eager")}
+"""What the README tells of speed."""
+
+
+def quantised_table() -> str:
+    """Every proof.json of quantised/, by its name: int8 beside fp32."""
+    lines = []
+    for path in sorted(QUANTISED.glob("*.json")):
+        proof = read_json(path)
+        found = {one["name"]: one for one in proof["versions"]}
+        for name, one in found.items():
+            speed = "" if one["speed"] is None else f"{one['speed']:.2f} × ({one['spread'][0]:.2f} to {one['spread'][1]:.2f})"
+            whole = one["pictures"] == proof["pictures"]  # scores of fewer pictures cannot be set beside those of all
+            scored = "" if one["top1"] is None or not whole else f"{100 * one['top1']:.2f} %"
+            error = "" if one["calibration"] is None or not whole else f"{one['calibration']:.4f}"
+            same, change = f"{100 * one['same']:.2f} %", f"{one['largest']:.3f}"
+            size = f"{one['bytes'] / 1e6:.2f} MB"
+            lines.append([path.stem, name, size, f"{one['pictures']:,}", same, scored, error, change, speed])
+    header = [
+        "model",
+        "",
+        "size",
+        "pictures",
+        "same answers",
+        "top-1",
+        "calibration error",
+        "largest logit change",
+        "speed (10 to 90 % of the rounds)",
+    ]
+    return table(lines, header, "llr", markdown=True)
+
+
+def worst_layers_table() -> str:
+    """The layers that hurt most, of every proof that tried them one by one."""
+    lines = []
+    for path in sorted(QUANTISED.glob("*.json")):
+        for layer in read_json(path)["layers"][:8]:
+            lines.append([path.stem, layer["name"], f"{layer['typical']:.4f}", f"{layer['largest']:.3f}", f"{100 * layer['share']:.1f} %"])
+    return table(lines, ["model", "layer", "typical change of a logit", "largest", "share of the squares"], "llr", markdown=True)
+
+
+def speed_table(name: str, short: bool = False, flags: str = "") -> str:
+    """Vitral beside other libraries out of measured/NAME.json by benchmarks/peers.py; `short`: the four things that the README tells."""
+    file = MEASURED / f"{name}.json"
+    command = " ".join(["python benchmarks/peers.py", *flags.split(), f"--out docs/results/measured/{file.name}"])
+    if not file.is_file():
+        return f"Not measured yet: `{command}`."
+    runs = read_json(file)
+    names = list(dict.fromkeys(row["contestant"] for run in runs for row in run["rows"]))
+    lines = []
+    for run in runs:
+        kinds = dict.fromkeys((row["action"], row["mode"]) for row in run["rows"])
+        for action, mode in kinds:
+            if short and (action, mode) not in TOLD:
+                continue
+            own = {row["contestant"]: row for row in run["rows"] if (row["action"], row["mode"]) == (action, mode)}
+            ours = own[names[0]]
+            what = [run["model"], f"{action}, {mode}", f"{ours['images']:,}", _took(ours)]
+            share = f"{ours['share_of_peak']:.0%}" if ours["share_of_peak"] else NOTHING
+            memory = byte_size(ours["memory"]) if ours["memory"] else NOTHING
+            rest = [] if short else [share, memory]
+            lines.append([*what, *(_beside(own.get(name)) for name in names[1:]), *rest])
+    header = ["model", "", "images", "Vitral", *names[1:], *([] if short else ["of peak", "memory"])]
+    first, versions = runs[0], {name: version for run in runs for name, version in run["versions"].items()}
+    gpu, threads, torch = (first["machine"][key] for key in ("gpu", "threads", "torch"))
+    where = f"one {gpu.removeprefix('NVIDIA ')}, bf16" if first["device"] == "cuda" else f"{threads} CPU thread{'s' * (threads != 1)}"
+    libraries = ", ".join(f"{name} {version}" for name, version in {"torch": torch.partition("+")[0], **versions}.items())
+    note = (
+        f"{where}, {libraries}; `{command}`, median of {first['rounds']} rounds in turn. Columns of others: their time over ours"
+        " within a round (above 1, ours is faster), 10 to 90 % of the rounds in brackets; ≈: the rounds differ by more than the two do."
+    )
+    parts = [table(lines, header, "llr", markdown=True), note]
+    if not short:
+        looks = [
+            [run["model"], name, f"{middle:.2f} ({low:.2f} to {high:.2f})"]
+            for run in runs
+            for name, (middle, low, high) in run["looking"].items()
+        ]
+        parts.append(table(looks, ["model", "", "ratio (10 to 90 % of the rounds)"], "llr", markdown=True))
+        absent = {f"- {run['model']}: {name} is absent: {why}" for run in runs for name, why in run["absent"].items() if why != NOT_ASKED}
+        parts += ["\n".join(sorted(absent))] if absent else []
+    return "\n\n".join(parts)
+
+
+def fp8_table() -> str:
+    """Ours in fp8 and in bf16 beside timm in bf16 out of measured/fp8.json, and what fp8 did to answers."""
+    found = read_json(MEASURED / "fp8.json")
+    lines = [
+        [row["size"], f"{row['pictures']:,}", row["contestant"], f"{row['milliseconds']:,.3g} ms", _times(row)]
+        for row in found["rows"]
+        if row["contestant"] != "timm"
+    ]
+    ratios = table(lines, ["model", "images", "", "a pass", "timm's time in bf16 over it"], "lrl", markdown=True)
+    answers = [
+        [
+            one["model"],
+            one["data"],
+            f"{one['pictures']:,}",
+            f"{one['same_answer']:.1%}",
+            *(_share(one.get(k)) for k in ("usual", "fp8")),
+            one["device"],
+        ]
+        for one in found["answers"]
+    ]
+    heads = ["weights", "photographs of", "pictures", "same answer", "right before", "right in fp8", "on"]
+    return f"{ratios}\n\n{table(answers, heads, 'llr', markdown=True)}"
+
+
+def _times(row: dict[str, Any]) -> str:
+    return f"{row['timm_over_it']:.2f} × ({row['low']:.2f} to {row['high']:.2f})"
+
+
+def _share(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.1%}"
+
+
+def _took(row: dict[str, Any]) -> str:
+    """Images a second of many, milliseconds or seconds of one."""
+    if row["images"] > 1:
+        return f"{row['images'] / row['seconds']:,.0f}/s"
+    return f"{1e3 * row['seconds']:,.3g} ms" if row["seconds"] < 1 else f"{row['seconds']:,.3g} s"
+
+
+def _beside(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return NOTHING
+    low, high = row["interval"]
+    return f"{row['ratio']:.2f} × ({low:.2f} to {high:.2f})" if row["told"] else "≈"

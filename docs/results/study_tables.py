@@ -1,0 +1,80 @@
+"""Tables of studies, computed anew from the answers of their cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from evidence import points
+
+from vitral.base import layout
+from vitral.base.files import read_json
+from vitral.base.text import table
+from vitral.run.answers import Answers
+from vitral.study.conclude import compare_pairs
+from vitral.study.statistics import accuracy_interval
+
+PLACES = {"size": "training pictures", "pretrained": "pre-training pictures", "shots": "shots", "share": "part of the budget"}
+"""What tells cells of one model apart, with its heading."""
+
+
+def study_table(path: Path) -> str:
+    """The table and the tests of one study, computed anew from the answers of its cells."""
+    result = read_json(path / layout.RESULT)
+    groups: dict[tuple[Any, ...], dict[str, list[np.ndarray]]] = {}
+    apart = [name for name in PLACES if len({cell.get(name) for cell in result["cells"]}) > 1] or ["size"]
+    for cell in result["cells"]:
+        right = Answers.read(path / layout.CELLS / cell["cell"]).right
+        group = groups.setdefault(tuple(cell.get(name, 0) for name in apart), {})
+        group.setdefault(cell["model"], []).append(right)
+    own_rows = [row for row in result["rows"] if row["split"] == result["cells"][0]["split"]]
+    lines, several = [], {}
+    for place, models in groups.items():
+        for model, seeds in models.items():
+            own = next(row for row in own_rows if (row["model"], *(row.get(name, 0) for name in apart)) == (model, *place))
+            found = accuracy_interval(np.stack(seeds)) if len(seeds) > 1 else None
+            shown = f"{100 * found.mean:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})" if found else f"{100 * own['mean']:.2f}"
+            lines.append([*map(_place, apart, place), model, shown, str(len(seeds)), f"{own['parameters']:,}", f"{own['seconds']:.1f}"])
+        several[place] = {model: np.stack(seeds) for model, seeds in models.items() if len(seeds) > 1}
+    pairs = [(place, pair) for place, found in compare_pairs(several).items() for pair in found]
+    where = [PLACES[name] for name in apart]
+    aligned = "r" * len(apart) + "lr"
+    header = [*where, "model", "test accuracy (95 %)", "seeds", "parameters", "seconds"]
+    parts = [f"{result['data']}, {result['budget']}.", table(lines, header, aligned, markdown=True)]
+    if pairs:
+        tested = [
+            [
+                *map(_place, apart, place),
+                f"{pair.ranked[0]} − {pair.ranked[1]}",
+                points(pair),
+                pair.told_p,
+                "yes" if pair.different else "no",
+            ]
+            for place, pair in pairs
+        ]
+        head = [*where, "pair", "points (95 %)", f"Holm over {len(pairs)}", "told apart"]
+        parts.append(table(tested, head, aligned, markdown=True))
+    parts += [f"- {gap['way'] + ': ' if 'way' in gap else ''}{gap['text']}." for gap in result.get("gaps", ())]
+    parts += [f"- {name}: {found['text']}." for name, found in result.get("crossings", {}).items()]
+    return "\n\n".join(parts)
+
+
+def _place(name: str, value: float | None) -> str:
+    if name == "shots" and not value:
+        return "fine-tuned"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def study_means(path: Path) -> str:
+    """`vit 92.50 (90.10 to 94.20)` for each model, where they were trained with the largest part of everything."""
+    cells = read_json(path / layout.RESULT)["cells"]
+    most = {name: max(cell.get(name, 0) for cell in cells) for name in ("size", "pretrained", "share")}
+    chosen = [cell for cell in cells if not cell.get("shots") and all(cell.get(name, 0) in (0, value) for name, value in most.items())]
+    told, seeds = [], 0
+    for model in dict.fromkeys(cell["model"] for cell in chosen):
+        right = np.stack([Answers.read(path / layout.CELLS / cell["cell"]).right for cell in chosen if cell["model"] == model])
+        found, seeds = accuracy_interval(right) if len(right) > 1 else None, len(right)
+        interval = f" ({100 * found.low:.2f} to {100 * found.high:.2f})" if found else ""
+        told.append(f"{model} {100 * right.mean():.2f}{interval}")
+    return f"{'; '.join(told)}; n = {seeds}"
