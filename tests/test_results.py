@@ -1,4 +1,7 @@
-"""What docs/results publishes: made from its records, and nothing stated that has none."""
+"""What docs/results publishes: made from its records, and nothing stated that has none.
+
+The guide and the concepts state accuracies too: each is in a source that its section links, or is what a command prints.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ import importlib.util
 import itertools
 import json
 import re
+import shlex
 import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -27,8 +33,8 @@ from vitral.train.fit import fit
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "docs/results/records"
-STATED = re.compile(r"(?<![\w.,-])\d{2}\.\d+(?![\w.,]*\d)(?: ?%)?|(?<![\w.,-])\d{2,3} ?(?:%|per cent)")
-"""An accuracy: 96.91, 97.1 %, 94 %."""
+STATED = re.compile(r"(?<![\w.,-])(?:\d{2}|100)\.\d+(?![\w.,]*\d)(?: ?%)?|(?<![\w.,-])\d{2,3} ?(?:%|per cent)")
+"""An accuracy: 96.91, 97.1 %, 94 %, 100.00%."""
 NO_ACCURACY = re.compile(r"\(10 %\)|95 % interval")
 """A share of the pictures, the level of an interval."""
 CITED = {"name", "source", "note", "header", "rows", "ours"}
@@ -272,9 +278,21 @@ def test_choices_are_compared_with_the_recipe_on_validation(tmp_path: Path, monk
     assert "(one seed) | 1 | -" in alone and "| – | `vitral train untrained`" in alone, "one seed carries no test"
 
 
-def test_what_is_learnt_without_labels_is_told_as_measured() -> None:
-    page = (ROOT / "docs/concepts/pre-training.md").read_text(encoding="utf-8")
-    measured = read_json(ROOT / "docs/results/measured/without-labels.json")["rows"]
+# ---- the guide and the concepts --------------------------------------------------------------------------------------------------
+
+
+GUIDES = sorted(page for part in ("guide", "concepts") for page in (ROOT / "docs" / part).glob("*.md"))
+LOG = ROOT / "docs/LOG.md"
+PRINTED = re.compile(r"<!-- printed: ([^\n]+) -->\n(.*?)<!-- /printed -->", re.DOTALL)
+"""What a command prints, to the letter."""
+ASKED = re.compile(r"(?<![\d.])\d+(?:\.\d)? %")
+"""On the pages of results: what was asked for or claimed. What came out has two decimals, or no sign."""
+WITH_UNIT = re.compile(r"[\d.]+ (?:ms|s|MB|GB|GiB)\b")
+
+
+def without_labels() -> list[str]:
+    """The rows of the table in pre-training.md: means over seeds, which no source has."""
+    measured, lines = read_json(ROOT / "docs/results/measured/without-labels.json")["rows"], []
     for method, name in (("random", "random weights"), *((each, f"`{each}`") for each in ("lejepa", "dino", "mae"))):
         rows = [row for row in measured if row["method"] == method]
         assert [row["seed"] for row in rows] == [0, 1, 2] and not any(row["alarms"] for row in rows)
@@ -284,4 +302,89 @@ def test_what_is_learnt_without_labels_is_told_as_measured() -> None:
         ]
         seconds = sorted(row["cpu_seconds"] for row in rows)
         cells.append("" if method == "random" else f"{seconds[0]} to {seconds[-1]}")
-        assert f"| {name} | {' | '.join(cells)} |" in page
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def sections(text: str) -> list[str]:
+    return re.split(r"^(?=#+ )", text, flags=re.MULTILINE)
+
+
+def sources(section: str, page: Path) -> Iterator[str]:
+    """What a section links: a file of docs/results, an entry of the diary, a transcript, a figure of others in cited.toml. And what it
+    shows of a command's output."""
+    yield from (shown for _, shown in PRINTED.findall(section))
+    cited = {figure["source"]: figure["says"] for figure in build.toml("cited")["figure"]}
+    entries = {
+        re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", entry[2:].partition("\n")[0]).strip().lower()): entry
+        for entry in sections(LOG.read_text(encoding="utf-8"))
+    }
+    for target, anchor in re.findall(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)", section):
+        there = (page.parent / target).resolve()
+        if target in cited:
+            yield cited[target]
+        elif there == LOG:
+            yield entries.get(anchor, "")  # the whole diary holds nearly every number
+        elif there.suffix == ".txt":
+            yield there.read_text(encoding="utf-8")
+        elif there.is_file() and ROOT / "docs/results" in there.parents:
+            yield ASKED.sub("", there.read_text(encoding="utf-8"))
+
+
+def unfounded(text: str, page: Path) -> set[str]:
+    """The accuracies of a page that no source of their section states."""
+    for line in without_labels():
+        text = text.replace(line, "")
+    found = set()
+    for section in sections(text):
+        known = {figure.rstrip(" %") for source in sources(section, page) for figure in STATED.findall(source)}
+        own = STATED.findall(NO_ACCURACY.sub("", WITH_UNIT.sub("", PRINTED.sub("", section))))
+        found |= {figure for figure in own if figure.rstrip(" %") not in known}
+    return found
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_an_accuracy_in_the_guide_or_the_concepts_is_in_a_source_that_its_section_links(page: Path) -> None:
+    found = unfounded(page.read_text(encoding="utf-8"), page)
+    assert not found, f"{page.name}: {', '.join(sorted(found))}: link the record, the measurement or the entry of the diary that has it"
+
+
+@pytest.mark.parametrize(
+    ("written", "lacking"),
+    [
+        ("It has 97.01 % ([records](../results/records.md)).", False),
+        ("It has 97.02 % ([records](../results/records.md)).", True),
+        ("It has 97.01 %.", True),
+        ("It has 97.2 % ([records](../results/records.md)).", True),  # the aim
+        ("It has 97 % ([records](../results/records.md)).", True),
+        ("It had 77.23 % ([diary](../LOG.md#2026-11-15-first-round-on-the-gpu)).", False),
+        ("It had 77.23 % ([diary](../LOG.md)).", True),
+        ("It had 77.23 % ([diary](../LOG.md#2026-11-15-second-round-on-the-gpu)).", True),
+        ("test accuracy 100.00%", True),
+        ("a 95 % interval in 65.4 ms", False),
+    ],
+)
+def test_a_source_has_to_say_it(written: str, lacking: bool) -> None:
+    assert bool(unfounded(f"# Page\n\n{written}\n", GUIDES[0])) == lacking
+
+
+def test_what_is_learnt_without_labels_is_told_as_measured() -> None:
+    page = (ROOT / "docs/concepts/pre-training.md").read_text(encoding="utf-8")
+    assert all(line in page for line in without_labels())
+
+
+SHOWN = [(page, *found) for page in GUIDES for found in PRINTED.findall(page.read_text(encoding="utf-8"))]
+
+
+def test_tables_that_a_command_prints_are_found() -> None:
+    assert {page.stem for page, _, _ in SHOWN} == {"cluster", "statistics"}
+    assert len(SHOWN) == sum(page.read_text(encoding="utf-8").count("<!-- printed") for page in GUIDES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "command", "shown"), SHOWN, ids=lambda value: value.stem if isinstance(value, Path) else None)
+def test_a_table_is_what_its_command_prints(page: Path, command: str, shown: str) -> None:
+    program, *words = shlex.split(command)
+    assert program == "python"
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.strip() == shown.strip(), f"{page.name}: {done.stdout}{done.stderr}"
