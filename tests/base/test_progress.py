@@ -38,6 +38,18 @@ def test_plain_lines_every_few_seconds(clock: Clock, capsys: pytest.CaptureFixtu
     ]
 
 
+@pytest.mark.parametrize("total", [2, None])
+def test_the_last_line_has_what_came_after_the_last_step(total: int | None, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("Training", total) as bar:
+        bar.advance(0, effective_rank=14.5)
+        clock.now += 3
+        bar.advance(2, loss=0.5)
+        bar.advance(0, effective_rank=5.75)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].endswith("effective_rank 5.75, loss 0.5, 3 s")
+    assert len(lines) == (2 if total is None else 1), "where the end is known, it is said once"
+
+
 def test_quick_or_quiet_says_nothing(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(track(range(5), "Quick")) == [0, 1, 2, 3, 4]
     with progress("Long", total=3, quiet=True) as bar:

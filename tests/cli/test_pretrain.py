@@ -176,6 +176,17 @@ def test_the_test_pictures_are_opened_when_asked_for(
     assert list(folder.environment["data"]["opened"]) == ["test"] and folder.faults() == [] and folder.finished
 
 
+def test_a_test_without_a_probe_is_refused_before_anything_is_spent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "digits", "--test", "--skip-probe", "--out", str(tmp_path / "run"), *SMALL]) == 2
+    assert "leave one of them out" in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_a_run_is_not_gone_on_with_by_another_method(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "digits", "--method", "mae", "--out", str(run_folder), "--resume"]) == 2
+    said = capsys.readouterr().err
+    assert "a pre-training by lejepa, not by mae: go on with: vitral pretrain digits --out" in said and said.count("\n") == 1
+
+
 def test_strength_is_chosen_by_enough_pictures() -> None:
     """Of few pictures a tenth is a handful, which are as right with one strength as with another: then the strongest would be taken."""
     draw = torch.Generator().manual_seed(0)

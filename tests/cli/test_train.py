@@ -259,7 +259,7 @@ def test_a_finished_run_is_extended_from_its_weights_by_the_line_that_it_says(tm
     capsys.readouterr()
     assert run([*said]) == 0
     shown = capsys.readouterr().err
-    assert f"trains on from the final weights of {folder} (1 epochs) with a fresh linear schedule over 0.5 epochs" in shown
+    assert f"trains on from the final weights of {folder} (1 epoch) with a fresh linear schedule over 0.5 epochs" in shown
     assert "their head is kept" in shown
     first, more = RunFolder.open(folder), RunFolder.open(f"{folder}-more")
     assert more.settled.weights == str(folder) and more.settled.train.epochs == 0.5 and more.settled.model == first.settled.model

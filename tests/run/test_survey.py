@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from vitral.base.errors import MissingError, UsageError
-from vitral.base.layout import METRICS, STATE
+from vitral.base.layout import METRICS, NEIGHBOURS, PROBE, STATE
 from vitral.cli import main
 from vitral.cli.runs import run as list_runs
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from vitral.presets.runs import pretraining
+from vitral.run.answers import Answers
+from vitral.run.differences import differences
 from vitral.run.folder import RunFolder
 from vitral.run.survey import remove_states, survey
 from vitral.train.fit import fit
@@ -56,6 +61,44 @@ def test_each_run_is_a_row_and_the_best_comes_first(runs: Path, capsys: pytest.C
     with pytest.raises(MissingError, match="is no folder"):
         survey(runs / "none")
     assert main(["runs", str(runs / "notes")]) == 0 and "no runs in" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("pretrained") / "blind"
+    config = pretraining("digits", "mae")
+    assert config.pretrain is not None
+    settings = dataclasses.replace(config.train, epochs=0.1, threads=1, device="cpu")
+    learning = dataclasses.replace(config.pretrain, decoder_width=8, decoder_depth=1)
+    fit(dataclasses.replace(config, model=TINY, train=settings, pretrain=learning), out, quiet=True)
+    return out
+
+
+def test_a_pretraining_shows_its_method_and_what_its_features_are_worth(
+    runs: Path, pretrained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["runs", str(runs)]) == 0 and "method" not in capsys.readouterr().out, "nothing to say where all learnt with labels"
+    for name in ("bare", "probed", "tested"):
+        shutil.copytree(pretrained, runs / name)
+    for name, linear in (("probed", 0.25), ("tested", 0.75)):
+        RunFolder.open(runs / name).write_probe({"linear": {"accuracy": linear}, "neighbours": {"accuracy": 0.5}})
+    for split, top1 in (("test", 1.0), (NEIGHBOURS, 0.625)):
+        RunFolder.open(runs / "tested").write_answers({"top1": top1}, Answers(np.zeros(8), np.zeros(8)), split)
+    assert main(["runs", str(runs), "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert list(rows)[:3] == ["tested", "good", "probed"], "by test, then by the linear probe"
+    told = {name: [rows[name][each] for each in ("method", "accuracy", "linear", "neighbours", "test_neighbours")] for name in rows}
+    assert told["tested"] == ["mae", 1.0, 0.75, 0.5, 0.625] and told["probed"] == ["mae", None, 0.25, 0.5, None]
+    assert told["bare"] == ["mae", None, None, None, None] and told["good"][0] is None and told["good"][2:] == [None] * 3
+    assert main(["runs", str(runs)]) == 0
+    header, _, first, *_ = capsys.readouterr().out.splitlines()
+    assert all(name in header for name in ("method", "linear probe", "neighbours, test"))
+    assert all(value in first for value in ("mae", "100.00%", "75.00%", "50.00%", "62.50%"))
+    found = differences([runs / "probed", runs / "tested"]).results
+    assert found["linear"] == [0.25, 0.75] and found["test_neighbours"] == [None, 0.625]
+    (runs / "probed" / PROBE).write_text('{"linear": {"accuracy": "good"}}')
+    (row,) = survey(runs / "probed")
+    assert "has no linear accuracy" in row.problem and "\n" not in row.problem
 
 
 def test_epochs_that_nobody_asked_for_are_not_listed(runs: Path, capsys: pytest.CaptureFixture[str]):

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +294,13 @@ def test_a_budget_of_seconds_ends_the_schedule_with_it(out: Path):
     result = fit(tiny(epochs=10_000.0, max_seconds=1.0, schedule="linear"), out=out, quiet=True)
     assert 0.9 < result.test["seconds"] < 3
     assert result.test["lr"] < 0.3 * max(line["lr"] for line in result.metrics)
+
+
+def test_a_budget_that_runs_out_while_the_device_catches_up_is_validated_all_the_same(out: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engine, "GLANCE", 0.0)
+    monkeypatch.setattr(Stepper, "wait", lambda _: time.sleep(0.6))
+    metrics = fit(tiny(epochs=10_000.0, max_seconds=0.5), out=out, quiet=True).metrics
+    assert [line["split"] for line in metrics] == ["train", "validation", "test"] and metrics[0]["step"] == metrics[-1]["step"] > 0
 
 
 def test_a_fraction_of_an_epoch_and_token_dropping(out: Path):

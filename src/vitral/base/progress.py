@@ -63,16 +63,18 @@ class _PlainProgress(Progress):
     def __init__(self, description: str, total: int | None, start: int = 0) -> None:
         super().__init__(description, total, start)
         self._next = self._began + FIRST_LINE_AFTER
-        self._said: int | None = None  # how far it was when a line was last printed
+        self._said: tuple[int, dict[str, Any]] | None = None  # what the last printed line showed
 
     def advance(self, steps: int = 1, **values: Any) -> None:
         super().advance(steps, **values)
-        if (now := time.monotonic()) >= self._next:
-            self._next, self._said = now + LINE_EVERY, self.done
+        # After the last step values may still come, those of a last validation: its line waits for the end.
+        if (now := time.monotonic()) >= self._next and self.done != self.total:
+            self._next, self._said = now + LINE_EVERY, (self.done, dict(self.values))
             say(self.line())
 
     def finish(self) -> None:
-        if self._said not in (None, self.done):
+        waits = self.done == self.total and time.monotonic() >= self._next
+        if (waits or self._said is not None) and self._said != (self.done, self.values):
             say(self.line())
 
 

@@ -61,6 +61,8 @@ WITHOUT_END = 1e6
 
 def run(arguments: list[str]) -> int:
     flags = parse(arguments)
+    if flags.test and flags.skip_probe:
+        raise UsageError("--test asks for what the probe answers, --skip-probe for none", "leave one of them out")
     config = flags.config()
     from vitral.run.folder import RunFolder
     from vitral.run.made_here import check_named
@@ -129,7 +131,7 @@ def parse(arguments: list[str]) -> Any:
     arguments = spoken_resume(arguments)
     base = None
     if data and value_of(arguments, "--resume") in ("yes", "auto") and (out := value_of(arguments, "--out")):
-        base = _stored(data, out)
+        base = _stored(data, out, value_of(arguments, "--method"))
     if base is None:
         from vitral.presets.runs import pretraining
 
@@ -138,7 +140,7 @@ def parse(arguments: list[str]) -> Any:
     return parse_flags(flags_of(base), gather_settings(arguments), "vitral pretrain", EXAMPLES)
 
 
-def _stored(data: str, out: str) -> RunConfig | None:
+def _stored(data: str, out: str, method: str | None) -> RunConfig | None:
     """What was asked for in this folder, if it is a pre-training on this data; None: there is none."""
     from vitral.run.folder import RunFolder
     from vitral.train.failure import go_on
@@ -149,6 +151,8 @@ def _stored(data: str, out: str) -> RunConfig | None:
     config = folder.asked.config
     if config.pretrain is None or config.data.name != data:
         raise UsageError(f"{out} holds a training of {folder.asked.run} on {config.data.name}", go_on(folder))
+    if method is not None and method != config.pretrain.method:  # the settings of one are not those of another
+        raise UsageError(f"{out} holds a pre-training by {config.pretrain.method}, not by {method}", go_on(folder))
     return config
 
 

@@ -21,7 +21,7 @@ from vitral.run.answers import agree
 from vitral.run.folder import RunFolder
 from vitral.run.survey import row_of
 
-RESULTS = ("accuracy", "sealed", "validation", "epochs", "seconds", "finished")
+RESULTS = ("accuracy", "sealed", "validation", "linear", "neighbours", "test_neighbours", "epochs", "seconds", "finished")
 PASSING = {"compile_seconds", "opened", "notes", "times", "where"}
 """What differs between any two runs and says nothing."""
 LONGEST = 40

@@ -10,13 +10,30 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vitral.base import layout
-from vitral.base.errors import MissingError, VitralError
-from vitral.base.files import writing
+from vitral.base.errors import DataError, MissingError, VitralError
+from vitral.base.files import read_json, writing
 from vitral.base.text import NOTHING, byte_size, duration, table
 from vitral.config import RunConfig
 from vitral.run.folder import RunFolder
 
 Order = Literal["accuracy", "name", "time", "date"]
+PRETRAINED = ("method", "linear probe", "neighbours", "neighbours, test")
+ALIGNED = {
+    "run": "l",
+    "data": "l",
+    "model": "l",
+    "method": "l",
+    "test": "r",
+    "validation": "r",
+    "linear probe": "r",
+    "neighbours": "r",
+    "neighbours, test": "r",
+    "epochs": "r",
+    "time": "r",
+    "": "l",
+    "state/": "r",
+}
+"""The columns of the table, and to which side each is set."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +42,20 @@ class Row:
     path: str
     data: str = NOTHING
     model: str = NOTHING
+    method: str | None = None
+    """By which it learnt without labels; None: it learnt with them."""
     accuracy: float | None = None
-    """On the test split; of a run that has not got there: None."""
+    """On the test split, of a pre-training its linear probe's; of a run that has not got there: None."""
     sealed: float | None = None
     """On the sealed pictures, of a run with stage = confirm."""
     validation: float | None = None
     """The last one."""
+    linear: float | None = None
+    """On validation, the linear probe of a pre-training."""
+    neighbours: float | None = None
+    """On validation, the nearest neighbours by its features."""
+    test_neighbours: float | None = None
+    """The same on the test split, where it was opened."""
     epochs: float = 0.0
     """Done."""
     epochs_asked: float | None = None
@@ -53,7 +78,7 @@ def survey(folder: str | Path = layout.RUNS, order: Order = "accuracy") -> list[
         raise MissingError(f"{folder} is no folder", "name a folder of runs; `vitral train digits` makes runs/")
     found = [folder] if RunFolder(folder).exists else sorted(path for path in folder.iterdir() if RunFolder(path).exists)
     keys: dict[str, Any] = {
-        "accuracy": lambda row: (row.accuracy is None, -(row.accuracy or 0.0), -(row.validation or 0.0)),
+        "accuracy": lambda row: (row.accuracy is None, -(row.accuracy or 0.0), -(row.validation or row.linear or 0.0)),
         "name": lambda row: row.name,
         "time": lambda row: (row.seconds is None, row.seconds or 0.0),
         "date": lambda row: -row.changed,
@@ -70,7 +95,7 @@ def row_of(path: Path) -> Row:
         settled, metrics = run.settled, run.metrics
         last = {line.get("split"): line for line in metrics}
         journal = path / layout.METRICS
-        return dataclasses.replace(
+        row = dataclasses.replace(
             row,
             data=settled.data.name,
             model=model_name(settled),
@@ -83,8 +108,34 @@ def row_of(path: Path) -> Row:
             finished=run.finished,
             changed=journal.stat().st_mtime if journal.is_file() else 0.0,
         )
+        return row if settled.pretrain is None else _with_probes(row, settled.pretrain.method)
     except VitralError as error:
         return dataclasses.replace(row, problem=str(error))
+
+
+def _with_probes(row: Row, method: str) -> Row:
+    """A pre-training has no accuracy in its journal: what its features are worth was found when it was over, and stands in files."""
+    return dataclasses.replace(
+        row,
+        method=method,
+        accuracy=_stored(row, layout.scores_name(), "top1"),
+        linear=_stored(row, layout.PROBE, "linear", "accuracy"),
+        neighbours=_stored(row, layout.PROBE, "neighbours", "accuracy"),
+        test_neighbours=_stored(row, layout.scores_name(layout.NEIGHBOURS), "top1"),
+    )
+
+
+def _stored(row: Row, file: str, *names: str) -> float | None:
+    """An accuracy in a file of the run; None: there is no such file."""
+    path = Path(row.path) / file
+    if not path.is_file():
+        return None
+    value = read_json(path)
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise DataError(f"{path} has no {' '.join(names)} between 0 and 1", "it is damaged: remove it")
+    return value
 
 
 def model_name(settled: RunConfig) -> str:
@@ -95,18 +146,36 @@ def model_name(settled: RunConfig) -> str:
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    header = ("run", "data", "model", "test", "validation", "epochs", "time", "", "state/")
-    return table([_cells(row) for row in rows], header, "lllrrrrlr")
+    """What only pre-trainings have is left out where there is none."""
+    cells = [_cells(row) for row in rows]
+    shown = [name for name in ALIGNED if name not in PRETRAINED or any(each.get(name, NOTHING) != NOTHING for each in cells)]
+    align = "".join(ALIGNED[name] for name in shown)
+    return table([[each.get(name, "") for name in shown] for each in cells], shown, align)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row) -> dict[str, str]:
     if row.problem:
-        return (row.name, row.problem, *[""] * 6, byte_size(row.state_bytes))
-    shares = [NOTHING if value is None else f"{value:.2%}" for value in (row.accuracy, row.validation)]
+        return {"run": row.name, "data": row.problem, "state/": byte_size(row.state_bytes)}
     short = row.epochs_asked is not None and row.epochs < row.epochs_asked
-    epochs = f"{row.epochs:g} of {row.epochs_asked:g}" if short else f"{row.epochs:g}"
-    said = "finished" if row.finished else "not finished"
-    return (row.name, row.data, row.model, *shares, epochs, duration(row.seconds), said, byte_size(row.state_bytes))
+    return {
+        "run": row.name,
+        "data": row.data,
+        "model": row.model,
+        "method": row.method or NOTHING,
+        "test": _percent(row.accuracy),
+        "validation": _percent(row.validation),
+        "linear probe": _percent(row.linear),
+        "neighbours": _percent(row.neighbours),
+        "neighbours, test": _percent(row.test_neighbours),
+        "epochs": f"{row.epochs:g} of {row.epochs_asked:g}" if short else f"{row.epochs:g}",
+        "time": duration(row.seconds),
+        "": "finished" if row.finished else "not finished",
+        "state/": byte_size(row.state_bytes),
+    }
+
+
+def _percent(share: float | None) -> str:
+    return NOTHING if share is None else f"{share:.2%}"
 
 
 def cleanable(rows: Sequence[Row]) -> list[Row]:

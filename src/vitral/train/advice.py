@@ -73,9 +73,9 @@ def _trained_on(config: RunConfig, data: Data) -> list[str]:
     if not is_run or earlier.settled.data.name != config.data.name:
         return []
     train, done = config.train, row_of(earlier.path).epochs
-    length = f"{train.epochs:g} epochs" if train.ends_by_steps else duration(train.max_seconds)
+    length = f"{train.epochs:g} epoch{'s' * (train.epochs != 1)}" if train.ends_by_steps else duration(train.max_seconds)
     schedule = f"a fresh {train.schedule} schedule over {length}, peak learning rate {train.lr:g}"
-    notes = [f"trains on from the final weights of {earlier.path} ({done:g} epochs) with {schedule}"]
+    notes = [f"trains on from the final weights of {earlier.path} ({done:g} epoch{'s' * (done != 1)}) with {schedule}"]
     carved = ("validation", "split_seed", "stage")
     if any(getattr(earlier.settled.data, name) != getattr(config.data, name) for name in carved):
         notes.append(f"its pictures are divided in another way than in {earlier.path}: what is tested may have been learnt there")

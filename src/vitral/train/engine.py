@@ -105,6 +105,7 @@ class Engine:
         self.journal = Journal(None)
         self.interrupts = failure.Interrupts()
         self.compile_seconds = 0.0
+        self._out_of_time = False
         self._running_since = self._read_at = self._saved_at = time.perf_counter()
 
     # ---- the loop --------------------------------------------------------------------------------------------------------------
@@ -153,8 +154,10 @@ class Engine:
 
     def _loop(self, bar: Progress) -> None:
         self._running_since = self._saved_at = time.perf_counter()
+        self._read_clock()
         for batch in self._batches(self._done):
             self._learn(batch)
+            self._read_clock()
             self._look_after(bar)
 
     def _batches(self, until: Callable[[], bool]) -> Iterator[Any]:
@@ -180,12 +183,17 @@ class Engine:
     def _elapsed(self) -> float:
         return self.counts.seconds + time.perf_counter() - self._running_since
 
+    def _read_clock(self) -> None:
+        """Once a step: read again after the device was waited for, it could end the run without its last validation."""
+        if self.train.max_seconds is None:
+            return
+        self._out_of_time = self._progress() >= 1
+        if self.world.many:
+            self._out_of_time = self.world.agree(self._out_of_time)[0]
+
     def _done(self) -> bool:
         out_of_patience = self.train.patience is not None and self.counts.waited >= self.train.patience
-        over = self.train.max_seconds is not None and self._progress() >= 1
-        if self.world.many and self.train.max_seconds is not None:
-            over = self.world.agree(over)[0]
-        return self.counts.step >= self.total or out_of_patience or over
+        return self.counts.step >= self.total or out_of_patience or self._out_of_time
 
     def _learn(self, batch: Any) -> None:
         now = self._progress()

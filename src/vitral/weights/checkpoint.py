@@ -42,7 +42,7 @@ def load_checkpoint(folder: str | Path) -> Classifier:
     if not (folder / WEIGHTS).is_file():
         unfinished = (folder / CONFIG).is_file()
         hint = (
-            f"the run did not finish: vitral train … --out {folder} --resume"
+            f"the run did not finish: vitral train or pretrain … --out {folder} --resume"
             if unfinished
             else "name a folder that vitral.save or vitral train wrote"
         )
