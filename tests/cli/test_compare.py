@@ -97,6 +97,7 @@ def test_report(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["compare", "digits", "digits", "--models", "vit-small"], "named twice"),
         (["compare", "digits", "--budget", "flops=1e6"], "less than a batch"),
         (["compare", "digits", "--validation", "0"], "no validation pictures"),
+        (["compare", "digits", "--models", "vit-small", "--parallel", "0"], "0 cells at a time"),
     ],
 )
 def test_refused_in_one_line(arguments: list[str], words: str, refused: Callable[[list[str], str], None]) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,21 @@ def test_pretraining(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr()
     values = json.loads(shown.out)
     assert "forecast: 7 cells, about" in shown.err and values["kind"] == "pretraining" and values["pretraining_budget"] == "epochs=1"
+
+
+@pytest.mark.parametrize("verb", ["scale --kind data --yes", "scale --kind pretraining --from-data digits --yes", "compare"])
+def test_the_folder_of_another_study_is_refused_at_once(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def spend(*_arguments: object, **_options: object) -> None:
+        raise AssertionError("timed or trained before the folder was looked at")
+
+    for module, name in (("scale", "forecast"), ("scale", "forecast_pretraining"), ("tune", "run_cells")):
+        monkeypatch.setattr(import_module(f"vitral.study.{module}"), name, spend)
+    (tmp_path / "study.json").write_text('{"kind": "other", "data": {}}')
+    asked, *flags = verb.split()
+    assert main([asked, "digits", *flags, "--models", "vit-small", "--device", "cpu", "--out", str(tmp_path)]) == 2
+    assert f"{tmp_path} holds another study (different: " in capsys.readouterr().err
 
 
 def test_it_asks_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:

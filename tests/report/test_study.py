@@ -93,7 +93,10 @@ def test_rows_of_another_kind_and_sizes(folder: Path, read: Callable) -> None:
     cost = {"image": 8, "flops": 4465920, "linear": 4203776, "forward_ms": 1.00258, "memory": 1030868992}
     (folder / RESULT).write_text(json.dumps({"kind": "cost", "rows": [cost]}))
     text = read(write_study_report(folder)).text
-    assert all(said in text for said in ("4.47 M", "linear FLOPs", "forward ms", "983 MiB")) and "1,030,868,992" not in text
+    assert (
+        all(said in text for said in ("4.47 M", "linear FLOPs", "FLOPs per picture", "forward ms per picture", "983 MiB"))
+        and "1,030,868,992" not in text
+    )
     rows = [{"model": "ViT", "mean": 0.5, "size": size, **ROW} for size in (1250, 2500)]
     (folder / RESULT).write_text(json.dumps({"rows": rows}))
     text = read(write_study_report(folder)).text

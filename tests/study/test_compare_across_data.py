@@ -12,6 +12,7 @@ from vitral.base.errors import UsageError
 from vitral.base.files import read_json
 from vitral.base.layout import RESULT, STUDY, TABLE
 from vitral.study.compare_across_data import across_data
+from vitral.study.conduct import declare
 from vitral.study.protocol import Study
 from vitral.study.result import Result
 
@@ -61,3 +62,18 @@ def test_folders_of_other_studies_are_refused(tmp_path: Path) -> None:
     (tmp_path / STUDY).write_text('{"kind": "compare"}')
     with pytest.raises(UsageError, match="holds a study of one data set"):
         across_data([study("digits"), study("mnist")], tmp_path, run)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "note").touch()
+    with pytest.raises(UsageError, match="is not empty"):
+        across_data([study("digits"), study("mnist")], tmp_path / "full", run)
+
+
+def test_every_folder_is_looked_at_before_the_first_is_trained(tmp_path: Path) -> None:
+    declare(dataclasses.replace(study("digits"), seeds=(0, 1, 2)), tmp_path / "both" / "digits")
+    (tmp_path / "both" / STUDY).write_text('{"kind": "several", "studies": {"digits": "digits"}}')
+
+    def train(_study: Study, _folder: Path) -> Result:
+        raise AssertionError("trained first")
+
+    with pytest.raises(UsageError, match=r"digits holds another study \(different: seeds 0/1/2, now 0/1\)"):
+        across_data([study("mnist"), study("digits")], tmp_path / "both", train)

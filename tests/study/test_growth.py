@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vitral.study.growth import gap_changes
+from vitral.study.growth import gap_changes, thin_remarks
+from vitral.study.statistics import power_law_fit
 
 
 def right(share: float, rng: np.random.Generator, seeds: int = 3, images: int = 2000) -> np.ndarray:
@@ -27,3 +28,10 @@ def test_one_seed_or_a_missing_one_is_left_out() -> None:
     one, three = right(0.5, rng, seeds=1), right(0.5, rng)
     assert not gap_changes({"a": one, "b": one}, {"a": one, "b": one})
     assert not gap_changes({"a": three, "b": three}, {"a": three, "b": three[:2]})
+
+
+def test_a_line_through_two_points_shows_no_power_law() -> None:
+    errors = np.array([[0.4, 0.2, 0.1], [0.5, 0.2, 0.1]])
+    fits = {"vit": power_law_fit([10, 100, 1000], errors), "cnn": power_law_fit([10, 100], errors[:, :2])}
+    assert thin_remarks(fits) == ["The line of cnn has two points, which every line fits: that it is a power law is not shown."]
+    assert thin_remarks({"vit": fits["vit"]}) == []

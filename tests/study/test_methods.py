@@ -19,7 +19,8 @@ from vitral.config import DataConfig
 from vitral.cost.flops import forward_flops
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
-from vitral.study.compare import comparison, run_comparison
+from vitral.study.compare import comparison, missing_reference, run_comparison
+from vitral.study.conduct import Conducted
 from vitral.study.methods import METHODS
 from vitral.study.pool import Pool
 from vitral.study.protocol import Budget, Contender, Study, final_cells, tuning_cells
@@ -73,6 +74,9 @@ def test_the_table_tests_the_probes_answers(fought: Result) -> None:
         assert all("test" in folder.environment["data"]["opened"] for folder in folders)
     assert rows["lejepa"]["parameters"] == rows["supervised"]["parameters"], "the same model with the same kind of head"
     assert len(fought.values["pairs"]) == 3 and "This holds for digits" in fought.conclusion
+    assert "was not measured" not in fought.conclusion, "random weights are among the rows"
+    (remark,) = missing_reference(Conducted(fight(["lejepa", "supervised"]), Path(), ()))
+    assert "add untrained to --pretrain" in remark
     assert fought.values["figures"] == ["figures/accuracy.png"]
 
 

@@ -13,7 +13,7 @@ from vitral.config import DataConfig
 from vitral.draw.curves import Line, line_chart
 from vitral.presets import model
 from vitral.study.conduct import Conducted
-from vitral.study.plots import draw_compare, draw_compute, draw_data, points
+from vitral.study.plots import draw_compare, draw_compute, draw_data, points, side_by_side
 from vitral.study.protocol import Budget, Contender, Study
 from vitral.study.statistics import Interval, power_law_fit
 from vitral.study.table import Outcome, Table, row
@@ -42,6 +42,14 @@ def test_an_interval_shows_at_a_single_point() -> None:
     assert (mark.x, mark.y, mark.label) == ([1e6], [VIT.mean], "vit")
     assert bar.x == [1e6, 1e6] and tuple(bar.y) == VIT.interval and not bar.markers and bar.colour == mark.colour
     assert len(points([row([CELL], None)])) == 1
+
+
+def test_intervals_of_equal_flops_do_not_hide_each_other() -> None:
+    dear = dataclasses.replace(VIT, model="cnn", training_flops=1e8)
+    first, second, third, *bars = points([VIT, dear, dataclasses.replace(VIT, model="vit strong")])
+    assert first.x == [1e6] and second.x == [1e8] and third.x[0] == pytest.approx(1e6 * 100**0.02)
+    assert [bar.x for bar in bars] == [[*mark.x] * 2 for mark in (first, second, third)]
+    assert side_by_side([3.0, 1.0, 2.0]) == [3.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("claim", [True, False])
@@ -84,6 +92,11 @@ def test_flops_are_an_axis_only_where_they_differ(tmp_path: Path, budget: Budget
     write_journal(tmp_path)
     paths = draw_compare(Conducted(study, tmp_path, (CELL,)), Table((VIT,)))
     assert any("flops" in path for path in paths) == drawn
+    paths = draw_compare(
+        Conducted(study, tmp_path, (CELL, dataclasses.replace(CELL, model="post"))),
+        Table((VIT, row([dataclasses.replace(cell, model="post") for cell in PAIR], None))),
+    )
+    assert not any("flops" in path for path in paths), "the same model twice"
 
 
 def test_a_probe_is_called_one(tmp_path: Path) -> None:

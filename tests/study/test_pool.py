@@ -74,16 +74,28 @@ def test_a_stop_is_not_a_death(tmp_path: Path) -> None:
         run_cells(CELLS, tmp_path, works.stop, Pool(quiet=True))
 
 
+def test_an_interrupted_pool_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_links: object) -> None:
+        raise KeyboardInterrupt
+
+    idle = {"cell": None, "link": None, "give": lambda *_: None, "stop": lambda: None}
+    monkeypatch.setattr("vitral.study.pool._Worker", lambda *_: types.SimpleNamespace(**idle))
+    monkeypatch.setattr("vitral.study.pool.wait", interrupt)
+    with pytest.raises(Stopped, match=r"stopped by SIGINT: finished cells are kept.*the same command goes on"):
+        run_cells(CELLS, tmp_path, works.square, Pool(parallel=2, quiet=True))
+
+
 @pytest.mark.slow
-def test_terminated_pool_keeps_what_is_done_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_terminated_pool_keeps_what_is_done_and_says_so(tmp_path: Path, name: str) -> None:
     def terminate() -> None:
         while not list(tmp_path.glob(f"*/{CELL}")):
             time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), getattr(signal, name))
 
     before = signal.getsignal(signal.SIGTERM)
     threading.Thread(target=terminate, daemon=True).start()
-    with pytest.raises(Stopped, match=r"stopped by SIGTERM.*the same command goes on"):
+    with pytest.raises(Stopped, match=rf"stopped by {name}.*the same command goes on"):
         run_cells(CELLS, tmp_path, works.linger, Pool(parallel=2, quiet=True))
     assert not multiprocessing.active_children() and signal.getsignal(signal.SIGTERM) == before
     again = run_cells(CELLS, tmp_path, works.square, Pool(quiet=True))

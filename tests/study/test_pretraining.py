@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -17,9 +18,9 @@ from vitral.base.errors import FailedError, UsageError
 from vitral.base.files import read_json
 from vitral.config import DataConfig
 from vitral.report.study import write_study_report
-from vitral.study.conduct import Conducted
+from vitral.study.conduct import Conducted, declare
 from vitral.study.pool import Pool
-from vitral.study.pretraining import Pretraining, beginning_from, numbers_of, run_pretraining, study_pretraining
+from vitral.study.pretraining import Pretraining, beginning_from, check_folders, numbers_of, run_pretraining, study_pretraining
 from vitral.study.protocol import Budget, final_cells, tuning_cells
 from vitral.study.result import Result
 from vitral.study.table import Outcome
@@ -128,6 +129,18 @@ def test_rates_are_tuned_from_the_largest_pre_training(photos: str) -> None:
         assert cell.pretrained == (0 if "scratch" in cell.contender else 120) and not cell.run.train.test
     assert min(grid["cnn"]) < min(grid["cnn from scratch"]), "weights want smaller rates"
     assert both.second.claim == "none" and both.second.contenders[0].begun == {"40 0": "", "120 0": ""}
+
+
+def test_the_folders_of_both_studies_are_looked_at(photos: str, tmp_path: Path) -> None:
+    both = declared(photos)
+    check_folders(both, tmp_path / "study")
+    assert not (tmp_path / "study").exists(), "looking writes nothing"
+    declare(both.second, tmp_path / "study")
+    declare(dataclasses.replace(both.first, tuning_share=0.5), tmp_path / "study" / "pretraining")
+    with pytest.raises(UsageError, match=r"pretraining holds another study \(different: tuning_share 0.5, now 0.25\)"):
+        check_folders(both, tmp_path / "study")
+    with pytest.raises(UsageError, match="study holds another study"):
+        check_folders(declared(photos, shots=3), tmp_path / "study")
 
 
 def test_numbers() -> None:

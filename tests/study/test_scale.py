@@ -99,7 +99,7 @@ def test_no_exponent_or_crossing_is_claimed_where_the_fit_does_not_hold(tmp_path
     for outcome in outcomes:
         conducted._known[outcome.cell] = np.zeros(1000), rng.random(1000) < outcome.accuracy
     done = _compute(conducted)
-    assert "The error of hybrid falls" in done.conclusion and "The error of vit" not in done.conclusion
+    assert "The error of the family hybrid falls" in done.conclusion and "The error of the family vit" not in done.conclusion
     assert "no crossing is claimed" in done.conclusion and not done.values["crossings"]
     assert "best learning rate of vit lies at the edge" in done.conclusion and "1 cell failed and is missing" in done.conclusion
     assert "Learning rates were chosen with all training pictures" in done.conclusion
@@ -119,12 +119,15 @@ def outcomes_of(study: Study) -> tuple[Outcome, ...]:
     )
 
 
-def test_steps_of_sizes_below_a_batch_are_named() -> None:
+def test_steps_of_sizes_in_smaller_batches_are_named() -> None:
     study = dataclasses.replace(drive.small_scale(), sizes=(16, 32, 64, 256))
     done = Conducted(study, Path(), outcomes_of(study))
     (remark,) = step_remarks(done)
-    assert "batch of 64" in remark and remark.endswith(": 16 with 16 pictures, 8 with 32 pictures, against 4 with 256.")
+    assert "batches of 64" in remark and remark.endswith(": 16 with 16 pictures, 8 with 32 pictures, against 4 with 256.")
     assert not step_remarks(dataclasses.replace(done, study=dataclasses.replace(study, sizes=(64, 256))))
+    study = dataclasses.replace(study, sizes=(65, 256))  # two batches of 33, no longer one of 64
+    (remark,) = step_remarks(Conducted(study, Path(), outcomes_of(study)))
+    assert remark.endswith(": 7 with 65 pictures, against 4 with 256.")
 
 
 @pytest.mark.parametrize("size", [-0.1, 0, float("nan"), 1e9, -5])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from vitral.base.errors import UsageError
+from vitral.base.layout import STUDY
 from vitral.presets.models import model
 from vitral.study.token_cost import cost_table, study_cost, varied
 
@@ -23,6 +24,14 @@ def test_cost(tmp_path: Path) -> None:
     assert "is off by up to" in result["conclusion"]
     exact = study_cost(configs[:3], tmp_path, batch_size=2, device="cpu", quiet=True).values
     assert "off by" not in exact["conclusion"]  # three numbers fitted to three points
-    assert exact["time"] is None and "predicted" not in (tmp_path / "table.md").read_text() and "predicted ms" in cost_table(rows)
+    assert exact["time"] is None and "predicted" not in (tmp_path / "table.md").read_text() and "predicted ms" in cost_table(rows, 4)
+    assert "FLOPs/picture" in cost_table(rows, 4) and "ms: of one picture, in batches of 4" in cost_table(rows, 4, markdown=True)
     with pytest.raises(UsageError, match="fewer than two"):
         varied(model("tiny"), [32], [5])
+
+
+@pytest.mark.parametrize(("name", "words"), [(STUDY, "holds a study of another kind"), ("note", "is not empty")])
+def test_what_others_left_is_not_written_over(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(UsageError, match=words):
+        study_cost(varied(model("tiny"), [16, 32], [2, 4]), tmp_path, device="cpu", quiet=True)

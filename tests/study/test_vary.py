@@ -8,6 +8,7 @@ import pytest
 
 from vitral.base.errors import ConfigError, UnknownNameError, UsageError
 from vitral.cost.flops import forward_flops
+from vitral.presets import model
 from vitral.study.compare import comparison, run_comparison
 from vitral.study.pool import Pool
 from vitral.study.protocol import Budget, final_cells
@@ -29,6 +30,7 @@ def test_fields_of_the_model() -> None:
     assert token.model.class_token and not mean.model.class_token and token.model.tokens == mean.model.tokens + 1
     coarse = vary([VIT], "patch_size=2,4")[1]
     assert coarse.model.patch_size == (4, 4) and coarse.flops == forward_flops(coarse.model) < VIT.flops
+    assert "patch 4×4, 4 tokens" in coarse.note and coarse.note.endswith(", patch_size 4") and "2×2" not in coarse.note
     assert [contender.model.qk_norm for contender in vary([VIT], "qk_norm=true,false")] == [True, False]
 
 
@@ -60,6 +62,7 @@ def test_settings_of_the_training() -> None:
         ("batch_size=many,64", ConfigError, "batch_size = 'many' cannot be varied: it must be int"),
         ("tune=all,head", UsageError, "would freeze random numbers"),
         ("patch_size=3,2", ConfigError, "patch"),
+        ("classes=5,10", UsageError, "the data say how many classes there are"),
     ],
 )
 def test_refused(text: str, error: type[Exception], words: str) -> None:
@@ -67,6 +70,15 @@ def test_refused(text: str, error: type[Exception], words: str) -> None:
         vary([VIT], text)
     with pytest.raises(UsageError, match="is what its weights say"):
         vary([dataclasses.replace(VIT, weights="x")], "width=32,64")
+
+
+def test_what_a_rival_does_not_have_is_not_varied() -> None:
+    cnn = dataclasses.replace(VIT, name="cnn", model=model("cnn", image_size=8, channels=1, classes=10))
+    with pytest.raises(UsageError, match="cnn has no patch_size: it would be the same model each time"):
+        vary([VIT, cnn], "patch_size=2,4")
+    narrow, wide = vary([cnn], "width=16,32")
+    assert narrow.flops < wide.flops
+    assert [one.settings["ema"] for one in vary([cnn], "ema=none,0.9")] == [None, 0.9]
 
 
 def test_side_by_side(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ SUMMARY = {"kind": "kind", "data": "data", "budget": "budget for each model", "s
 SUMMARY |= {"source": "pre-trained on", "pretraining_budget": "budget of each pre-training"}
 APART = {"size": "training pictures", "pretrained": "pre-training pictures", "shots": "shots", "share": "budget"}
 """What tells rows of one model apart, with its heading."""
-HEADINGS = {"flops": "FLOPs", "quadratic": "quadratic FLOPs", "linear": "linear FLOPs"}
-"""Of what is counted, per picture."""
+COUNTED = {"flops": "FLOPs per picture", "quadratic": "quadratic FLOPs", "linear": "linear FLOPs"}
+TIMED = {f"{what}_ms": f"{what} ms per picture" for what in ("forward", "training", "predicted")}
+HEADINGS = COUNTED | TIMED
 VERDICTS: dict[bool | None, str] = {True: "different", False: "not told apart", None: NOTHING}
 
 Table = tuple[list[str], list[list[str]]]
@@ -101,7 +102,7 @@ def measured(rows: Sequence[dict[str, Any]]) -> Table:
 def _measure(key: str, value: Any) -> str:
     if number(value) is None:
         return show(value)
-    if key in HEADINGS:
+    if key in COUNTED:
         return short(value)
     return byte_size(value) if key == "memory" else f"{value:.3g}" if isinstance(value, float) else show(value)
 

@@ -154,7 +154,7 @@ def run_comparison(study: Study, out: str | Path, pool: Pool | None = None, work
         pairs,
         data=study.data.name,
         budget=study.budget.words,
-        remarks=[*best_recipes(done), *done.tuning.remarks(), *settling_remarks(done), *copy_remarks(done)],
+        remarks=[*best_recipes(done), *missing_reference(done), *done.tuning.remarks(), *settling_remarks(done), *copy_remarks(done)],
         failed=len(done.failed),
         shared=pool.parallel if study.budget.kind == "seconds" else 1,
         pretrained=any(contender.weights for contender in kept),
@@ -168,6 +168,14 @@ def run_comparison(study: Study, out: str | Path, pool: Pool | None = None, work
         "figures": plots.draw_compare(done, table),
     }
     return finish(done.folder, table.text, values)
+
+
+def missing_reference(done: Conducted) -> list[str]:
+    """Where features are probed and those of random weights are not: a probe of these may be nearly as good."""
+    contenders = done.study.contenders
+    if not any(contender.probed for contender in contenders) or any(contender.untrained for contender in contenders):
+        return []
+    return ["What the same probe makes of random weights was not measured: add untrained to --pretrain."]
 
 
 def best_recipes(done: Conducted) -> list[str]:

@@ -12,8 +12,9 @@ from vitral.base.layout import STUDY
 from vitral.base.manifest import vouching
 from vitral.base.text import table
 from vitral.study.conclude import LEVEL
+from vitral.study.conduct import check_folder
 from vitral.study.protocol import Budget, Study
-from vitral.study.result import Result, finish, folder_name
+from vitral.study.result import Result, check_place, finish, folder_name
 from vitral.study.statistics import holm
 
 KIND = "several"
@@ -24,8 +25,10 @@ def across_data(studies: Sequence[Study], folder: Path, run: Callable[[Study, Pa
     names = [folder_name(study.data.name) for study in studies]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"data set {twice} is named twice", "name each data set once")
-    if (folder / STUDY).exists() and not _holds_several(folder):
+    if (check_place(folder) / STUDY).exists() and not _holds_several(folder):
         raise UsageError(f"{folder} holds a study of one data set", "choose another --out")
+    for study, name in zip(studies, names, strict=True):  # all, before the first is trained
+        check_folder(study, folder / name)
     studied = {study.data.name: name for study, name in zip(studies, names, strict=True)}
     with vouching(make_folder(folder), STUDY):  # at once, so that an unfinished comparison is known for what it is
         write_json(folder / STUDY, {"kind": KIND, "studies": studied})

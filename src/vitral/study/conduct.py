@@ -23,6 +23,7 @@ from vitral.run.folder import RunFolder
 from vitral.study.contenders import has_batch_norm
 from vitral.study.pool import Pool, Work, run_cells
 from vitral.study.protocol import Study, check_same, final_cells
+from vitral.study.result import check_place
 from vitral.study.statistics import Interval, accuracy_interval
 from vitral.study.table import Outcome, outcome_of
 from vitral.study.train_cell import train_cell
@@ -81,13 +82,20 @@ class Conducted:
         return self._known[cell][1]
 
 
-def conduct(study: Study, out: str | Path, pool: Pool | None = None, work: Work = train_cell, declared: Study | None = None) -> Conducted:
+def conduct(
+    study: Study,
+    out: str | Path,
+    pool: Pool | None = None,
+    work: Work = train_cell,
+    declared: Study | None = None,
+    description: str = "Final runs",
+) -> Conducted:
     """Run what is not yet done of a study. Killed at any moment, the same call goes on where it was. `declared`: what its folder says of
-    it, where something that the cells need was only found on the way."""
+    it, where something that the cells need was only found on the way; `description`: the words beside its progress."""
     pool, folder = pool or Pool(), declare(declared or study, out)
     tuning = tune(study, folder, pool, work)
     cells = final_cells(study, tuning.lrs, tuning.starts)
-    finals = run_cells(cells, folder / CELLS, work, pool, threads=study.train.threads, description="Final runs")
+    finals = run_cells(cells, folder / CELLS, work, pool, threads=study.train.threads, description=description)
     outcomes = tuple(outcome_of(result, folder / CELLS / name) for name, result in finals.results.items())
     if not outcomes:
         raise FailedError("every cell failed", next(iter(finals.failed.values()), ""))
@@ -95,17 +103,19 @@ def conduct(study: Study, out: str | Path, pool: Pool | None = None, work: Work 
 
 
 def declare(study: Study, out: str | Path) -> Path:
-    """The study's folder, which says what is studied; one that says something else is refused."""
-    folder = Path(out)
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file, a study needs a folder", "choose another --out")
-    if (folder / STUDY).exists():
-        check_same(study, read_json(folder / STUDY), str(folder))
-    elif folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty and holds no study", "choose another --out")
-    else:
+    """The study's folder, which says what is studied from now on."""
+    folder = check_folder(study, out)
+    if not (folder / STUDY).exists():
         with vouching(make_folder(folder), STUDY):
             write_json(folder / STUDY, study.to_dict())
+    return folder
+
+
+def check_folder(study: Study, out: str | Path) -> Path:
+    """Refuse a folder that holds anything but this study; nothing is written."""
+    folder = check_place(out)
+    if (folder / STUDY).exists():
+        check_same(study, read_json(folder / STUDY), str(folder))
     return folder
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from vitral.data.loader import even_batches
 from vitral.study.conclude import LEVEL, Pair, compare_pairs, missing
 from vitral.study.conduct import Conducted, common_values, copy_remarks, settling_remarks
 from vitral.study.protocol import Study
@@ -20,6 +21,8 @@ from vitral.study.table import Outcome, Table, row
 K = TypeVar("K")
 BENT = 0.3
 """Largest |log2| between points and line up to which we call it a power law: a quarter off."""
+SMALLER = 0.9
+"""Of the whole set's batch, below which a size's own batch is said to be smaller."""
 
 
 def fit_cells(cells: Sequence[Outcome], place: Any) -> PowerLaw | None:
@@ -57,10 +60,11 @@ def remarks(done: Conducted) -> list[str]:
 
 
 def step_remarks(done: Conducted) -> list[str]:
-    """Sizes below a batch take a step for every few pictures: at the same samples that is more steps than the whole set takes."""
+    """A small set is divided into even batches, below the whole set's: at the same samples that is more steps than the whole set takes."""
     study = done.study
     batch = study.train.batch_size
-    below = [size for size in study.sizes[:-1] if size < batch]
+    whole = even_batches(study.sizes[-1], batch)[1]
+    below = [size for size in study.sizes[:-1] if even_batches(size, batch)[1] < SMALLER * whole]
     shown = (study.sizes[0], *below, study.sizes[-1])
     taken = {size: {done.steps(outcome) for outcome in done.outcomes if outcome.size == size} for size in shown}
     if not all(taken.values()):
@@ -80,7 +84,8 @@ def step_remarks(done: Conducted) -> list[str]:
         return []
     listed = ", ".join(f"{steps(size)} with {size:,} pictures" for size in below)
     return [
-        f"Sizes below a batch of {batch:,} are trained in batches of their own size, so they took other numbers of optimizer steps: "
+        f"Sizes that are no whole number of batches of {batch:,} are trained in smaller, even ones, so they took other numbers of "
+        "optimizer steps: "
         f"{listed}, against {steps(study.sizes[-1])} with {study.sizes[-1]:,}."
     ]
 
@@ -141,6 +146,11 @@ def bent_remarks(fits: Mapping[str, PowerLaw]) -> list[str]:
         return []
     worst = 2 ** max(fits[name].residual for name in bent)
     return [f"The points of {', '.join(bent)} do not lie on a power law (off by up to {worst:.1f} times): take their crossings with care."]
+
+
+def thin_remarks(fits: Mapping[str, PowerLaw]) -> list[str]:
+    thin = [name for name, fit in fits.items() if len(fit.sizes) == 2]
+    return [f"The line of {', '.join(thin)} has two points, which every line fits: that it is a power law is not shown."] if thin else []
 
 
 def told_apart(pairs: Sequence[Pair]) -> str:

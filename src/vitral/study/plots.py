@@ -18,6 +18,8 @@ from vitral.study.statistics import Crossing, PowerLaw
 from vitral.study.table import Outcome, Row, Table
 
 TRAINING_FLOPS = "training FLOPs of one run"
+BESIDE = 0.02
+"""Of the axis, between models that cost the same: the interval of one would hide that of the other."""
 
 
 def draw_compare(done: Conducted, table: Table) -> list[str]:
@@ -34,23 +36,35 @@ def draw_compare(done: Conducted, table: Table) -> list[str]:
     if probed:
         return [accuracy]  # without labels there is no accuracy along the way, and losses of different methods cannot be compared
     paths = [_save(done.folder, "curves", training_curves(runs, title=title), _curve_numbers(runs), caption), accuracy]
-    if done.study.budget.kind == "flops":
+    flops = [row.training_flops for row in table.rows]
+    if done.study.budget.kind == "flops" or (len(flops) > 1 and len(set(flops)) == 1):
         return paths  # all models have spent the same: the axis would show how their budgets were rounded to batches
-    note = "bar: 95 % interval over seeds and pictures" if shown else ""
+    moved = "models of equal FLOPs stand side by side" if side_by_side(flops) != flops else ""
+    note = "; ".join(filter(None, ["bar: 95 % interval over seeds and pictures" if shown else "", moved]))
     figure = line_chart(points(table.rows), x=TRAINING_FLOPS, y="test accuracy", title=title, log_x=True, percent=True, note=note)
-    numbers = {"flops": [row.training_flops for row in table.rows], "accuracy": means}
+    numbers = {"flops": flops, "accuracy": means}
     return [*paths, _save(done.folder, "flops", figure, numbers, f"Accuracy against training FLOPs; {title}")]
 
 
 def points(rows: Sequence[Row]) -> list[Line]:
     """A mark for each model and an upright bar for its interval: a band needs two points."""
-    marks = [Line([row.training_flops], [row.mean], row.model, colour=index) for index, row in enumerate(rows)]
+    places = side_by_side([row.training_flops for row in rows])
+    marks = [Line([place], [row.mean], row.model, colour=index) for index, (place, row) in enumerate(zip(places, rows, strict=True))]
     bars = [
-        Line([row.training_flops] * 2, list(row.interval), "", markers=False, colour=index)
-        for index, row in enumerate(rows)
+        Line([place] * 2, list(row.interval), "", markers=False, colour=index)
+        for index, (place, row) in enumerate(zip(places, rows, strict=True))
         if row.interval
     ]
     return marks + bars
+
+
+def side_by_side(values: Sequence[float]) -> list[float]:
+    """Places on a logarithmic axis, those that nearly coincide moved apart."""
+    placed, apart, least = list(values), (max(values) / min(values)) ** BESIDE, 0.0
+    for index in sorted(range(len(values)), key=values.__getitem__):
+        placed[index] = max(values[index], least)
+        least = placed[index] * apart
+    return placed
 
 
 def draw_data(

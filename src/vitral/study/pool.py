@@ -45,6 +45,10 @@ class Pool:
     """A cluster's address, or "local" for one of our own."""
     quiet: bool = False
 
+    def __post_init__(self) -> None:
+        if self.parallel < 1:
+            raise UsageError(f"{self.parallel} cells at a time", "use --parallel 1 or more")
+
 
 @dataclass
 class Finished:
@@ -79,8 +83,6 @@ def run_cells(
 ) -> Finished:
     """Run all cells, each in `folder/NAME`; on a CPU each has so many `threads`."""
     folder, quiet = make_folder(folder), pool.quiet
-    if pool.parallel < 1:
-        raise UsageError(f"{pool.parallel} cells at a time", "use --parallel 1 or more")
     names = [cell.name for cell in cells]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two cells have the name {twice} and would share a folder", "give each cell a name of its own")
@@ -222,6 +224,8 @@ def _in_pool(todo: list[Cell], folder: Path, work: Work, parallel: int, threads:
                 if answer[1] is not None and tries[cell.name] < ATTEMPTS:
                     queue.append(cell)
                 yield cell, answer[0], answer[1]
+    except KeyboardInterrupt:
+        raise _stopped("SIGINT") from None
     finally:
         for worker in workers:
             if worker.cell is not None:
@@ -238,11 +242,13 @@ def _stop_on_terminate() -> Any:
         return None
 
     def stop(_number: int, _frame: Any) -> None:
-        raise Stopped(
-            "stopped by SIGTERM: finished cells are kept, begun ones have their last checkpoint", "the same command goes on from here"
-        )
+        raise _stopped("SIGTERM")
 
     return signal.signal(signal.SIGTERM, stop)
+
+
+def _stopped(by: str) -> Stopped:
+    return Stopped(f"stopped by {by}: finished cells are kept, begun ones have their last checkpoint", "the same command goes on from here")
 
 
 def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: int | None, address: str) -> Iterator[Event]:

@@ -24,10 +24,21 @@ from vitral.cost.flops import forward_flops
 from vitral.data.datasets import open_data
 from vitral.study import plots
 from vitral.study.conclude import Pair
-from vitral.study.conduct import Conducted, conduct, declare, settling_remarks
+from vitral.study.conduct import Conducted, check_folder, conduct, declare, settling_remarks
 from vitral.study.contenders import make_contenders, tuning_lrs
 from vitral.study.forecast import Forecast, forecast
-from vitral.study.growth import GapChange, bent_remarks, finish_growth, fit_cells, gap_changes, pairs_at, remarks, tables_at, told_apart
+from vitral.study.growth import (
+    GapChange,
+    bent_remarks,
+    finish_growth,
+    fit_cells,
+    gap_changes,
+    pairs_at,
+    remarks,
+    tables_at,
+    thin_remarks,
+    told_apart,
+)
 from vitral.study.pool import Pool, Work
 from vitral.study.protocol import Budget, Contender, Study, begun_key
 from vitral.study.recipe import Recipe
@@ -125,6 +136,12 @@ def _scratch(contender: Contender) -> Contender:
     return dataclasses.replace(contender, name=f"{contender.name} {SCRATCH}", note=f"{contender.note}, {SCRATCH}")
 
 
+def check_folders(declared: Pretraining, out: str | Path) -> None:
+    """Refuse a folder that holds anything but these two studies."""
+    check_folder(declared.second, out)
+    check_folder(declared.first, Path(out) / PRETRAINING)
+
+
 def forecast_pretraining(declared: Pretraining, out: str | Path, parallel: int = 1, quiet: bool = False) -> Forecast:
     """Of both studies; what is finished in `out` is left out."""
     parts = {"pre-training ": forecast(declared.first, parallel, quiet, Path(out) / PRETRAINING)}
@@ -136,7 +153,7 @@ def forecast_pretraining(declared: Pretraining, out: str | Path, parallel: int =
 def run_pretraining(declared: Pretraining, out: str | Path, pool: Pool | None = None, work: Work = train_cell) -> Result:
     """Run both studies, or go on with them."""
     folder = declare(declared.second, out)
-    learnt = conduct(declared.first, folder / PRETRAINING, pool, work)
+    learnt = conduct(declared.first, folder / PRETRAINING, pool, work, description="Pre-training")
     second = beginning_from(declared.second, learnt)
     return _finish(learnt, conduct(second, folder, pool, work, declared=declared.second))
 
@@ -245,7 +262,7 @@ def conclude_pretraining(learnt: Conducted, done: Conducted, ways: Sequence[Way]
         sentences += [f"From {few:,} to {most:,} pictures {change}." for change in way.changes]
         sentences += [f"{pair}, {way.name}: {found}." for pair, found in way.crossings.items()]
         sentences += [f"The error of {name}, {way.name}, {fit}." for name, fit in way.fits.items()]
-        sentences += bent_remarks(way.fits)
+        sentences += [*bent_remarks(way.fits), *thin_remarks(way.fits)]
     if levels:
         listed = ", ".join(f"{name} {level:.2%}" for name, level in levels.items())
         sentences.append(f"From scratch, fine-tuning's budget alone: {listed}.")

@@ -18,7 +18,7 @@ from vitral.config import DataConfig, TrainConfig
 from vitral.data.datasets import open_data
 from vitral.study import plots
 from vitral.study.conclude import Pair
-from vitral.study.conduct import Conducted, conduct
+from vitral.study.conduct import Conducted, check_folder, conduct
 from vitral.study.contenders import fit_model, make_contenders
 from vitral.study.forecast import Forecast, forecast
 from vitral.study.growth import (
@@ -32,11 +32,12 @@ from vitral.study.growth import (
     remarks,
     step_remarks,
     tables_at,
+    thin_remarks,
     told_apart,
     untested,
 )
 from vitral.study.pool import Pool, Work
-from vitral.study.pretraining import SHOTS, forecast_pretraining, numbers_of, run_pretraining, study_pretraining
+from vitral.study.pretraining import SHOTS, check_folders, forecast_pretraining, numbers_of, run_pretraining, study_pretraining
 from vitral.study.protocol import Budget, Study
 from vitral.study.recipe import Recipe
 from vitral.study.result import Result, default_folder
@@ -106,9 +107,11 @@ def scale(
             raise UsageError("a study of pre-training needs other data to learn from first", "name it with --from-data")
         configs = shared.data_config(data), shared.data_config(from_data)
         declared = study_pretraining(*configs, Budget.parse(budget), Budget.parse(transfer), shots=shots, **asked)
+        check_folders(declared, folder)  # a forecast takes minutes
         expect(lambda: forecast_pretraining(declared, folder, pool.parallel, shared.quiet))
         return run_pretraining(declared, folder, pool)
     study = scaling(kind, shared.data_config(data), Budget.parse(budget), **asked)
+    check_folder(study, folder)
     expect(lambda: forecast(study, pool.parallel, shared.quiet, folder))
     return run_scaling(study, folder, pool)
 
@@ -199,7 +202,7 @@ def conclude_data(
     sentences += [f"From {study.sizes[0]:,} to {study.sizes[-1]:,} pictures {change}." for change in changes]
     sentences += [f"{pair}: {found}." for pair, found in crossings.items()]
     sentences += [f"The error of {name} {fit}." for name, fit in fits.items()]
-    sentences += [*bent_remarks(fits), *remarks]
+    sentences += [*bent_remarks(fits), *thin_remarks(fits), *remarks]
     sentences.append(
         f"This holds for {study.data.name}, the same {study.budget.words} at every size, and no extra regularisation on small subsets; "
         f"beyond {study.sizes[-1]:,} pictures it is extrapolation."
@@ -226,12 +229,14 @@ def _compute(done: Conducted) -> Result:
         if _overlap(fits[a], fits[b]) and a not in bent and b not in bent
     }
     tables = tables_at(done, "share", {share: f"{share:.0%} of {study.budget.words}" for share in study.shares})
-    lines = [f"The error of {name} {fit}, n being training FLOPs." for name, fit in fits.items() if name not in bent]
-    lines += [f"{pair}: {found} training FLOPs." for pair, found in crossings.items()]
+    lines = [f"The error of the family {name} {fit}, n being training FLOPs." for name, fit in fits.items() if name not in bent]
+    lines += [f"The families {pair}: {found} training FLOPs." for pair, found in crossings.items()]
+    lines += thin_remarks(fits)
     if bent:
         worst = 2 ** max(fits[name].residual for name in bent)
         lines.append(
-            f"The points of {', '.join(bent)} do not lie on one power law (off by up to {worst:.1f} times): "
+            f"The points of the {'families' if len(bent) > 1 else 'family'} {', '.join(bent)} do not lie on one power law "
+            f"(off by up to {worst:.1f} times): "
             "size and length of training do not trade evenly there, so no exponent and no crossing is claimed."
         )
     pairs = pairs_at(done, {share: done.correct(share=share) for share in study.shares})

@@ -13,6 +13,7 @@ import torch
 
 from vitral.base.device import describe_machine, pick_device, set_threads
 from vitral.base.errors import ConfigError, UsageError
+from vitral.base.layout import RESULT, STUDY
 from vitral.base.progress import progress
 from vitral.base.text import byte_size, short, table
 from vitral.build import build
@@ -23,12 +24,12 @@ from vitral.cost.time import fit_time
 from vitral.data.loader import Batch
 from vitral.study import plots
 from vitral.study.forecast import GROUP, median_seconds, time_steps
-from vitral.study.result import Result, finish
+from vitral.study.result import Result, check_place, finish
 from vitral.train.parallel import World
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
 
-HEADER = ("image", "patch", "tokens", "FLOPs", "quadratic", "forward ms", "training ms", "predicted ms", "memory")
+HEADER = ("image", "patch", "tokens", "FLOPs/picture", "quadratic", "forward ms", "training ms", "predicted ms", "memory")
 
 
 def varied(base: ModelConfig, sizes: Sequence[int], patches: Sequence[int]) -> list[ModelConfig]:
@@ -60,7 +61,9 @@ def study_cost(
     quiet: bool = False,
 ) -> Result:
     """Measure each config, fit time = fixed + a·linear + b·quadratic, draw it, and set the costs of other kinds of layers beside it."""
-    folder, where = Path(out), pick_device(device)
+    if (Path(out) / STUDY).exists():  # of trainings; this one declares nothing, and is measured anew each time
+        raise UsageError(f"{out} holds a study of another kind", "choose another --out")
+    folder, where = check_place(out, RESULT), pick_device(device)
     if threads:
         set_threads(threads)
     rows: list[dict[str, Any]] = []
@@ -107,7 +110,7 @@ def study_cost(
         "figures": plots.draw_cost(folder, rows, f"width {base.width}, depth {base.depth}, batch {batch_size} on {where.type}"),
         "machine": describe_machine(),
     }
-    return finish(folder, lambda markdown: cost_table(rows, markdown), values)
+    return finish(folder, lambda markdown: cost_table(rows, batch_size, markdown), values)
 
 
 def measure(config: ModelConfig, batch_size: int, device: torch.device) -> dict[str, float]:
@@ -126,7 +129,7 @@ def measure(config: ModelConfig, batch_size: int, device: torch.device) -> dict[
     return {"forward_ms": forward / batch_size * 1000, "training_ms": training / batch_size * 1000, "memory": peak.bytes()}
 
 
-def cost_table(rows: Sequence[dict[str, Any]], markdown: bool = False) -> str:
+def cost_table(rows: Sequence[dict[str, Any]], batch_size: int, markdown: bool = False) -> str:
     fitted = "predicted_ms" in rows[0]
     lines = [
         [
@@ -142,7 +145,9 @@ def cost_table(rows: Sequence[dict[str, Any]], markdown: bool = False) -> str:
         ]
         for entry in rows
     ]
-    return table(lines, [head for head in HEADER if fitted or head != "predicted ms"], "r", markdown) + "\n"
+    grid = table(lines, [head for head in HEADER if fitted or head != "predicted ms"], "r", markdown)
+    memory = "memory: the GPU's, on a CPU the whole process's, at its peak"
+    return f"{grid}\n\nms: of one picture, in batches of {batch_size}; quadratic: attention's share of the FLOPs; {memory}.\n"
 
 
 def _share(entry: dict[str, Any]) -> float:

@@ -58,7 +58,7 @@ class Tuning:
 def tune(study: Study, folder: Path, pool: Pool, work: Work) -> Tuning:
     """Run the tuning cells that are not yet done, and choose; while a best one lies at the edge of its grid, go on beyond it."""
     grids = {contender.name: contender.lrs for contender in study.contenders}
-    widening = {contender.name for contender in study.contenders if contender.widens}
+    widening = [contender.name for contender in study.contenders if contender.widens]
     for round_ in range(WIDENINGS + 1):
         cells = tuning_cells(study, grids)
         done = run_cells(cells, folder / CELLS, work, pool, threads=study.train.threads, description="Tuning")
@@ -70,6 +70,8 @@ def tune(study: Study, folder: Path, pool: Pool, work: Work) -> Tuning:
         wider = {name: widened(grids[name], entries[name]["chosen"]) for name in widening if entries[name]["at_edge"]}
         if not wider or round_ == WIDENINGS:
             break
+        if not pool.quiet:
+            say(f"the best learning rate of {', '.join(wider)} lies at the edge of what was tried: one more beyond it")
         grids |= wider
     tuning = Tuning(entries, tuple(trials), done.retried)
     with vouching(folder, TUNING):
