@@ -13,6 +13,7 @@ from vitral.base.files import read_json
 from vitral.base.text import table
 from vitral.run.answers import Answers
 from vitral.study.conclude import compare_pairs
+from vitral.study.pretraining import SCRATCH
 from vitral.study.statistics import accuracy_interval
 
 PLACES = {"size": "training pictures", "pretrained": "pre-training pictures", "shots": "shots", "share": "part of the budget"}
@@ -37,6 +38,7 @@ def study_table(path: Path) -> str:
             shown = f"{100 * found.mean:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})" if found else f"{100 * own['mean']:.2f}"
             lines.append([*map(_place, apart, place), model, shown, str(len(seeds)), f"{own['parameters']:,}", f"{own['seconds']:.1f}"])
         several[place] = {model: np.stack(seeds) for model, seeds in models.items() if len(seeds) > 1}
+    several |= _against_scratch(several, apart)
     pairs = [(place, pair) for place, found in compare_pairs(several).items() for pair in found]
     where = [PLACES[name] for name in apart]
     aligned = "r" * len(apart) + "lr"
@@ -58,6 +60,16 @@ def study_table(path: Path) -> str:
     parts += [f"- {gap['way'] + ': ' if 'way' in gap else ''}{gap['text']}." for gap in result.get("gaps", ())]
     parts += [f"- {name}: {found['text']}." for name, found in result.get("crossings", {}).items()]
     return "\n\n".join(parts)
+
+
+def _against_scratch(several: dict[Any, dict[str, np.ndarray]], apart: list[str]) -> dict[Any, dict[str, np.ndarray]]:
+    """Each model that was fine-tuned after the most pictures, beside itself from scratch."""
+    if "pretrained" not in apart:
+        return {}
+    tuned = {place[apart.index("pretrained")]: place for place in several if "shots" not in apart or not place[apart.index("shots")]}
+    most, scratch = tuned[max(tuned)], several.get(tuned.get(0, ()), {})
+    own = {name: f"{name} {SCRATCH}" for name in several[most]}
+    return {(*most, name): {name: several[most][name], other: scratch[other]} for name, other in own.items() if other in scratch}
 
 
 def _place(name: str, value: float | None) -> str:

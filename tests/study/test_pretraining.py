@@ -23,6 +23,7 @@ from vitral.study.pool import Pool
 from vitral.study.pretraining import Pretraining, beginning_from, check_folders, numbers_of, run_pretraining, study_pretraining
 from vitral.study.protocol import Budget, final_cells, tuning_cells
 from vitral.study.result import Result
+from vitral.study.statistics import holm
 from vitral.study.table import Outcome
 from vitral.study.train_cell import train_cell
 
@@ -65,6 +66,11 @@ def test_result(whole: Result) -> None:
     assert set(result["fits"]) == {f"{way}: {name}" for way in ("fine-tuned", "linear probe of 5 a class") for name in ("vit-small", "cnn")}
     assert len(result["crossings"]) == 2 and all(found["reach"] == 3 for found in result["crossings"].values())
     assert len(result["gaps"]) == 2 and {pair["pretrained"] for pair in result["pairs"]} == {0, *SIZES}
+    against = [pair for pair in result["pairs"] if pair["a"] + " from scratch" == pair["b"]]
+    assert [(pair["a"], pair["pretrained"], pair["shots"]) for pair in against] == [("vit-small", 120, 0), ("cnn", 120, 0)]
+    assert len(result["pairs"]) == 1 + 2 * 2 + 2 and "Fine-tuned after 120 pictures, against itself from scratch: " in result["conclusion"]
+    adjusted = holm([pair["p"] for pair in result["pairs"]])
+    assert [pair["adjusted"] for pair in result["pairs"]] == pytest.approx(list(adjusted)), "fine-tuned, probed, scratch: one page"
     assert "beyond 3 times 120 pictures nothing is said" in result["conclusion"] and "From scratch, fine-tuning's" in result["conclusion"]
     assert "Of the pre-training: Batch statistics may not have settled in cnn" in result["conclusion"], "4 steps before"
     assert "settled in cnn from scratch (2 optimizer steps" in result["conclusion"], "weights bring their statistics along"

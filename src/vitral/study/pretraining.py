@@ -9,7 +9,7 @@ OUT/study.json, cells/, result.json …: the second study; OUT/pretraining/: the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -189,7 +189,8 @@ class Way:
 def _finish(learnt: Conducted, done: Conducted) -> Result:
     study, source = done.study, learnt.study.data.name
     names = {0: "fine-tuned", **({study.shots: f"linear probe of {study.shots} a class"} if study.shots else {})}
-    ways = [_way(name, done, shots) for shots, name in names.items()]
+    tests, gains = _tests(done, names)
+    ways = [_way(name, done, shots, tests[shots]) for shots, name in names.items()]
     levels = {name.removesuffix(f" {SCRATCH}"): float(np.mean([cell.accuracy for cell in done.of(name)])) for name in _scratches(done)}
     own, tables, figures = _own_tables(learnt), [], []
     for way, shots in zip(ways, names, strict=True):
@@ -205,6 +206,7 @@ def _finish(learnt: Conducted, done: Conducted) -> Result:
         for size, found in way.pairs.items()
         for pair in found
     ]
+    pairs += [{**pair.to_dict(), "pretrained": study.pretrained[-1], "shots": 0} for pair in gains]
     key = lambda way, name: f"{way.name}: {name}"  # noqa: E731
     return finish_growth(
         done,
@@ -212,7 +214,7 @@ def _finish(learnt: Conducted, done: Conducted) -> Result:
         {key(way, name): fit for way in ways for name, fit in way.fits.items()},
         {key(way, name): found for way in ways for name, found in way.crossings.items()},
         pairs,
-        conclude_pretraining(learnt, done, ways, levels),
+        conclude_pretraining(learnt, done, ways, levels, gains),
         figures,
         own,
         source=source,
@@ -232,7 +234,18 @@ def _scratches(done: Conducted) -> list[str]:
     return [contender.name for contender in done.study.contenders if not contender.begun and done.of(contender.name)]
 
 
-def _way(name: str, done: Conducted, shots: int) -> Way:
+def _tests(done: Conducted, shots: Collection[int]) -> tuple[dict[int, dict[int, list[Pair]]], list[Pair]]:
+    """Models by shots and size; and each model after the most pictures against itself from scratch. All are counted together."""
+    places = {(way, size): done.correct(shots=way, pretrained=size) for way in shots for size in (0, *done.study.pretrained)}
+    scratch, most = places[0, 0], places[0, done.study.pretrained[-1]]
+    against = {name: {name: right, own: scratch[own]} for name, right in most.items() if (own := f"{name} {SCRATCH}") in scratch}
+    groups: dict[Any, Mapping[str, np.ndarray]] = {**places, **against}
+    found = pairs_at(done, groups)
+    tests = {way: {size: found[way, size] for size in (0, *done.study.pretrained) if places[way, size]} for way in shots}
+    return tests, [pair for name in against for pair in found[name]]
+
+
+def _way(name: str, done: Conducted, shots: int, pairs: dict[int, list[Pair]]) -> Way:
     own = dataclasses.replace(done, outcomes=tuple(outcome for outcome in done.outcomes if outcome.shots == shots))
     fits = {
         contender.name: fit
@@ -240,15 +253,15 @@ def _way(name: str, done: Conducted, shots: int) -> Way:
         if contender.begun and (fit := fit_cells(own.of(contender.name), lambda cell: cell.pretrained)) is not None
     }
     crossings = {f"{a} and {b}": crossing(fits[a], fits[b], REACH) for a, b in combinations(fits, 2)}
-    places = [size for size in (0, *done.study.pretrained) if own.correct(pretrained=size)]
-    right = {size: own.correct(pretrained=size) for size in places}
-    sizes = [size for size in places if size]
+    sizes = [size for size in pairs if size]
     claimed = done.study.claim == "significance" and len(sizes) > 1
-    changes = gap_changes(right[sizes[0]], right[sizes[-1]]) if claimed else []
-    return Way(name, own, fits, crossings, pairs_at(own, right), changes)
+    changes = gap_changes(own.correct(pretrained=sizes[0]), own.correct(pretrained=sizes[-1])) if claimed else []
+    return Way(name, own, fits, crossings, pairs, changes)
 
 
-def conclude_pretraining(learnt: Conducted, done: Conducted, ways: Sequence[Way], levels: Mapping[str, float]) -> str:
+def conclude_pretraining(
+    learnt: Conducted, done: Conducted, ways: Sequence[Way], levels: Mapping[str, float], gains: Sequence[Pair]
+) -> str:
     """In words that the intervals carry: who leads where, whether the gap closes, where the lines would cross."""
     study, source = done.study, learnt.study.data.name
     few, most = study.pretrained[0], study.pretrained[-1]
@@ -266,6 +279,8 @@ def conclude_pretraining(learnt: Conducted, done: Conducted, ways: Sequence[Way]
     if levels:
         listed = ", ".join(f"{name} {level:.2%}" for name, level in levels.items())
         sentences.append(f"From scratch, fine-tuning's budget alone: {listed}.")
+    if gains:
+        sentences.append(f"Fine-tuned after {most:,} pictures, against itself from scratch: {told_apart(gains)}.")
     sentences += remarks(done)
     sentences += [f"Of the pre-training: {remark}" for remark in settling_remarks(learnt)]
     if learnt.failed:
