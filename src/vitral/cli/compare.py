@@ -37,7 +37,8 @@ class Question:
     """A name from `vitral data list`, folder:PATH, csv:FILE, parquet:FILE, hf:NAME or webdataset:PATTERN."""
     models: str | None = None
     """Names with commas: vit, vit-small, vit-large, hybrid, cnn, resnet18, s/4 …; vit is a ViT made for the data's size;
-    cnn@parameters, vit@flops: as wide as makes them equal to the first."""
+    cnn@parameters, vit@flops: as wide as makes them equal to the first. Default: compare has vit,cnn,resnet18,hybrid,
+    scale those that suit its kind."""
     budget: str = "samples=50000"
     """What one final run may spend: samples=50000, epochs=10, seconds=20 or flops=1e15."""
     seeds: int = 3

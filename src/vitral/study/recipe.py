@@ -55,7 +55,7 @@ class Recipe:
     augment: Augmentation | None = None
     """Instead of the recipe's."""
     image_size: int | None = None
-    """Side of the picture; default: the data's own, or what the weights were trained at."""
+    """Side of the picture; default: a named data set's own, 224 for pictures of one's own, or what the weights were trained at."""
     batch_size: int = 128
     """Pictures per optimizer step."""
     weight_decay: float = 0.05
