@@ -97,10 +97,15 @@ def _study(folder: Path, out: Path, name: str | None, alone: bool) -> Path:
     record = _fresh(out / name)
     _study_files(folder, record)
     if (folder / layout.PRETRAINING).is_dir():
-        _study_files(folder / layout.PRETRAINING, make_folder(record / layout.PRETRAINING))
-    files = [file.relative_to(record).as_posix() for file in record.rglob("*") if file.is_file()]
-    write_manifest(record, files, record=name, alone=alone)
+        before = make_folder(record / layout.PRETRAINING)
+        _study_files(folder / layout.PRETRAINING, before)
+        write_manifest(before, _files(before))  # a study of its own, as `vitral verify` reads it
+    write_manifest(record, _files(record), record=name, alone=alone)
     return record
+
+
+def _files(folder: Path) -> list[str]:
+    return [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
 
 
 def _study_files(folder: Path, record: Path) -> None:
