@@ -11,20 +11,18 @@ from evidence import points
 from vitral.base import layout
 from vitral.base.files import read_json
 from vitral.base.text import table
+from vitral.report.study import APART, values_of
 from vitral.run.answers import Answers
 from vitral.study.conclude import compare_pairs
 from vitral.study.pretraining import SCRATCH
 from vitral.study.statistics import accuracy_interval
-
-PLACES = {"size": "training pictures", "pretrained": "pre-training pictures", "shots": "shots", "share": "part of the budget"}
-"""What tells cells of one model apart, with its heading."""
 
 
 def study_table(path: Path) -> str:
     """The table and the tests of one study, computed anew from the answers of its cells."""
     result = read_json(path / layout.RESULT)
     groups: dict[tuple[Any, ...], dict[str, list[np.ndarray]]] = {}
-    apart = [name for name in PLACES if len({cell.get(name) for cell in result["cells"]}) > 1] or ["size"]
+    apart = [name for name in APART if len({cell.get(name) for cell in result["cells"]}) > 1] or ["size"]
     for cell in result["cells"]:
         right = Answers.read(path / layout.CELLS / cell["cell"]).right
         group = groups.setdefault(tuple(cell.get(name, 0) for name in apart), {})
@@ -36,18 +34,27 @@ def study_table(path: Path) -> str:
             own = next(row for row in own_rows if (row["model"], *(row.get(name, 0) for name in apart)) == (model, *place))
             found = accuracy_interval(np.stack(seeds)) if len(seeds) > 1 else None
             shown = f"{100 * found.mean:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})" if found else f"{100 * own['mean']:.2f}"
-            lines.append([*map(_place, apart, place), model, shown, str(len(seeds)), f"{own['parameters']:,}", f"{own['seconds']:.1f}"])
+            lines.append(
+                [
+                    *values_of(dict(zip(apart, place, strict=False)), apart),
+                    model,
+                    shown,
+                    str(len(seeds)),
+                    f"{own['parameters']:,}",
+                    f"{own['seconds']:.1f}",
+                ]
+            )
         several[place] = {model: np.stack(seeds) for model, seeds in models.items() if len(seeds) > 1}
     several |= _against_scratch(several, apart)
     pairs = [(place, pair) for place, found in compare_pairs(several).items() for pair in found]
-    where = [PLACES[name] for name in apart]
+    where = [APART[name] for name in apart]
     aligned = "r" * len(apart) + "lr"
     header = [*where, "model", "test accuracy (95 %)", "seeds", "parameters", "seconds"]
     parts = [f"{result['data']}, {result['budget']}.", table(lines, header, aligned, markdown=True)]
     if pairs:
         tested = [
             [
-                *map(_place, apart, place),
+                *values_of(dict(zip(apart, place, strict=False)), apart),
                 f"{pair.ranked[0]} − {pair.ranked[1]}",
                 points(pair),
                 pair.told_p,
@@ -70,12 +77,6 @@ def _against_scratch(several: dict[Any, dict[str, np.ndarray]], apart: list[str]
     most, scratch = tuned[max(tuned)], several.get(tuned.get(0, ()), {})
     own = {name: f"{name} {SCRATCH}" for name in several[most]}
     return {(*most, name): {name: several[most][name], other: scratch[other]} for name, other in own.items() if other in scratch}
-
-
-def _place(name: str, value: float | None) -> str:
-    if name == "shots" and not value:
-        return "fine-tuned"
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def study_means(path: Path) -> str:

@@ -73,7 +73,7 @@ def compared(rows: Sequence[dict[str, Any]]) -> Table:
     return headings, [
         [
             str(row.get("model", NOTHING)),
-            *_values(row, apart),
+            *values_of(row, apart),
             show(len(seeds) if isinstance(seeds := row.get("seeds"), list) else seeds),
             percent(row["mean"]),
             interval(row.get("interval")),
@@ -89,7 +89,7 @@ def compared(rows: Sequence[dict[str, Any]]) -> Table:
 def each_seed(rows: Sequence[dict[str, Any]]) -> Table | None:
     apart = _apart(rows)
     several = [row for row in rows if isinstance(row.get("accuracies"), list) and len(row["accuracies"]) > 1]
-    shown = [[str(row["model"]), *_values(row, apart), ", ".join(map(percent, row["accuracies"]))] for row in several]
+    shown = [[str(row["model"]), *values_of(row, apart), ", ".join(map(percent, row["accuracies"]))] for row in several]
     return (["model", *apart.values(), "accuracy of each seed"], shown) if shown else None
 
 
@@ -112,7 +112,7 @@ def tested(pairs: Sequence[dict[str, Any]]) -> Table:
     apart = {key: heading for key, heading in (("data", "data"), *APART.items()) if any(key in pair for pair in pairs)}
     return [*apart.values(), "pair", "difference", "95 % interval", "p", "p, adjusted", ""], [
         [
-            *_values(pair, apart),
+            *values_of(pair, apart),
             f"{pair['a']} – {pair['b']}",
             f"{signed(100 * pair['difference'])} points",
             interval(pair.get("interval"), "points"),
@@ -139,7 +139,7 @@ def _apart(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     return {key: heading for key, heading in APART.items() if len({row.get(key) for row in rows}) > 1}
 
 
-def _values(row: dict[str, Any], keys: Iterable[str]) -> list[str]:
+def values_of(row: dict[str, Any], keys: Iterable[str]) -> list[str]:
     """A row of no shots is fine-tuned on all pictures."""
     told = {"share": lambda value: percent(value, 0), "shots": lambda value: show(value) if value else "fine-tuned"}
     return [told.get(key, show)(row.get(key)) for key in keys]
