@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from vitral.base.errors import UsageError
 from vitral.build import build, create, shadow
 from vitral.config import DataConfig
 from vitral.data.datasets import open_data
-from vitral.study.contenders import LRS, describe, fit_model, fitting_vit, has_batch_norm, make_contenders
+from vitral.study.contenders import LRS, describe, fit_model, fitting_vit, has_batch_norm, make_contenders, matched
 from vitral.study.protocol import Budget, Contender, Study, tuning_cells
 from vitral.study.recipe import Recipe
 from vitral.weights.checkpoint import save
@@ -101,16 +102,29 @@ def test_every_recipe_makes_a_contender_with_learning_rates_of_its_optimizer():
 @pytest.mark.parametrize("what", ["parameters", "flops"])
 def test_a_model_can_be_made_as_large_as_another(what: str):
     data = DATA
-    first, *made = make_contenders(["cnn", f"vit@{what}", f"hybrid@{what}", f"cnn@{what}"], data)
+    first, *made = make_contenders(["cnn", f"vit@{what}", f"hybrid@{what}"], data)
 
     def size(contender: Contender) -> float:
         return contender.flops if what == "flops" else sum(value.numel() for value in shadow(contender.model).parameters())
 
     assert all(abs(math.log(size(contender) / size(first))) < 0.1 for contender in made)
-    assert made[-1].model == first.model
+    assert matched(first.model, first.model, what) == first.model
+    with pytest.raises(UsageError, match=f"cnn@{what} would be cnn itself"):
+        make_contenders(["cnn", f"cnn@{what}"], data)
     with pytest.raises(UsageError, match="comes in one width"):
         make_contenders(["vit", f"resnet18@{what}"], data)
     with pytest.raises(UsageError, match="no model to match"):
         make_contenders([f"vit@{what}"], data)
     with pytest.raises(UsageError, match="unknown size to match 'depth'"):
         make_contenders(["vit", "cnn@depth"], data)
+
+
+def test_a_model_is_matched_to_the_weights_that_the_first_one_starts_from(tmp_path: Path):
+    wide = dataclasses.replace(fit_model("vit", DATA.image_size, DATA.channels, 7), width=128, mlp_width=256)
+    save(build(wide), tmp_path / "wide")
+    first, rival = make_contenders(["vit", "cnn@parameters"], DATA, weights={"vit": str(tmp_path / "wide")})
+    assert first.model.width == 128
+    sizes = [sum(value.numel() for value in shadow(contender.model).parameters()) for contender in (first, rival)]
+    assert abs(math.log(sizes[1] / sizes[0])) < 0.1
+    with pytest.raises(UsageError, match="its weights say how large it is"):
+        make_contenders(["cnn", "vit@flops"], DATA, weights={"vit@flops": str(tmp_path / "wide")})

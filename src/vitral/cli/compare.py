@@ -20,7 +20,7 @@ Examples:
   vitral compare digits --models vit,cnn,hybrid --budget samples=50000 --out runs/fight
   vitral compare cifar10 --models vit,cnn,resnet18,hybrid --budget seconds=20 --batch-size 512 --parallel 4
   vitral compare cifar100 flowers102 folder:photos --from vit=timm:vit_base_patch16_224,resnet=torchvision:resnet152 --tune attention
-  vitral compare cifar10 --models vit,cnn,vit@flops --recipe plain,strong --budget samples=2500000 --batch-size 512
+  vitral compare cifar10 --models vit,cnn,cnn@parameters --recipe plain,strong --budget samples=2500000 --batch-size 512
   vitral compare digits --models vit --vary norm_order=pre,post --budget samples=50000
   vitral compare cifar10 --pretrain lejepa,dino,mae,supervised,untrained --budget seconds=200
   vitral compare digits --models vit,cnn --ray local --json

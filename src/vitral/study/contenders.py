@@ -152,14 +152,11 @@ def make_contenders(
         raise UsageError(
             f"{data.config.name} has no validation pictures to choose learning rates on", "set --validation 0.1, or give one with --lrs"
         )
+    configs = _configs(names, data, weights, weights_size)
     made = []
     for name in names:
-        source = weights.get(name)
-        if source is None:
-            config, learns = _fitted(name, names, data), "all"
-        else:
-            config = _config_of(source, len(data.class_names), weights_size)
-            learns = "all" if tune in ("attention", "lora") and not config.is_transformer else tune
+        config, source = configs[name], weights.get(name)
+        learns = "all" if source is None or (tune in ("attention", "lora") and not config.is_transformer) else tune
         starts = STARTS.get(config.family, ()) if source is None and config.initialisation in ("torch", "zero") else ()
         note = describe(config) + (f", from {source}, {LEARNS[learns]}" if source else "")
         for recipe, settings in recipes.items():
@@ -184,17 +181,28 @@ def make_contenders(
     return tuple(made)
 
 
-def _fitted(name: str, names: Sequence[str], data: Data) -> ModelConfig:
-    plain, _, what = name.partition("@")
+def _configs(names: Sequence[str], data: Data, weights: Mapping[str, str], weights_size: tuple[int, int] | None) -> dict[str, ModelConfig]:
+    """Name → config; those of `weights` as their files say, the others made for the data, with @ as large as the first without it."""
     given = (data.image_size, data.channels, len(data.class_names))
-    config = fit_model(plain, *given)
-    if not what:
-        return config
-    if what not in MATCHED:
-        raise one_of("size to match", what, list(MATCHED))
-    if (first := next((other for other in names if "@" not in other), None)) is None:
-        raise UsageError(f"{name} has no model to match", "name one without @ first, for example --models resnet18,vit@flops")
-    return matched(config, fit_model(first, *given), what)
+    made = {
+        name: _config_of(weights[name], given[-1], weights_size) if name in weights else fit_model(name.partition("@")[0], *given)
+        for name in names
+    }
+    first = next((name for name in names if "@" not in name), None)
+    for name in names:
+        plain, _, what = name.partition("@")
+        if not what:
+            continue
+        if what not in MATCHED:
+            raise one_of("size to match", what, list(MATCHED))
+        if first is None:
+            raise UsageError(f"{name} has no model to match", "name one without @ first, for example --models resnet18,vit@flops")
+        if plain == first and first not in weights:
+            raise UsageError(f"{name} would be {first} itself, which it is matched to", f"name another one first, or leave {name} out")
+        if name in weights:
+            raise UsageError(f"{name} cannot be made as large as {first}: its weights say how large it is", f"give --from {plain}=…")
+        made[name] = matched(made[name], made[first], what)
+    return made
 
 
 def tuning_lrs(optimizer: str, learns: str) -> tuple[float, ...]:
