@@ -1,13 +1,14 @@
 """softmax(q·kᵀ / √d) · v by PyTorch's fused kernel; in bf16 on a CPU by two products, a few images at a time.
 
-There the fused kernel multiplies in bf16 no faster than in fp32, the products do: 1.7 × at 197 tokens (docs/LOG.md). The twin is the fused
-kernel, and everything but bf16 on a CPU runs it.
+There the fused kernel multiplies in bf16 no faster than in fp32, the products do: 1.7 × at 197 tokens, with gradients 1.3 to 5 ×
+(docs/LOG.md). The twin is the fused kernel, and everything but bf16 on a CPU runs it.
 """
 
 from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 MOST = 2**22
 """Scores at a time, 8 MB: with 30 and more the two products were no faster than the fused kernel, which keeps none (docs/LOG.md)."""
@@ -24,16 +25,20 @@ def attend(
         return two_products(query, key, value, bias)
     parts = [slice(begin, begin + images) for begin in range(0, len(query), images)]
     biases = [bias if bias is None or len(bias) == 1 else bias[part] for part in parts]
-    return torch.cat([two_products(query[part], key[part], value[part], some) for part, some in zip(parts, biases, strict=True)])
+    # The scores of all parts would stay in memory for the gradients: each part's are made again there instead, as the fused kernel does.
+    return torch.cat(
+        [
+            checkpoint(two_products, query[part], key[part], value[part], some, use_reentrant=False, preserve_rng_state=False)
+            for part, some in zip(parts, biases, strict=True)
+        ]
+    )
 
 
 def images_at_a_time(query: torch.Tensor, key: torch.Tensor) -> int:
     """How many images the two products take at once; 0: the fused kernel takes them all."""
     if query.device.type != "cpu" or not (query.dtype == torch.bfloat16 or autocasts_to_bf16()):
         return 0
-    images = MOST // (query.shape[1] * query.shape[2] * key.shape[2])
-    learning = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
-    return images if images >= len(query) or not learning else 0  # what is learnt from stays in memory: only where it is little
+    return MOST // (query.shape[1] * query.shape[2] * key.shape[2])
 
 
 def autocasts_to_bf16() -> bool:
