@@ -98,6 +98,8 @@ def test_report(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["compare", "digits", "--budget", "flops=1e6"], "less than a batch"),
         (["compare", "digits", "--validation", "0"], "no validation pictures"),
         (["compare", "digits", "--models", "vit-small", "--parallel", "0"], "0 cells at a time"),
+        (["compare", "digits", "--models", "vit-small", "--quiet", "--device", "cpu", "--max-hours", "1e-6"], "more than --max-hours"),
+        (["compare", "digits", "--pretrain", "mae,untrained", "--quiet", "--device", "cpu", "--max-hours", "1e-6"], "than --max-hours"),
     ],
 )
 def test_refused_in_one_line(arguments: list[str], words: str, refused: Callable[[list[str], str], None]) -> None:

@@ -48,6 +48,8 @@ class Question:
     the optimizer, more while the best lies at the edge."""
     tuning_share: float = 0.25
     """Part of the budget that each tuning run may spend."""
+    max_hours: float | None = None
+    """Refuse what is predicted to take longer: a few steps of each model are timed first."""
     out: str | None = None
     """The study's folder; default runs/VERB-DATA. A study in it goes on."""
 
@@ -62,7 +64,7 @@ class StudyFlags(Recipe, Question):  # in --help the question comes first
     def arguments(self) -> dict[str, Any]:
         """As the calls of `vitral.study` take them."""
         asked = {"models": names(self.models), "lrs": numbers(self.lrs, "--lrs")}
-        asked |= {name: getattr(self, name) for name in ("budget", "seeds", "tuning_share", "out")}
+        asked |= {name: getattr(self, name) for name in ("budget", "seeds", "tuning_share", "max_hours", "out")}
         return asked | {field.name: getattr(self, field.name) for field in dataclasses.fields(Recipe)}
 
 

@@ -55,8 +55,6 @@ class Flags(StudyFlags):
     """cost: sides of patches."""
     yes: bool = False
     """Begin without asking."""
-    max_hours: float | None = None
-    """Refuse what is predicted to take longer."""
 
 
 def run(arguments: list[str]) -> int:
@@ -78,7 +76,6 @@ def run(arguments: list[str]) -> int:
         shots=flags.shots,
         image_sizes=[round(side) for side in numbers(flags.image_sizes, "--image-sizes") or ()],
         patches=[round(side) for side in numbers(flags.patches, "--patches") or ()],
-        max_hours=flags.max_hours,
         agree=lambda forecast: ask(flags.yes or not forecast.cells),
         **flags.arguments(),
     )

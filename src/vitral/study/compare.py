@@ -11,10 +11,11 @@ from typing import Any, Literal
 from vitral.config import DataConfig, TrainConfig
 from vitral.data.datasets import open_data
 from vitral.study import plots
-from vitral.study.compare_across_data import across_data
+from vitral.study.compare_across_data import across_data, own_folders
 from vitral.study.conclude import compare_pairs, conclude
-from vitral.study.conduct import Conducted, common_values, conduct, copy_remarks, settling_remarks
+from vitral.study.conduct import Conducted, check_folder, common_values, conduct, copy_remarks, settling_remarks
 from vitral.study.contenders import check_model, make_contenders
+from vitral.study.forecast import expect, forecast, together
 from vitral.study.methods import by_method
 from vitral.study.pool import Pool, Work
 from vitral.study.protocol import Budget, Study
@@ -41,6 +42,7 @@ def compare(
     claim: Literal["auto", "significance", "none"] = "auto",
     pretrain: Sequence[str] | None = None,
     vary: str | None = None,
+    max_hours: float | None = None,
     out: str | Path | None = None,
     **recipe: Any,
 ) -> Result:
@@ -57,6 +59,7 @@ def compare(
       the whole budget, then judged by a linear probe of its frozen features. The first three never see a label; "untrained" is what the
       same probe makes of random weights.
     - vary: one setting in several values, "norm_order=pre,post": each model is a contender with each of them.
+    - max_hours: refuse what is forecast to take longer, by a few steps of each model that are timed before anything is spent.
     - out: the study's folder (runs/compare-DATA); a study in it goes on where it was stopped.
     - recipe: fields of `Recipe`: recipe ("plain", "strong" or "plain,strong"), optimizer, schedule, ema, label_smoothing, augment,
       batch_size, weight_decay, validation, image_size, device, parallel, quiet …
@@ -87,7 +90,14 @@ def compare(
     folder = Path(out) if out else default_folder("compare" if pretrain is None else "compare-pretrain", *names)
     pool = Pool(shared.cells_at_a_time(), shared.ray, shared.quiet)
     if len(studies) == 1:
+        check_folder(studies[0], folder)
+        expect(lambda: forecast(studies[0], pool.parallel, shared.quiet, folder), max_hours)
         return run_comparison(studies[0], folder, pool)
+    planned = dict(zip(own_folders(studies, folder), studies, strict=True))
+    expect(
+        lambda: together({f"{inner.name}: ": forecast(study, pool.parallel, shared.quiet, inner) for inner, study in planned.items()}),
+        max_hours,
+    )
     return across_data(studies, folder, lambda study, inner: run_comparison(study, inner, pool))
 
 

@@ -21,18 +21,12 @@ KIND = "several"
 
 
 def across_data(studies: Sequence[Study], folder: Path, run: Callable[[Study, Path], Result]) -> Result:
-    """Run each study in a folder named after its data, or go on with it; `folder` holds the table of all at the end."""
-    names = [folder_name(study.data.name) for study in studies]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"data set {twice} is named twice", "name each data set once")
-    if (check_place(folder) / STUDY).exists() and not _holds_several(folder):
-        raise UsageError(f"{folder} holds a study of one data set", "choose another --out")
-    for study, name in zip(studies, names, strict=True):  # all, before the first is trained
-        check_folder(study, folder / name)
-    studied = {study.data.name: name for study, name in zip(studies, names, strict=True)}
+    """Run each study in a folder of its own, or go on with it; `folder` holds the table of all at the end."""
+    inner = own_folders(studies, folder)
+    studied = {study.data.name: own.name for study, own in zip(studies, inner, strict=True)}
     with vouching(make_folder(folder), STUDY):  # at once, so that an unfinished comparison is known for what it is
         write_json(folder / STUDY, {"kind": KIND, "studies": studied})
-    done = [run(study, folder / name).values for study, name in zip(studies, names, strict=True)]
+    done = [run(study, own).values for study, own in zip(studies, inner, strict=True)]
     pairs = [{"data": values["data"], **pair} for values in done for pair in values["pairs"]]
     for pair, adjusted in zip(pairs, holm([pair["p"] for pair in pairs]), strict=True):
         pair |= {"adjusted": adjusted, "different": adjusted < LEVEL}
@@ -49,6 +43,16 @@ def across_data(studies: Sequence[Study], folder: Path, run: Callable[[Study, Pa
         "failed": {f"{values['data']} {cell}": why for values in done for cell, why in values["failed"].items()},
     }
     return finish(folder, lambda markdown: _table(done, markdown), values)
+
+
+def own_folders(studies: Sequence[Study], folder: Path) -> list[Path]:
+    """A folder in `folder` for each study, named after its data; refused before the first is trained where it holds anything else."""
+    names = [folder_name(study.data.name) for study in studies]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"data set {twice} is named twice", "name each data set once")
+    if (check_place(folder) / STUDY).exists() and not _holds_several(folder):
+        raise UsageError(f"{folder} holds a study of one data set", "choose another --out")
+    return [check_folder(study, folder / name) for study, name in zip(studies, names, strict=True)]
 
 
 def _together(pairs: Sequence[dict[str, Any]]) -> list[str]:

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from vitral.base.device import pick_device, using_threads
 from vitral.base.errors import UsageError
 from vitral.base.files import read_json
 from vitral.base.layout import CELL, CELLS, TUNING
-from vitral.base.progress import Progress, progress, track
+from vitral.base.progress import Progress, progress, say, track
 from vitral.base.text import duration
 from vitral.cost.memory import PeakMemory
 from vitral.data.loader import Batch, Loader
@@ -194,6 +194,23 @@ class Forecast:
                 f"the study would take about {duration(self.seconds)}, more than --max-hours {hours:g}",
                 "use a smaller budget, fewer sizes or fewer seeds",
             )
+
+
+def together(parts: Mapping[str, Forecast]) -> Forecast:
+    """Of several studies one after the other; the words of each stand before its models."""
+    per_model = {f"{words}{name}": seconds for words, part in parts.items() for name, seconds in part.per_model.items()}
+    return Forecast(sum(part.cells for part in parts.values()), sum(part.seconds for part in parts.values()), per_model)
+
+
+def expect(foretell: Callable[[], Forecast], max_hours: float | None, agree: Callable[[Forecast], None] | None = None) -> None:
+    """Say what a study will take, where somebody wants to know before it is spent, and refuse what is too long."""
+    if max_hours is None and agree is None:
+        return
+    expected = foretell()
+    say(f"forecast: {expected}")
+    expected.check(max_hours)
+    if agree is not None:
+        agree(expected)
 
 
 def forecast(study: Study, parallel: int = 1, quiet: bool = False, folder: str | Path | None = None) -> Forecast:

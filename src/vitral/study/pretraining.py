@@ -26,7 +26,7 @@ from vitral.study import plots
 from vitral.study.conclude import Pair
 from vitral.study.conduct import Conducted, check_folder, conduct, declare, settling_remarks
 from vitral.study.contenders import make_contenders, tuning_lrs
-from vitral.study.forecast import Forecast, forecast
+from vitral.study.forecast import Forecast, forecast, together
 from vitral.study.growth import (
     GapChange,
     bent_remarks,
@@ -144,10 +144,8 @@ def check_folders(declared: Pretraining, out: str | Path) -> None:
 
 def forecast_pretraining(declared: Pretraining, out: str | Path, parallel: int = 1, quiet: bool = False) -> Forecast:
     """Of both studies; what is finished in `out` is left out."""
-    parts = {"pre-training ": forecast(declared.first, parallel, quiet, Path(out) / PRETRAINING)}
-    parts[""] = forecast(declared.second, parallel, quiet, out)
-    per_model = {f"{words}{name}": seconds for words, part in parts.items() for name, seconds in part.per_model.items()}
-    return Forecast(sum(part.cells for part in parts.values()), sum(part.seconds for part in parts.values()), per_model)
+    first = forecast(declared.first, parallel, quiet, Path(out) / PRETRAINING)
+    return together({"pre-training ": first, "": forecast(declared.second, parallel, quiet, out)})
 
 
 def run_pretraining(declared: Pretraining, out: str | Path, pool: Pool | None = None, work: Work = train_cell) -> Result:

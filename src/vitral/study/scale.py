@@ -20,7 +20,7 @@ from vitral.study import plots
 from vitral.study.conclude import Pair
 from vitral.study.conduct import Conducted, check_folder, conduct
 from vitral.study.contenders import fit_model, make_contenders
-from vitral.study.forecast import Forecast, forecast
+from vitral.study.forecast import Forecast, expect, forecast
 from vitral.study.growth import (
     BENT,
     GapChange,
@@ -93,26 +93,17 @@ def scale(
     asked: dict[str, Any] = {"models": models, "sizes": sizes, "seeds": seeds, "lrs": lrs, "tuning_share": tuning_share}
     asked |= {"train": shared.train_config(), "image_size": shared.image_size, "recipes": shared.recipes()}
     pool = Pool(shared.cells_at_a_time(), shared.ray, shared.quiet)
-
-    def expect(foretell: Callable[[], Forecast]) -> None:
-        if max_hours is not None or agree is not None:
-            expected = foretell()
-            say(f"forecast: {expected}")
-            expected.check(max_hours)
-            if agree is not None:
-                agree(expected)
-
     if kind == "pretraining":
         if from_data is None:
             raise UsageError("a study of pre-training needs other data to learn from first", "name it with --from-data")
         configs = shared.data_config(data), shared.data_config(from_data)
         declared = study_pretraining(*configs, Budget.parse(budget), Budget.parse(transfer), shots=shots, **asked)
         check_folders(declared, folder)  # a forecast takes minutes
-        expect(lambda: forecast_pretraining(declared, folder, pool.parallel, shared.quiet))
+        expect(lambda: forecast_pretraining(declared, folder, pool.parallel, shared.quiet), max_hours, agree)
         return run_pretraining(declared, folder, pool)
     study = scaling(kind, shared.data_config(data), Budget.parse(budget), **asked)
     check_folder(study, folder)
-    expect(lambda: forecast(study, pool.parallel, shared.quiet, folder))
+    expect(lambda: forecast(study, pool.parallel, shared.quiet, folder), max_hours, agree)
     return run_scaling(study, folder, pool)
 
 
