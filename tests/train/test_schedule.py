@@ -58,6 +58,7 @@ def test_snapshots_are_log_spaced_from_the_start_to_the_end():
     ratios = [b / a for a, b in itertools.pairwise(steps[1:])]
     assert max(ratios) / min(ratios) < 1.3
     assert snapshot_steps(0, 1000) == set() and snapshot_steps(1, 7) == {7}
+    assert snapshot_steps(2, 1000) == {0, 1000} and snapshot_steps(3, 1000) == {0, 1, 1000}
 
 
 @pytest.mark.parametrize("total", [1, 7, 640, 1_000_000])

@@ -44,7 +44,7 @@ def snapshot_steps(number: int, total: int) -> set[int]:
         return set()
     if number == 1:
         return {total}
-    return {0, *(round(total ** (index / max(1, number - 2))) for index in range(number - 1))} if total > 0 else {0}
+    return {0, total, *(round(total ** (index / (number - 2))) for index in range(number - 2))} if total > 0 else {0}
 
 
 def snapshots_by(number: int, step: int, progress: float) -> int:
