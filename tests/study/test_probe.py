@@ -99,6 +99,8 @@ def test_test_split_stays_closed_until_all_is_chosen(model: Classifier, monkeypa
 def test_refusals(model: Classifier, data: Data) -> None:
     with pytest.raises(UsageError, match="smallest class"):
         run_probe(model, data, shots=(5000,), quiet=True)
+    with pytest.raises(UsageError, match="0 pictures a class"):
+        run_probe(model, data, shots=(0,), quiet=True)
     with pytest.raises(UsageError, match="no interval"):
         run_probe(model, data, draws=1, quiet=True)
     with pytest.raises(UsageError, match="no number of shots"):

@@ -188,7 +188,7 @@ def _check(data: Data, shots: Sequence[int | None], draws: int) -> None:
     if not len(data.validation):
         raise UsageError(f"{data.name} has no validation pictures, and nothing may be chosen on test", "set --validation 0.1")
     smallest = int(np.bincount(data.train.labels, minlength=len(data.class_names)).min())
-    if wrong := next((k for k in shots if k is not None and not 1 <= k <= smallest), None):
+    if (wrong := next((k for k in shots if k is not None and not 1 <= k <= smallest), None)) is not None:
         raise UsageError(
             f"{wrong} pictures a class asked for, the smallest class has {smallest} for training", f"use --shots of 1 to {smallest}, or all"
         )
