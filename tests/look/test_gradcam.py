@@ -36,6 +36,8 @@ def test_vit_reads_the_last_block_whose_patches_matter(make, images) -> None:
     expected = (tape["blocks.1.output"][1, 1:].detach() * slopes.mean(dim=0)).sum(dim=1).clamp(min=0)
     np.testing.assert_allclose(heat.grid.ravel(), expected.numpy(), atol=1e-12)
     assert heat.block == 1
+    counted = look.gradcam(tape, 1, 2, block=-2)
+    assert counted.block == 1 and np.array_equal(counted.grid, heat.grid)
     with pytest.raises(vitral.VitralError, match="reads only the class token"):
         look.gradcam(tape, block=-1)
     pooled = make(class_token=False, pool="mean")

@@ -26,18 +26,18 @@ def gradcam(tape: Tape, item: int = 0, target: int | str | None = None, start: S
     blind = tape.config.is_transformer and tape.config.pool == "class"
     if block is None:
         block = len(names) - (2 if blind else 1)
-    elif check_index("block", block, len(names)) == len(names) - 1 and blind:
+    elif (block := check_index("block", block, len(names))) == len(names) - 1 and blind:
         raise UsageError(
             "after the last block the head reads only the class token, so patches have no gradient there",
             f"use a block from 0 to {len(names) - 2}" if len(names) > 1 else "use integrated_gradients or occlusion",
         )
-    name = names[block % len(names)] if block >= 0 or not blind else "embedding"
+    name = names[block] if block >= 0 else "embedding"
     used, at = with_values(tape, item, [name], gradients=True)
     gradient = used.gradient(name, target, at)
     with torch.no_grad():
         maps, slopes = used.model.as_map(used[name])[at], used.model.as_map(gradient)[at]  # (C, h, w)
         cam = (slopes.mean(dim=(1, 2), keepdim=True) * maps).sum(dim=0).clamp(min=0)  # (h, w)
-    shown = None if name == "embedding" else block % len(names)
+    shown = block if block >= 0 else None
     grid = cam.double().cpu().numpy()
     note = "" if grid.any() else "nothing here raises this class: the map is zero everywhere"
     ignored = unused("gradcam", start=start)
