@@ -89,6 +89,9 @@ def test_what_has_no_lens_says_so(make, images, tmp_path) -> None:
     headless = make(classes=0)
     with pytest.raises(vitral.VitralError, match="no head"):
         look.lens(vitral.watch(headless, images(headless)))
-    vitral.save(make(), tmp_path)
+    model = make()
+    with pytest.raises(vitral.VitralError, match="picture 7 does not exist"):
+        look.lens(vitral.watch(model, images(model)), 7)
+    vitral.save(model, tmp_path)
     with pytest.raises(vitral.VitralError, match="no trained lens"):
         TrainedLens.read(tmp_path / "model.safetensors")

@@ -23,7 +23,7 @@ from vitral.base.files import write_atomic
 from vitral.base.picture import Picture
 from vitral.draw.lens import lens_figure
 from vitral.draw.palette import ShowsItself
-from vitral.look.choice import Start, find_target, need_transformer, unused
+from vitral.look.choice import Start, check_item, find_target, need_transformer, unused
 from vitral.look.describe import digest, seen
 from vitral.look.rerun import with_values
 from vitral.model.classifier import Classifier, evaluating
@@ -156,7 +156,7 @@ class TrainedLens:
 def lens(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, trained: TrainedLens | None = None) -> Lens:
     """What the head says after the embedding and after each block; the last is the model's own answer."""
     need_transformer(tape, "the lens")
-    names = depth_names(tape.model)
+    names, item = depth_names(tape.model), check_item(tape, item)
     target = find_target(tape, item, target)
     if trained is not None:
         trained.check(tape.model)
