@@ -148,6 +148,13 @@ def test_affine_amounts() -> None:
     rotated = Affine()(places, torch.tensor([[0.05, 1.0]]), MEAN)[0, :, 14:26, 14:26]
     x, y, cosine, sine = along[14:26], along[14:26, None], np.cos(0.52), np.sin(0.52)
     assert torch.allclose(rotated[0], cosine * x - sine * y, atol=1e-5) and torch.allclose(rotated[1], sine * x + cosine * y, atol=1e-5)
+    # Twice as wide as high: the same rotation, though a half side is then 40 pixels across and 20 down.
+    wide = torch.stack([(torch.arange(80) - 39.5).expand(40, 80), (torch.arange(40) - 19.5)[:, None].expand(40, 80), torch.zeros(40, 80)])[
+        None
+    ]
+    taken, middle = Affine()(wide, torch.tensor([[0.05, 1.0]]), MEAN)[0, :, 14:26, 34:46], (torch.arange(12) - 5.5)
+    assert torch.allclose(taken[0], cosine * middle - sine * middle[:, None], atol=1e-4)
+    assert torch.allclose(taken[1], sine * middle + cosine * middle[:, None], atol=1e-4)
     many = pictures(1000, 8)
     same = (Affine()(many, numbers(1000, 2), MEAN) == many.float() / 255).flatten(1).all(1).float().mean()
     assert abs(same - 0.5) < 0.06

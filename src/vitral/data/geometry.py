@@ -155,11 +155,12 @@ class Affine:
 
         angle = when(0, 0.52)
         cosine, sine = angle.cos(), angle.sin()
-        # Shifts are in half sides: the picture runs from -1 to 1.
+        height, width = images.shape[-2:]
+        # Shifts are in half sides: the picture runs from -1 to 1, which is another length across than down where it is not square.
         matrix = torch.stack(
             [
-                torch.stack([cosine, when(1, 0.3) - sine, when(3, 0.4)], 1),
-                torch.stack([sine + when(2, 0.3), cosine, when(4, 0.4)], 1),
+                torch.stack([cosine, (when(1, 0.3) - sine) * (height / width), when(3, 0.4)], 1),
+                torch.stack([(sine + when(2, 0.3)) * (width / height), cosine, when(4, 0.4)], 1),
             ],
             1,
         )  # (B, 2, 3)
