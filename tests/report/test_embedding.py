@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def test_the_page_has_a_map_neighbours_and_near_duplicates(tmp_path: Path, read:
     text = (tmp_path / "out" / "report.html").read_text()
     assert text.count('class="point') == 12 and "<b>" not in text and "&lt;b&gt;" in text
     assert "photos/class%2000/0%20%26%20%3Cb%3E.png" in text, "a click leads to the file"
-    assert "1 pictures could not be read" in page.text and "Nearest neighbours" in page.text and "vitral embed …" in page.text
+    assert "1 picture could not be read" in page.text and "Nearest neighbours" in page.text and "vitral embed …" in page.text
     assert told["near_duplicates"] == [{"first": found.paths[0], "second": found.paths[1], "likeness": pytest.approx(1, abs=1e-3)}]
     assert json.loads((tmp_path / "out" / "embedding.json").read_text())["agreement"] == told["agreement"] > 0.8
     assert (tmp_path / "out" / "features.npz").is_file()
@@ -50,7 +51,8 @@ def test_many_classes_one_picture_and_no_folders_have_a_page_too(tmp_path: Path)
     many = made(tmp_path / "many", classes=30, each=2)
     assert write_embedding(many, tmp_path / "a", "m", kind="pca")["pictures"] == 60
     text = (tmp_path / "a" / "report.html").read_text()
-    assert text.count("class 2") > 0 and text.count('<li class="key') == 25, "the rest shares one entry"
+    keys = re.findall(r'<li class="key\d+"><span class="mark (\w+)" style="--colour:(#\w+)"', text)
+    assert text.count("class 2") > 0 and len(keys) == len(set(keys)) == 22, "each class has a mark of its own, the rest shares one"
     alone = Embedding(many.features[:1], many.paths[:1], ("",), many.folder, 0, {0: many.thumbnails[0]})
     assert write_embedding(alone, tmp_path / "b", "m")["agreement"] is None
     assert "None were found" in (tmp_path / "b" / "report.html").read_text()

@@ -14,11 +14,11 @@ from PIL import Image
 from vitral.base.errors import DataError
 from vitral.base.files import make_folder, write_json
 from vitral.base.layout import EMBEDDED, FEATURES, REPORT
-from vitral.base.text import few
+from vitral.base.text import counted, few
 from vitral.data.decode import decode
 from vitral.data.preprocess import viewable
 from vitral.draw.pairs import pair_sheet
-from vitral.draw.palette import series_colour
+from vitral.draw.palette import SERIES, series_colour
 from vitral.draw.tiles import picture_sheet
 from vitral.report import inline
 from vitral.report.outcome import link_to
@@ -29,13 +29,13 @@ ROWS, NEAREST = 8, 5
 """Pictures whose neighbours are shown, and how many of them."""
 PAIRS = 20
 """Near-duplicates that are drawn; the list beside the page has all."""
-NAMED = 24
-"""Classes with a colour and a shape of their own; the rest share one."""
 SIDE = 64
 """Pixels of a thumbnail."""
 OPENED = 200
 """Pixels of a picture on a sheet."""
 SHAPES = ("disc", "square", "ring")
+NAMED = len(SERIES) * len(SHAPES)
+"""Classes with a colour and a shape of their own; the rest share one."""
 
 
 def write_embedding(
@@ -85,7 +85,7 @@ def _telling(near: list[tuple[int, int, float]]) -> list[tuple[int, int, float]]
 
 
 def _notes(found: Embedding) -> list[str]:
-    notes = [f"{found.skipped:,} pictures could not be read"] if found.skipped else []
+    notes = [f"{counted(found.skipped, 'picture')} could not be read"] if found.skipped else []
     if len(found.thumbnails) < len(found.paths):
         notes.append(f"the map shows {len(found.thumbnails):,} of {len(found.paths):,} pictures, evenly spread")
     return notes
@@ -111,7 +111,9 @@ def _legend(found: Embedding) -> list[dict[str, Any]]:
 
 
 def _look(number: int) -> dict[str, str]:
-    return {"colour": "#8a949e", "shape": "disc"} if number >= NAMED else {"colour": series_colour(number), "shape": SHAPES[number // 8]}
+    if number >= NAMED:
+        return {"colour": "#8a949e", "shape": "disc"}
+    return {"colour": series_colour(number), "shape": SHAPES[number // len(SERIES)]}
 
 
 def _points(found: Embedding, places: np.ndarray, page: Path) -> list[dict[str, Any]]:
