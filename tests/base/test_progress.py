@@ -83,6 +83,7 @@ def test_bars_on_a_terminal_nest_and_end(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(ValueError, match="stop"), progress("Outer [red]", total=2) as outer:
         for _ in track(range(3), "Inner"):
             pass
+        outer.description = "Outer again"
         outer.advance(1, accuracy=0.75)
         say("a line between [bold]")
         raise ValueError("stop")
@@ -90,7 +91,7 @@ def test_bars_on_a_terminal_nest_and_end(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "Outer [red]" in shown, "square brackets of a name are text, not markup"
     assert "Inner" in shown
     assert "3/3" in shown
-    assert "accuracy 0.75" in shown
+    assert "accuracy 0.75" in shown and "Outer again" in shown
     assert "a line between [bold]" in shown
     assert module._Live.display is None
     assert module._Live.users == 0

@@ -88,7 +88,8 @@ class _BarProgress(Progress):
 
     def advance(self, steps: int = 1, **values: Any) -> None:
         super().advance(steps, **values)
-        self._live.update(self._task, advance=steps, values=", ".join(_value(*pair) for pair in self.values.items()))
+        shown = ", ".join(_value(*pair) for pair in self.values.items())
+        self._live.update(self._task, advance=steps, description=self.description, values=shown)
 
     def finish(self) -> None:
         self._live.stop_task(self._task)
