@@ -17,6 +17,7 @@ from vitral.base.origin import known
 from vitral.build import create
 from vitral.cli import main
 from vitral.model.classifier import Classifier
+from vitral.study.proof_pictures import ProofPictures
 from vitral.study.quantise import INT8, ORIGINAL, quantise
 from vitral.weights.checkpoint import save
 from vitral.weights.quantise import open_graph
@@ -117,6 +118,15 @@ def test_a_folder_of_pictures_needs_no_labels(model, photos):
     proof = quantise(model, str(photos), pictures=5, rounds=1, layer_pictures=0, quiet=True).proof
     assert proof.pictures == 5 and proof.version(INT8).top1 is None and proof.layers == ()
     assert any("5 of these pictures" in note for note in proof.notes)
+
+
+def test_a_damaged_file_leaves_the_others_their_names(model, photos, tmp_path):
+    for number, path in enumerate(sorted(photos.rglob("*.png"))[-3:]):
+        (tmp_path / f"{number}.png").write_bytes(b"no picture" if number == 1 else path.read_bytes())
+    pictures = ProofPictures(model, str(tmp_path), None, None, None)
+    ((images, places),) = pictures.batches()
+    assert [pictures.where(place) for place in places] == ["0.png", "2.png"]
+    assert np.array_equal(images[1], model_image(model, tmp_path / "2.png").numpy())
 
 
 def test_other_classes_are_no_labels(photos):

@@ -28,7 +28,7 @@ CHUNK = 16
 
 
 class ProofPictures:
-    """The pictures of a proof: all of a split, or of a folder; their labels, where they are the model's own classes."""
+    """Pictures by their places in the split or in the sorted folder; what cannot be read leaves its place empty."""
 
     def __init__(self, model: Classifier, data: str, split: str | None, root: str | None, count: int | None) -> None:
         self.model, self.split = model, split or "all"
@@ -74,9 +74,10 @@ class ProofPictures:
 
     def _read(self) -> Iterator[tuple[np.ndarray, list[int]]]:
         if self.images is None:
-            found = iter(enumerate(readable(self.paths[: self.count], self.model)))
+            place = {str(path): number for number, path in enumerate(self.paths)}
+            found = readable(self.paths[: self.count], self.model)
             while some := list(islice(found, CHUNK)):
-                yield np.stack([picture.tensor.numpy() for _, picture in some]), [place for place, _ in some]
+                yield np.stack([picture.tensor.numpy() for picture in some]), [place[picture.source] for picture in some]
             return
         for batch in evaluation_loader(self.images, self.images.preprocess, CPU, CHUNK).epoch(0):
             yield batch.images.float().numpy(), batch.indices.tolist()
