@@ -147,7 +147,7 @@ def test_a_last_block_that_makes_only_what_is_read_gives_the_same_answers_and_gr
     images, prefix, found = images_for(model.config), model.config.prefix, []
     for read in (None, prefix):
         model.zero_grad()
-        tokens = model.norm(model.through_blocks(images, read=read))
+        tokens = model.norm(model.through_blocks(*model.embed(images), read=read))
         assert tokens.shape[1] == (model.config.tokens if read is None else prefix)
         logits = model.answer(tokens[:, 0], tokens)
         logits.square().sum().backward()

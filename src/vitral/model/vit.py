@@ -67,7 +67,7 @@ class ViT(Classifier):
             # Patches are not read, so the last block need not make them: 6 % of a ViT of 12 blocks, training or not. In fp32 on a CPU they
             # are made all the same: there a watched pass gives the same answer to the last bit.
             read = self.config.prefix if images.is_cuda or torch.is_autocast_enabled("cpu") else None
-            tokens = self.norm(self.through_blocks(images, tape, keep_patches, read)[:, : self.config.prefix])
+            tokens = self.norm(self.through_blocks(*self.embed(images, tape, keep_patches), tape, read)[:, : self.config.prefix])
         else:
             tokens = self.encode(images, tape, keep_patches)  # (B, T, D)
         pooled = self.pool_norm(self.read(tokens))  # (B, D)
@@ -77,14 +77,13 @@ class ViT(Classifier):
 
     def encode(self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None) -> torch.Tensor:
         """Images (B, C, H, W) → tokens (B, T, D) after the last norm."""
-        tokens = self.norm(self.through_blocks(images, tape, keep_patches))
+        tokens = self.norm(self.through_blocks(*self.embed(images, tape, keep_patches), tape))
         return tokens if tape is None else tape.record("tokens", tokens)
 
     def through_blocks(
-        self, images: torch.Tensor, tape: Tape | None = None, keep_patches: float | None = None, read: int | None = None
+        self, tokens: torch.Tensor, rotation: Rotation | None, tape: Tape | None = None, read: int | None = None
     ) -> torch.Tensor:
-        """Tokens (B, T, D); where only the first ones are `read` afterwards, these alone."""
-        tokens, rotation = self.embed(images, tape, keep_patches)
+        """Embedded tokens (B, T, D) after all blocks; where only the first ones are `read` afterwards, these alone."""
         for index, block in enumerate(self.blocks):
             angles = rotation.of_block(index) if rotation is not None else None
             wanted = read if index == len(self.blocks) - 1 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ CONFIG = PretrainConfig(method="mae", global_views=1, local_views=0, decoder_wid
 
 def made(**changes: object) -> tuple[ViT, MAE]:
     torch.manual_seed(0)
-    model = create("tiny", classes=0, width=12, mlp_width=12, heads=2, **changes)
+    model = create("tiny", classes=0, **{"width": 12, "mlp_width": 12, "heads": 2, **changes})
     method = method_of(CONFIG, model)
     assert isinstance(method, MAE) and isinstance(model, ViT)
     return model, method
@@ -78,10 +79,25 @@ def test_overlapping_patches_are_hidden_in_squares() -> None:
     assert order.shape[1] == 64 and (grid.amax((2, 4)) == grid.amin((2, 4))).all()
 
 
-def test_what_it_cannot_hide_is_refused() -> None:
-    model = create("tiny", classes=0, pool="attention")
-    with pytest.raises(ConfigError, match="attention pooling"):
-        method_of(dataclasses.replace(CONFIG), model)
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"pool": "attention"}, "attention pooling"), ({"pool": "map"}, "attention pooling"), ({"positions": "relative"}, "whole grids")],
+)
+def test_what_it_cannot_teach_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        method_of(CONFIG, create("tiny", classes=0, **changes))
+
+
+def test_the_encoder_runs_as_the_model_does() -> None:
+    """Angles of each block's own, and blocks that are run again instead of kept."""
+    model, method = made(positions="rotary", rotary="mixed", gradient_checkpointing=True, width=16)
+    images = torch.randn(2, 3, 32, 32)
+    everything = torch.arange(64).expand(2, -1)
+    entered = []
+    method.enter.register_forward_pre_hook(lambda _, inputs: entered.append(inputs[0]))
+    method.rebuild(model.train(), images, everything).sum().backward()
+    assert torch.allclose(entered[0], model.encode(images), atol=1e-6)
+    assert all(parameter.grad is not None for parameter in model.blocks.parameters())
 
 
 def test_pixels_can_be_rebuilt_as_they_are() -> None:

@@ -29,8 +29,10 @@ class MAE(Method):
     def __init__(self, config: PretrainConfig, model: Classifier) -> None:
         super().__init__()
         own = model.config
-        if not isinstance(model, ViT) or own.family != "vit" or own.pool == "attention":
+        if not isinstance(model, ViT) or own.family != "vit" or model.pool is not None:
             raise ConfigError("mae needs a plain ViT without attention pooling", "choose another model, or --method lejepa")
+        if own.is_relative:
+            raise ConfigError("relative positions are of whole grids, and mae hides patches", "choose other positions, or --method lejepa")
         self.grid, self.prefix, self.cell, self.channels = own.grid, own.prefix, own.patch_stride, own.channels
         self.normed = config.normalised_pixels
         if self.normed and self.cell[0] * self.cell[1] * self.channels == 1:
@@ -71,10 +73,7 @@ class MAE(Method):
     def rebuild(self, model: Classifier, images: Tensor, order: Tensor) -> Tensor:
         """All patches (B, N, P), from those that `order` shows."""
         assert isinstance(model, ViT)
-        tokens, rotation = model.embed(images)
-        tokens, rotation = keep_tokens(tokens, rotation, self.prefix, order)
-        for block in model.blocks:
-            tokens = block(tokens, rotation)
+        tokens = model.through_blocks(*keep_tokens(*model.embed(images), self.prefix, order))
         seen = self.enter(model.norm(tokens))
         prefix, seen = seen[:, : self.prefix], seen[:, self.prefix :]
         unknown = self.unknown.to(seen.dtype).expand(len(images), self.grid[0] * self.grid[1], -1)
