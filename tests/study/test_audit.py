@@ -270,6 +270,8 @@ def test_what_cannot_be_audited_says_so(model, pictures, sceptic, tmp_path, monk
         audit(model.with_head(0), pictures)
     with pytest.raises(vitral.VitralError, match=r"no intervals: use at least 2, better 12"):
         audit(model, pictures, pictures=1)
+    with pytest.raises(vitral.VitralError, match=r"one row or column.*2 × 2 patches"):
+        audit(vitral.create("tiny", image_size=(4, 16), patch_size=4, channels=1, classes=4), pictures, ["attention"], quiet=True)
     with pytest.raises(vitral.VitralError, match="two methods are called rollout"):
         audit(model, pictures, ["rollout", "rollout"])
     with pytest.raises(vitral.VitralError, match="no function nothing"):

@@ -119,6 +119,8 @@ def audit(
     names = [row.name for row in (*rows, *REFERENCES)]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two methods are called {twice}", "give yours another name")
+    if min(grid_of(model)) < 2:
+        raise UsageError("a map of one row or column cannot be audited", "use a model with at least 2 × 2 patches")
     model = model.eval()
     judge = _Judge(model, [*rows, *REFERENCES], data, split, root, pictures, seed)
     steps: list[tuple[str, Callable[[], None]]] = [
@@ -211,9 +213,7 @@ class _Judge:
         """The head learns in seconds to tell pictures with a trigger from those without: then only the trigger decides."""
         train = np.setdiff1d(np.arange(len(self.pool)), self.chosen)
         train = train if len(train) >= 8 else np.arange(len(self.pool))
-        for size in (1, 2, 3):
-            if size > min(self.grid) // 2:
-                break
+        for size in range(1, min(3, min(self.grid) // 2) + 1):
             try:
                 head, accuracy = self._with_trigger(train, size)
             except (ConfigError, UsageError) as error:
