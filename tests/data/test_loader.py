@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import DataError, FailedError, UsageError
-from vitral.config import DataConfig
+from vitral.config import DataConfig, PretrainConfig
 from vitral.data.augment import policy as named_policy
 from vitral.data.datasets import Data, open_data
 from vitral.data.decode import Decoded
@@ -22,6 +22,7 @@ from vitral.data.loader import Batch, Loader, even_batches
 from vitral.data.preprocess import Preprocess
 from vitral.data.source import ArrayReader
 from vitral.data.split import Split
+from vitral.data.views import views_of
 
 
 @pytest.fixture(scope="module")
@@ -245,6 +246,11 @@ def test_bad_pictures_fail_or_are_skipped_by_name(photographs: Path, placement: 
     bad = next(i for i in range(len(train)) if Path(train.where(i)).name == "zz.jpg")
     assert sorted(seen) == sorted([i for i in range(len(train)) if i != bad] * 2)
     assert capsys.readouterr().err.count("zz.jpg") == 1
+    again = open_data(dataclasses.replace(config, on_bad_image="skip"), image_size=16).train
+    views = views_of(PretrainConfig(), flip=True, channels=3, side=16)
+    viewed = list(Loader(again, batch_size=4, views=views, placement=placement).epoch(0))
+    assert all(len(batch.images) == len(batch.indices) for batch in viewed)
+    assert sorted(torch.cat([batch.indices for batch in viewed]).tolist()) == sorted(set(seen))
     training = Loader(train, batch_size=4, policy="none", placement=placement, train=True)
     assert all(len(batch.labels) == 4 and bad not in batch.indices for batch in training.epoch(0))
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -9,7 +11,9 @@ from PIL import Image
 from vitral.base.errors import ConfigError
 from vitral.presets.runs import pretraining
 from vitral.train.monitor import Monitor, effective_rank, embedding_health, feature_rank, neighbours_agree, uniformity
+from vitral.train.parallel import World
 from vitral.train.prepare import prepare
+from vitral.train.steps import Stepper
 
 
 def test_effective_rank_counts_the_directions_that_are_filled() -> None:
@@ -31,6 +35,35 @@ def test_too_few_pictures_to_look_at_say_what_would_do(tmp_path: Path, count: in
     setup = prepare(pretraining(f"folder:{tmp_path}"), torch.device("cpu"))
     with pytest.raises(ConfigError, match=f"cannot show whether it learns, 8 can: {hint}"):
         Monitor(setup, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("placement", ["device", "stream"])
+def test_neighbours_have_their_own_labels_where_a_picture_cannot_be_read(
+    tmp_path: Path, placement: Literal["device", "stream"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dark and light pictures, the first dark one damaged: the labels after it must not move up by one."""
+    for split, count in (("train", 16), ("val", 12)):
+        for number in range(count):
+            path = tmp_path / split / ("dark", "light")[number % 2] / f"{number:02d}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.effect_noise((32, 32), 20).point(lambda value, add=100 * (number % 2) - 50: value + add).convert("RGB").save(path)
+    broken = tmp_path / "val" / "dark" / "00.jpg"
+    broken.write_bytes(broken.read_bytes()[:700])
+    config = pretraining(f"folder:{tmp_path}")
+    assert config.pretrain is not None
+    config = dataclasses.replace(
+        config,
+        data=dataclasses.replace(config.data, on_bad_image="skip", placement=placement),
+        model=dataclasses.replace(config.model, width=16, depth=1, heads=2, mlp_width=16, patch_size=(8, 8), image_size=(16, 16)),
+        train=dataclasses.replace(config.train, batch_size=4),
+        pretrain=dataclasses.replace(config.pretrain, online_knn=True, projection_hidden=16),
+    )
+    setup = prepare(config, torch.device("cpu"))
+    compared = []
+    monkeypatch.setattr("vitral.train.monitor.neighbours_agree", lambda features, labels: compared.append((len(features), labels.tolist())))
+    Monitor(setup, Stepper(setup.model, setup.task(), setup.config.train, setup.device, World())).look(0)
+    ((pictures, labels),) = compared
+    assert pictures == len(labels) == 11 and labels.count(0) == 5
 
 
 def test_figures_of_good_and_of_collapsed_embeddings() -> None:

@@ -160,7 +160,7 @@ class Loader:
         # Numbers for the whole batch, of which each rank reads its rows: the same picture gets the same ones on any rank.
         u = uniforms((total, self.augment.columns), self.device, self.seed, "augment", epoch, step)
         offset = first - step * self.batch_size
-        images = self.augment(images, u[offset : offset + last - first])
+        images = self.augment(images, u[offset : offset + len(images)])  # fewer where one could not be read
         mix = (
             draw_mix(self.policy.mixup, self.policy.cutmix, (images.shape[-2], images.shape[-1]), self.seed, epoch, step)
             if self.mixing

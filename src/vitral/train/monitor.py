@@ -54,7 +54,7 @@ class Monitor:
         split = split.first(count, setup.config.data.split_seed)
         self.loader = setup.view_loader(split)
         self.labels: Tensor | None = None
-        """Of these pictures, where they are asked for; nothing learns from them."""
+        """Of these pictures, by their places, where they are asked for; nothing learns from them."""
         if setup.config.pretrain is not None and setup.config.pretrain.online_knn:
             known = open_data(setup.config.data, preprocess=setup.preprocess).validation
             of = dict(zip(known.indices.tolist(), known.labels.tolist(), strict=True))
@@ -100,7 +100,10 @@ class Monitor:
 
     def look(self, step: int) -> tuple[dict[str, Any], float]:
         """(loss and health, pictures per second); `collapsed` says why, when it shows in two looks one after the other."""
-        began, seen = time.perf_counter(), [self._see(batch) for batch in self.loader.epoch(0)]
+        began, seen, places = time.perf_counter(), [], []
+        for batch in self.loader.epoch(0):
+            seen.append(self._see(batch))
+            places.append(batch.indices)
         loss = torch.stack([each[0] for each in seen]).mean().item()
         first, second, features = (torch.cat(column) for column in zip(*(each[1:4] for each in seen), strict=True))
         more = {name: torch.stack([each[4][name] for each in seen]).mean().item() for name in seen[0][4]}
@@ -108,7 +111,7 @@ class Monitor:
         health |= {"feature_spread": _spread(features), "input_spread": max(float(each[5]) for each in seen)}
         health["weight_size"] = _size([value for value in self.stepper.model.parameters() if value.ndim > 1])
         if self.labels is not None:
-            health["online_knn"] = neighbours_agree(features, self.labels)
+            health["online_knn"] = neighbours_agree(features, self.labels[torch.cat(places)])  # without those that could not be read
         self.first = self.first or health
         cause = collapsed(self.run, self.first, health, self._before) if step else None
         self._before = health
