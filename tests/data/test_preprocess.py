@@ -295,3 +295,13 @@ def test_a_transform_for_ones_own_loader_equals_open_picture(tmp_path: Path, res
     expected = torch.stack([open_picture(path, model).tensor for path in paths])
     assert torch.equal(torch.cat(list(loader)), expected)
     assert "(3, 32×48) float32" in repr(own) and ("cover 35×53" if resize == "short" else "squashed") in repr(own)
+
+
+@pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (2, "L"), (3, "RGB"), (4, "RGB")])
+def test_normalisation_is_undone_to_the_bit(channels: int, mode: str) -> None:
+    preprocess = Preprocess((4, 4), channels, (0.3,), (0.2,))
+    pixels = np.random.default_rng(0).integers(0, 256, (channels, 4, 4), dtype=np.uint8)
+    shown = preprocess.as_image(preprocess.normalise(torch.from_numpy(pixels)))
+    assert shown.mode == mode
+    if channels in (1, 3):
+        assert np.array_equal(np.asarray(shown).reshape(4, 4, channels).transpose(2, 0, 1), pixels)

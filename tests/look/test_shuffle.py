@@ -15,10 +15,11 @@ SIZES = {"image_size": (16, 24), "patch_size": 4, "channels": 3, "classes": 5, "
 
 def watched(**changes: object) -> vitral.Tape:
     torch.manual_seed(0)
-    model = vitral.create("ti/16", **{**SIZES, **changes})
+    sizes = {**SIZES, **changes}
+    model = vitral.create("ti/16", **sizes)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    return vitral.watch(model, torch.randn(2, 3, 16, 24))
+    return vitral.watch(model, torch.randn(2, sizes["channels"], 16, 24))
 
 
 @pytest.mark.parametrize("kind", ["learned", "sincos", "rotary", "relative"])
@@ -28,6 +29,11 @@ def test_only_positions_know_the_order(kind: str, pool: str) -> None:
     assert found.without.max() < 2e-6 and found.same_without == 4
     assert found.change.min() > 1e-4 and len(found.change) == 4
     assert "without them it stays in 4" in found.finding and found.shuffled.size == (24, 16)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4])
+def test_pictures_of_any_number_of_channels_are_shown(channels: int) -> None:
+    assert shuffle(watched(channels=channels), orders=1).image.mode == "RGB"
 
 
 def test_patches_change_places_whole() -> None:

@@ -168,6 +168,12 @@ class Preprocess:
         std = torch.tensor(self.std, device=pixels.device).view(-1, 1, 1)
         return (pixels.float() / 255 - mean) / std
 
+    def as_image(self, tensor: torch.Tensor) -> Image.Image:
+        """What a normalised tensor (C, H, W) shows: the way back of `normalise`."""
+        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+        pixels = ((tensor.detach().float().cpu() * std + mean) * 255).round().clamp(0, 255).byte()
+        return viewable(pixels.permute(1, 2, 0).numpy())
+
 
 @dataclass(frozen=True, repr=False)
 class Transform:

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 
 from vitral.data.datasets import Data
 from vitral.data.keys import generator
 from vitral.data.loader import Batch, Loader
-from vitral.data.preprocess import Preprocess, viewable
 from vitral.data.split import Split
 from vitral.draw.provenance import command_line, save_figure
 from vitral.draw.tiles import class_sheet, picture_sheet
@@ -50,7 +48,7 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
     mixed = min((batch for batch in batches if batch.lam is not None), key=_evenness, default=None)
     half = len(plain.labels) // 2
     shown = [(plain, range(len(plain.labels)))] if mixed is None else [(plain, range(half)), (mixed, range(half))]
-    images = [undo(batch.images[i], data.preprocess) for batch, places in shown for i in places]
+    images = [data.preprocess.as_image(batch.images[i]) for batch, places in shown for i in places]
     captions = [_caption(batch, i, data.class_names) for batch, places in shown for i in places]
     title = f"{data.name}: what the model sees ({data.policy.name})"
     record = {
@@ -63,14 +61,6 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
     numbers = {"positions": np.concatenate([batch.indices[list(places)].cpu().numpy() for batch, places in shown])}
     figure = picture_sheet(images, captions, columns=6, title=title, width=1.2)
     return save_figure(figure, out / "seen", numbers, record, formats=("png",))
-
-
-def undo(image: torch.Tensor, preprocess: Preprocess) -> Image.Image:
-    """A normalised (C, H, W) tensor as a picture again."""
-    mean = torch.tensor(preprocess.mean).view(-1, 1, 1)
-    std = torch.tensor(preprocess.std).view(-1, 1, 1)
-    pixels = ((image.cpu() * std + mean) * 255).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
-    return Image.fromarray(pixels[:, :, 0]) if pixels.shape[2] == 1 else viewable(pixels)
 
 
 def _evenness(batch: Batch) -> float:

@@ -15,7 +15,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.build import build
 from vitral.config import ModelConfig
-from vitral.draw.overlay import to_rgb
+from vitral.data.preprocess import Preprocess
 from vitral.draw.palette import ShowsItself
 from vitral.draw.tiles import picture_sheet
 from vitral.look.choice import Start, check_item, need_transformer, unused
@@ -80,7 +80,7 @@ def shuffle(
     tokens = int(np.prod(tape.config.grid))
     batch = torch.stack([seen, *(reordered(seen, rng.permutation(tokens), tape.config) for _ in range(orders))])
     (change, same), (without, same_without) = (_moved(model, batch) for model in (tape.model, without_positions(tape.model)))
-    image, shuffled = (_shown(tape, one) for one in batch[:2])
+    image, shuffled = (Preprocess.of(tape.model).as_image(one).convert("RGB") for one in batch[:2])
     return Shuffled(change, without, same, same_without, image, shuffled, unused("shuffle", target=target, start=start))
 
 
@@ -114,10 +114,3 @@ def _moved(model: Classifier, batch: torch.Tensor) -> tuple[np.ndarray, int]:
         logits = model(batch).double()
     spread = (logits[0].max() - logits[0].min()).clamp_min(1e-12)
     return ((logits[1:] - logits[0]).abs().amax(dim=1) / spread).cpu().numpy(), int(logits[1:].argmax(1).eq(logits[0].argmax()).sum())
-
-
-def _shown(tape: Tape, image: torch.Tensor) -> Image.Image:
-    """Pixels as they were before the mean was taken off."""
-    mean, std = (torch.tensor(getattr(tape.origin, name).value[: len(image)]).view(-1, 1, 1) for name in ("mean", "std"))
-    pixels = (image.detach().float().cpu() * std + mean).clamp(0, 1).mul(255).round().byte().permute(1, 2, 0).numpy()
-    return to_rgb(Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels[..., :3]))

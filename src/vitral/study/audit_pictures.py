@@ -77,7 +77,4 @@ def changed(
 
 def as_pixels(model: Classifier, image: torch.Tensor) -> np.ndarray:
     """(H, W, 3) uint8 of what a model was shown."""
-    preprocess = Preprocess.of(model)
-    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (preprocess.mean, preprocess.std))
-    pixels = ((image.detach().float().cpu() * std + mean).clamp(0, 1) * 255).round().to(torch.uint8).numpy()
-    return (pixels[:1].repeat(3, axis=0) if len(pixels) < 3 else pixels[:3]).transpose(1, 2, 0)
+    return np.asarray(Preprocess.of(model).as_image(image).convert("RGB"))

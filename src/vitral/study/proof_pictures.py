@@ -16,7 +16,6 @@ from vitral.data.pictures import find_pictures, readable
 from vitral.data.preprocess import Preprocess
 from vitral.data.split import Split
 from vitral.model.classifier import Classifier
-from vitral.study.audit_pictures import as_pixels
 from vitral.train.evaluate import evaluation_loader, match_split
 from vitral.train.judged import as_learnt
 
@@ -103,5 +102,6 @@ class ProofPictures:
 
     def shown(self, place: int) -> Image.Image:
         """As the model sees it."""
-        picture = Preprocess.of(self.model)(self.paths[place] if self.images is None else self.images.picture(place))
-        return Image.fromarray(as_pixels(self.model, picture.tensor))
+        preprocess = Preprocess.of(self.model)
+        picture = preprocess(self.paths[place] if self.images is None else self.images.picture(place))
+        return preprocess.as_image(picture.tensor).convert("RGB")
