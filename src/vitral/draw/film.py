@@ -12,6 +12,7 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.text import readable
+from vitral.draw.filters import tones
 from vitral.draw.matrices import page_of_grids
 from vitral.draw.palette import (
     INK,
@@ -263,12 +264,7 @@ def _attention_page(reel: Reel, index: int) -> np.ndarray:
     """Pictures across and blocks down; of one picture the blocks in reading order."""
     maps = reel.parts["attention"][index]  # (P, L, h, w)
     tiles = [[_looking(reel, picture, block, index) for block in range(maps.shape[1])] for picture in range(len(maps))]
-    if len(tiles) == 1:
-        columns = int(np.ceil(np.sqrt(len(tiles[0]))))
-        blank = np.full_like(tiles[0][0], 255)
-        padded = [*tiles[0], *[blank] * (-len(tiles[0]) % columns)]
-        return _stack([padded[start : start + columns] for start in range(0, len(padded), columns)])
-    return _stack([list(row) for row in zip(*tiles, strict=True)])
+    return _beside(tiles[0]) if len(tiles) == 1 else _stack([list(row) for row in zip(*tiles, strict=True)])
 
 
 def _stack(rows: list[list[np.ndarray]]) -> np.ndarray:
@@ -315,10 +311,7 @@ def _beside(pictures: list[np.ndarray]) -> np.ndarray:
 
 
 def _filter_page(tiles: np.ndarray) -> np.ndarray:
-    """Zero is mid-grey, one scale per filter."""
-    reach = np.abs(tiles).max(axis=tuple(range(1, tiles.ndim)), keepdims=True)
-    tones = (127.5 + 127.5 * tiles / np.where(reach > 0, reach, 1)).round().astype(np.uint8)
-    return _beside([_enlarged(tone) for tone in tones])
+    return _beside([_enlarged(tone) for tone in tones(tiles)])
 
 
 def _enlarged(pixels: np.ndarray, side: int = 32) -> np.ndarray:

@@ -32,20 +32,24 @@ def filters_beside(groups: Sequence[tuple[np.ndarray, Sequence[str], str]]) -> F
     parts = figure.subfigures(len(groups), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, count, (filters, captions, title) in zip(parts, rows, groups, strict=True):
         head_line(part, title)
-        tones = filter_images(filters)
+        images = filter_images(filters)
         for index, one in enumerate(part.subplots(count, COLUMNS, squeeze=False).flat):
-            if index >= len(tones):
+            if index >= len(images):
                 one.set_visible(False)
                 continue
-            dress_picture(one).imshow(tones[index], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            dress_picture(one).imshow(images[index], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
             if len(captions):
                 one.set_title(captions[index], fontsize=TICK_SIZE, color=INK, pad=2.5)
     return figure
 
 
 def filter_images(filters: np.ndarray) -> list[Image.Image]:
-    """Zero is mid-grey, one scale per filter."""
     if filters.ndim not in (3, 4) or not len(filters):
         raise UsageError(f"filters of shape {filters.shape}", "give (n, h, w) or (n, h, w, 3)")
-    reach = np.abs(filters).max(axis=tuple(range(1, filters.ndim)), keepdims=True)
-    return [Image.fromarray(tone) for tone in (127.5 + 127.5 * filters / np.where(reach > 0, reach, 1)).round().astype(np.uint8)]
+    return [Image.fromarray(tone) for tone in tones(filters)]
+
+
+def tones(filters: np.ndarray, leading: int = 1) -> np.ndarray:
+    """Signed weights as bytes of the same shape: zero is mid-grey, one scale per filter; the first `leading` axes number the filters."""
+    reach = np.abs(filters).max(axis=tuple(range(leading, filters.ndim)), keepdims=True)
+    return (127.5 + 127.5 * filters / np.where(reach > 0, reach, 1)).round().astype(np.uint8)

@@ -15,6 +15,7 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
+from vitral.draw.filters import tones
 from vitral.draw.heatmap import Heatmap
 from vitral.look import filters, position_similarity
 from vitral.look.distance import MEASURES
@@ -197,8 +198,7 @@ def probabilities(logits: np.ndarray, several: bool = False) -> np.ndarray:
 def model_figures(model: Classifier) -> dict[str, Any]:
     found = filters(model, count=28)
     shown = found.shown if found.shown.ndim == 4 else found.shown[..., None].repeat(3, axis=-1)  # (n, ph, pw, 3)
-    reach = np.maximum(np.abs(shown).max(axis=(1, 2, 3), keepdims=True), 1e-30)
-    pictures = np.rint(127.5 + 127.5 * shown / reach).astype(np.uint8)  # grey is zero, each tile scaled by its own largest value
+    pictures = tones(shown)
     out: dict[str, Any] = {
         "filters": {
             "shape": list(pictures.shape[:3]),

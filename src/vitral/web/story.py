@@ -31,6 +31,7 @@ import torch
 
 from vitral.base.picture import Picture
 from vitral.base.progress import track
+from vitral.draw.filters import tones
 from vitral.look.distance import distances, mean_distance
 from vitral.look.health import LARGER
 from vitral.look.lens import read_out
@@ -248,5 +249,4 @@ def _liked(tape: Tape, last: torch.Tensor) -> tuple[list[int], float, list[list[
 def _patterns(weights: np.ndarray) -> bytes:
     """(n, C, P, P) → bytes (n, P, P, 3): grey is zero, each scaled by its own largest weight; colours where there are three."""
     shown = weights if weights.shape[1] == 3 else weights.mean(axis=1, keepdims=True).repeat(3, axis=1)
-    reach = np.maximum(np.abs(shown).max(axis=(1, 2, 3), keepdims=True), 1e-30)
-    return np.rint(127.5 + 127.5 * shown / reach).astype(np.uint8).transpose(0, 2, 3, 1).tobytes()
+    return tones(shown).transpose(0, 2, 3, 1).tobytes()
