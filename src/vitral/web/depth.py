@@ -17,7 +17,7 @@ from vitral.model.classifier import Classifier
 from vitral.model.tape import Edit
 from vitral.web.limits import Refusal
 from vitral.web.pack import pack
-from vitral.web.payload import LISTED, probabilities, shown_picture
+from vitral.web.payload import LISTED, shown_picture
 
 LARGEST = 50_000_000
 """Depths × patches × classes that are read out at once."""
@@ -38,10 +38,9 @@ def pack_depth(model: Classifier, picture: Picture, target: int | None, edits: d
         raise Refusal(422, "this model has too many patches and classes to read all of them here", "vitral lens reads them")
     names = depth_names(model) if config.is_transformer else []
     found = lens(watch(model, picture, keep=["logits", *names], edits=edits), target=target)
-    several = model.origin.several
-    shares = np.stack([probabilities(logits, several) for logits in found.logits])  # (L + 1, K)
+    shares = found.probabilities  # (L + 1, K)
     patches = found.patches.reshape(len(shares), -1, found.patches.shape[-1])  # (L + 1, N, K)
-    each = 1 / (1 + np.exp(-patches)) if several else found.patch_probabilities.reshape(patches.shape)
+    each = found.patch_probabilities.reshape(patches.shape)
     best = patches.argmax(axis=-1)
     header = {
         "top": [_ranked(row) for row in shares],

@@ -140,15 +140,10 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         cut = Cut.parse(off)
         return _bytes(await on_model(request, lambda: session.trace(model, picture, cut=cut)))
 
-    @app.get(
-        "/api/models/{model}/pictures/{picture}/story",
-        response_class=Response,
-        responses={200: {"content": {"application/octet-stream": {}}}, **_some(400, 401, 404, 422, 503)},
-    )
+    @app.get("/api/models/{model}/pictures/{picture}/story", response_class=Response, responses=PACKED)
     async def story(request: Request, model: ModelNumber, picture: PictureKey) -> Response:
         """The numbers behind the steps from patches to a class, packed (see vitral.web.story)."""
-        content = await on_model(request, lambda: session.story(model, picture), long=True)
-        return Response(content, media_type="application/octet-stream")
+        return _bytes(await on_model(request, lambda: session.story(model, picture), long=True))
 
     @app.get("/api/models/{model}/pictures/{picture}/map", responses=_some(400, 401, 404, 422, 503))
     async def heat_map(
