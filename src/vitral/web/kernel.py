@@ -62,13 +62,13 @@ def tile() -> bytes:
         out += _get("a_group") if row == 0 else _get(f"a{row - 1}") + _get("stride_a") + bytes([I32_ADD])
         out += _set(f"a{row}")
         for half, side in enumerate("lr"):
-            out += _get("bias") + _simd(SIMD_LOAD, 4, 16 * half) + _set(f"c{row}{side}")
+            out += _get("bias") + _simd(SIMD_LOAD, 16 * half) + _set(f"c{row}{side}")
     steps = b""
     for step in range(UNROLLED):
         for half, side in enumerate(("left", "right")):
-            steps += _get("b_step") + _simd(SIMD_LOAD, 4, COLUMNS * 4 * step + 16 * half) + _set(side)
+            steps += _get("b_step") + _simd(SIMD_LOAD, COLUMNS * 4 * step + 16 * half) + _set(side)
         for row in range(ROWS):
-            steps += _get(f"a{row}") + _simd(SIMD_LOAD_SPREAD, 2, 4 * step) + _set("spread")
+            steps += _get(f"a{row}") + _simd(SIMD_LOAD_SPREAD, 4 * step) + _set("spread")
             for side in ("left", "right"):
                 total = f"c{row}{side[0]}"
                 steps += _get(total) + _get("spread") + _get(side) + _simd(F32X4_MUL) + _simd(F32X4_ADD) + _set(total)
@@ -79,7 +79,7 @@ def tile() -> bytes:
         if row:
             out += _advance("a0", "stride_c")
         for half, side in enumerate("lr"):
-            out += _get("a0") + _get(f"c{row}{side}") + _simd(SIMD_STORE, 4, 16 * half)
+            out += _get("a0") + _get(f"c{row}{side}") + _simd(SIMD_STORE, 16 * half)
     return out
 
 
@@ -112,9 +112,9 @@ def _constant(value: int) -> bytes:
     return bytes([I32_CONST]) + _signed(value)
 
 
-def _simd(code: int, alignment: int | None = None, offset: int = 0) -> bytes:
-    """An operation on 128 bits; loads and stores say the power of two that addresses are promised to divide by, and an offset."""
-    where = b"" if alignment is None else _unsigned(2) + _unsigned(offset)  # four bytes are all that callers promise
+def _simd(code: int, offset: int | None = None) -> bytes:
+    """An operation on 128 bits; loads and stores have an offset, and say as a power of two what divides their addresses."""
+    where = b"" if offset is None else _unsigned(2) + _unsigned(offset)  # four bytes are all that callers promise
     return b"\xfd" + _unsigned(code) + where
 
 
