@@ -48,6 +48,16 @@ def wait_passively() -> None:
         os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 
 
+def wait(device: torch.device) -> None:
+    """Until the device has done all it was told to."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
 def set_threads(count: int) -> None:
     """How many CPU threads one operation may use."""
     import torch

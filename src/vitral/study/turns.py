@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 
+from vitral.base.device import wait
+
 Action = Callable[[], object]
 TURN = 0.05
 """Seconds that a turn lasts at least: what is over sooner is done several times in it."""
@@ -39,14 +41,6 @@ def ratio_of(times: Sequence[float], others: Sequence[float]) -> tuple[float, tu
     """Median and 10 to 90 % of the ratios within a round."""
     low, middle, high = np.quantile(np.divide(times, others), (0.1, 0.5, 0.9))
     return float(middle), (float(low), float(high))
-
-
-def wait(place: torch.device) -> None:
-    """Until the device has done all it was told to."""
-    if place.type == "cuda":
-        torch.cuda.synchronize(place)
-    elif place.type == "mps":
-        torch.mps.synchronize()
 
 
 def tidy(place: torch.device) -> None:

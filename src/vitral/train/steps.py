@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitral.base.device import wait
 from vitral.base.errors import ConfigError
 from vitral.build import shadow
 from vitral.config import ModelConfig, PretrainConfig, RunConfig, TrainConfig
@@ -259,11 +260,7 @@ class Stepper:
         return "cold" if missed else "cached"
 
     def wait(self) -> None:
-        """Until the device has done all it was told to."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        elif self.device.type == "mps":
-            torch.mps.synchronize()
+        wait(self.device)
 
     # ---- state -----------------------------------------------------------------------------------------------------------------
 
