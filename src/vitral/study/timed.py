@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
@@ -132,16 +133,8 @@ def looked(look: Callable[[], Any], place: torch.device) -> Action:
 def looking(config: ModelConfig, place: torch.device, count: int, rounds: int) -> dict[str, tuple[float, float, float]]:
     """A pass that keeps nothing beside passes that keep the class token's row, or everything."""
     model, images = build(config).to(place).eval(), images_of(config, place, count)
-    dtype = dtype_of("auto", place)
-
-    def kept(**options: Any) -> Action:
-        def look() -> None:
-            with torch.no_grad(), autocast(dtype, place):
-                watch(model, images, **options) if options != {"plain": True} else model(images)
-
-        return look
-
-    actions = {"plain": kept(plain=True), **{name: kept(**options) for name, options in LOOKS.items()}}
+    looks: dict[str, Callable[[], Any]] = {name: partial(watch, model, images, **options) for name, options in LOOKS.items()}
+    actions = {name: looked(look, place) for name, look in {"plain": partial(model, images), **looks}.items()}
     for action in actions.values():
         action()
     times = in_turn(actions, place, rounds)
