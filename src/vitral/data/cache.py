@@ -28,8 +28,9 @@ from vitral.base.files import open_regular, read_json, replacing_folder, write_j
 from vitral.base.progress import say, track
 from vitral.base.text import byte_size
 from vitral.data.decode import Decoded, decode, load_array
+from vitral.data.fingerprint import found_in
 from vitral.data.preprocess import INTERPOLATIONS, size_of
-from vitral.data.source import FileReader, JoinedReader, Reader, ShardReader, TableReader
+from vitral.data.source import FileReader, Reader, ShardReader, TableReader
 from vitral.data.split import READERS, Split
 
 FOLDER = "cached"
@@ -62,7 +63,7 @@ def key_of(split: Split, side: int) -> str:
     """What tells this cache from every other."""
     digest = hashlib.sha256(f"{VERSION} {side} {split.preprocess.interpolation}\n".encode())
     for index in split.indices.tolist():
-        reader, number = split.reader.find(index) if isinstance(split.reader, JoinedReader) else (split.reader, index)
+        reader, number = found_in(split.reader, index)
         digest.update(f"{reader.where(number)}\0{_mark(reader, number)}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()[:32]
 

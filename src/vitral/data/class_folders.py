@@ -32,7 +32,7 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
     if not path.is_dir():
         kind = DataError if path.exists() else MissingError
         raise kind(f"{path} is not a folder", "name a folder with one folder of pictures per class")
-    found = {split: next((path / n for n in names if (path / n).is_dir()), None) for split, names in SPLITS.items()}
+    found = _split_folders(path)
     if validation_is_test:
         found["test"], found["validation"] = found["test"] or found["validation"], None
     train = found["train"]
@@ -75,7 +75,7 @@ def open_pictures(path: Path, on_bad_image: str | None) -> Source:
     if not path.is_dir():
         kind = DataError if path.exists() else MissingError
         raise kind(f"{path} is not a folder", "name a folder with pictures in it")
-    found = {split: next((path / n for n in names if (path / n).is_dir()), None) for split, names in SPLITS.items()}
+    found = _split_folders(path)
     places = {split: where for split, where in found.items() if where is not None} if found["train"] else {"train": path}
     notes: list[str] = []
     parts = {}
@@ -142,6 +142,11 @@ def readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[int
         else:
             note(notes, f"skipped: {path} is not a picture that can be read ({reason})")
     return good
+
+
+def _split_folders(path: Path) -> dict[str, Path | None]:
+    """The folder of each split, by the first of its usual names."""
+    return {split: next((path / n for n in names if (path / n).is_dir()), None) for split, names in SPLITS.items()}
 
 
 def _folders(path: Path) -> list[str]:
