@@ -1,7 +1,7 @@
 """Every file name of a run and of a study, in one place.
 
 runs/NAME/           what `vitral train` leaves; opened with `vitral.run.folder.RunFolder`
-studies/NAME/        what `vitral compare` and `vitral scale` leave; its cells are run folders
+runs/compare-DATA/   what `vitral compare` leaves, and `vitral scale` beside it; the cells of a study are run folders
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def to_grid(tape: Tape, row: torch.Tensor) -> np.ndarray:
 
 
 def to_patches(pixels: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
-    """Sums of (H, W) numbers over the patches of a grid that divides the picture."""
+    """Sums of (H, W) numbers over the patches of a grid; where it does not divide the picture, patches are a pixel larger or smaller."""
     for axis, count in enumerate(grid):
         starts = -(-np.arange(count) * pixels.shape[axis] // count)
         pixels = np.add.reduceat(pixels, starts, axis=axis)

@@ -84,7 +84,7 @@ REPORT_CIFAR_SMALL_OURS = RunConfig(
     dataclasses.replace(MUON, epochs=200, label_smoothing=0.0, ema=0.999),
 )
 
-# R2. Given: model, rate 3e-4, batch 128, 180 epochs, 45 k / 5 k pictures. From the tutorial it appears to follow: AdamW, × 0.1 at
+# R2. Given: model, lr 3e-4, batch 128, 180 epochs, 45 k / 5 k pictures. From the tutorial it appears to follow: AdamW, × 0.1 at
 # epochs 100 and 150, flip and resized crop, the weights that are best on validation, gradients clipped at 1.
 REPORT_CIFAR = RunConfig(
     "report-cifar",
@@ -185,7 +185,7 @@ CIFAR10_FINETUNE = dataclasses.replace(
 )
 
 # ImageNet-1k by the recipe of big_vision's `configs/vit_s16_i1k.py` (Beyer, Zhai and Kolesnikov, 2022), which names 76.5 % after 90 epochs:
-# batch 1,024, rate 1e-3 with 10,000 steps of warm-up, then a cosine, decay 1e-4 a step (0.1 × the rate here), gradients clipped at 1,
+# batch 1,024, lr 1e-3 with 10,000 steps of warm-up, then a cosine, decay 1e-4 a step (0.1 × the lr here), gradients clipped at 1,
 # sine/cosine positions, the mean of the patches, a tanh layer before the head, RandAugment, MixUp on every batch. Not the same here: MixUp
 # draws from Beta(0.8, 0.8) (0.2 there), RandAugment has magnitude 9 (10 there), and there 1 % of the pictures is kept for validation.
 # It has not been run on ImageNet; docs/guide/train.md tells how the shards are made.

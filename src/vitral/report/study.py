@@ -127,7 +127,7 @@ def tested(pairs: Sequence[dict[str, Any]]) -> Table:
 def interval(ends: Any, unit: str = "%") -> str:
     if not isinstance(ends, list | tuple) or len(ends) != 2:
         return NOTHING
-    # An accuracy lies between 0 and 100 %: Student's t of two seeds knows nothing of that, and its ends may lie far beyond.
+    # No difference is larger than 100 points: Student's t of two seeds knows nothing of that, and its ends may lie far beyond.
     least = -1.0 if unit == "points" else 0.0
     low, high = (100 * min(max(float(end), least), 1.0) for end in ends)
     return f"{signed(low)} to {signed(high)} {unit}" if unit == "points" else f"{low:.2f} to {high:.2f} {unit}"

@@ -71,7 +71,7 @@ class Plan:
     seconds_range: tuple[float, float]
     """The same by the quick and by the slow ones of the timed steps; an estimate: twice the same."""
     evaluation_seconds: float
-    """All validations, and the test."""
+    """All validations; the test at the end is not in it."""
     images_per_second: float
     measured: bool
     """True: by real steps on this machine; False: estimated from a table."""

@@ -79,7 +79,7 @@ def draw_data(
     name: str = "data",
 ) -> list[str]:
     """Test error against training (or pre-training) images: points with intervals, fitted lines with bootstrap bands, crossings named.
-    `levels`: accuracies without any, a dotted line each."""
+    `levels`: accuracies without any, a dashed line each."""
     errors: list[Line] = []
     accuracies: list[Line] = []
     numbers: dict[str, Any] = {}

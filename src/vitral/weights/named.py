@@ -34,7 +34,7 @@ OFFLINE = (
 NOT_PLAIN = re.compile(
     "siglip|relpos|rpn|18x2|36x1|xp_|pe_|swin|_r26_|_r50_|_r_s|resnet|so150m|rope|map|hybrid|dinov3|sapiens2|lingbot|mci|pwee|dwee|dlittle"
 )
-"""In names of timm: ViTs with parts that Vitral's does not have."""
+"""In names of timm: more than a plain ViT. They are not listed; those that Vitral has the parts of can be opened all the same."""
 
 
 def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
