@@ -201,9 +201,3 @@ def label_of(path: str) -> str:
     if len(folders) > 1 and folders[0].lower() in itertools.chain(*SPLITS.values()):
         folders = folders[1:]
     return folders[0] if folders else ""
-
-
-def embed_folder(model: Classifier, folder: str | Path, out: str | Path, **settings: Any) -> dict[str, Any]:
-    """Write the features of a folder to one file; what was written, as plain values."""
-    found = embed(model, folder, **settings)
-    return {"path": str(found.write(out)), **found.summary()}
