@@ -85,8 +85,7 @@ def step_remarks(done: Conducted) -> list[str]:
     listed = ", ".join(f"{steps(size)} with {size:,} pictures" for size in below)
     return [
         f"Sizes that are no whole number of batches of {batch:,} are trained in smaller, even ones, so they took other numbers of "
-        "optimizer steps: "
-        f"{listed}, against {steps(study.sizes[-1])} with {study.sizes[-1]:,}."
+        f"optimizer steps: {listed}, against {steps(study.sizes[-1])} with {study.sizes[-1]:,}."
     ]
 
 

@@ -93,16 +93,19 @@ def probe(
     learnt = learnt_by(network) if learnt_from(network, data) else None
     opened = open_data(config, preprocess=Preprocess.of(network), learnt=learnt if learnt and learnt.splits else None)
     name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
-    settings = {
-        "shots": shots,
-        "draws": draws,
-        "blocks": blocks,
-        "batch_size": batch_size,
-        "precision": precision,
-        "quiet": quiet,
-        "save": save,
-    }
-    return run_probe(network, opened, name, device=pick_device(device), **settings)
+    return run_probe(
+        network,
+        opened,
+        name,
+        shots=shots,
+        draws=draws,
+        blocks=blocks,
+        device=pick_device(device),
+        batch_size=batch_size,
+        precision=precision,
+        quiet=quiet,
+        save=save,
+    )
 
 
 def run_probe(

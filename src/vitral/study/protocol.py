@@ -19,6 +19,7 @@ from vitral.base.layout import STUDY
 from vitral.base.text import readable
 from vitral.build import shadow
 from vitral.config import DataConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig, from_dict, to_dict
+from vitral.config.train import MANY_EPOCHS
 from vitral.cost.flops import learning_passes
 from vitral.data.loader import even_batches
 from vitral.train.optim import choose
@@ -28,8 +29,6 @@ BudgetKind = Literal["samples", "epochs", "seconds", "flops"]
 BUDGETS = "use samples=50000, epochs=10, seconds=20 or flops=1e15"
 EVALUATIONS = 10
 """Validations per run: enough for a curve, too few to cost much."""
-ENDLESS = 100_000.0
-"""Epochs of a run that the clock ends."""
 MUON_TO_ADAM = 0.1
 """AdamW's learning rate beside Muon's, as in the run `cifar10`."""
 DATA_SETTINGS = ("augment", "class_weights")
@@ -306,13 +305,13 @@ def _cell(
 ) -> Cell:
     budget = study.budget.times(share)
     samples = budget.samples(contender.training_flops, size)
-    epochs = ENDLESS if samples is None else samples / per_epoch(size, contender.batch_size(study.train))
+    epochs = MANY_EPOCHS if samples is None else samples / per_epoch(size, contender.batch_size(study.train))
     epochs = 0.0 if contender.untrained else epochs
     # By the clock an epoch of a small subset may be a few steps: validate after as many images as in the whole set.
     often = contender.settings.get("evaluate_every", study.images / size) if samples is None else (epochs or 1) / EVALUATIONS
     of_data = {name: value for name, value in contender.settings.items() if name in DATA_SETTINGS}
     recipe = dataclasses.replace(study.train, **{name: value for name, value in contender.settings.items() if name not in of_data})
-    if recipe.optimizer == "muon":  # what Muon leaves to AdamW keeps its proportion to Muon's own rate
+    if recipe.optimizer == "muon":  # what Muon leaves to AdamW keeps its proportion to Muon's own lr
         recipe = dataclasses.replace(recipe, adam_lr=lr * MUON_TO_ADAM)
     train = dataclasses.replace(
         recipe,

@@ -157,7 +157,7 @@ def _answer(runs: dict[str, Run], data: ProofPictures, quiet: bool) -> tuple[dic
     return logits, places
 
 
-def _race(runs: dict[str, Run], image: np.ndarray, rounds: int, quiet: bool) -> dict[str, tuple[float, float, float, float]]:
+def _race(runs: dict[str, Run], image: np.ndarray, rounds: int, quiet: bool) -> dict[str, Times]:
     """All in turn, round after round, so that what slows the machine slows every one."""
     taken: dict[str, list[float]] = {kind: [] for kind in runs}
     with progress("Timing", rounds, quiet) as bar:

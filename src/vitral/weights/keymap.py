@@ -15,13 +15,14 @@ same table writes the foreign format; where several rules give one parameter of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from vitral.base.errors import WeightsError
+from vitral.base.text import counted
 
 Target = str | tuple[str, str] | None
 Table = Mapping[str | tuple[str, ...], Target]
@@ -149,7 +150,7 @@ def convert(table: Table, tensors: Mapping[str, Tensor], source: str = "the file
             unknown.append(key)
     if unknown:
         raise WeightsError(
-            f"{source} has {counted(unknown, 'key')} without a place in a ViT",
+            f"{source} has {counted(len(unknown), 'key')} without a place in a ViT",
             f"{listed(unknown)}; `vitral weights inspect` shows them all",
         )
     for (number, name), found in groups.items():
@@ -189,16 +190,16 @@ def _apply(rule: _Rule, keys: tuple[str, ...], tensors: Mapping[str, Tensor], so
 def check(mapped: Mapped, expected: Mapping[str, Tensor], source: str = "the file") -> None:
     """Each of our parameters filled exactly once, in its shape."""
     if missing := sorted(set(expected) - set(mapped.tensors)):
-        raise WeightsError(f"{source} lacks {counted(missing, 'parameter')} of the model", listed(missing))
+        raise WeightsError(f"{source} lacks {counted(len(missing), 'parameter')} of the model", listed(missing))
     if extra := sorted(set(mapped.tensors) - set(expected)):
-        raise WeightsError(f"{source} has {counted(extra, 'parameter')} that the model does not have", listed(extra))
+        raise WeightsError(f"{source} has {counted(len(extra), 'parameter')} that the model does not have", listed(extra))
     wrong = [
         f"{name} is {_by(mapped.tensors[name])}, not {_by(tensor)}"
         for name, tensor in expected.items()
         if mapped.tensors[name].shape != tensor.shape
     ]
     if wrong:
-        raise WeightsError(f"{source} has {counted(wrong, 'tensor')} of a wrong shape", listed(wrong))
+        raise WeightsError(f"{source} has {counted(len(wrong), 'tensor')} of a wrong shape", listed(wrong))
 
 
 def revert(table: Table, tensors: Mapping[str, Tensor], heads: int, target: str) -> dict[str, Tensor]:
@@ -222,11 +223,6 @@ def revert(table: Table, tensors: Mapping[str, Tensor], heads: int, target: str)
 def listed(names: Iterable[str], limit: int = 8) -> str:
     names = list(names)
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
-
-
-def counted(names: Sequence[str], what: str) -> str:
-    """`1 parameter`, `2 parameters`."""
-    return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
 
 
 def _by(tensor: Tensor) -> str:
