@@ -268,8 +268,6 @@ class Crossing:
     share: float
     """Share of bootstrap draws whose lines meet in the range."""
     span: tuple[float, float]
-    better: str
-    """Which has the lower error at the largest size: "first" or "second"."""
     seen: bool = True
     """Whether the measured means change order there too; where they do not, the fits bend past the data."""
     reach: float = 1.0
@@ -314,13 +312,12 @@ def crossing(first: PowerLaw, second: PowerLaw, reach: float = 1.0) -> Crossing:
         if low <= (meet := _meet(log_a, b, other_log_a, other_b)) <= end
     ]
     share = len(inside) / count if count else 0.0
-    better = "first" if float(first.error(high)) <= float(second.error(high)) else "second"
     if not low <= point <= end:
-        return Crossing(None, None, share, (low, high), better, reach=reach)
+        return Crossing(None, None, share, (low, high), reach=reach)
     outer = (first.level + 1) / 2
     around = np.quantile(inside, [1 - outer, outer]) if inside else (point, point)
     interval = (float(around[0]), float(around[1])) if count else None
-    return Crossing(point, interval, share, (low, high), better, point > high or _order_changes(first, second, point), reach)
+    return Crossing(point, interval, share, (low, high), point > high or _order_changes(first, second, point), reach)
 
 
 def _order_changes(first: PowerLaw, second: PowerLaw, point: float) -> bool:
