@@ -278,6 +278,13 @@ def test_choices_are_compared_with_the_recipe_on_validation(tmp_path: Path, monk
     assert "(one seed) | 1 | -" in alone and "| – | `vitral train untrained`" in alone, "one seed carries no test"
 
 
+def test_a_row_says_which_seeds_ran_elsewhere() -> None:
+    read = evidence.read_records(RECORDS)
+    gpu, cpu = read["cifar10-fast"], read["digits"]
+    assert evidence.machines(gpu) == "one H200"
+    assert evidence.machines([*gpu[:2], cpu[2]]) == "one H200; seed 2: 1 CPU thread"
+
+
 # ---- the guide and the concepts --------------------------------------------------------------------------------------------------
 
 

@@ -107,6 +107,15 @@ def machine(record: Record) -> str:
     return f"{threads} CPU thread{'s' * (threads != 1)}"
 
 
+def machines(records: list[Record]) -> str:
+    """`one H200`; where seeds ran on other machines than the first, which: `one H200; seed 2: 1 CPU thread`."""
+    seeds: dict[str, list[str]] = {}
+    for record in records:
+        seeds.setdefault(machine(record), []).append(str(record.seed))
+    first, *others = seeds
+    return "; ".join([first, *(f"seed {', '.join(seeds[other])}: {other}" for other in others)])
+
+
 def timed(records: list[Record], part: str) -> str:
     """The fastest seed that ran alone; where none did, the fastest, which is an upper bound."""
     alone = [record for record in records if record.manifest.get("alone")]

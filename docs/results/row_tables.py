@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from evidence import HERE, Record, accuracy, compiled, difference, learning, machine, probed, rows, timed
+from evidence import HERE, Record, accuracy, compiled, difference, learning, machine, machines, probed, rows, timed
 from missing import toml
 
 from vitral.base.files import read_json, sha256_bytes
@@ -42,7 +42,7 @@ def records_table(records: dict[str, list[Record]]) -> str:
         asked, aim = row.get("asked", NOTHING), row.get("aim", NOTHING)
         told = probed(own)
         told += f"; {difference(records, row['record'], row['beside'])}" if row.get("beside") in records else ""
-        lines.append([row["title"], asked, aim, told, each, pictures, f"`{row['command']}`", machine(own[0])])
+        lines.append([row["title"], asked, aim, told, each, pictures, f"`{row['command']}`", machines(own)])
     return table(lines, header, "lllrllll", markdown=True)
 
 
