@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 import torch
@@ -63,8 +62,17 @@ def test_the_loss_is_the_squared_error_of_hidden_patches_alone() -> None:
     assert found == pytest.approx(torch.stack(errors).mean().item(), rel=1e-4)
 
 
+def test_something_is_hidden_however_little_is_asked_for() -> None:
+    model, _ = made()
+    little = method_of(dataclasses.replace(CONFIG, hidden=0.001), model)
+    assert little(model, torch.randn(2, 1, 3, 32, 32), None, None, None, None).loss.isfinite()
+
+
 def test_pictures_keep_what_is_shown() -> None:
-    model, method = made()
+    model, method = made(dropout=0.5, attention_dropout=0.5)
+    model.eval()
+    order = method.draw(2, torch.device("cpu"))
+    assert torch.equal(*(method.rebuild(model, torch.ones(2, 3, 32, 32), order) for _ in range(2))), "no chance but the model's own"
     images = torch.randn(2, 3, 32, 32)
     shown, rebuilt = method.pictures(model, images)
     visible = ~shown.isnan()
@@ -79,25 +87,34 @@ def test_overlapping_patches_are_hidden_in_squares() -> None:
     assert order.shape[1] == 64 and (grid.amax((2, 4)) == grid.amin((2, 4))).all()
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [({"pool": "attention"}, "attention pooling"), ({"pool": "map"}, "attention pooling"), ({"positions": "relative"}, "whole grids")],
-)
-def test_what_it_cannot_teach_is_refused(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        method_of(CONFIG, create("tiny", classes=0, **changes))
-
-
-def test_the_encoder_runs_as_the_model_does() -> None:
-    """Angles of each block's own, and blocks that are run again instead of kept."""
-    model, method = made(positions="rotary", rotary="mixed", gradient_checkpointing=True, width=16)
-    images = torch.randn(2, 3, 32, 32)
-    everything = torch.arange(64).expand(2, -1)
-    entered = []
+@pytest.mark.parametrize("own", [{"positions": "rotary", "rotary": "mixed"}, {"gradient_checkpointing": True}, {"block": "parallel"}])
+def test_the_encoder_is_the_model_as_it_runs_by_itself(own: dict[str, object]) -> None:
+    """Angles of each block's own, blocks that are run again for their gradients: what is rebuilt from all patches is made of its tokens."""
+    model, method = made(width=16, **own)
+    images, every = torch.randn(2, 3, 32, 32), torch.arange(64).expand(2, -1)
+    entered: list[torch.Tensor] = []
     method.enter.register_forward_pre_hook(lambda _, inputs: entered.append(inputs[0]))
-    method.rebuild(model.train(), images, everything).sum().backward()
-    assert torch.allclose(entered[0], model.encode(images), atol=1e-6)
-    assert all(parameter.grad is not None for parameter in model.blocks.parameters())
+    method.rebuild(model.train(), images, every)
+    assert torch.allclose(entered[0], model.encode(images), atol=1e-5)
+    runs: list[int] = []
+    model.blocks[0].register_forward_pre_hook(lambda *_: runs.append(1))
+    method.loss(model, images[:, None], None).backward()
+    assert len(runs) == (2 if model.config.gradient_checkpointing else 1)
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({"pool": "attention"}, "attention pooling"),
+        ({"pool": "map"}, "attention pooling"),
+        ({"positions": "relative"}, "of whole grids"),
+        ({"patch_size": (32, 32)}, "the whole picture is one"),
+    ],
+)
+def test_what_it_cannot_hide_is_refused(own: dict[str, object], words: str) -> None:
+    model = create("tiny", classes=0, **own)
+    with pytest.raises(ConfigError, match=words):
+        method_of(dataclasses.replace(CONFIG), model)
 
 
 def test_pixels_can_be_rebuilt_as_they_are() -> None:

@@ -42,14 +42,22 @@ class MAE(Method):
         if any(side % part for side, part in zip(own.grid, self.square, strict=True)):
             self.square = (1, 1)
         squares = self.grid[0] // self.square[0] * (self.grid[1] // self.square[1])
-        self.shown = max(1, round((1 - config.hidden) * squares))
+        if squares == 1:
+            raise ConfigError(
+                "mae hides some patches and shows others, here the whole picture is one", "use smaller patches (--patch-size)"
+            )
+        self.shown = min(max(1, round((1 - config.hidden) * squares)), squares - 1)  # without hidden ones there is no loss
         width = config.decoder_width // 4 * 4
         self.enter = nn.Linear(own.width, width)
         self.unknown = nn.Parameter(torch.randn(width) * 0.02)
         self.register_buffer("positions", sine_cosine(self.grid, width), persistent=False)
-        small = dataclasses.replace(
-            own, width=width, depth=config.decoder_depth, heads=max(1, width // 32), mlp_width=4 * width, positions="sincos", drop_path=0.0
-        )
+        plain = {
+            "positions": "sincos",
+            "drop_path": 0.0,
+            "dropout": 0.0,
+            "attention_dropout": 0.0,
+        }  # a picture of it is made while it learns
+        small = dataclasses.replace(own, width=width, depth=config.decoder_depth, heads=max(1, width // 32), mlp_width=4 * width, **plain)
         self.blocks = nn.ModuleList(TransformerBlock(small, index) for index in range(small.depth))
         self.norm = nn.LayerNorm(width)
         self.leave = nn.Linear(width, own.channels * self.cell[0] * self.cell[1])
