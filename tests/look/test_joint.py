@@ -19,6 +19,20 @@ def test_colours_share_one_basis_over_pictures() -> None:
     assert [tile.size for tile in found.images()] == [(96, 96)] * 3
 
 
+def test_colours_of_another_moment_are_turned_to_agree() -> None:
+    """The same features with their axes mixed up and mirrored: plain colours are others, turned ones the same."""
+    torch.manual_seed(0)
+    model, images = create("tiny", classes=0), torch.randn(3, 3, 32, 32)
+    later = joint_colours(model, images)
+    turned = torch.linalg.qr(torch.randn(model.config.width, model.config.width))[0]
+    before = patch_features(model, images)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vitral.look.joint.patch_features", lambda *_: -torch.einsum("bdhw,de->behw", before, turned))
+        assert not np.allclose(joint_colours(model, images).colours, later.colours, atol=0.1)
+        found = joint_colours(model, images, later)
+    assert np.allclose(found.colours, later.colours, atol=1e-3) and np.allclose(found.explained, later.explained, atol=1e-4)
+
+
 def test_likeness_is_the_cosine_to_the_chosen_patch() -> None:
     model, images = create("tiny", classes=0), torch.randn(2, 3, 32, 32)
     found, maps = similar_patches(model, images, (0.0, 0.99)), patch_features(model, images)

@@ -25,6 +25,8 @@ class JointColours:
     """(B, h, w, 3) in [0, 1], one basis for all."""
     explained: np.ndarray
     """(3,): share of the variance that each direction holds."""
+    scores: np.ndarray
+    """(B · h · w, 3): what the colours are made of."""
 
     def images(self) -> list[Image.Image]:
         return [enlarge((picture * 255).round().astype(np.uint8)) for picture in self.colours]
@@ -37,14 +39,18 @@ def patch_features(model: Classifier, images: torch.Tensor) -> torch.Tensor:
         return model.features(images, [-1])[0].float()
 
 
-def joint_colours(model: Classifier, images: torch.Tensor) -> JointColours:
-    """Patches of like colour are alike, also in different pictures."""
+def joint_colours(model: Classifier, images: torch.Tensor, like: JointColours | None = None) -> JointColours:
+    """Patches of like colour are alike, also in different pictures. `like`: the colours of another model, or another moment of its
+    training, for the same pictures. Which direction is red, and which way it grows, means nothing: they are turned to agree with those."""
     maps = patch_features(model, images).permute(0, 2, 3, 1).cpu().numpy()  # (B, h, w, D)
     scores, _, explained = principal(maps.reshape(-1, maps.shape[-1]), 3)
+    if like is not None:
+        left, _, right = np.linalg.svd(scores.T @ like.scores, full_matrices=False)  # the nearest rotation (orthogonal Procrustes)
+        scores = scores @ left @ right
     low, high = np.percentile(scores, 1, axis=0), np.percentile(scores, 99, axis=0)
     colours = np.clip((scores - low) / np.maximum(high - low, 1e-30), 0, 1)
     colours = np.pad(colours, ((0, 0), (0, 3 - colours.shape[1])), constant_values=0.5)
-    return JointColours(colours.reshape(*maps.shape[:3], 3), explained)
+    return JointColours(colours.reshape(*maps.shape[:3], 3), explained, scores)
 
 
 def similar_patches(model: Classifier, images: torch.Tensor, place: tuple[float, float] = (0.5, 0.5)) -> np.ndarray:

@@ -22,7 +22,7 @@ from vitral.data.preprocess import Preprocess
 from vitral.data.split import Split
 from vitral.draw.provenance import save_figure
 from vitral.draw.tiles import picture_sheet
-from vitral.look.joint import enlarge, joint_colours, similar_patches
+from vitral.look.joint import JointColours, enlarge, joint_colours, similar_patches
 from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.study.embed import nearest
@@ -73,12 +73,15 @@ def draw_rebuilt(folder: RunFolder, arrays: tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _colours(models: list[tuple[str, Classifier]], images: torch.Tensor, seen: list[Image.Image]) -> Sheet:
-    rows = [joint_colours(model, images) for _, model in models]
+    rows: list[JointColours] = []
+    for _, model in reversed(models):  # from the end, which has its own directions
+        rows.insert(0, joint_colours(model, images, rows[0] if rows else None))
     pictures = [*seen, *(tile for row in rows for tile in row.images())]
     labels = ["pictures", *(name for name, _ in models)]
     figure = picture_sheet(pictures, columns=len(seen), row_labels=labels, width=1.0)
     share = 100 * rows[-1].explained.sum()
     caption = f"Patches as colours, one basis for all pictures of a row: like colours are like features ({share:.0f} % of their variance)."
+    caption += " Rows are turned to agree with the one below: a colour that changes is a feature that changes." * (len(rows) > 1)
     return figure, {"colours": np.stack([row.colours for row in rows])}, caption
 
 
