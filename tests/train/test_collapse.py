@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from vitral.base.errors import FailedError
+from vitral.base.errors import FailedError, VitralError
 from vitral.config import RunConfig
 from vitral.data.views import ViewMaker
 from vitral.presets.runs import pretraining
 from vitral.train.collapse import collapsed
-from vitral.train.engine import Run
+from vitral.train.engine import Engine, Run
 from vitral.train.fit import fit
 from vitral.train.tasks.projection import Projection
 
@@ -74,6 +74,55 @@ def test_a_fault_is_found_in_the_first_quarter_with_its_cause(fault: str, tmp_pa
     import re
 
     assert re.search(words, str(caught.value)), caught.value
+
+
+@pytest.mark.parametrize("by", ["steps", "the clock"])
+def test_it_is_found_there_too_when_a_validation_is_due_after_the_end(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five epochs of many pictures may be more than the whole run. A step takes a second here, and 80 of them are the budget."""
+    config, learn = FAULTS["weight 0"][0], Engine._learn
+    assert config.pretrain is not None
+    train = dataclasses.replace(config.train, evaluate_every=50.0)
+    if by == "the clock":
+        train = dataclasses.replace(train, epochs=1e6, max_seconds=float(STEPS))
+
+    def ticking(self: Engine, batch: Any) -> None:
+        learn(self, batch)
+        self.counts.seconds = float(self.counts.step)
+
+    monkeypatch.setattr(Engine, "_learn", ticking)
+    monkeypatch.setattr(Engine, "_elapsed", lambda self: self.counts.seconds)
+    with pytest.raises(FailedError, match="collapsed at step 20: gaussian_weight = 0"):
+        fit(
+            dataclasses.replace(config, train=train, pretrain=dataclasses.replace(config.pretrain, on_collapse="stop")),
+            tmp_path / "run",
+            quiet=True,
+        )
+
+
+def test_a_run_that_is_gone_on_with_raises_the_same_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows in two looks one after the other, also when a stop lies between them or the journal is ahead of the state."""
+    config, learn = FAULTS["weight 0"][0], Engine._learn
+    config = dataclasses.replace(config, train=dataclasses.replace(config.train, epochs=4.0, checkpoint_every=1000.0))
+    whole = alarms(fit(config, tmp_path / "whole", quiet=True))
+    assert whole and whole[0] > 4
+
+    def ending(self: Engine, batch: Any) -> None:
+        learn(self, batch)
+        if stops and self.counts.step == whole[0] - 1:
+            self.interrupts.asked = "SIGTERM"
+        if not stops and self.counts.step == whole[0] + 1:
+            raise RuntimeError("killed")
+
+    for stops in (True, False):
+        monkeypatch.setattr(Engine, "_learn", ending)
+        with pytest.raises((VitralError, RuntimeError)):
+            fit(config, tmp_path / f"{stops}", quiet=True)
+        monkeypatch.setattr(Engine, "_learn", learn)
+        assert alarms(fit(config, tmp_path / f"{stops}", resume=True, quiet=True)) == whole
+
+
+def alarms(run: Run) -> list[int]:
+    return [line["step"] for line in run.metrics if "collapsed" in line]
 
 
 def look_at_the_end(run: Run) -> dict[str, Any]:

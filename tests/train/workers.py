@@ -4,6 +4,7 @@ python workers.py kills NUMBER SEED FOLDER     kill -9 a training NUMBER times, 
 python workers.py kills-dino NUMBER SEED FOLDER      the same without labels: the teacher and its centre have to go on too
 python workers.py parallel FOLDER              one process, DDP and FSDP2 with two, and two resumed as one
 python workers.py pretrained FOLDER            without labels: one process, and DDP with two
+python workers.py clock FOLDER                 DDP with two whose clocks differ, ended by seconds: the weights of each
 python workers.py lost FOLDER                  a process dies; how long until the other ends, and with what words
 """
 
@@ -190,13 +191,33 @@ def parallel(folder: Path) -> dict[str, Any]:
 
 
 def pretrained(folder: Path) -> dict[str, Any]:
-    """Two processes learn without labels what one learns: the test for a Gaussian and the batch norms are over the whole batch."""
-    config = without_labels()
-    fit(config, out=folder / "one", quiet=True)
-    for child in together(lambda number: fit(config, out=folder / "two", quiet=True)):
+    """Two processes learn without labels what one learns: the test for a Gaussian, the teacher's centre and the batch norms are over the
+    whole batch. (The masked autoencoder hides other patches in each process.)"""
+    found: dict[str, Any] = {}
+    for method in ("lejepa", "dino"):
+        config, place = without_labels(method), folder / method
+        fit(config, out=place / "one", quiet=True)
+        for child in together(lambda number, config=config, place=place: fit(config, out=place / "two", quiet=True)):
+            assert ended(child) == 0
+        found[method] = {name: journal(place / name) for name in ("one", "two")}
+    return found
+
+
+def clock(folder: Path) -> dict[str, Any]:
+    """Seconds are the budget, and the second process's clock has got through more of them."""
+    config = tiny(epochs=1e6, max_seconds=1.5, evaluate_every=1e6, checkpoint_every=1000.0)
+
+    def job(number: int) -> None:
+        elapsed = engine.Engine._elapsed
+        engine.Engine._elapsed = lambda self: elapsed(self) + 0.2 * number  # type: ignore[method-assign]
+        learnt = fit(config, out=folder / "run", quiet=True).model.state_dict()
+        (folder / f"weights-{number}").write_text(
+            hashlib.sha256(b"".join(value.numpy().tobytes() for value in learnt.values())).hexdigest()
+        )
+
+    for child in together(job):
         assert ended(child) == 0
-    read = lambda name: [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()]  # noqa: E731
-    return {name: [(line["step"], line["split"], line["loss"]) for line in read(name)] for name in ("one", "two")}
+    return {"weights": [(folder / f"weights-{number}").read_text() for number in range(2)], "lines": len(journal(folder / "run"))}
 
 
 def lost(folder: Path) -> dict[str, Any]:
@@ -235,5 +256,5 @@ if __name__ == "__main__":
         killed = tiny(checkpoint_every=0.0, keep="best") if what == "kills" else without_labels("dino", epochs=1.0, checkpoint_every=0.0)
         result = kills(int(rest[0]), int(rest[1]), target, killed)
     else:
-        result = {"parallel": parallel, "lost": lost, "pretrained": pretrained}[what](target)
+        result = {"parallel": parallel, "lost": lost, "pretrained": pretrained, "clock": clock}[what](target)
     print(json.dumps(result))

@@ -102,7 +102,7 @@ class TrainConfig:
     test: bool = True
     """Open the test split at the end; off for runs that only choose a setting: they end with validation."""
     evaluate_every: float = 1.0
-    """Epochs between validations."""
+    """Epochs between validations; without labels there are eight in a run at the least, however few its epochs."""
     checkpoint_every: float = 60.0
     """Seconds between resumable checkpoints (0: every step); one is also written when a run is interrupted and at its end."""
     snapshots: int = 0

@@ -32,6 +32,7 @@ from vitral.data.stream import seconds_to_read
 from vitral.model.classifier import Classifier
 from vitral.study.forecast import Timing, time_run
 from vitral.train import advice
+from vitral.train.monitor import LOOKS
 from vitral.train.optim import choose
 from vitral.train.parallel import World
 from vitral.train.prepare import Given, prepare
@@ -201,6 +202,8 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     if train.max_seconds is not None:
         steps = max(1, min(steps, int(train.max_seconds / timing.step)))
     evaluations = max(1, math.ceil(steps / max(1, round(train.evaluate_every * per_epoch))))
+    if config.pretrain is not None:
+        evaluations = max(evaluations, min(steps, LOOKS))
     if named and memory.total > named.memory * 2**30:
         notes.append(f"{byte_size(memory.total)} do not fit into {named.memory} GiB: raise --accumulate")
         say(f"note: {notes[-1]}")

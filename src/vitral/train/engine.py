@@ -30,7 +30,7 @@ from vitral.train import advice, failure
 from vitral.train.ema import copy_values, local
 from vitral.train.evaluate import Scored, evaluate_loader
 from vitral.train.finished import Run
-from vitral.train.monitor import Monitor
+from vitral.train.monitor import LOOKS, Monitor
 from vitral.train.parallel import World
 from vitral.train.prepare import Setup
 from vitral.train.schedule import kept_patches, lr_factor, snapshots_by
@@ -99,13 +99,15 @@ class Engine:
         self.monitor = Monitor(setup, self.stepper) if self.config.pretrain is not None else None
         self.total = max(1, round(train.epochs * len(self.loader))) if train.epochs else 0
         self.evaluate_every = max(1, round(train.evaluate_every * len(self.loader)))
+        if self.monitor is not None:
+            self.evaluate_every = min(self.evaluate_every, max(1, self.total // LOOKS))
         self.line_every = max(1, self.total // LINES)
         self.counts, self.window = Counts(), Window()
         self.best: dict[str, Tensor] | None = None
         self.journal = Journal(None)
         self.interrupts = failure.Interrupts()
         self.compile_seconds = 0.0
-        self._out_of_time = False
+        self._clock = self._clock_before = 0.0  # share of the seconds, after this step and after the one before it
         self._running_since = self._read_at = self._saved_at = time.perf_counter()
 
     # ---- the loop --------------------------------------------------------------------------------------------------------------
@@ -126,7 +128,7 @@ class Engine:
         self.times.facts = {"compiled": self.stepper.origin_of_code(), "resumed": going_on}
         position = self._restore() if going_on else 0
         if self.monitor is not None and going_on:
-            self.monitor.remember(folder.metrics)
+            self.monitor.remember(folder.metrics, self.counts.step)
         metrics = folder.path / METRICS if self.world.main else None
         self.journal = Journal(metrics, position, self.train.tensorboard, self.train.wandb, self.config.name)
         try:
@@ -175,25 +177,24 @@ class Engine:
 
     def _progress(self) -> float:
         """Share of the run that is over: by steps, or by the clock when seconds are the budget and run out first."""
-        done = self.counts.step / self.total if self.total else 1.0
-        if self.train.max_seconds is not None:
-            done = max(done, self._elapsed() / self.train.max_seconds)
-        return min(1.0, done)
+        return min(1.0, max(self.counts.step / self.total if self.total else 1.0, self._clock))
 
     def _elapsed(self) -> float:
         return self.counts.seconds + time.perf_counter() - self._running_since
 
     def _read_clock(self) -> None:
-        """Once a step: read again after the device was waited for, it could end the run without its last validation."""
-        if self.train.max_seconds is None:
-            return
-        self._out_of_time = self._progress() >= 1
-        if self.world.many:
-            self._out_of_time = self.world.agree(self._out_of_time)[0]
+        """Once a step: read again after the device was waited for, it could end the run without its last validation; read by each process
+        for itself, each would learn with an lr of its own."""
+        if self.train.max_seconds is not None:
+            self._clock_before, self._clock = self._clock, self.world.largest(self._elapsed() / self.train.max_seconds)
+
+    def _passed(self, parts: int) -> bool:
+        """Whether the clock has passed the end of one of so many equal parts of the run in this step."""
+        return int(parts * self._clock) > int(parts * self._clock_before)
 
     def _done(self) -> bool:
         out_of_patience = self.train.patience is not None and self.counts.waited >= self.train.patience
-        return self.counts.step >= self.total or out_of_patience or self._out_of_time
+        return self.counts.step >= self.total or out_of_patience or self._clock >= 1
 
     def _learn(self, batch: Any) -> None:
         now = self._progress()
@@ -214,8 +215,8 @@ class Engine:
         """Everything that happens between steps, in an order that a resumed run repeats."""
         step, taken = self.counts.step, len(self.window.losses)
         last = self._done()
-        validate = last or step % self.evaluate_every == 0
-        line = validate or step % self.line_every == 0
+        validate = last or step % self.evaluate_every == 0 or (self.monitor is not None and self._passed(LOOKS))
+        line = validate or step % self.line_every == 0 or self._passed(LINES)
         alone = not self.world.many
         glance = alone and (self.interrupts.asked or time.perf_counter() - self._read_at > GLANCE or self.train.checkpoint_every == 0)
         snapshot = self._snapshot_due()
@@ -350,12 +351,8 @@ class Engine:
         if not self.train.snapshots:
             return False
         planned, written = snapshots_by(self.train.snapshots, self.counts.step, self._progress()), self.counts.snapshots
-        due = planned > written
-        if self.train.max_seconds is not None:
-            (due,) = self.world.agree(due)  # clocks differ
-        if due:
-            self.counts.snapshots = max(planned, written + 1)
-        return due
+        self.counts.snapshots = max(planned, written)
+        return planned > written
 
     def _snapshot(self) -> None:
         model = self.setup.complete(self.stepper.values())

@@ -30,6 +30,8 @@ from vitral.train.tasks.task import Method
 
 LEAST = 8
 NEIGHBOURS = 20
+LOOKS = 8
+"""In a run, at the least, however few its epochs: a collapse is named when it shows in two of them, so in the first quarter."""
 PICTURES = 2048
 """Most validation pictures that are looked at."""
 
@@ -68,10 +70,19 @@ class Monitor:
             self.stepper.wait()
         return time.perf_counter() - began
 
-    def remember(self, journal: list[dict[str, Any]]) -> None:
-        """A run that is gone on with: what the untrained model showed stands in its first line."""
-        seen = [line for line in journal if line.get("split") == "validation"]
-        self.first, self._before = (seen[0], seen[-1]) if seen else (None, None)
+    def remember(self, journal: list[dict[str, Any]], step: int) -> None:
+        """A run that is gone on with from `step`: what the untrained model showed stands in its first line; what was written after that
+        step is to come once more."""
+        seen = [line for line in journal if line.get("split") == "validation" and line["step"] <= step]
+        for line in seen:
+            self._doubts(line, line["step"])
+
+    def _doubts(self, health: dict[str, Any], step: int) -> str | None:
+        """Why the embeddings seem to have collapsed, judged beside the first look and the one before."""
+        self.first = self.first or health
+        cause = collapsed(self.run, self.first, health, self._before) if step else None
+        self._before, self._doubt = health, cause is not None
+        return cause
 
     def warn(self, cause: str | None, step: int, warned: bool) -> bool:
         """Say that it has collapsed, once, or end the run; returns whether it has been said."""
@@ -112,12 +123,9 @@ class Monitor:
         health["weight_size"] = _size([value for value in self.stepper.model.parameters() if value.ndim > 1])
         if self.labels is not None:
             health["online_knn"] = neighbours_agree(features, self.labels[torch.cat(places)])  # without those that could not be read
-        self.first = self.first or health
-        cause = collapsed(self.run, self.first, health, self._before) if step else None
-        self._before = health
-        if cause is not None and self._doubt:
+        doubted = self._doubt
+        if (cause := self._doubts(health, step)) is not None and doubted:
             health["collapsed"] = cause
-        self._doubt = cause is not None
         return health, len(first) / (time.perf_counter() - began)
 
     @torch.no_grad()

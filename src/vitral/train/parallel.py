@@ -73,6 +73,14 @@ class World:
         dist.all_reduce(flags, op=dist.ReduceOp.MAX)
         return [bool(flag) for flag in flags.tolist()]
 
+    def largest(self, value: float) -> float:
+        """Of the values of all processes."""
+        if not self.many:
+            return value
+        found = torch.tensor(value, dtype=torch.float64, device=self._device())
+        dist.all_reduce(found, op=dist.ReduceOp.MAX)
+        return float(found)
+
     def total(self, values: Tensor) -> Tensor:
         """The sum over all processes."""
         if self.many:
