@@ -14,7 +14,7 @@ from vitral.base.text import table
 from vitral.report.study import APART, values_of
 from vitral.run.answers import Answers
 from vitral.study.conclude import compare_pairs
-from vitral.study.pretraining import SCRATCH
+from vitral.study.pretraining import against_scratch
 from vitral.study.statistics import accuracy_interval
 
 
@@ -75,8 +75,7 @@ def _against_scratch(several: dict[Any, dict[str, np.ndarray]], apart: list[str]
         return {}
     tuned = {place[apart.index("pretrained")]: place for place in several if "shots" not in apart or not place[apart.index("shots")]}
     most, scratch = tuned[max(tuned)], several.get(tuned.get(0, ()), {})
-    own = {name: f"{name} {SCRATCH}" for name in several[most]}
-    return {(*most, name): {name: several[most][name], other: scratch[other]} for name, other in own.items() if other in scratch}
+    return {(*most, name): pair for name, pair in against_scratch(several[most], scratch).items()}
 
 
 def study_means(path: Path) -> str:

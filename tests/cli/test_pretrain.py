@@ -87,7 +87,9 @@ class Forbidden(Part):
     def labels(self, _: Any) -> None: ...
 
 
-def test_labels_are_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["lejepa", "dino", "mae"])
+def test_labels_are_never_read(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the whole command, pictures of learning and all, until a probe is asked for."""
     source = open_source(DataConfig(name="digits"))
     parts = {}
     for name in ("train",):
@@ -101,10 +103,11 @@ def test_labels_are_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     closed = dataclasses.replace(source, **parts, test=refuse)
     monkeypatch.setattr("vitral.data.datasets.open_named", lambda *_: closed)
-    run = fit(tiny(), out=tmp_path / "run", quiet=True)
-    assert run.metrics[-1]["split"] == "validation"
+    out = tmp_path / "run"
+    assert main(["pretrain", "digits", "--method", method, "--epochs", "0.1", "--skip-probe", "--out", str(out), *SMALL]) == 0
+    assert RunFolder.open(out).metrics[-1]["split"] == "validation" and (out / "figures" / "learning-neighbours.png").is_file()
     with pytest.raises(AssertionError, match="a label was read"):
-        probe_run(run.path, device="cpu", quiet=True)
+        probe_run(out, device="cpu", quiet=True)
 
 
 def test_a_folder_without_classes_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,12 @@ def test_loading_imports_no_trainer(tmp_path):
     assert done.stdout.strip() == "[]"
 
 
+def test_a_run_that_has_not_ended_says_how_it_goes_on(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(WeightsError, match=r"did not finish: vitral train or pretrain … --out .* --resume"):
+        load(tmp_path)
+
+
 def test_damage_is_named_in_one_line(tmp_path):
     with pytest.raises(VitralError, match=r"holds no model\.safetensors"):
         load_checkpoint(tmp_path)

@@ -236,11 +236,16 @@ def _tests(done: Conducted, shots: Collection[int]) -> tuple[dict[int, dict[int,
     """Models by shots and size; and each model after the most pictures against itself from scratch. All are counted together."""
     places = {(way, size): done.correct(shots=way, pretrained=size) for way in shots for size in (0, *done.study.pretrained)}
     scratch, most = places[0, 0], places[0, done.study.pretrained[-1]]
-    against = {name: {name: right, own: scratch[own]} for name, right in most.items() if (own := f"{name} {SCRATCH}") in scratch}
+    against = against_scratch(most, scratch)
     groups: dict[Any, Mapping[str, np.ndarray]] = {**places, **against}
     found = pairs_at(done, groups)
     tests = {way: {size: found[way, size] for size in (0, *done.study.pretrained) if places[way, size]} for way in shots}
     return tests, [pair for name in against for pair in found[name]]
+
+
+def against_scratch(most: Mapping[str, np.ndarray], scratch: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
+    """Each model after the most pictures beside itself from scratch, fine-tuned both."""
+    return {name: {name: right, own: scratch[own]} for name, right in most.items() if (own := f"{name} {SCRATCH}") in scratch}
 
 
 def _way(name: str, done: Conducted, shots: int, pairs: dict[int, list[Pair]]) -> Way:
