@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -150,3 +151,17 @@ def test_pixels_in_a_tensor_are_refused(make) -> None:
     for shown in (pixels, pixels[None], [pixels, pixels]):
         with pytest.raises(vitral.VitralError, match="a tensor of uint8 is not prepared"):
             vitral.watch(model, shown)
+
+
+@pytest.mark.parametrize("call", [vitral.watch, vitral.predict])
+def test_pixels_as_floats_are_refused_and_so_is_what_is_no_number(make, call) -> None:
+    model = make()
+    channels, size = model.config.channels, model.config.image_size
+    pixels = torch.linspace(0, 255, channels * size[0] * size[1]).reshape(channels, *size)
+    for shown in (pixels, pixels[None], [pixels / 255, pixels]):
+        with pytest.raises(vitral.VitralError, match="values from 0 to 255 is not prepared for a model: pass the file"):
+            call(model, shown)
+    for wrong in (math.nan, math.inf):
+        with pytest.raises(vitral.VitralError, match="NaN or infinite: look at what made it"):
+            call(model, torch.where(pixels == 255, wrong, pixels / 255))
+    assert call(model, 6 * torch.randn(channels, *size)) is not None, "noise far beyond white is still an experiment"

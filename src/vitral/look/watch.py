@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -13,6 +14,9 @@ from vitral.base.picture import Picture
 from vitral.data.preprocess import open_picture
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Edit, Reader, Tape
+
+FAR = 10
+"""So many times the way from black to white: no normalised image without a negative value lies beyond; pixels from 0 to 255 do."""
 
 
 def watch(
@@ -49,13 +53,14 @@ def as_images(model: Classifier, x: Any) -> tuple[torch.Tensor, list[Picture] | 
     """Whatever shows a picture, as a batch; with the pictures where they are known."""
     items = each(x)
     if isinstance(items, torch.Tensor):
-        _check_prepared(items)
+        _check_prepared(model, items)
         return items, None
     if any(isinstance(item, torch.Tensor) for item in items):
         if len({getattr(item, "shape", None) for item in items}) > 1:
             raise UsageError("tensors of another shape, or of another kind, in one list", "pass tensors (C, H, W) of one size, or pictures")
-        _check_prepared(items[0])
-        return torch.stack(items), None
+        images = torch.stack(items)
+        _check_prepared(model, images)
+        return images, None
     pictures = open_pictures(model, items)
     return torch.stack([picture.tensor for picture in pictures]), pictures
 
@@ -75,10 +80,15 @@ def open_pictures(model: Classifier, items: Iterable[Any]) -> list[Picture]:
     return [item if isinstance(item, Picture) else open_picture(item, model) for item in items]
 
 
-def _check_prepared(images: torch.Tensor) -> None:
+def _check_prepared(model: Classifier, images: torch.Tensor) -> None:
     """Tensors are taken as they are: pixels from 0 to 255 would be read as enormous normalised ones."""
+    ready = "pass the file, the PIL image or a numpy array, which are; or normalise the tensor"
     if not images.is_floating_point():
-        raise UsageError(
-            f"a tensor of {str(images.dtype).removeprefix('torch.')} is not prepared for a model",
-            "pass the file, the PIL image or a numpy array, which are; or normalise the tensor",
-        )
+        raise UsageError(f"a tensor of {str(images.dtype).removeprefix('torch.')} is not prepared for a model", ready)
+    if images.device.type != "cpu" or not images.numel():
+        return  # a GPU would have to be waited for
+    lowest, highest = (float(value) for value in images.detach().aminmax())
+    if not math.isfinite(lowest + highest):
+        raise UsageError("a tensor holds values that are NaN or infinite", "look at what made it: no answer can be had of it")
+    if lowest >= 0 and highest > FAR / min(model.origin.std.value):
+        raise UsageError(f"a tensor with values from {lowest:.4g} to {highest:.4g} is not prepared for a model", ready)
