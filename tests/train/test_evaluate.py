@@ -144,6 +144,15 @@ def test_any_module_can_be_evaluated_on_tensors():
 def test_images_that_nothing_has_normalised_are_told(capsys):
     evaluate(create("tiny", classes=2), TensorDataset(torch.rand(4, 3, 32, 32), torch.tensor([0, 1, 0, 1])))
     assert "as if nothing had normalised them" in capsys.readouterr().err
+    evaluate(create("tiny", classes=2), TensorDataset(255 * torch.rand(4, 3, 32, 32), torch.tensor([0, 1, 0, 1])))
+    assert "the images reach up to 25" in capsys.readouterr().err
+
+
+def test_images_that_are_no_numbers_are_not_blamed_on_the_weights():
+    images = torch.randn(5, 3, 32, 32)
+    images[3, 0, 0, 0] = float("nan")
+    with pytest.raises(DataError, match="images 2 to 3 hold values that are NaN or infinite"):
+        evaluate(create("tiny", classes=2), TensorDataset(images, torch.tensor([0, 1, 0, 1, 0])), batch_size=2)
 
 
 def test_named_data_and_its_splits():
@@ -302,3 +311,8 @@ def test_results_show_themselves_in_a_notebook():
     shown = evaluate(model, Photographs())._repr_html_()
     assert shown.count("<tr>") == 3 and "<th>precision</th>" in shown and "balanced accuracy" in shown and "class 0" in shown
     assert "<th>parameters</th>" in model._repr_html_() and model._repr_html_().count("<tr>") > 5
+
+
+def test_a_path_is_told_how_a_folder_is_named(tmp_path):
+    with pytest.raises(UsageError, match=f"write folder:{tmp_path}"):
+        evaluate(create("tiny", classes=2), tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
@@ -181,3 +182,23 @@ def test_a_nan_is_refused_by_the_name_of_its_parameter(model, file, tmp_path, pl
         save_file(tensors, file)
     with pytest.raises(WeightsError, match=r"holds NaN or infinity in blocks\.1\.attention\.qkv\.weight"):
         load(where, heads=3)
+
+
+@pytest.mark.parametrize("given", [None, 3, {}])
+def test_what_is_no_place_is_refused(given) -> None:
+    with pytest.raises(UsageError, match=f"takes a place or a name, not {type(given).__name__}: give a run folder"):
+        load(given)
+
+
+@pytest.mark.parametrize("place", ["runs/demo", Path("runs/demo")])
+def test_a_place_is_not_yet_a_model(place) -> None:
+    calls = (
+        vitral.predict,
+        vitral.watch,
+        vitral.evaluate,
+        lambda model, x: vitral.open_picture(x, model),
+        lambda model, x: vitral.transform(model),
+    )
+    for call in calls:
+        with pytest.raises(UsageError, match=r"'runs/demo' is no model: open a place with vitral\.load"):
+            call(place, "cat.jpg")

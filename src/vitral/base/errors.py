@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import errno
 from collections.abc import Iterable
+from os import PathLike
 
 from vitral.base.text import clean
 
@@ -89,6 +90,13 @@ def one_of(what: str, value: str, known: Iterable[object]) -> UnknownNameError:
     near = difflib.get_close_matches(str(value), names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else f"use one of {', '.join(names[:20])}"
     return UnknownNameError(f"unknown {what} {value!r}", hint)
+
+
+def need_model(thing: object) -> None:
+    """Refuse what is no model, such as the place of one: a function that takes a model takes a live one."""
+    if not hasattr(thing, "config"):
+        what = repr(str(thing)) if isinstance(thing, str | PathLike) else f"what is given first, of type {type(thing).__name__},"
+        raise UsageError(f"{what} is no model", "open a place with vitral.load, a live module of another library with vitral.adopt")
 
 
 def out_of_range(what: str, number: object, count: int, owner: str = "this model") -> OutOfRangeError:

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from vitral.base.errors import ConfigError, DataError, one_of
+from vitral.base.errors import ConfigError, DataError, need_model, one_of
 from vitral.base.files import sha256_bytes, sha256_file
 from vitral.base.origin import Origin, known, per_channel
 from vitral.base.picture import Box, Picture
@@ -81,6 +81,8 @@ class Preprocess:
     @classmethod
     def of(cls, model: Any, config: ModelConfig | None = None) -> Preprocess:
         """From a model (its `config` and `origin`), or from an Origin and a ModelConfig."""
+        if config is None:
+            need_model(model)
         origin: Origin = getattr(model, "origin", model)
         wanted: ModelConfig = config or model.config
         return cls(

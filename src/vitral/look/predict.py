@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from vitral.base.errors import FailedError, UsageError
+from vitral.base.errors import FailedError, UsageError, need_model
 from vitral.base.progress import say
 from vitral.base.records import ranked
 from vitral.base.text import html, table
@@ -129,6 +129,7 @@ def rank(model_or_tape: Classifier | Tape, logits: torch.Tensor, source: str = "
 
 
 def check_classes(model: Classifier) -> None:
+    need_model(model)
     if not model.config.classes:
         raise UsageError(
             "this model has no head: it gives features, not classes", "give it one: vitral probe --save, vitral train finetune"

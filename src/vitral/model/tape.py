@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vitral.base.errors import UsageError, one_of, out_of_range
+from vitral.base.errors import UsageError, need_model, one_of, out_of_range
 from vitral.base.text import html, table
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Tape:
         readers: dict[str, Reader] | None = None,
         gradients: bool = False,
     ) -> None:
+        need_model(model)
         self.model: Classifier = getattr(model, "_orig_mod", model)  # a compiled model wraps the one with names
         self.config: ModelConfig = self.model.config
         self.origin: Origin = self.model.origin

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from vitral.base.device import pick_device
-from vitral.base.errors import DataError, FailedError, UsageError
+from vitral.base.errors import DataError, FailedError, UsageError, need_model
 from vitral.base.progress import say
 from vitral.config import DataConfig
 from vitral.config.formats import AnswerPrecision
@@ -36,6 +37,8 @@ from vitral.train.several import SeveralEvaluation, evaluate_several
 
 EVALUATION_BATCH = 1000
 """Images evaluated at a time where nothing else is asked for, and by a run that learns from fewer: there are no gradients to keep."""
+PIXELS = 100
+"""Images without a negative value that reach beyond this hold pixels from 0 to 255."""
 FOR_SCALES = 128
 """Training pictures whose largest numbers are the scales of fp8."""
 
@@ -70,6 +73,10 @@ def evaluate(
     `precision` auto: bf16 on a GPU that has it, and on a CPU that is quicker with it once a first batch has had the same answers in both.
     fp8 (Ada, Hopper and later): scales from a few training pictures; up to 8 batches are answered in bf16 as well (`same_in_bf16`).
     """
+    if not isinstance(model, nn.Module):
+        need_model(model)
+    if isinstance(data, Path):
+        data = str(data)  # told how a folder is named
     if device is not None:
         model = model.to(pick_device(device))
     place = next(model.parameters()).device
@@ -184,8 +191,12 @@ class _ReadyLoader:
     def epoch(self, _: int) -> Iterator[Batch]:
         seen = 0
         for images, labels in self.batches:
-            if not seen and images.min() >= 0 and images.max() <= 1:
-                say("note: the images lie between 0 and 1, as if nothing had normalised them; vitral.transform(model) does")
+            lowest, highest = (float(value) for value in images.aminmax())
+            if not math.isfinite(lowest + highest):
+                raise DataError(f"images {seen} to {seen + len(labels) - 1} hold values that are NaN or infinite", "look at what made them")
+            if not seen and lowest >= 0 and (highest <= 1 or highest > PIXELS):
+                reach = "lie between 0 and 1" if highest <= 1 else f"reach up to {highest:.4g}"
+                say(f"note: the images {reach}, as if nothing had normalised them; vitral.transform(model) does")
             yield Batch(images.to(self.device), labels.to(self.device), None, None, torch.arange(seen, seen := seen + len(labels)))
 
 

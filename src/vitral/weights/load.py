@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ def load(
     """
     if isinstance(x, nn.Module):
         raise UsageError(f"load takes a place or a name, not a live {type(x).__name__}", "use vitral.adopt(module)")
+    if not isinstance(x, str | os.PathLike):
+        raise UsageError(f"load takes a place or a name, not {type(x).__name__}", "give a run folder, a weights file or timm:NAME")
     fields = preprocess_fields(preprocess)
     said = says(CALLER, {"heads": heads, "activation": activation}, fields)
     model = _open(x, said, says(CALLER, {"image_size": image_size}), quiet)
