@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import vitral
 from vitral import look
 from vitral.base.errors import UsageError
+from vitral.look.method import MAPS, NUMBERS
 
 
 def test_numbers_of_numpy_are_numbers(make, images) -> None:
@@ -43,3 +45,12 @@ def test_two_heads_are_said_to_be_two(make, images) -> None:
     for method in (look.attention, look.rollout, look.relevance):
         assert "start = distillation shows the other head's" in method(tape).note
         assert "distillation token" in method(tape, start="distillation").note
+
+
+@pytest.mark.parametrize(
+    "method", [method.function for method in (*MAPS, *NUMBERS) if method.name not in ("position_similarity", "filters")]
+)
+@pytest.mark.parametrize("given", ["cat.jpg", torch.zeros(1, 3, 16, 16)], ids=["path", "tensor"])
+def test_what_is_no_tape_is_refused_by_every_method_with_how_to_make_one(method, given) -> None:
+    with pytest.raises(UsageError, match=r"a method looks at a tape, and this is of type (str|Tensor): make one: vitral\.watch"):
+        method(given)

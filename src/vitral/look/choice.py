@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,7 +22,14 @@ def model_of(model: Classifier | Tape) -> Classifier:
     return model.model if isinstance(model, Tape) else getattr(model, "_orig_mod", model)
 
 
+def need_tape(tape: Tape) -> None:
+    if not isinstance(tape, Tape):
+        raise UsageError(f"a method looks at a tape, and this is of type {type(tape).__name__}", "make one: vitral.watch(model, picture)")
+
+
 def need_transformer(model: Classifier | Tape, what: str) -> None:
+    if not hasattr(model, "config"):
+        need_tape(cast(Any, model))
     if not model.config.is_transformer:
         reason = f"{what} needs attention, and a {model.config.family} has none"
         raise UsageError(reason, "use gradcam, integrated_gradients, occlusion, rise or similarity for this model")
@@ -35,6 +42,7 @@ def unused(method: str, **options: Any) -> str:
 
 
 def check_item(tape: Tape, item: int) -> int:
+    need_tape(tape)
     count = tape.logits.shape[0]
     if not -count <= item < count:
         raise out_of_range("picture", item, count, "this tape")

@@ -16,7 +16,7 @@ from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids
 from vitral.draw.palette import ShowsItself
 from vitral.draw.tiles import picture_sheet
-from vitral.look.choice import Start, check_index, check_item, model_of, start_index, start_patch, unused
+from vitral.look.choice import Start, check_index, check_item, model_of, need_tape, start_index, start_patch, unused
 from vitral.look.describe import seen
 from vitral.look.health import outlier_threshold
 from vitral.look.maps import heat
@@ -110,6 +110,7 @@ def position_similarity(
 
 def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, block: int = -1) -> Heatmap:
     """Cosine similarity of one token with every patch after a block: `start=(row, column)` asks what resembles that patch."""
+    need_tape(tape)
     names = tape.model.map_names()
     block = check_index("block", block, len(names))
     name = names[block]
@@ -167,6 +168,7 @@ class TokenColours(ShowsItself):
 
 def token_colours(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, block: int = -1) -> TokenColours:
     """Patches of like colour have like tokens."""
+    need_tape(tape)
     names = tape.model.map_names()
     block = check_index("block", block, len(names))
     picture = tape.pictures[check_item(tape, item)] if tape.pictures else None
