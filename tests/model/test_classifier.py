@@ -1,5 +1,6 @@
 """What a ViT and its rivals share."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -32,6 +33,24 @@ def test_wrong_pictures_are_refused_with_what_is_wanted():
     model = create("tiny")
     with pytest.raises(UsageError, match=r"takes images of \(batch, 3, 32, 32\), got \(1, 3, 33, 32\)"):
         model(torch.zeros(1, 3, 33, 32))
+
+
+@pytest.mark.parametrize("name", ["tiny", "cnn"])
+def test_what_is_no_tensor_of_floats_is_refused_with_a_way_out(name: str) -> None:
+    model = small(name)
+    shape = (1, model.config.channels, *model.config.image_size)
+    for given in ("cat.jpg", np.zeros(shape, np.float32), [torch.zeros(shape[1:])]):
+        with pytest.raises(
+            UsageError, match=f"takes a tensor of images, not {type(given).__name__}: vitral.predict and vitral.watch take files"
+        ):
+            model(given)
+    with pytest.raises(UsageError, match=r"of uint8: normalise them as vitral\.transform"):
+        model(torch.zeros(shape, dtype=torch.uint8))
+    with pytest.raises(UsageError, match=r"of float64: use images\.float\(\)"):
+        model(torch.zeros(shape, dtype=torch.float64))
+    assert model.double()(torch.zeros(shape, dtype=torch.float64)).dtype == torch.float64
+    with pytest.raises(UsageError, match=r"blocks = 1: give a list: blocks=\[1\]"):
+        model.features(torch.zeros(shape), blocks=1)  # type: ignore[arg-type]
 
 
 def test_features_are_maps_on_the_grid():

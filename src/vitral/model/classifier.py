@@ -46,6 +46,8 @@ class Classifier(nn.Module):
     def features(self, images: torch.Tensor, blocks: Sequence[int]) -> list[torch.Tensor]:
         """Patch tokens (or feature maps) after the given blocks, as maps of (B, D, h, w)."""
         names = self.map_names()
+        if isinstance(blocks, int):
+            raise UsageError(f"blocks = {blocks}", f"give a list: blocks=[{blocks}]")
         if wrong := next((block for block in blocks if not -len(names) <= block < len(names)), None):
             raise out_of_range("block", wrong, len(names))
         chosen = [names[block] for block in blocks]
@@ -98,6 +100,16 @@ class Classifier(nn.Module):
 
     def check_images(self, images: torch.Tensor) -> None:
         wanted = (self.config.channels, *self.config.image_size)
+        if not isinstance(images, torch.Tensor):
+            raise UsageError(
+                f"a model called takes a tensor of images, not {type(images).__name__}",
+                "vitral.predict and vitral.watch take files, PIL images and arrays; vitral.transform(model) makes tensors of them",
+            )
+        if not images.is_floating_point() or images.dtype == torch.float64 != next(self.parameters()).dtype:
+            raise UsageError(
+                f"the images are of {str(images.dtype).removeprefix('torch.')}",
+                "normalise them as vitral.transform(model) does" if not images.is_floating_point() else "use images.float()",
+            )
         if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
             raise UsageError(
                 f"this model takes images of (batch, {', '.join(map(str, wanted))}), got {tuple(images.shape)}",

@@ -66,8 +66,9 @@ class ViT(Classifier):
         if tape is None and self.config.pool == "class":
             # Patches are not read, so the last block need not make them: 6 % of a ViT of 12 blocks, training or not. In fp32 on a CPU they
             # are made all the same: there a watched pass gives the same answer to the last bit.
-            read = self.config.prefix if images.is_cuda or torch.is_autocast_enabled("cpu") else None
-            tokens = self.norm(self.through_blocks(*self.embed(images, tape, keep_patches), tape, read)[:, : self.config.prefix])
+            embedded, rotation = self.embed(images, tape, keep_patches)
+            read = self.config.prefix if embedded.is_cuda or torch.is_autocast_enabled("cpu") else None
+            tokens = self.norm(self.through_blocks(embedded, rotation, tape, read)[:, : self.config.prefix])
         else:
             tokens = self.encode(images, tape, keep_patches)  # (B, T, D)
         pooled = self.pool_norm(self.read(tokens))  # (B, D)
