@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -120,3 +121,17 @@ def test_a_width_of_a_thousand_million_is_refused_at_once() -> None:
 def test_images_are_bounded_for_every_family() -> None:
     with pytest.raises(ConfigError, match="at most"):
         ModelConfig(family="resnet18", image_size=(10**6, 10**6))
+
+
+@pytest.mark.parametrize(
+    "make, told",
+    [
+        (lambda: TrainConfig(epochs="3"), "epochs = '3' is a word: give it as float"),
+        (lambda: TrainConfig(lr="1e-3"), "lr = '1e-3' is a word: give it as float"),
+        (lambda: TrainConfig(max_seconds="60"), "max_seconds = '60' is a word: give it as float | None"),
+        (lambda: ModelConfig(image_size="224"), "image_size = '224' is a word: give it as tuple"),
+    ],
+)
+def test_a_number_written_as_a_word_is_refused_by_name(make, told: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        make()

@@ -77,6 +77,20 @@ def test_what_cannot_be_a_picture_is_refused_by_number() -> None:
         open_own(iter([]))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "item, told",
+    [
+        ({"image": PIXELS[0], "label": 1}, r"own:list item 0 is of type dict: give \(image, label\)"),
+        (PIXELS[0], r"item 0 is of type ndarray: give \(image, label\)"),
+        ((PIXELS[0], "cat"), "own:list item 0 has the label 'cat': give whole numbers from 0"),
+        ((PIXELS[0], None), "item 0 has the label None: give whole numbers"),
+    ],
+)
+def test_items_that_are_no_image_with_a_number_are_refused_by_number(item: Any, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        open_own([item])  # type: ignore[arg-type]
+
+
 def test_only_the_program_has_it() -> None:
     with pytest.raises(DataError, match="own:Pairs was given by a program"):
         open_data(DataConfig(name="own:Pairs"))

@@ -166,3 +166,9 @@ def test_other_content_under_the_same_names_is_refused_where_the_content_was_ask
     assert "are others than when" in (said := capsys.readouterr().err) and "names, sizes, classes or content" in said
     file.write_bytes(original)
     assert main([*words, "--resume"]) == 0
+
+
+@pytest.mark.parametrize("given, told", [("finetune", "not 'finetune'"), (None, "not a NoneType"), ({"epochs": 3}, "not a dict")])
+def test_what_is_no_config_is_refused_with_how_to_make_one(given, told: str) -> None:
+    with pytest.raises(UsageError, match=rf"fit takes a RunConfig, {told}: make one: vitral\.presets\.run\(NAME\)"):
+        fit(given)

@@ -71,7 +71,9 @@ def part_of(dataset: Any, name: str) -> Part:
         raise UsageError(f"{name} has no length or no items by number", "give a Dataset with __len__ and __getitem__, not a stream")
     known = _known_labels(dataset)
     if known is None:
-        known = np.array([_label(dataset[number][1]) for number in track(range(len(dataset)), f"Reading the labels of {name}")])
+        known = np.array(
+            [_label(dataset[number], f"{name} item {number}") for number in track(range(len(dataset)), f"Reading the labels of {name}")]
+        )
     return Part.all_of(DatasetReader(dataset, name), known)
 
 
@@ -94,7 +96,12 @@ def _known_labels(dataset: Any) -> np.ndarray | None:
     return np.asarray(targets, np.int64)
 
 
-def _label(given: Any) -> Any:
-    """A number, or a 0 or 1 for each class."""
-    values = np.asarray(given)
-    return values.astype(np.uint8) if values.ndim == 1 and len(values) > 1 else int(given)
+def _label(item: Any, where: str) -> Any:
+    """Of (image, label): a number, or a 0 or 1 for each class."""
+    if not isinstance(item, tuple | list) or len(item) < 2:
+        raise DataError(f"{where} is of type {type(item).__name__}", "give (image, label)")
+    try:
+        values = np.asarray(item[1])
+        return values.astype(np.uint8) if values.ndim == 1 and len(values) > 1 else int(item[1])
+    except (TypeError, ValueError):
+        raise DataError(f"{where} has the label {item[1]!r}", "give whole numbers from 0, and the names as `classes`") from None

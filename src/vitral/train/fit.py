@@ -46,6 +46,9 @@ def fit(
     validation and test. `run` and `command` are written down: the named run it began as, and what was typed.
     """
     times = Times(process_start() if command is not None else None)
+    if not isinstance(config, RunConfig):
+        asked = repr(config) if isinstance(config, str) else f"a {type(config).__name__}"
+        raise UsageError(f"fit takes a RunConfig, not {asked}", "make one: vitral.presets.run(NAME)")
     given = Given(model, open_own(data) if data is not None else None)
     config = given.named_in(config)
     check_installed(config.train)
