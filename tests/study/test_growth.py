@@ -16,6 +16,8 @@ def test_a_gap_that_closes_one_that_widens_and_one_that_stays() -> None:
     last = {"cnn": right(0.90, rng), "vit": right(0.85, rng), "hybrid": right(0.80, rng)}
     closing, staying, widening = gap_changes(first, last)
     assert (closing.a, closing.b) == ("cnn", "vit") and "the gap closes" in str(closing) and 0.1 < closing.gained < 0.2
+    assert closing.at_most and "p ≤ " in str(closing), "every draw agrees: more of them might say less"
+    assert not staying.at_most and "p = " in str(staying)
     assert (staying.a, staying.b) == ("cnn", "hybrid") and "not told apart from no change" in str(staying)
     assert (widening.a, widening.b) == ("hybrid", "vit"), "vit passes it: the lead changes its sign"
     assert widening.lead[0] > 0 > widening.lead[1] and widening.interval[0] < widening.gained < widening.interval[1]

@@ -36,8 +36,7 @@ class Pair:
 
     @property
     def told_p(self) -> str:
-        """`p = 0.012`, or `p ≤ 0.003` where the bootstrap ends."""
-        return f"p {'≤' if self.at_most else '='} {self.adjusted:.2g}"
+        return told_p(self.adjusted, self.at_most)
 
     @property
     def different(self) -> bool:
@@ -50,6 +49,11 @@ class Pair:
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "different": self.different, "test": "paired bootstrap, Holm"}
+
+
+def told_p(p: float, at_most: bool) -> str:
+    """`p = 0.012`, or `p ≤ 0.003` where the bootstrap ends."""
+    return f"p {'≤' if at_most else '='} {p:.2g}"
 
 
 def compare_pairs(groups: Mapping[K, Mapping[str, np.ndarray]]) -> dict[K, list[Pair]]:

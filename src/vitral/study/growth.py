@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from vitral.data.loader import even_batches
-from vitral.study.conclude import LEVEL, Pair, compare_pairs, missing
+from vitral.study.conclude import LEVEL, Pair, compare_pairs, missing, told_p
 from vitral.study.conduct import Conducted, common_values, copy_remarks, settling_remarks
 from vitral.study.protocol import Study
 from vitral.study.result import Result, finish
@@ -103,6 +103,8 @@ class GapChange:
     interval: tuple[float, float]
     p: float
     adjusted: float
+    at_most: bool = False
+    """The bootstrap ends here, as for a `Pair`."""
 
     @property
     def is_told(self) -> bool:
@@ -112,7 +114,7 @@ class GapChange:
         first, last = (f"{100 * lead:+.1f}" for lead in self.lead)
         low, high = (f"{100 * end:+.1f}" for end in self.interval)
         how = ("the gap closes" if self.gained > 0 else "the gap widens") if self.is_told else "not told apart from no change"
-        moved = f"{self.b} gains {100 * self.gained:+.1f} points on it ({low} to {high}, p = {self.adjusted:.2g})"
+        moved = f"{self.b} gains {100 * self.gained:+.1f} points on it ({low} to {high}, {told_p(self.adjusted, self.at_most)})"
         return f"{self.a} leads {self.b} by {first} points at first and {last} at last: {moved}, {how}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,7 +136,7 @@ def gap_changes(first: Mapping[str, np.ndarray], last: Mapping[str, np.ndarray])
         found.append((a, b, lead, paired_bootstrap(gains[b], gains[a])))
     adjusted = holm([test.p for *_, test in found])
     return [
-        GapChange(a, b, lead, test.difference, (test.low, test.high), test.p, p)  # type: ignore[arg-type]
+        GapChange(a, b, lead, test.difference, (test.low, test.high), test.p, p, p <= test.bound * len(found))  # type: ignore[arg-type]
         for (a, b, lead, test), p in zip(found, adjusted, strict=True)
     ]
 
