@@ -116,8 +116,7 @@ def tested(pairs: Sequence[dict[str, Any]]) -> Table:
             f"{pair['a']} – {pair['b']}",
             f"{signed(100 * pair['difference'])} points",
             interval(pair.get("interval"), "points"),
-            _probability(pair.get("p")),
-            _probability(pair.get("adjusted")),
+            *(_probability(pair.get(name), pair.get("at_most")) for name in ("p", "adjusted")),
             VERDICTS[pair.get("different")],
         ]
         for pair in pairs
@@ -159,7 +158,10 @@ def _tried(trial: dict[str, Any]) -> str:
     return f"failed: {trial['failed']}" if "failed" in trial else percent(trial.get("validation"))
 
 
-def _probability(value: Any) -> str:
+def _probability(value: Any, at_most: Any) -> str:
+    """Where the bootstrap ends, no more is known than a bound."""
     if number(value) is None:
         return NOTHING
+    if at_most:
+        return f"≤ {value:.2g}"
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
