@@ -61,18 +61,14 @@ def check_values(config: Any) -> None:
         value = getattr(config, name)
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{name} = {value}", "use a finite number")
-        if (
-            isinstance(value, str)
-            and fit_value(hint, value) is None
-            and Literal not in map(typing.get_origin, (hint, *typing.get_args(hint)))
-        ):
-            raise ConfigError(f"{name} = {value!r} is a word", f"give it as {say_kind(hint)}")
         choices: tuple[Any, ...] = ()
         for part in (hint, *typing.get_args(hint)):
             if typing.get_origin(part) is Literal:
                 choices = typing.get_args(part)
         if choices and value is not None and value not in choices:
             raise ConfigError(f"{name} = {value!r} is unknown", f"use one of {', '.join(map(str, choices))}")
+        if isinstance(value, str) and fit_value(hint, value) is None:
+            raise ConfigError(f"{name} = {value!r} is a word", f"give it as {say_kind(hint)}")
 
 
 def at_least(config: Any, name: str, least: int) -> None:
