@@ -8,7 +8,8 @@ import pytest
 
 from vitral.base.errors import DataError
 from vitral.base.layout import RESULT, STUDY
-from vitral.report.study import interval, tested, write_study_report
+from vitral.report.study import interval, write_study_report
+from vitral.report.study import tested as table_of_tests
 
 ROW = {"seeds": 3, "parameters": 3_195_146, "flops": 412_000_000, "seconds": 75.2, "memory": 3 * 2**30}
 
@@ -49,8 +50,8 @@ def folder(tmp_path: Path, figures: Callable) -> Path:
 
 def test_where_the_bootstrap_ends_a_bound_is_told() -> None:
     (pair,) = result()["pairs"]
-    assert tested([pair])[1][0][3:5] == ["< 0.001", "< 0.001"]
-    assert tested([pair | {"at_most": True, "p": 0.0005, "adjusted": 0.003}])[1][0][3:5] == ["≤ 0.0005", "≤ 0.003"]
+    assert table_of_tests([pair])[1][0][3:5] == ["< 0.001", "< 0.001"]
+    assert table_of_tests([pair | {"at_most": True, "p": 0.0005, "adjusted": 0.003}])[1][0][3:5] == ["≤ 0.0005", "≤ 0.003"]
 
 
 def test_a_whole_study(folder: Path, read: Callable) -> None:
