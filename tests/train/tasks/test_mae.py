@@ -36,12 +36,18 @@ def test_three_quarters_are_hidden_from_the_encoder() -> None:
     assert {"task.unknown", "task.leave.weight", "patches.projection.weight"} <= learns
 
 
-def test_hidden_pixels_change_nothing_that_the_encoder_sees() -> None:
-    model, method = made()
-    images, order = torch.randn(2, 3, 32, 32), method.draw(2, torch.device("cpu"))
-    shown = torch.zeros(2, 64).scatter_(1, order, 1.0)
-    mask = shown.view(2, 1, 8, 8).repeat_interleave(4, 2).repeat_interleave(4, 3)
+@pytest.mark.parametrize("stride", [4, 2, 3, 1])
+def test_hidden_pixels_change_nothing_that_the_encoder_sees(stride: int) -> None:
+    """Neither where patches overlap: one that is shown reaches into those that are hidden."""
+    side = 30 if stride == 3 else 32
+    model, method = made(stride=stride, image_size=side)
+    images, order = torch.randn(2, 3, side, side), method.draw(2, torch.device("cpu"))
+    rows = side // stride
+    shown = torch.zeros(2, rows * rows).scatter_(1, order, 1.0)
+    mask = shown.view(2, 1, rows, rows).repeat_interleave(stride, 2).repeat_interleave(stride, 3)
+    assert 0.2 < mask.mean() < 0.3
     other = images * mask + torch.randn_like(images) * (1 - mask)
+    assert not torch.allclose(images, other)
     assert torch.allclose(method.rebuild(model, images, order), method.rebuild(model, other, order), atol=1e-5)
 
 

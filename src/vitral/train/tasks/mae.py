@@ -37,7 +37,9 @@ class MAE(Method):
         self.normed = config.normalised_pixels
         if self.normed and self.cell[0] * self.cell[1] * self.channels == 1:
             raise ConfigError("a patch of one number has no spread", "use --set normalised_pixels=false")
-        # Where patches overlap, a neighbour shows what is hidden: then whole squares of patches are hidden together.
+        # Where patches overlap, one that is shown reaches into its hidden neighbours: there it sees nothing (`_without_hidden`), and whole
+        # squares of patches are hidden together, so that most of what is shown has no hole.
+        self.overlap = own.patch_size != own.patch_stride
         self.square = tuple(max(1, size // step) for size, step in zip(own.patch_size, own.patch_stride, strict=True))
         if any(side % part for side, part in zip(own.grid, self.square, strict=True)):
             self.square = (1, 1)
@@ -67,8 +69,8 @@ class MAE(Method):
         order = self.draw(len(images), images.device)
         rebuilt = self.rebuild(model, images, order)  # (B, N, P)
         target, _, _ = self.targets(images)
-        hidden = torch.ones(rebuilt.shape[:2], device=images.device).scatter_(1, order, 0.0)  # (B, N)
-        return ((rebuilt.float() - target).square().mean(-1) * hidden).sum() / hidden.sum()
+        hidden = 1 - self._shown(order, target)
+        return ((rebuilt.float() - target).square().mean(-1, keepdim=True) * hidden).sum() / hidden.sum()
 
     def draw(self, batch: int, device: torch.device) -> Tensor:
         """Numbers of the patches that are shown, in order: as many in each picture, others in each."""
@@ -81,7 +83,8 @@ class MAE(Method):
     def rebuild(self, model: Classifier, images: Tensor, order: Tensor) -> Tensor:
         """All patches (B, N, P), from those that `order` shows."""
         assert isinstance(model, ViT)
-        tokens = model.through_blocks(*keep_tokens(*model.embed(images), self.prefix, order))
+        visible = self._without_hidden(images, order) if self.overlap else images
+        tokens = model.through_blocks(*keep_tokens(*model.embed(visible), self.prefix, order))
         seen = self.enter(model.norm(tokens))
         prefix, seen = seen[:, : self.prefix], seen[:, self.prefix :]
         unknown = self.unknown.to(seen.dtype).expand(len(images), self.grid[0] * self.grid[1], -1)
@@ -90,6 +93,14 @@ class MAE(Method):
         for block in self.blocks:
             tokens = block(tokens)
         return self.leave(self.norm(tokens[:, self.prefix :]))
+
+    def _without_hidden(self, images: Tensor, order: Tensor) -> Tensor:
+        pixels = cut(images, self.cell)  # (B, N, P)
+        return self._whole(pixels * self._shown(order, pixels))
+
+    def _shown(self, order: Tensor, patches: Tensor) -> Tensor:
+        """1 for each patch that is shown, 0 for each that is hidden: (B, N, 1)."""
+        return patches.new_zeros(patches.shape[:2]).scatter_(1, order, 1.0)[:, :, None]
 
     def targets(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Pixels of each patch's own cell, with mean 0 and spread 1 where asked for, and what was taken out."""
@@ -103,7 +114,7 @@ class MAE(Method):
         """What is shown (hidden patches NaN) and what is made of it, both (B, C, H, W)."""
         order = self.draw(len(images), images.device)
         target, mean, spread = self.targets(images)
-        shown = torch.zeros(target.shape[:2], device=images.device).scatter_(1, order, 1.0)[:, :, None]
+        shown = self._shown(order, target)
         pixels = target * spread + mean
         rebuilt = shown * pixels + (1 - shown) * (self.rebuild(model, images, order).float() * spread + mean)
         return self._whole(pixels.masked_fill(shown == 0, float("nan"))), self._whole(rebuilt)
