@@ -144,7 +144,7 @@ def test_a_script_without_a_guard_may_use_the_pool(tmp_path: Path) -> None:
         "from test_pool import CELLS, Pool, run_cells, squares, works\n"
         f"print(squares(run_cells(CELLS, {str(tmp_path / 'cells')!r}, works.square, Pool(parallel=2, quiet=True))))\n"
     )
-    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False)
     assert ended.stdout.strip() == "[0, 1, 4, 9]" and not ended.stderr
 
 
