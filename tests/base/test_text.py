@@ -4,7 +4,7 @@ import pytest
 
 from vitral.base.errors import DataError
 from vitral.base.progress import say, tell
-from vitral.base.text import byte_size, clean, columns, compact, counted, duration, few, html, readable, short, signed, table
+from vitral.base.text import byte_size, clean, columns, compact, counted, duration, few, html, percent, readable, short, signed, table
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,11 @@ def test_bytes(count: float | None, written: str) -> None:
 )
 def test_durations(seconds: float | None, written: str) -> None:
     assert duration(seconds) == written
+
+
+@pytest.mark.parametrize(("share", "digits", "written"), [(None, 1, "–"), (0.1234, 1, "12.3%"), (1.0, 2, "100.00%"), (0.0, 1, "0.0%")])
+def test_shares(share: float | None, digits: int, written: str) -> None:
+    assert percent(share, digits) == written
 
 
 def test_a_few_names() -> None:

@@ -66,6 +66,11 @@ def byte_size(count: float | None) -> str:
     return _scaled(count, ("B", "KiB", "MiB", "GiB", "TiB"), 1024)
 
 
+def percent(share: float | None, digits: int = 1) -> str:
+    """`12.3%`."""
+    return NOTHING if share is None else f"{share:.{digits}%}"
+
+
 def duration(seconds: float | None) -> str:
     """`12 ms`, `3.1 s`, `48 s`, `1 min 01 s`, `1 h 02 min`, `2 d 04 h`."""
     if seconds is None:

@@ -11,7 +11,7 @@ import tyro
 
 from vitral.base.files import plain
 from vitral.base.progress import say, tell
-from vitral.base.text import table
+from vitral.base.text import NOTHING, table
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
 
@@ -91,7 +91,7 @@ def run(arguments: list[str]) -> int:
         [
             row.method,
             *(
-                f"{row.tests[test][0]:.2f} ({row.tests[test][1]:.2f} to {row.tests[test][2]:.2f})" if test in row.tests else "–"
+                f"{row.tests[test][0]:.2f} ({row.tests[test][1]:.2f} to {row.tests[test][2]:.2f})" if test in row.tests else NOTHING
                 for test in columns
             ),
         ]

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from vitral.base.progress import tell
-from vitral.base.text import table
+from vitral.base.text import NOTHING, byte_size, table
 from vitral.cli.parsing import parse, run_command
 from vitral.config.data import Augmentation
 
@@ -163,7 +163,7 @@ def _list(arguments: list[str]) -> int:
             f"{entry.train:,} + {entry.test:,}",
             str(entry.classes),
             entry.size,
-            f"{entry.megabytes:,} MB" if entry.megabytes else "–",
+            f"{entry.megabytes:,} MB" if entry.megabytes else NOTHING,
         )
         for entry in CATALOGUE.values()
     ]
@@ -232,7 +232,6 @@ def _check(arguments: list[str]) -> int:
 def _cache(arguments: list[str]) -> int:
     flags = parse(Cache, arguments, "vitral data cache", CACHE)
     from vitral.base.errors import one_of
-    from vitral.base.text import byte_size
     from vitral.data.cache import caches, delete_caches
     from vitral.data.fetch import data_root
 
@@ -252,7 +251,7 @@ def _cache(arguments: list[str]) -> int:
     rows = [
         (entry["key"], f"{entry.get('pictures', 0):,}", f"{entry.get('side') or 'full'}", byte_size(entry["bytes"]), entry.get("first", ""))
         if entry["whole"]
-        else (entry["key"], "–", "–", byte_size(entry["bytes"]), "half-written: delete it unless a training is making it now")
+        else (entry["key"], NOTHING, NOTHING, byte_size(entry["bytes"]), "half-written: delete it unless a training is making it now")
         for entry in left
     ]
     tell(table(rows, ("key", "pictures", "short side", "size", "first picture"), align="lrrrl") if rows else f"no caches in {root}")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitral.base.progress import tell
-from vitral.base.text import table
+from vitral.base.text import percent, table
 from vitral.cli.opening import AnswerFlags, open_model
 
 EXAMPLES = """Loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
@@ -104,8 +104,7 @@ def text(values: dict[str, Any]) -> str:
     lines.append(f"  {scores}   calibration error {values['calibration']['error']:.3f}{at}")
     lines.append(f"  balanced accuracy {values['balanced_accuracy']:.2%}   F1 (mean of classes) {values['f1']:.2%}")
     ranked = sorted(((share, name) for name, share in values["per_class"].items() if share is not None))
-    told = {name: "–" if share is None else f"{share:.1%}" for name, share in values["precision"].items()}
-    rows = [[name, f"{share:.1%}", told[name]] for share, name in ranked[:20]]
+    rows = [[name, percent(share), percent(values["precision"][name])] for share, name in ranked[:20]]
     lines.append(indent(table(rows, ["", "recall", "precision"], align="lr"), "  "))
     if len(ranked) > 20:
         lines.append(f"  … and {len(ranked) - 20} better classes (--json has all)")
@@ -120,7 +119,7 @@ def several(values: dict[str, Any]) -> list[str]:
     mean, shares = values["mean_average_precision"], f"F1 (mean of classes) {values['f1']:.2%}   every label right {values['exact']:.2%}"
     known = sorted((row["average_precision"], name) for name, row in values["classes"].items() if row["average_precision"] is not None)
     keys = ("average_precision", "recall", "precision", "threshold")
-    told = {name: ["–" if row[key] is None else f"{row[key]:.1%}" for key in keys] for name, row in values["classes"].items()}
+    told = {name: [percent(row[key]) for key in keys] for name, row in values["classes"].items()}
     rows = [[name, f"{values['classes'][name]['images']:,}", *told[name]] for _, name in known[:20]]
     shown = table(rows, ["", "pictures", "average precision", "recall", "precision", "threshold"], align="lr")
     more = [f"  … and {len(known) - 20} better classes (--json has all)"] if len(known) > 20 else []

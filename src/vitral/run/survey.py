@@ -12,7 +12,7 @@ from typing import Any, Literal
 from vitral.base import layout
 from vitral.base.errors import DataError, MissingError, VitralError
 from vitral.base.files import read_json, writing
-from vitral.base.text import NOTHING, byte_size, duration, table
+from vitral.base.text import NOTHING, byte_size, duration, percent, table
 from vitral.config import RunConfig
 from vitral.run.folder import RunFolder
 
@@ -162,20 +162,16 @@ def _cells(row: Row) -> dict[str, str]:
         "data": row.data,
         "model": row.model,
         "method": row.method or NOTHING,
-        "test": _percent(row.accuracy),
-        "validation": _percent(row.validation),
-        "linear probe": _percent(row.linear),
-        "neighbours": _percent(row.neighbours),
-        "neighbours, test": _percent(row.test_neighbours),
+        "test": percent(row.accuracy, 2),
+        "validation": percent(row.validation, 2),
+        "linear probe": percent(row.linear, 2),
+        "neighbours": percent(row.neighbours, 2),
+        "neighbours, test": percent(row.test_neighbours, 2),
         "epochs": f"{row.epochs:g} of {row.epochs_asked:g}" if short else f"{row.epochs:g}",
         "time": duration(row.seconds),
         "": "finished" if row.finished else "not finished",
         "state/": byte_size(row.state_bytes),
     }
-
-
-def _percent(share: float | None) -> str:
-    return NOTHING if share is None else f"{share:.2%}"
 
 
 def cleanable(rows: Sequence[Row]) -> list[Row]:

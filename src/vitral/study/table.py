@@ -9,7 +9,7 @@ from typing import Any
 
 from vitral.base.errors import DataError, UsageError
 from vitral.base.layout import CELL
-from vitral.base.text import byte_size, short, table
+from vitral.base.text import NOTHING, byte_size, short, table
 from vitral.study.statistics import Interval
 
 
@@ -117,7 +117,7 @@ def _texts(row: Row) -> list[str]:
         short(row.flops),
         f"{row.seconds:.1f}",
         byte_size(row.memory),
-        f"{row.lr:g}" if row.samples else "–",
+        f"{row.lr:g}" if row.samples else NOTHING,
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vitral.base.records import ranked
-from vitral.base.text import NOTHING, html, table
+from vitral.base.text import html, percent, table
 from vitral.data.split import Split
 from vitral.run.answers import Answers
 
@@ -95,9 +95,6 @@ class Evaluation:
         """In a notebook: the scores, then the classes, the worst first."""
         told = self.to_dict()
         worst = sorted((value, name) for name, value in told["per_class"].items() if value is not None)[:20]
-
-        def percent(value: float | None) -> str:
-            return NOTHING if value is None else f"{value:.1%}"
 
         lines = [[name, percent(value), percent(told["precision"][name]), percent(told["f1_per_class"][name])] for value, name in worst]
         scores = f"balanced accuracy {self.balanced_accuracy:.2%}, F1 {self.f1:.2%}, calibration error {self.calibration['error']:.3f}"

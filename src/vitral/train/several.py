@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitral.base.errors import DataError, FailedError
-from vitral.base.text import NOTHING, html, table
+from vitral.base.text import html, percent, table
 from vitral.data.split import SEVERAL, Split
 from vitral.model.classifier import Classifier, evaluating
 from vitral.run.answers import Answers, SeveralAnswers
@@ -119,7 +119,7 @@ class SeveralEvaluation:
         per_class = self.to_dict()["classes"]
         known = sorted((row["average_precision"], name) for name, row in per_class.items() if row["average_precision"] is not None)
         lines = [
-            [name, *(_percent(per_class[name][key]) for key in ("average_precision", "recall", "precision", "threshold"))]
+            [name, *(percent(per_class[name][key]) for key in ("average_precision", "recall", "precision", "threshold"))]
             for _, name in known
         ]
         return html(f"{self!r}\n{table(lines[:20], ['class', 'average precision', 'recall', 'precision', 'threshold'], 'lr')}")
@@ -264,7 +264,3 @@ def _plain(value: Any) -> float | int | None:
     if isinstance(value, np.integer):
         return int(value)
     return None if np.isnan(value) else float(value)
-
-
-def _percent(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.1%}"
