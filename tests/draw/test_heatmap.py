@@ -73,7 +73,7 @@ def test_overlay_uses_the_box(photograph: Image.Image) -> None:
 def test_without_a_picture_the_overlay_is_the_map() -> None:
     heat = Heatmap(np.eye(4), "a")
     assert heat.overlay().tobytes() == heat.image().tobytes()
-    assert heat.with_original(Image.new("L", (400, 300))).overlay().size == (400, 300)
+    assert Heatmap(np.eye(4), "a", original=Image.new("L", (400, 300))).overlay().size == (400, 300)
 
 
 def test_it_shows_itself(whole: Callable, golden: Callable, photograph: Image.Image) -> None:

@@ -31,10 +31,6 @@ class Box:
         """A point of the model's input (x, y, of an input of `size` = (height, width)) in the original."""
         return self.left + x * self.width / size[1], self.top + y * self.height / size[0]
 
-    def to_input(self, x: float, y: float, size: tuple[int, int]) -> tuple[float, float]:
-        """A point of the original in the model's input."""
-        return (x - self.left) * size[1] / self.width, (y - self.top) * size[0] / self.height
-
 
 @dataclass(frozen=True)
 class Picture:

@@ -16,7 +16,7 @@ from vitral.base.text import few
 IMAGENET = 1000
 
 
-def match_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs: Sequence[str], quiet: bool = False) -> np.ndarray:
+def match_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs: Sequence[str]) -> np.ndarray:
     """The number that `who` gives each of `theirs`; refused by name where one of them is not its own.
 
     A model without names, and folders that are numbered or have WordNet's names (ImageNet), are compared by number, as they must be: what
@@ -26,15 +26,13 @@ def match_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs
         if len(theirs) != classes:
             raise UsageError(f"{who} has {classes} classes, {data} has {len(theirs)}", "use the data it was trained on, or fine-tune it")
         check_order(who, data, theirs)
-        if not quiet:
-            say(f"note: {who}'s classes have no names: those of {data} are taken in their order")
+        say(f"note: {who}'s classes have no names: those of {data} are taken in their order")
         return np.arange(classes)
     found = find_classes(who, ours, classes, data, theirs)
     strange = [name for name, number in zip(theirs, found, strict=True) if number is None]
     if strange and (numbers := _as_numbers(ours, classes, theirs)):
-        if not quiet:
-            first = f"{theirs[0]} is {ours[numbers[0]]}"
-            say(f"note: the classes of {data} are numbers: taken as those of {who}'s {classes:,} classes, counted from 0 ({first})")
+        first = f"{theirs[0]} is {ours[numbers[0]]}"
+        say(f"note: the classes of {data} are numbers: taken as those of {who}'s {classes:,} classes, counted from 0 ({first})")
         return np.array(numbers, np.int64)
     if strange:
         near = difflib.get_close_matches(strange[0], ours, n=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,10 +144,6 @@ class Heatmap:
         box = None if self.box is None else [self.box.left, self.box.top, self.box.right, self.box.bottom]
         names = ("method", "block", "head", "target", "item", "note", "unit", "signed", "start")
         return {**{name: getattr(self, name) for name in names}, "grid": list(self.grid.shape), "limits": list(self.limits), "box": box}
-
-    def with_original(self, original: Image.Image, box: Box | None = None) -> Heatmap:
-        """The same map, to be drawn over another picture."""
-        return replace(self, original=original, box=box)
 
     def _repr_png_(self) -> bytes:
         return png_bytes(self.figure())

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 Pair = tuple[Image.Image, Image.Image]
 
 
-def pair_sheet(pairs: Sequence[Pair], captions: Sequence[tuple[str, str]], *, title: str = "", across: int = 2, note: str = "") -> Figure:
+def pair_sheet(pairs: Sequence[Pair], captions: Sequence[tuple[str, str]], *, title: str = "", across: int = 2) -> Figure:
     """Each pair beside each other, `across` of them in a row; captions are of the left and the right picture."""
     if not pairs or len(captions) != len(pairs):
         raise UsageError(f"{len(pairs)} pairs and {len(captions)} captions", "give at least one pair, and captions for each")
     images = [image for pair in pairs for image in pair]
     words = [word for caption in captions for word in caption]
-    return picture_sheet(images, words, columns=2 * min(across, len(pairs)), title=title, width=1.5, note=note)
+    return picture_sheet(images, words, columns=2 * min(across, len(pairs)), title=title, width=1.5)

@@ -17,12 +17,11 @@ from vitral.study.conduct import Conducted, check_folder, common_values, conduct
 from vitral.study.contenders import check_model, make_contenders
 from vitral.study.forecast import expect, forecast, together
 from vitral.study.methods import by_method
-from vitral.study.pool import Pool, Work
+from vitral.study.pool import Pool
 from vitral.study.protocol import Budget, Study
 from vitral.study.recipe import Recipe
 from vitral.study.result import Result, default_folder, finish
 from vitral.study.table import Table, row
-from vitral.study.train_cell import train_cell
 from vitral.study.vary import read_varied, vary
 from vitral.weights.load import check_place
 
@@ -145,10 +144,10 @@ def comparison(
     )
 
 
-def run_comparison(study: Study, out: str | Path, pool: Pool | None = None, work: Work = train_cell) -> Result:
+def run_comparison(study: Study, out: str | Path, pool: Pool | None = None) -> Result:
     """Run a comparison, or go on with it; its table, tests, pictures and conclusion are in `out` at the end."""
     pool = pool or Pool()
-    done = conduct(study, out, pool, work)
+    done = conduct(study, out, pool)
     claim = study.claim == "significance"
     kept = [contender for contender in study.contenders if done.of(contender.name)]
     table = Table(

@@ -23,8 +23,8 @@ def assets() -> dict[str, tuple[bytes, str]]:
     return found | {"style.css": (b"\n".join([content, *parts]), kind)}
 
 
-def bundle(entry: str = "main.js") -> str:
-    """All modules that `entry` needs, joined into one: imports and exports taken out, what is needed first.
+def bundle() -> str:
+    """All modules that main.js needs, joined into one: imports and exports taken out, what is needed first.
 
     Kept simple by three rules that are checked here: modules import by `import { a, b } from "./c.js"` without renaming, export only
     declarations, and no two modules declare the same top-level name.
@@ -43,7 +43,7 @@ def bundle(entry: str = "main.js") -> str:
             visit(needed, (*above, name))
         order.append(name)
 
-    visit(entry, ())
+    visit("main.js", ())
     owners: dict[str, str] = {}
     parts = []
     for name in order:
