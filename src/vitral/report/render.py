@@ -95,4 +95,4 @@ def with_contents(body: str) -> tuple[Markup, list[tuple[str, Markup, int]]]:
 
 def _looks_like_number(value: Any) -> bool:
     text = show(value)
-    return text == NOTHING or (text[:1] in tuple("0123456789-−+<") and text != "-" and len(text) < 24 and "(" not in text)
+    return text == NOTHING or (text[:1] in tuple("0123456789-−+<≤") and text != "-" and len(text) < 24 and "(" not in text)
