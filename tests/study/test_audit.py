@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from vitral.look.describe import digest
 from vitral.look.verdicts import read_verdicts
 from vitral.report.audit import write_audit
 from vitral.study.audit import _Judge, audit
-from vitral.study.audit_pictures import as_pixels, changed, sure_ones
+from vitral.study.audit_pictures import as_pixels, changed, fours, sure_ones
 from vitral.study.own_method import load_method
 
 SCEPTIC = '''
@@ -153,8 +152,7 @@ def test_two_channels_are_shown_in_grey() -> None:
 
 def test_sets_of_four_share_no_picture_and_no_class() -> None:
     answers = np.array([0] * 9 + [1] * 5 + [2] * 4 + [3] * 3 + [4])
-    judge = SimpleNamespace(confidence=np.linspace(1, 0, len(answers)), answers=answers, seed=0, chosen=range(12))
-    sets = _Judge._fours(judge)
+    sets = fours(np.linspace(1, 0, len(answers)), answers, 12, seed=0)
     assert len(sets) == 4 and len(set(np.concatenate(sets).tolist())) == 16  # 13 pictures are not of class 0: four threes of them
     assert all(len(set(answers[members].tolist())) == 4 for members in sets)
 

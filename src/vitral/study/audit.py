@@ -17,21 +17,18 @@ import numpy as np
 import torch
 
 from vitral.base.errors import ConfigError, DataError, UsageError
-from vitral.base.files import read_bounded
 from vitral.base.progress import progress, watched
-from vitral.data.decode import decode
-from vitral.data.preprocess import Preprocess, viewable
 from vitral.look import references
 from vitral.look.judge import curves, found, gain, on_grid, order_of, permuted, rank_correlation, removals_of, salience_order, share_inside
 from vitral.look.method import Method, call, choose, watch_for
 from vitral.look.occlusion import grid_of
 from vitral.look.planted import mosaic, plant, quarter
 from vitral.look.rerun import score_unit
-from vitral.model.classifier import Classifier, evaluating
+from vitral.model.classifier import Classifier
 from vitral.model.head import probabilities
-from vitral.study.audit_pictures import SURE, as_pixels, changed, open_pictures, sure_ones
+from vitral.study.audit_heads import head_for_labels, head_for_trigger, logits_of
+from vitral.study.audit_pictures import SURE, as_pixels, changed, fours, open_pictures, read_masks, sure_ones
 from vitral.study.verdict import TESTS, Row, paired, summary, verdict_of
-from vitral.train.probe import fit_linear, last_layer
 
 PICTURES = 12
 POOL = 40
@@ -132,8 +129,8 @@ def audit(
         ("permuted labels", judge.labels),
         ("small changes", judge.changes),
     ]
-    if masks is not None:
-        inside = judge.read_masks(Path(masks))
+    if masks is not None:  # read before anything is spent
+        inside = read_masks(model, Path(masks), [judge.sources[index] for index in judge.chosen], judge.grid)
         steps.append(("masks", lambda: judge.masks(inside)))
     with progress("Auditing", len(steps) * len(judge.chosen), quiet) as bar, watched(lambda _: None):
         judge.advance = bar.advance
@@ -159,7 +156,7 @@ class _Judge:
             raise DataError(f"{len(opened)} of the pictures can be opened", f"an audit needs 2 or more, better {PICTURES}")
         self.sources = [picture.source for picture in opened]
         self.pool = torch.stack([picture.tensor for picture in opened]).to(self.place.device, self.place.dtype)
-        logits = self._logits(model, self.pool)
+        logits = logits_of(model, self.pool)
         self.one_output = score_unit(model) == "output"
         shares = logits.abs() if self.one_output else probabilities(logits, model.origin.several)
         self.confidence, self.answers = shares.max(dim=1).values.cpu().numpy(), shares.argmax(dim=1).cpu().numpy()
@@ -211,11 +208,11 @@ class _Judge:
 
     def planted(self) -> None:
         """The head learns in seconds to tell pictures with a trigger from those without: then only the trigger decides."""
-        train = np.setdiff1d(np.arange(len(self.pool)), self.chosen)
-        train = train if len(train) >= 8 else np.arange(len(self.pool))
+        others = np.setdiff1d(np.arange(len(self.pool)), self.chosen)
+        learnt = self.pool[torch.from_numpy(others)] if len(others) >= 8 else self.pool
         for size in range(1, min(3, min(self.grid) // 2) + 1):
             try:
-                head, accuracy = self._with_trigger(train, size)
+                head, accuracy = head_for_trigger(self.model, learnt, size, self.grid, self.seed)
             except (ConfigError, UsageError) as error:
                 self.notes.append(f"no planted patch: {error.message}")
                 return
@@ -226,7 +223,7 @@ class _Judge:
             return
         bare = self.pool[torch.from_numpy(self.chosen)]
         made = plant(self.model, bare, size, self.grid, self.seed + 1)
-        decides = (self._logits(head, made.images).argmax(dim=1) == 1) & (self._logits(head, bare).argmax(dim=1) == 0)
+        decides = (logits_of(head, made.images).argmax(dim=1) == 1) & (logits_of(head, bare).argmax(dim=1) == 0)
         values = np.full((len(self.rows), len(bare)), np.nan)
         deciding = np.flatnonzero(decides.cpu().numpy())
         for place, index in self._each(deciding):
@@ -246,7 +243,8 @@ class _Judge:
         if self.model.config.classes == 1:
             self.notes.append("classes cannot be told apart: this model has one output")
             return
-        if min(self.model.config.image_size) >= SMALLEST_MOSAIC and len(sets := self._fours()) > 1:
+        sets = fours(self.confidence, self.answers, len(self.chosen), self.seed)
+        if min(self.model.config.image_size) >= SMALLEST_MOSAIC and len(sets) > 1:
             for place, members in self._each(sets):
                 image = mosaic(self.pool[torch.from_numpy(members)])
                 maps = [self._maps(self.model, image, int(self.answers[members[corner]]), self._without(place)) for corner in (0, 3)]
@@ -297,7 +295,7 @@ class _Judge:
         numbers = np.searchsorted(classes, self.answers)
         dealt = np.random.default_rng(self.seed).permutation(numbers)
         try:
-            fitted = [self._fitted(self.pool, labels, len(classes)) for labels in (numbers, dealt)]
+            fitted = [head_for_labels(self.model, self.pool, labels, len(classes), self.seed) for labels in (numbers, dealt)]
         except (ConfigError, UsageError) as error:
             self.notes.append(f"no permuted labels: {error.message}")
             return
@@ -316,7 +314,7 @@ class _Judge:
         for place, index in self._each(self.chosen):
             for number, kind in enumerate(kinds):
                 image, back = changed(self.pool[index], kind, self.grid, draw)
-                if int(self._logits(self.model, image[None]).argmax()) != int(self.answers[index]):
+                if int(logits_of(self.model, image[None]).argmax()) != int(self.answers[index]):
                     continue  # to the model it is another picture
                 without = self._without(place) if number == place % len(kinds) else self.slow
                 maps = self._maps(self.model, image, int(self.answers[index]), without)
@@ -329,20 +327,6 @@ class _Judge:
         else:  # a picture counts once, whatever was done to it
             sums = np.where(known, values, 0.0).sum(axis=0)
             self.values["small changes"] = np.where(known.any(axis=0), sums / known.sum(axis=0).clip(1), np.nan)
-
-    def read_masks(self, folder: Path) -> dict[int, np.ndarray]:
-        """The patches (h, w) inside the mask of each picture that has one, by its place; read before anything is spent."""
-        plain = dataclasses.replace(Preprocess.of(self.model), channels=1, mean=(0.0,), std=(1.0,))
-        masks = {}
-        for place, index in enumerate(self.chosen):
-            path = folder / f"{Path(self.sources[index]).stem}.png"
-            if path.is_file():
-                inside = plain.pixels(viewable(decode(read_bounded(path, 64 << 20), str(path))).convert("L"))[0] > 127
-                patches = on_grid(inside.astype(float), self.grid) > 0.5
-                masks |= {place: patches} if patches.any() and not patches.all() else {}
-        if not masks:
-            raise DataError(f"{folder} has no mask for any of the pictures", "name each PICTURE.png, white where the thing is")
-        return masks
 
     def masks(self, inside: dict[int, np.ndarray]) -> None:
         self.values["masks"] = np.full((len(self.rows), len(self.chosen)), np.nan)
@@ -386,53 +370,6 @@ class _Judge:
                 made = call(row, tape, target=target) if row.explains else row.function(tape)
                 out[number] = np.nan_to_num(on_grid(made.grid, self.grid))
         return out
-
-    def _logits(self, model: Classifier, images: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad(), evaluating(model):
-            return torch.cat([model(some).float() for some in images.split(16)])
-
-    def _pooled(self, images: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad(), evaluating(self.model):
-            return torch.cat([self.model.pooled(some).float() for some in images.split(16)])
-
-    def _with_trigger(self, train: np.ndarray, size: int) -> tuple[Classifier, float]:
-        """A model of two classes, without and with the trigger, and how often it is right on pictures it did not learn from."""
-        bare = self.pool[torch.from_numpy(train)]
-        triggered = [plant(self.model, bare, size, self.grid, self.seed + 100 + turn).images for turn in range(2)]
-        features = torch.cat([self._pooled(part) for part in (bare, *triggered)])
-        labels = torch.cat([torch.zeros(len(bare)), torch.ones(2 * len(bare))]).long().to(features.device)
-        held = torch.arange(len(bare)).repeat(3) % 4 == 3  # a picture is learnt from with and without, or neither
-        head = self.model.with_head(2, self.seed)
-        probe = fit_linear((features[~held], labels[~held]), None, 2)
-        accuracy = float((probe(features[held]) == labels[held]).float().mean())
-        return self._set(head, probe), accuracy
-
-    def _fitted(self, images: torch.Tensor, labels: np.ndarray, classes: int) -> Classifier:
-        features = self._pooled(images)
-        return self._set(
-            self.model.with_head(classes, self.seed), fit_linear((features, torch.from_numpy(labels).to(features.device)), None, classes)
-        )
-
-    def _set(self, model: Classifier, probe: Any) -> Classifier:
-        layer = last_layer(model)
-        if layer.weight.shape != probe.weight.shape:
-            raise UsageError("the head is more than one linear layer", "this test is left out")
-        with torch.no_grad():
-            layer.weight.copy_(probe.weight)
-            layer.bias.copy_(probe.bias)
-        return model.eval()
-
-    def _fours(self) -> list[np.ndarray]:
-        """Sets of four pictures that the model gives four classes, the surest first; no picture is in two of them."""
-        left: dict[int, list[int]] = {}
-        for index in np.argsort(-self.confidence, kind="stable"):
-            left.setdefault(int(self.answers[index]), []).append(int(index))
-        draw, sets = np.random.default_rng(self.seed), []
-        while len(sets) < len(self.chosen) and len(left) >= 4:
-            most = sorted(left, key=lambda label: -len(left[label]))[:4]  # so that as many sets as possible can be made
-            sets.append(draw.permutation([left[label].pop(0) for label in most]))
-            left = {label: some for label, some in left.items() if some}
-        return sets
 
     def _example(self, test: str, image: torch.Tensor, maps: np.ndarray, caption: str, inside: np.ndarray | None = None) -> None:
         named = {row.name: values for row, values in zip(self.rows, maps, strict=True) if not np.isnan(values).any()}

@@ -1,8 +1,9 @@
-"""The pictures of an audit: which are explained, and what is done to them that must not change a map."""
+"""The pictures of an audit: which are explained, what is known of them, and what is done to them that must not change a map."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,16 @@ import numpy as np
 import torch
 
 from vitral.base.errors import DataError
+from vitral.base.files import read_bounded
 from vitral.base.picture import Picture
 from vitral.base.progress import say
 from vitral.config import DataConfig
 from vitral.data.catalogue import CATALOGUE
 from vitral.data.datasets import open_split
+from vitral.data.decode import decode
 from vitral.data.pictures import find_pictures, readable
-from vitral.data.preprocess import Preprocess, open_picture
+from vitral.data.preprocess import Preprocess, open_picture, viewable
+from vitral.look.judge import on_grid
 from vitral.model.classifier import Classifier
 from vitral.train.judged import as_learnt
 
@@ -61,6 +65,19 @@ def sure_ones(confidence: np.ndarray, answers: np.ndarray, count: int) -> np.nda
     return np.lexsort((np.arange(len(answers)), turns, confidence < SURE))[:count]
 
 
+def fours(confidence: np.ndarray, answers: np.ndarray, count: int, seed: int) -> list[np.ndarray]:
+    """Up to `count` sets of four pictures that the model gives four classes, the surest first; no picture is in two of them."""
+    left: dict[int, list[int]] = {}
+    for index in np.argsort(-confidence, kind="stable"):
+        left.setdefault(int(answers[index]), []).append(int(index))
+    draw, sets = np.random.default_rng(seed), []
+    while len(sets) < count and len(left) >= 4:
+        most = sorted(left, key=lambda label: -len(left[label]))[:4]  # so that as many sets as possible can be made
+        sets.append(draw.permutation([left[label].pop(0) for label in most]))
+        left = {label: some for label, some in left.items() if some}
+    return sets
+
+
 def changed(
     image: torch.Tensor, kind: str, grid: tuple[int, int], draw: torch.Generator
 ) -> tuple[torch.Tensor, Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]]:
@@ -73,6 +90,21 @@ def changed(
     down, across = (max(1, round(size / count)) for size, count in zip(image.shape[-2:], grid, strict=True))
     padded = torch.nn.functional.pad(image[None], (across, 0, down, 0), mode="replicate")[0]
     return padded[:, : image.shape[1], : image.shape[2]].contiguous(), lambda new, old: (new[..., 1:, 1:], old[..., :-1, :-1])
+
+
+def read_masks(model: Classifier, folder: Path, sources: Sequence[str], grid: tuple[int, int]) -> dict[int, np.ndarray]:
+    """The patches (h, w) inside the mask of each picture that has one, by its place among `sources`."""
+    plain = dataclasses.replace(Preprocess.of(model), channels=1, mean=(0.0,), std=(1.0,))
+    masks = {}
+    for place, source in enumerate(sources):
+        path = folder / f"{Path(source).stem}.png"
+        if path.is_file():
+            inside = plain.pixels(viewable(decode(read_bounded(path, 64 << 20), str(path))).convert("L"))[0] > 127
+            patches = on_grid(inside.astype(float), grid) > 0.5
+            masks |= {place: patches} if patches.any() and not patches.all() else {}
+    if not masks:
+        raise DataError(f"{folder} has no mask for any of the pictures", "name each PICTURE.png, white where the thing is")
+    return masks
 
 
 def as_pixels(model: Classifier, image: torch.Tensor) -> np.ndarray:

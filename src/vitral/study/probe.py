@@ -172,10 +172,7 @@ def as_model(body: Classifier, head: Linear, data: Data, images: int) -> Classif
     made = copy.copy(body)
     made.config = dataclasses.replace(body.config, head_hidden=0, head_bias=True)
     made = made.with_head(len(data.class_names)).cpu()
-    layer = last_layer(made)
-    with torch.no_grad():
-        layer.weight.copy_(head.weight)
-        layer.bias.copy_(head.bias)
+    head.write_into(last_layer(made))
     change = f"head: a linear probe of the frozen body ({head}), fitted on {images:,} pictures of {data.name}"
     classes = known(data.class_names, f"the classes of {data.name}")
     made.origin = dataclasses.replace(body.origin.with_change(change), classes=classes, thresholds=(), data=to_dict(data.config))

@@ -63,6 +63,11 @@ class Linear:
         """The logits (N, K)."""
         return features @ self.weight.T + self.bias
 
+    @torch.no_grad()
+    def write_into(self, layer: nn.Linear) -> None:
+        layer.weight.copy_(self.weight)
+        layer.bias.copy_(self.bias)
+
     def __str__(self) -> str:
         return f"strength {self.strength:g}"
 
@@ -203,10 +208,7 @@ def start_head(setup: Setup, quiet: bool = False) -> None:
         return read_features(setup.model, loader, mirrored=split.flip, quiet=quiet)
 
     judge = read(setup.data.validation) if len(setup.data.validation) else None
-    probe = fit_linear(read(setup.data.train), judge, layer.out_features)
-    with torch.no_grad():
-        layer.weight.copy_(probe.weight)
-        layer.bias.copy_(probe.bias)
+    fit_linear(read(setup.data.train), judge, layer.out_features).write_into(layer)
 
 
 def last_layer(model: nn.Module) -> nn.Linear:
