@@ -47,7 +47,11 @@ def test_no_template_turns_escaping_off() -> None:
 
 
 def test_numbers_stand_to_the_right() -> None:
-    rows = [["ViT", "97.20 %", "1", "0.2", "0.1 (70 %)", 3], ["CNN", "–", "none", "< 0.001", "–", None], ["MLP", "0.3", "1", "≤ 0.0005", "–", 1]]
+    rows = [
+        ["ViT", "97.20 %", "1", "0.2", "0.1 (70 %)", 3],
+        ["CNN", "–", "none", "< 0.001", "–", None],
+        ["MLP", "0.3", "1", "≤ 0.0005", "–", 1],
+    ]
     assert numeric_columns(rows) == [False, True, False, True, False, True]
     table = pages().from_string('{% from "parts.html" import table %}{{ table(["model", "accuracy"], rows) }}')
     html = table.render(rows=[["ViT", "< 0.001"]])
