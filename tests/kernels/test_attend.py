@@ -40,6 +40,7 @@ def test_where_they_pay_and_where_not(monkeypatch: pytest.MonkeyPatch) -> None:
         assert images_at_a_time(query.float(), key.float()) >= 5
     monkeypatch.setattr(kernel, "MOST", 2 * 3 * 13 * 13)
     assert images_at_a_time(query, key) == 2
+    assert images_at_a_time(query.clone().requires_grad_(), key) == 2, "also where something is learnt"
     monkeypatch.setattr(kernel, "MOST", 3 * 13 * 13 - 1)
     assert images_at_a_time(query, key) == 0, "one image alone has too many"
 

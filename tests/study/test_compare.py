@@ -19,6 +19,7 @@ from vitral.base.files import read_json
 from vitral.build import create
 from vitral.study.compare import comparison, run_comparison
 from vitral.study.conduct import Conducted
+from vitral.study.forecast import Forecast
 from vitral.study.pool import Pool
 from vitral.study.protocol import Budget
 from vitral.study.result import Result
@@ -163,3 +164,20 @@ def test_pool_and_ray_give_the_same(whole: Result, tmp_path: Path) -> None:
         again = run_comparison(drive.small_compare(drive.CHECKPOINTS), tmp_path / str(pool.ray), pool)
         assert [row["accuracies"] for row in again.rows] == [row["accuracies"] for row in whole.rows]
         assert again.values["pairs"] == whole.values["pairs"]
+
+
+def test_what_several_data_sets_would_take_is_counted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two studies of an hour each: an hour and a half is too little for them, and nothing has been begun when it is said."""
+    module = sys.modules[comparison.__module__]
+    made = drive.small_compare()
+    monkeypatch.setattr(module, "comparison", lambda data, *_, **__: dataclasses.replace(made, data=data))
+    monkeypatch.setattr(module, "forecast", lambda *_: Forecast(2, 3600.0, {"vit": 3600.0}))
+    monkeypatch.setattr(module, "across_data", lambda studies, folder, run: ("begun", len(studies), folder))
+    ask = lambda hours: module.compare(["digits", "mnist"], ["vit"], max_hours=hours, out=tmp_path / "both", quiet=True)  # noqa: E731
+    with pytest.raises(UsageError, match=r"about 2 h 00 min, more than --max-hours 1\.5"):
+        ask(1.5)
+    assert "forecast: 4 cells, about 2 h 00 min (most of it digits: vit" in capsys.readouterr().err
+    assert not (tmp_path / "both").exists()
+    assert ask(2.5) == ("begun", 2, tmp_path / "both")

@@ -192,7 +192,7 @@ class Forecast:
         if hours is not None and self.seconds > hours * 3600:
             raise UsageError(
                 f"the study would take about {duration(self.seconds)}, more than --max-hours {hours:g}",
-                "use a smaller budget, fewer sizes or fewer seeds",
+                "use a smaller budget, or fewer models, sizes or seeds",
             )
 
 
