@@ -10,7 +10,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from vitral.run.folder import RunFolder
 from vitral.run.journal import Journal
 from vitral.run.times import Times
 from vitral.train import advice, failure
+from vitral.train.counts import Counts, Window
 from vitral.train.ema import copy_values, local
 from vitral.train.evaluate import Scored, evaluate_loader
 from vitral.train.finished import Run
@@ -44,43 +44,6 @@ GLANCE = 0.5
 """Seconds after which one process reads earlier, so that slow steps still show."""
 LINES = 100
 """Training lines in a journal, about; the validations' come on top."""
-
-
-@dataclass
-class Counts:
-    """Where the run is; all of it goes into a checkpoint."""
-
-    step: int = 0
-    seconds: float = 0.0
-    images: int = 0
-    """Since the last line of the journal, like the next three."""
-    loss: float = 0.0
-    correct: float = 0.0
-    line_step: int = 0
-    line_seconds: float = 0.0
-    best: float = -1.0
-    waited: int = 0
-    """Validations since the best one."""
-    updates: int = 0
-    """Of the EMA."""
-    accuracy: float | None = None
-    """Of the last training line, for the advice."""
-    lr: float = 0.0
-    """Of the last step."""
-    warned: bool = False
-    snapshots: int = 0
-    """Planned ones that are written."""
-
-
-@dataclass
-class Window:
-    """Steps the device has not been asked about yet."""
-
-    losses: list[torch.Tensor] = field(default_factory=list)
-    correct: list[torch.Tensor] = field(default_factory=list)
-    indices: list[torch.Tensor] = field(default_factory=list)
-    lrs: list[float] = field(default_factory=list)
-    images: int = 0
 
 
 class Engine:
@@ -203,12 +166,7 @@ class Engine:
         if self.stepper.method is not None:
             self.stepper.method.begin(now)
         outcome = self.stepper.step(batch, factor, kept_patches(self.train, now))
-        window = self.window
-        window.losses.append(outcome.loss)
-        window.correct.append(outcome.correct)
-        window.indices.append(batch.indices)
-        window.lrs.append(factor * self.train.lr)
-        window.images += len(batch.labels) * self.world.size
+        self.window.add(outcome.loss, outcome.correct, batch.indices, factor * self.train.lr, len(batch.labels) * self.world.size)
         self.counts.step += 1
 
     def _look_after(self, bar: Progress) -> None:
@@ -251,23 +209,17 @@ class Engine:
         window, counts = self.window, self.counts
         if not window.losses:
             return
-        losses = self.world.total(torch.stack(window.losses).float()) / self.world.size
-        numbers = losses.tolist()
+        losses = (self.world.total(torch.stack(window.losses).float()) / self.world.size).tolist()
         correct = float(self.world.total(torch.stack(window.correct).sum()))
-        for place, loss in enumerate(numbers):
+        for place, loss in enumerate(losses):
             if not math.isfinite(loss):
-                step = counts.step - len(numbers) + place
+                step = counts.step - len(losses) + place
                 pictures = window.indices[place].tolist()
                 broken = self._broken_gradient(step)
                 raise failure.not_finite(self.config, step, step / len(self.loader), loss, pictures, window.lrs[place], broken)
-        counts.loss += sum(numbers)
-        counts.correct += correct
-        counts.images += window.images
-        steps = counts.step - counts.line_step
-        speed = counts.images / max(1e-9, counts.seconds - counts.line_seconds)
-        accuracy = {"accuracy": counts.correct / counts.images} if self.monitor is None else {}
-        bar.advance(len(numbers), loss=counts.loss / steps, **accuracy, images_per_second=round(speed))
-        counts.lr = window.lrs[-1]
+        counts.take(window, sum(losses), correct)
+        accuracy = {"accuracy": counts.mean_correct} if self.monitor is None else {}
+        bar.advance(len(losses), loss=counts.mean_loss, **accuracy, images_per_second=round(counts.images_per_second))
         self.window = Window()
 
     def _broken_gradient(self, step: int) -> tuple[int, str] | None:
@@ -302,12 +254,11 @@ class Engine:
 
     def _write_line(self) -> None:
         counts = self.counts
-        steps, seconds = counts.step - counts.line_step, counts.seconds - counts.line_seconds
-        if steps == 0:
+        if counts.step == counts.line_step:
             return
-        counts.accuracy = counts.correct / counts.images if self.monitor is None else None
-        self._record("train", counts.loss / steps, counts.accuracy, counts.images / max(1e-9, seconds))
-        counts.images, counts.loss, counts.correct, counts.line_step, counts.line_seconds = 0, 0.0, 0.0, counts.step, counts.seconds
+        counts.accuracy = counts.mean_correct if self.monitor is None else None
+        self._record("train", counts.mean_loss, counts.accuracy, counts.images_per_second)
+        counts.begin_line()
 
     def _record(self, split: str, loss: float, accuracy: float | None, speed: float, **more: Any) -> None:
         """A line of the journal; without labels it has no accuracy."""
