@@ -29,8 +29,6 @@ OFFLINE = (
     "is there a network? Without one, fetch the weights elsewhere and give the file: vitral.load('FILE'); "
     "filled caches (HF_HOME, TORCH_HOME) are used too"
 )
-
-
 NOT_PLAIN = re.compile(
     "siglip|relpos|rpn|18x2|36x1|xp_|pe_|swin|_r26_|_r50_|_r_s|resnet|so150m|rope|map|hybrid|dinov3|sapiens2|lingbot|mci|pwee|dwee|dlittle"
 )
@@ -85,8 +83,7 @@ def check_named(library: str, name: str) -> Any:
     if library != "torchvision":
         return None
     models = needed("torchvision.models", f"torchvision:{name}")
-    offered = [known for known in models.list_models(module=models) if known.startswith("vit_") or known in RESNETS]
-    if model not in offered:
+    if model not in (offered := _offered(models)):
         raise one_of("torchvision model", model, offered)
     entries: Any = models.get_model_weights(model)
     if chosen and chosen not in entries.__members__:
@@ -170,7 +167,7 @@ def _timm_empty(name: str, config: ModelConfig) -> nn.Module:
 
 def _torchvision_empty(name: str, config: ModelConfig) -> nn.Module:
     models = needed("torchvision.models", f"torchvision:{name}")
-    if name not in (offered := names()["torchvision"]):
+    if name not in (offered := _offered(models)):
         raise one_of("torchvision model", name, offered)
     size = {"image_size": config.image_size[0]} if name.startswith("vit_") else {}
     return models.get_model(name, weights=None, num_classes=config.classes, **size)
@@ -183,11 +180,15 @@ def names() -> dict[str, list[str]]:
     """The pretrained names that the installed libraries offer; timm's are those of its plain ViTs and DeiTs."""
     found: dict[str, list[str]] = {"torchvision": [], "timm": []}
     with contextlib.suppress(NotInstalledError):
-        models = needed("torchvision.models", "its names")
-        found["torchvision"] = [name for name in models.list_models(module=models) if name.startswith("vit_") or name in RESNETS]
+        found["torchvision"] = _offered(needed("torchvision.models", "its names"))
     try:
         import timm
     except ImportError:
         return found
     plain = [name for name in timm.list_models(["vit_*", "deit*"], pretrained=True) if not NOT_PLAIN.search(name)]
     return {**found, "timm": plain}
+
+
+def _offered(models: Any) -> list[str]:
+    """The names in torchvision.models that Vitral has the parts of."""
+    return [name for name in models.list_models(module=models) if name.startswith("vit_") or name in RESNETS]
