@@ -8,7 +8,7 @@ import pytest
 
 from fuzz.confined import confined
 from vitral.base.errors import ConfigError
-from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig, from_dict, to_dict
+from vitral.config import DataConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig, from_dict, to_dict
 from vitral.presets.models import MODELS
 
 
@@ -135,3 +135,16 @@ def test_images_are_bounded_for_every_family() -> None:
 def test_a_number_written_as_a_word_is_refused_by_name(make, told: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(told)):
         make()
+
+
+@pytest.mark.parametrize(
+    "config, name",
+    [
+        (TrainConfig(betas=[0.9, 0.95]), "betas"),  # type: ignore[arg-type]
+        (DataConfig(mean=[0.5], std=[0.2]), "mean"),  # type: ignore[arg-type]
+        (PretrainConfig(global_scale=[0.4, 1.0]), "global_scale"),  # type: ignore[arg-type]
+        (ModelConfig(patch_size=[4, 2]), "patch_size"),  # type: ignore[arg-type]
+    ],
+)
+def test_lists_of_a_file_become_tuples(config, name: str) -> None:
+    assert isinstance(getattr(config, name), tuple) and hash(config) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 import types
@@ -55,8 +56,15 @@ def say_kind(hint: Any) -> str:
     return getattr(hint, "__name__", str(hint)) if isinstance(hint, type) else str(hint)
 
 
+def lists_as_tuples(config: Any) -> None:
+    """JSON has lists where a config, which nothing changes, has tuples."""
+    for field in dataclasses.fields(config):
+        if isinstance(value := getattr(config, field.name), list):
+            object.__setattr__(config, field.name, tuple(value))
+
+
 def check_values(config: Any) -> None:
-    """Numbers must be finite, choices among those named."""
+    """Numbers must be finite, choices among those named, and no number a word."""
     for name, hint in typing.get_type_hints(type(config)).items():
         value = getattr(config, name)
         if isinstance(value, float) and not math.isfinite(value):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vitral.base.errors import ConfigError
-from vitral.base.settings import at_least, check_values
+from vitral.base.settings import at_least, check_values, lists_as_tuples
 
 Augmentation = Literal["none", "light", "standard", "resized-crop", "strong", "randaugment", "trivialaugment", "autoaugment"]
 """Policies of data/augment.py."""
@@ -60,9 +60,7 @@ class DataConfig:
     """Weigh the loss against unbalanced classes."""
 
     def __post_init__(self) -> None:
-        for name in ("mean", "std"):
-            if isinstance(value := getattr(self, name), list):
-                object.__setattr__(self, name, tuple(value))
+        lists_as_tuples(self)
         check_values(self)
         if not 0 <= self.validation < 1:
             raise ConfigError(f"validation {self.validation} is not a share", "use a number from 0 to below 1, such as 0.1")

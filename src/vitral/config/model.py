@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vitral.base.errors import ConfigError
-from vitral.base.settings import LARGEST_INPUT, LARGEST_TABLE, at_least, at_most, check_share, check_values
+from vitral.base.settings import LARGEST_INPUT, LARGEST_TABLE, at_least, at_most, check_share, check_values, lists_as_tuples
 
 Family = Literal["vit", "hybrid", "cnn", "resnet18", "resnet50", "resnet152", "own"]
 OPEN = ("image_size", "channels", "classes")
@@ -115,11 +115,9 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         for name in ("image_size", "patch_size", "stride", "rotary_grid"):
-            value = getattr(self, name)
-            if isinstance(value, int):
+            if isinstance(value := getattr(self, name), int):
                 object.__setattr__(self, name, (value, value))
-            elif isinstance(value, list):
-                object.__setattr__(self, name, tuple(value))
+        lists_as_tuples(self)
         check_values(self)
         for name, least in (("channels", 1), ("width", 1), ("depth", 1), ("heads", 1), ("mlp_width", 1), ("classes", 0)):
             if name not in self.left_open:

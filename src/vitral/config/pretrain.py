@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vitral.base.errors import ConfigError
-from vitral.base.settings import at_least, check_share, check_values
+from vitral.base.settings import at_least, check_share, check_values, lists_as_tuples
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,7 @@ class PretrainConfig:
     """Read the labels of the validation pictures, to measure nearest neighbours during the run; nothing learns from them."""
 
     def __post_init__(self) -> None:
-        for name in ("global_scale", "local_scale"):
-            if isinstance(value := getattr(self, name), list):
-                object.__setattr__(self, name, tuple(value))
+        lists_as_tuples(self)
         check_values(self)
         at_least(self, "global_views", 1)
         at_least(self, "local_views", 0)

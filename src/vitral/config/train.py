@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vitral.base.errors import ConfigError
-from vitral.base.settings import at_least, check_share, check_values
+from vitral.base.settings import at_least, check_share, check_values, lists_as_tuples
 from vitral.config.formats import TrainingPrecision
 
 MANY_EPOCHS = 1e5
@@ -120,9 +120,7 @@ class TrainConfig:
         return self.max_seconds is None or self.epochs < MANY_EPOCHS
 
     def __post_init__(self) -> None:
-        for name in ("betas", "milestones"):
-            if isinstance(value := getattr(self, name), list):
-                object.__setattr__(self, name, tuple(value))
+        lists_as_tuples(self)
         check_values(self)
         for name in ("batch_size", "accumulate"):
             at_least(self, name, 1)
