@@ -160,6 +160,12 @@ def test_every_claim_of_the_reports_has_a_command_a_verdict_and_what_it_stands_o
     assert all(f"`{claim['command']}`" in made["queue"] for claim in waiting), "what waits for the GPU stands in the queue"
 
 
+def test_all_tests_that_are_shown_of_a_study_are_counted_together(made: dict[str, str]) -> None:
+    studies = {name: text for name, text in made.items() if name.startswith("study:")}
+    told = {name: (len(re.findall(r"\bp [=≤] ", text)), re.findall(r"Holm over (\d+)", text)) for name, text in studies.items()}
+    assert len(told) > 5 and all(counted == [str(shown)] for shown, counted in told.values()), told
+
+
 def test_speed_is_told_as_it_was_measured_and_a_ratio_only_where_the_rounds_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from vitral.study.bench import Bench, Row
 

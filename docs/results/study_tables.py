@@ -14,7 +14,8 @@ from vitral.base.text import table
 from vitral.report.study import APART, values_of
 from vitral.run.answers import Answers
 from vitral.study.conclude import compare_pairs
-from vitral.study.pretraining import against_scratch
+from vitral.study.growth import Gap, gap_changes, gaps
+from vitral.study.pretraining import against_scratch, way_name
 from vitral.study.statistics import accuracy_interval
 
 
@@ -45,8 +46,10 @@ def study_table(path: Path) -> str:
                 ]
             )
         several[place] = {model: np.stack(seeds) for model, seeds in models.items() if len(seeds) > 1}
+    changing = _gaps(several, apart)
     several |= _against_scratch(several, apart)
-    pairs = [(place, pair) for place, found in compare_pairs(several).items() for pair in found]
+    tests = compare_pairs(several | changing)
+    pairs = [(place, pair) for place in several for pair in tests[place]]
     where = [APART[name] for name in apart]
     aligned = "r" * len(apart) + "lr"
     header = [*where, "model", "test accuracy (95 %)", "seeds", "parameters", "seconds"]
@@ -62,11 +65,29 @@ def study_table(path: Path) -> str:
             ]
             for place, pair in pairs
         ]
-        head = [*where, "pair", "points (95 %)", f"Holm over {len(pairs)}", "told apart"]
+        head = [*where, "pair", "points (95 %)", f"Holm over {sum(map(len, tests.values()))}", "told apart"]
         parts.append(table(tested, head, aligned, markdown=True))
-    parts += [f"- {gap['way'] + ': ' if 'way' in gap else ''}{gap['text']}." for gap in result.get("gaps", ())]
+    for way in dict.fromkeys(gap.way for gap in changing):
+        parts += [f"- {way + ': ' if way else ''}{change}." for change in gap_changes(tests, way)]
     parts += [f"- {name}: {found['text']}." for name, found in result.get("crossings", {}).items()]
     return "\n\n".join(parts)
+
+
+def _gaps(several: dict[Any, dict[str, np.ndarray]], apart: list[str]) -> dict[Gap, dict[str, np.ndarray]]:
+    """What two models gained from the smallest size, of data or of pre-training, to the largest."""
+    name = next((name for name in ("pretrained", "size") if name in apart), "")
+    if not name:
+        return {}
+    ways: dict[str, dict[int, Any]] = {}
+    for place in several:
+        known = dict(zip(apart, place, strict=True))
+        if size := known[name]:
+            ways.setdefault(way_name(known["shots"]) if "shots" in known else "", {})[size] = place
+    found: dict[Gap, dict[str, np.ndarray]] = {}
+    for way, sizes in ways.items():
+        if len(sizes) > 1:
+            found |= gaps(several[sizes[min(sizes)]], several[sizes[max(sizes)]], way)
+    return found
 
 
 def _against_scratch(several: dict[Any, dict[str, np.ndarray]], apart: list[str]) -> dict[Any, dict[str, np.ndarray]]:

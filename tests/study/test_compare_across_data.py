@@ -19,7 +19,7 @@ from vitral.study.result import Result
 sys.path.insert(0, str(Path(__file__).parent))
 import drive
 
-PAIR = {"a": "vit", "b": "cnn", "p": 0.03, "adjusted": 0.03, "different": True}
+PAIR = {"a": "vit", "b": "cnn", "p": 0.03, "bound": 0.0005, "adjusted": 0.03, "at_most": True, "different": True}
 
 
 def run(study: Study, folder: Path) -> Result:
@@ -51,7 +51,9 @@ def test_a_row_for_each_model_and_a_column_for_each_data_set(tmp_path: Path) -> 
     assert [row["data"] for row in result.rows] == ["digits", "digits", "folder:my photos"]
     assert result.failed == {"folder:my photos final--cnn": "it died"}
     assert "Holm over all 2 pairs of all data sets): not told apart: vit and cnn on digits" in result.conclusion
-    assert [(pair["adjusted"], pair["different"]) for pair in result.values["pairs"]] == [(0.06, False)] * 2, "two tests on one page"
+    assert [(pair["adjusted"], pair["at_most"], pair["different"]) for pair in result.values["pairs"]] == [(0.06, False, False)] * 2, (
+        "two tests on one page"
+    )
     assert "Test accuracy at 768 samples: mean, 95 % interval over 2/1 seeds." in (tmp_path / "both" / TABLE).read_text()
     assert read_json(tmp_path / "both" / RESULT)["studies"] == {"digits": "digits", "folder:my photos": "folder-my-photos"}
 

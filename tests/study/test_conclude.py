@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from vitral.study.conclude import compare_pairs, conclude
+from vitral.study.conclude import compare_pairs, conclude, how_tested
 from vitral.study.statistics import DRAWS, Interval
 from vitral.study.table import Outcome, row
 
@@ -52,6 +52,19 @@ def test_every_pair_of_the_page_is_counted_and_a_bound_is_called_one() -> None:
     assert alone.at_most and both[2][0].at_most and alone.told_p == "p ≤ 0.0005"
     close = compare_pairs({1: {"vit": rng.random((3, 1000)) < 0.88, "cnn": correct["cnn"]}})[1][0]
     assert not close.at_most and close.told_p.startswith("p = ")
+
+
+def test_many_tests_can_still_be_told() -> None:
+    """4,000 draws tell no p below 0.0005: of more than a hundred tests none could be told apart, whatever the models."""
+    rng = np.random.default_rng(2)
+    correct = {"vit": rng.random((5, 300)) < 0.3, "cnn": rng.random((5, 300)) < 0.9}
+    found = compare_pairs(dict.fromkeys(range(120), correct))
+    assert all(pair.different and pair.at_most for (pair,) in found.values())
+    assert found[0][0].bound == found[0][0].p == pytest.approx(2 / (100 * 120 + 1))
+
+
+def test_the_number_of_tests_is_told() -> None:
+    assert not how_tested(0) and "Holm over one test of this study" in how_tested(1)[0] and "all 30 tests" in how_tested(30)[0]
 
 
 @pytest.mark.parametrize(

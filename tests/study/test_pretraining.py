@@ -69,8 +69,9 @@ def test_result(whole: Result) -> None:
     against = [pair for pair in result["pairs"] if pair["a"] + " from scratch" == pair["b"]]
     assert [(pair["a"], pair["pretrained"], pair["shots"]) for pair in against] == [("vit-small", 120, 0), ("cnn", 120, 0)]
     assert len(result["pairs"]) == 1 + 2 * 2 + 2 and "Fine-tuned after 120 pictures, against itself from scratch: " in result["conclusion"]
-    adjusted = holm([pair["p"] for pair in result["pairs"]])
-    assert [pair["adjusted"] for pair in result["pairs"]] == pytest.approx(list(adjusted)), "fine-tuned, probed, scratch: one page"
+    tests = [*result["pairs"], *result["gaps"]]
+    assert [test["adjusted"] for test in tests] == pytest.approx(holm([test["p"] for test in tests])), "fine-tuned, probed, gaps: one page"
+    assert f"Holm over all {len(tests)} tests of this study" in result["conclusion"]
     assert "beyond 3 times 120 pictures nothing is said" in result["conclusion"] and "From scratch, fine-tuning's" in result["conclusion"]
     assert "Of the pre-training: Batch statistics may not have settled in cnn" in result["conclusion"], "4 steps before"
     assert "settled in cnn from scratch (2 optimizer steps" in result["conclusion"], "weights bring their statistics along"

@@ -19,6 +19,7 @@ from vitral.study.pool import Pool
 from vitral.study.protocol import Budget, Study, final_cells
 from vitral.study.result import Result
 from vitral.study.scale import _compute, conclude_data, fit_cells, run_scaling, scaling, step_remarks
+from vitral.study.statistics import holm
 from vitral.study.table import Outcome
 from vitral.study.train_cell import train_cell
 from vitral.study.tune import Tuning
@@ -41,6 +42,9 @@ def test_result(whole: Result) -> None:
         assert text.startswith(("crossing at", "crossing not established", "no crossing in range"))
     assert "With 64 training pictures" in result["conclusion"] and "no extra regularisation" in result["conclusion"]
     assert {pair["size"] for pair in result["pairs"]} == {64, whole_set}
+    tests = [*result["pairs"], *result["gaps"]]
+    assert len(tests) == 3 and [test["adjusted"] for test in tests] == pytest.approx(holm([test["p"] for test in tests]))
+    assert "Holm over all 3 tests of this study" in result["conclusion"]
     for picture in result["figures"]:
         assert (whole.path / picture).stat().st_size > 5000
 
@@ -104,7 +108,7 @@ def test_no_exponent_or_crossing_is_claimed_where_the_fit_does_not_hold(tmp_path
     assert "best learning rate of vit lies at the edge" in done.conclusion and "1 cell failed and is missing" in done.conclusion
     assert "Learning rates were chosen with all training pictures" in done.conclusion
     # An order is claimed where a test tells one, at the same part of the budget, all six pairs counted.
-    assert "vit-small beats vit by" in done.conclusion and "Holm over all 6 pairs of this study" in done.conclusion
+    assert "vit-small beats vit by" in done.conclusion and "Holm over all 6 tests of this study" in done.conclusion
     assert {pair["share"] for pair in done.values["pairs"]} == set(study.shares) and len(done.values["pairs"]) == 6
     assert "- hybrid: hybrid: ResNet stem" in (tmp_path / "table.md").read_text()
 

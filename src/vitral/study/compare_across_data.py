@@ -11,11 +11,10 @@ from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.layout import STUDY
 from vitral.base.manifest import vouching
 from vitral.base.text import table
-from vitral.study.conclude import LEVEL
+from vitral.study.conclude import LEVEL, adjust
 from vitral.study.conduct import check_folder
 from vitral.study.protocol import Budget, Study
 from vitral.study.result import Result, check_place, finish, folder_name
-from vitral.study.statistics import holm
 
 KIND = "several"
 
@@ -28,8 +27,8 @@ def across_data(studies: Sequence[Study], folder: Path, run: Callable[[Study, Pa
         write_json(folder / STUDY, {"kind": KIND, "studies": studied})
     done = [run(study, own).values for study, own in zip(studies, inner, strict=True)]
     pairs = [{"data": values["data"], **pair} for values in done for pair in values["pairs"]]
-    for pair, adjusted in zip(pairs, holm([pair["p"] for pair in pairs]), strict=True):
-        pair |= {"adjusted": adjusted, "different": adjusted < LEVEL}
+    for pair, (adjusted, at_most) in zip(pairs, adjust([(pair["p"], pair["bound"]) for pair in pairs]), strict=True):
+        pair |= {"adjusted": adjusted, "at_most": at_most, "different": adjusted < LEVEL}
     said = [f"{values['data']}: {values['conclusion']}" for values in done]
     values = {
         "kind": KIND,

@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from vitral.study.statistics import holm, paired_bootstrap
+from vitral.study.statistics import DRAWS, holm, paired_bootstrap
 from vitral.study.table import Row
 
 K = TypeVar("K")
 LEVEL = 0.05
+DRAWS_A_TEST = 100
+"""Bootstrap draws for each test of a page, where that is more than `DRAWS`."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,13 @@ class Pair:
     p: float
     """Paired bootstrap over test pictures, with the seeds' spread."""
     adjusted: float
-    """After Holm, for the number of pairs."""
+    """After Holm, for the number of tests."""
     pictures: int
     seeds: tuple[int, int]
     at_most: bool = False
     """The bootstrap ends here: `adjusted` is at most this, and cannot be told smaller."""
+    bound: float = 0.0
+    """The smallest `p` that the bootstrap can tell."""
 
     @property
     def told_p(self) -> str:
@@ -61,15 +65,29 @@ def compare_pairs(groups: Mapping[K, Mapping[str, np.ndarray]]) -> dict[K, list[
 
     Holm counts the pairs of all groups that are given at once: who reads one page reads all of its tests.
     """
-    tested = [
-        (place, a, b, paired_bootstrap(correct[a], correct[b])) for place, correct in groups.items() for a, b in combinations(correct, 2)
-    ]
-    adjusted = holm([result.p for *_, result in tested])
+    asked = [(place, a, b) for place, correct in groups.items() for a, b in combinations(correct, 2)]
+    # With many tests the smallest p that the draws can tell, times their number, must still lie below the level.
+    draws = max(DRAWS, DRAWS_A_TEST * len(asked))
+    tested = [paired_bootstrap(groups[place][a], groups[place][b], draws=draws) for place, a, b in asked]
     out: dict[K, list[Pair]] = {place: [] for place in groups}
-    for (place, a, b, result), p in zip(tested, adjusted, strict=True):
-        bound = result.bound * len(tested)
-        out[place].append(Pair(a, b, result.difference, (result.low, result.high), result.p, p, result.images, result.seeds, p <= bound))
+    for (place, a, b), test, (p, at_most) in zip(asked, tested, adjust([(test.p, test.bound) for test in tested]), strict=True):
+        ends = (test.low, test.high)
+        out[place].append(Pair(a, b, test.difference, ends, test.p, p, test.images, test.seeds, at_most, test.bound))
     return out
+
+
+def adjust(tests: Sequence[tuple[float, float]]) -> list[tuple[float, bool]]:
+    """(p, the smallest that its bootstrap can tell) → (p after Holm over all of them, whether no more is known than that bound)."""
+    adjusted = holm([p for p, _ in tests])
+    return [(p, p <= bound * len(tests)) for p, (_, bound) in zip(adjusted, tests, strict=True)]
+
+
+def how_tested(tests: int) -> list[str]:
+    """How many tests a page shows, and that they were counted together."""
+    if not tests:
+        return []
+    number = "one test" if tests == 1 else f"all {tests} tests"
+    return [f"(Paired bootstrap over test pictures with the seeds' spread, Holm over {number} of this study.)"]
 
 
 def conclude(

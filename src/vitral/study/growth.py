@@ -15,7 +15,7 @@ from vitral.study.conclude import LEVEL, Pair, compare_pairs, missing, told_p
 from vitral.study.conduct import Conducted, common_values, copy_remarks, settling_remarks
 from vitral.study.protocol import Study
 from vitral.study.result import Result, finish
-from vitral.study.statistics import Crossing, PowerLaw, holm, paired_bootstrap, power_law_fit
+from vitral.study.statistics import Crossing, PowerLaw, power_law_fit
 from vitral.study.table import Outcome, Table, row
 
 K = TypeVar("K")
@@ -121,23 +121,39 @@ class GapChange:
         return {**dataclasses.asdict(self), "text": str(self), "test": "paired bootstrap of the differences, Holm"}
 
 
-def gap_changes(first: Mapping[str, np.ndarray], last: Mapping[str, np.ndarray]) -> list[GapChange]:
-    """For each two models whether their distance is another one at the `last` place than at the `first`: contender → booleans (S, N).
+@dataclass(frozen=True)
+class Gap:
+    """Two models at the smallest and at the largest place: what `gap_changes` tells of, as a group of tests has it."""
+
+    a: str
+    b: str
+    lead: tuple[float, float]
+    way: str = ""
+    """How the models were used, where there are several ways."""
+
+
+def gaps(first: Mapping[str, np.ndarray], last: Mapping[str, np.ndarray], way: str = "") -> dict[Gap, dict[str, np.ndarray]]:
+    """For each two models what they gained from the `first` place to the `last`: contender → booleans (S, N).
 
     The seeds and the test images are the same at both places, so what each model gained is known image by image, and these gains are
-    compared as two models are.
+    compared as two models are: groups for `pairs_at`, to be counted with the other tests of the page.
     """
     names = [name for name in first if name in last and len(first[name]) == len(last[name]) > 1]
-    found = []
+    found = {}
     for one, two in combinations(names, 2):
         a, b = (one, two) if first[one].mean() >= first[two].mean() else (two, one)
-        gains = {name: last[name].astype(float) - first[name].astype(float) for name in (a, b)}
-        lead = tuple(float(correct[a].mean() - correct[b].mean()) for correct in (first, last))
-        found.append((a, b, lead, paired_bootstrap(gains[b], gains[a])))
-    adjusted = holm([test.p for *_, test in found])
+        before, after = (float(correct[a].mean() - correct[b].mean()) for correct in (first, last))
+        found[Gap(a, b, (before, after), way)] = {name: last[name].astype(float) - first[name].astype(float) for name in (b, a)}
+    return found
+
+
+def gap_changes(tested: Mapping[Any, Sequence[Pair]], way: str = "") -> list[GapChange]:
+    """Whether the distance of two models is another one at the last place, out of tests that hold `gaps`."""
     return [
-        GapChange(a, b, lead, test.difference, (test.low, test.high), test.p, p, p <= test.bound * len(found))  # type: ignore[arg-type]
-        for (a, b, lead, test), p in zip(found, adjusted, strict=True)
+        GapChange(gap.a, gap.b, gap.lead, test.difference, test.interval, test.p, test.adjusted, test.at_most)
+        for gap, tests in tested.items()
+        if isinstance(gap, Gap) and gap.way == way
+        for test in tests
     ]
 
 

@@ -23,7 +23,7 @@ from vitral.config import DataConfig, TrainConfig
 from vitral.cost.flops import forward_flops
 from vitral.data.datasets import open_data
 from vitral.study import plots
-from vitral.study.conclude import Pair
+from vitral.study.conclude import Pair, how_tested
 from vitral.study.conduct import Conducted, check_folder, conduct, declare, settling_remarks
 from vitral.study.contenders import make_contenders, tuning_lrs
 from vitral.study.forecast import Forecast, forecast, together
@@ -33,6 +33,7 @@ from vitral.study.growth import (
     finish_growth,
     fit_cells,
     gap_changes,
+    gaps,
     pairs_at,
     remarks,
     tables_at,
@@ -186,9 +187,9 @@ class Way:
 
 def _finish(learnt: Conducted, done: Conducted) -> Result:
     study, source = done.study, learnt.study.data.name
-    names = {0: "fine-tuned", **({study.shots: f"linear probe of {study.shots} a class"} if study.shots else {})}
-    tests, gains = _tests(done, names)
-    ways = [_way(name, done, shots, tests[shots]) for shots, name in names.items()]
+    names = {shots: way_name(shots) for shots in dict.fromkeys((0, study.shots))}
+    tests, gains, changes = _tests(done, names)
+    ways = [_way(name, done, shots, tests[shots], changes[shots]) for shots, name in names.items()]
     levels = {name.removesuffix(f" {SCRATCH}"): float(np.mean([cell.accuracy for cell in done.of(name)])) for name in _scratches(done)}
     own, tables, figures = _own_tables(learnt), [], []
     for way, shots in zip(ways, names, strict=True):
@@ -232,15 +233,22 @@ def _scratches(done: Conducted) -> list[str]:
     return [contender.name for contender in done.study.contenders if not contender.begun and done.of(contender.name)]
 
 
-def _tests(done: Conducted, shots: Collection[int]) -> tuple[dict[int, dict[int, list[Pair]]], list[Pair]]:
-    """Models by shots and size; and each model after the most pictures against itself from scratch. All are counted together."""
+def way_name(shots: int) -> str:
+    return f"linear probe of {shots} a class" if shots else "fine-tuned"
+
+
+def _tests(done: Conducted, shots: Collection[int]) -> tuple[dict[int, dict[int, list[Pair]]], list[Pair], dict[int, list[GapChange]]]:
+    """Models by shots and size; each model after the most pictures against itself from scratch; by shots, whether gaps change from the
+    fewest pictures to the most. All are counted together."""
     places = {(way, size): done.correct(shots=way, pretrained=size) for way in shots for size in (0, *done.study.pretrained)}
-    scratch, most = places[0, 0], places[0, done.study.pretrained[-1]]
-    against = against_scratch(most, scratch)
+    few, most = done.study.pretrained[0], done.study.pretrained[-1]
+    against = against_scratch(places[0, most], places[0, 0])
     groups: dict[Any, Mapping[str, np.ndarray]] = {**places, **against}
+    for way in shots if few != most else ():
+        groups |= gaps(places[way, few], places[way, most], way_name(way))
     found = pairs_at(done, groups)
     tests = {way: {size: found[way, size] for size in (0, *done.study.pretrained) if places[way, size]} for way in shots}
-    return tests, [pair for name in against for pair in found[name]]
+    return tests, [pair for name in against for pair in found[name]], {way: gap_changes(found, way_name(way)) for way in shots}
 
 
 def against_scratch(most: Mapping[str, np.ndarray], scratch: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
@@ -248,7 +256,7 @@ def against_scratch(most: Mapping[str, np.ndarray], scratch: Mapping[str, np.nda
     return {name: {name: right, own: scratch[own]} for name, right in most.items() if (own := f"{name} {SCRATCH}") in scratch}
 
 
-def _way(name: str, done: Conducted, shots: int, pairs: dict[int, list[Pair]]) -> Way:
+def _way(name: str, done: Conducted, shots: int, pairs: dict[int, list[Pair]], changes: list[GapChange]) -> Way:
     own = dataclasses.replace(done, outcomes=tuple(outcome for outcome in done.outcomes if outcome.shots == shots))
     fits = {
         contender.name: fit
@@ -256,9 +264,6 @@ def _way(name: str, done: Conducted, shots: int, pairs: dict[int, list[Pair]]) -
         if contender.begun and (fit := fit_cells(own.of(contender.name), lambda cell: cell.pretrained)) is not None
     }
     crossings = {f"{a} and {b}": crossing(fits[a], fits[b], REACH) for a, b in combinations(fits, 2)}
-    sizes = [size for size in pairs if size]
-    claimed = done.study.claim == "significance" and len(sizes) > 1
-    changes = gap_changes(own.correct(pretrained=sizes[0]), own.correct(pretrained=sizes[-1])) if claimed else []
     return Way(name, own, fits, crossings, pairs, changes)
 
 
@@ -284,6 +289,7 @@ def conclude_pretraining(
         sentences.append(f"From scratch, fine-tuning's budget alone: {listed}.")
     if gains:
         sentences.append(f"Fine-tuned after {most:,} pictures, against itself from scratch: {told_apart(gains)}.")
+    sentences += how_tested(len(gains) + sum(len(way.changes) + sum(map(len, way.pairs.values())) for way in ways))
     sentences += remarks(done)
     sentences += [f"Of the pre-training: {remark}" for remark in settling_remarks(learnt)]
     if learnt.failed:

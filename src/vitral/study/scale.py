@@ -17,7 +17,7 @@ from vitral.base.progress import say
 from vitral.config import DataConfig, TrainConfig
 from vitral.data.datasets import open_data
 from vitral.study import plots
-from vitral.study.conclude import Pair
+from vitral.study.conclude import Pair, how_tested
 from vitral.study.conduct import Conducted, check_folder, conduct
 from vitral.study.contenders import fit_model, make_contenders
 from vitral.study.forecast import Forecast, expect, forecast
@@ -28,6 +28,7 @@ from vitral.study.growth import (
     finish_growth,
     fit_cells,
     gap_changes,
+    gaps,
     pairs_at,
     remarks,
     step_remarks,
@@ -171,8 +172,9 @@ def _data(done: Conducted) -> Result:
     fits = {name: fit for name, cells in by_model.items() if (fit := fit_cells(cells, lambda cell: cell.size)) is not None}
     crossings = {f"{a} and {b}": crossing(fits[a], fits[b]) for a, b in combinations(fits, 2)}
     tables = tables_at(done, "size", {size: f"{size:,} pictures" for size in study.sizes})
-    ends = pairs_at(done, {size: done.correct(size=size) for size in (study.sizes[0], study.sizes[-1])})
-    changes = gap_changes(*(done.correct(size=size) for size in ends)) if study.claim == "significance" else []
+    right = {size: done.correct(size=size) for size in (study.sizes[0], study.sizes[-1])}
+    tested = pairs_at(done, {**right, **gaps(*right.values())})
+    ends, changes = {size: tested[size] for size in right}, gap_changes(tested)
     conclusion = conclude_data(study, fits, crossings, ends, [*remarks(done), *step_remarks(done)], changes)
     pairs = [{**pair.to_dict(), "size": size} for size, pairs in ends.items() for pair in pairs]
     figures = plots.draw_data(done, by_model, fits, crossings, f"{study.data.name}, {study.budget.words} for each size")
@@ -191,6 +193,7 @@ def conclude_data(
     for size, pairs in ends.items():
         sentences.append(f"With {size:,} training pictures: {told_apart(pairs) or f'no test was made ({untested(study)})'}.")
     sentences += [f"From {study.sizes[0]:,} to {study.sizes[-1]:,} pictures {change}." for change in changes]
+    sentences += how_tested(len(changes) + sum(map(len, ends.values())))
     sentences += [f"{pair}: {found}." for pair, found in crossings.items()]
     sentences += [f"The error of {name} {fit}." for name, fit in fits.items()]
     sentences += [*bent_remarks(fits), *thin_remarks(fits), *remarks]
@@ -247,7 +250,7 @@ def _order(pairs: dict[float, list[Pair]], study: Study) -> list[str]:
     out = []
     for share, found in pairs.items():
         out.append(f"At {share:.0%} of {study.budget.words}: {told_apart(found)}.")
-    return [*out, f"(Paired bootstrap over test pictures with the seeds' spread, Holm over all {count} pairs of this study.)"]
+    return [*out, *how_tested(count)]
 
 
 def _overlap(first: PowerLaw, second: PowerLaw) -> bool:
