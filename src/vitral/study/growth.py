@@ -113,7 +113,8 @@ class GapChange:
     def __str__(self) -> str:
         first, last = (f"{100 * lead:+.1f}" for lead in self.lead)
         low, high = (f"{100 * end:+.1f}" for end in self.interval)
-        how = ("the gap closes" if self.gained > 0 else "the gap widens") if self.is_told else "not told apart from no change"
+        turned = "the order turns" if self.lead[1] < 0 else "the gap closes"
+        how = (turned if self.gained > 0 else "the gap widens") if self.is_told else "not told apart from no change"
         moved = f"{self.b} gains {100 * self.gained:+.1f} points on it ({low} to {high}, {told_p(self.adjusted, self.at_most)})"
         return f"{self.a} leads {self.b} by {first} points at first and {last} at last: {moved}, {how}"
 
