@@ -96,6 +96,17 @@ def test_one_bad_file_among_many_is_named_and_passed_over(place, tmp_path, capsy
     assert "vitral: none of 3 pictures can be read, such as" in capsys.readouterr().err
 
 
+def test_a_bad_file_that_was_named_by_hand_fails_the_command_after_the_others(place, tmp_path, capsys) -> None:
+    model, broken, photo = (str(place / name) for name in ("model", "broken.jpg", "photo.png"))
+    for verb, more in (("look", ["--method", "norms"]), ("figures", ["--format", "png", "--only", "patches"]), ("lens", [])):
+        assert main([verb, model, photo, broken, *more, "--out", str(tmp_path / verb), "--device", "cpu"]) == 1, verb
+        assert "1 of 2 pictures could not be read" in capsys.readouterr().err and list((tmp_path / verb).rglob("*.png")), verb
+    assert main(["predict", model, broken, photo, "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert [picture["picture"] for picture in answer["pictures"]] == [photo]
+    assert answer["unreadable"] == [{"picture": broken, "error": f"{broken} is not a picture that can be read"}]
+
+
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_answers_as_a_table(place, tmp_path, kind) -> None:
     if kind == "parquet":

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 import tyro
 
+from vitral.base.errors import DataError
 from vitral.cli.look import read_start, read_target, show
-from vitral.cli.opening import ModelFlags, open_model, picture_paths
+from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
 
 EXAMPLES = """Every figure of the ViT literature, from any model: patches, positions, filters, attention, rollout, distance, prediction.
@@ -60,9 +61,10 @@ def run(arguments: list[str]) -> int:
     paths = picture_paths(asked.images) if asked.images else None
     model = open_model(asked.model, asked)
     rival = open_model(asked.rival, dataclasses.replace(asked, preprocess=None)) if asked.rival else None
+    bad: list[tuple[str, DataError]] = []
     written = figure_set(
         model,
-        readable(paths, model) if paths else photographs(),
+        readable(paths, model, bad) if paths else photographs(),
         asked.out,
         rival=rival,
         target=read_target(asked.target),
@@ -72,4 +74,4 @@ def run(arguments: list[str]) -> int:
         command=command_line(["vitral", "figures", *arguments]),
     )
     show(written, asked.json)
-    return 0
+    return exit_status(asked.images, bad)

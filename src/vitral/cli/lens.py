@@ -9,10 +9,10 @@ from typing import Annotated
 
 import tyro
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import DataError, UsageError
 from vitral.base.progress import tell
 from vitral.cli.look import read_target
-from vitral.cli.opening import ModelFlags, open_model, picture_paths
+from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
 
 EXAMPLES = """The head read after every block: what would the model say if it stopped there, and what does it call each patch?
@@ -65,9 +65,10 @@ def run(arguments: list[str]) -> int:
     model = open_model(flags.model, flags)
     if flags.fit:
         trained = fit_on(model, flags.fit, flags.out, flags.most)
+    bad: list[tuple[str, DataError]] = []
     told = read_lenses(
         model,
-        list(readable(paths, model)),
+        list(readable(paths, model, bad)),
         flags.out,
         trained=trained,
         target=read_target(flags.target),
@@ -76,7 +77,7 @@ def run(arguments: list[str]) -> int:
     )
     if flags.json:
         tell(json.dumps({"pictures": told, "trained": trained.facts if trained else None}, indent=2))
-        return 0
+        return exit_status(flags.images, bad)
     for picture in told:
         tell(f"{picture['picture']}: {picture['target']}" + (f", settled after {picture['settled']}" if "settled" in picture else ""))
         for row in picture["blocks"]:
@@ -87,4 +88,4 @@ def run(arguments: list[str]) -> int:
             tell(f"  {row['after']:<14}{ranked}")
         for path in picture["files"]:
             tell(path)
-    return 0
+    return exit_status(flags.images, bad)

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import DataError, UsageError
 from vitral.base.progress import tell
-from vitral.cli.opening import ModelFlags, open_model, picture_paths
+from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
 
 EXAMPLES = """Heat maps of what a model attends to, one sheet per picture, with the classes it sees.
@@ -78,9 +78,10 @@ def run(arguments: list[str]) -> int:
     asked_for(methods)
     paths = picture_paths(asked.images)
     model = open_model(asked.model, asked)
+    bad: list[tuple[str, DataError]] = []
     written = look_at(
         model,
-        readable(paths, model),
+        readable(paths, model, bad),
         asked.out,
         methods=methods,
         target=target,
@@ -94,7 +95,7 @@ def run(arguments: list[str]) -> int:
         verdicts=read_verdicts(model, audit_folder(asked.model)),
     )
     show(written, asked.json)
-    return 0
+    return exit_status(asked.images, bad)
 
 
 def run_worst(asked: Look, arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from vitral.base.errors import MissingError, UsageError
+from vitral.base.errors import DataError, MissingError, UsageError
 from vitral.config.formats import AnswerPrecision, Precision
 
 if TYPE_CHECKING:
@@ -87,3 +87,8 @@ def picture_paths(given: Sequence[str]) -> list[Path]:
     from vitral.data.pictures import find_pictures  # a second: it brings PyTorch
 
     return [found for path in given_paths for found in (find_pictures(path) if path.is_dir() else [path])]
+
+
+def exit_status(given: Sequence[str], bad: Sequence[tuple[str, DataError]]) -> int:
+    """1 where a picture that was named by hand could not be read, though the others were; what a folder holds may be passed over."""
+    return int(not {str(Path(name)) for name in given}.isdisjoint(source for source, _ in bad))

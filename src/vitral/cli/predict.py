@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from vitral.base.errors import DataError
 from vitral.base.progress import tell
 from vitral.base.text import table
-from vitral.cli.opening import AnswerFlags, open_model, picture_paths
+from vitral.cli.opening import AnswerFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
 
 if TYPE_CHECKING:
@@ -50,17 +51,20 @@ def run(arguments: list[str]) -> int:
     from vitral.data.pictures import readable
     from vitral.look.predict import predict
 
-    rankings = predict(model, readable(paths, model), top=asked.top, batch_size=asked.batch, precision=asked.precision)
+    bad: list[tuple[str, DataError]] = []
+    rankings = predict(model, readable(paths, model, bad), top=asked.top, batch_size=asked.batch, precision=asked.precision)
     if asked.table:
         write_records(asked.table, [ranking.record() for ranking in rankings])
     if asked.json:
         about = {"source": model.origin.source.value, "assumed": model.origin.assumptions()}
-        print(json.dumps({"model": about, "pictures": [ranking.to_dict() for ranking in rankings]}, indent=2, ensure_ascii=False))
-        return 0
+        unreadable = [{"picture": source, "error": error.message} for source, error in bad]
+        told = {"model": about, "pictures": [ranking.to_dict() for ranking in rankings], "unreadable": unreadable}
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+        return exit_status(asked.images, bad)
     for ranking in rankings:
         tell(ranking.source)
         tell(indent(table(rows(ranking), align="lr"), "  "))
-    return 0
+    return exit_status(asked.images, bad)
 
 
 def rows(ranking: Ranking) -> list[tuple[str, str, str]]:

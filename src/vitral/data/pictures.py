@@ -33,22 +33,23 @@ def find_pictures(folder: str | Path) -> list[Path]:
     return found
 
 
-def readable(sources: Iterable[Any], model: Any) -> Iterator[Picture]:
-    """Each picture as the model wants it; one that cannot be read is named and passed over. None at all is an error."""
-    good, bad = 0, []
+def readable(sources: Iterable[Any], model: Any, bad: list[tuple[str, DataError]] | None = None) -> Iterator[Picture]:
+    """Each picture as the model wants it; one that cannot be read is named, passed over and added to `bad`. None at all is an error."""
+    good, bad = 0, [] if bad is None else bad
     for source in sources:
         try:
             picture = open_picture(source, model)
         except DataError as error:
-            bad.append(error)
+            bad.append((str(source), error))
             if good:  # else nothing may be readable, and the error says it
                 say(f"skipped: {error.message}")
             continue
-        for error in () if good else bad:
+        for _, error in () if good else bad:
             say(f"skipped: {error.message}")
         good += 1
         yield picture
     if bad and not good:
-        raise bad[0] if len(bad) == 1 else DataError(f"none of {len(bad)} pictures can be read, such as {bad[0].message}", bad[0].hint)
+        first = bad[0][1]
+        raise first if len(bad) == 1 else DataError(f"none of {len(bad)} pictures can be read, such as {first.message}", first.hint)
     if bad:
         say(f"{len(bad)} of {good + len(bad)} pictures could not be read")
