@@ -23,6 +23,7 @@ from vitral.run.folder import RunFolder
 from vitral.train.engine import Engine
 from vitral.train.evaluate import evaluate
 from vitral.train.fit import fit
+from vitral.weights.checkpoint import save
 from vitral.weights.load import load
 
 
@@ -172,3 +173,32 @@ def test_other_content_under_the_same_names_is_refused_where_the_content_was_ask
 def test_what_is_no_config_is_refused_with_how_to_make_one(given, told: str) -> None:
     with pytest.raises(UsageError, match=rf"fit takes a RunConfig, {told}: make one: vitral\.presets\.run\(NAME\)"):
         fit(given)
+
+
+def test_a_place_that_cannot_be_had_is_refused_before_features_are_read(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(create("tiny", image_size=8, channels=1, classes=3), out.with_name("weights"))
+    config = tiny(epochs=0.1, weights=str(out.with_name("weights")))
+    monkeypatch.setattr("vitral.train.fit.start_head", lambda *_: (_ for _ in ()).throw(AssertionError("features were read")))
+    monkeypatch.setattr("vitral.train.fit.prepare", lambda *_: (_ for _ in ()).throw(AssertionError("data were read")))
+    out.with_name("file").write_text("a letter")
+    with pytest.raises(DataError, match="file is a file, where a folder is meant: choose another folder with --out"):
+        fit(config, out.with_name("file") / "run", quiet=True)
+    monkeypatch.setattr("vitral.base.files.os.access", lambda *_: False)
+    with pytest.raises(DataError, match="not allowed to write in .*: check its permissions, or choose another folder with --out"):
+        fit(config, out, quiet=True)
+    monkeypatch.undo()
+    monkeypatch.setattr("vitral.train.fit.start_head", lambda *_: (_ for _ in ()).throw(AssertionError("features were read")))
+    other = RunFolder.reserve(out, "digits")
+    with pytest.raises(UsageError, match="is in use by a training in another process"):
+        fit(config, out, quiet=True)
+    other.close()
+    assert not out.exists()
+
+
+def test_a_run_that_is_refused_leaves_nothing(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(out.parent)
+    monkeypatch.setattr("vitral.train.fit.Engine", lambda *_: (_ for _ in ()).throw(UsageError("refused")))
+    for place in (None, out / "deep" / "run"):
+        with pytest.raises(UsageError, match="refused"):
+            fit(tiny(epochs=0.1), place, quiet=True)
+    assert not Path("runs").exists() and not out.exists()

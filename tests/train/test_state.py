@@ -234,5 +234,8 @@ def test_a_full_disk_is_one_line_and_the_state_before_it_is_whole(
         patch.setattr(state, "save_file", full)
         with pytest.raises(FileError, match=r"cannot write .*tensors-0\.safetensors .*No space left.*is the disk full") as caught:
             fit(tiny(checkpoint_every=0.0), out=copy, resume=True, quiet=True)
-    assert "\n" not in str(caught.value)
+        assert "\n" not in str(caught.value) and "the state before it is whole: free some space, then --resume" in str(caught.value)
+        count[0] = 2
+        with pytest.raises(FileError, match="no state was written before it: free some space, then start a new run with --out"):
+            fit(tiny(checkpoint_every=0.0), out=copy.with_name("first"), quiet=True)
     assert digest(fit(tiny(), out=copy, resume=True, quiet=True).model) == digest(undisturbed.model)

@@ -55,6 +55,22 @@ def make_folder(path: str | Path) -> Path:
     return path
 
 
+def absent(path: str | Path) -> list[Path]:
+    """The folders that `make_folder` would make, innermost first."""
+    path = Path(path)
+    return [folder for folder in (path, *path.parents) if not folder.exists()]
+
+
+def check_place(folder: str | Path) -> None:
+    """Refuse a folder that cannot be made or written in, before work is spent on what would go there; nothing is written."""
+    folder = Path(folder)
+    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    if not there.is_dir():
+        raise DataError(f"{there} is a file, where a folder is meant", "choose another folder with --out")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise DataError(f"not allowed to write in {there.absolute()}", "check its permissions, or choose another folder with --out")
+
+
 def write_json(path: str | Path, data: Any) -> Path:
     """Write `data` as indented JSON; NumPy values, paths and tuples are understood, NaN and infinity become null."""
     return write_atomic(path, json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n")

@@ -8,6 +8,7 @@ state/ · snapshots/
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -21,7 +22,7 @@ import numpy as np
 
 from vitral.base import layout
 from vitral.base.errors import DataError, MissingError, UsageError
-from vitral.base.files import SETTINGS_LIMIT, make_folder, read_json, write_atomic, write_json
+from vitral.base.files import SETTINGS_LIMIT, absent, check_place, make_folder, read_json, write_atomic, write_json
 from vitral.base.lock import FolderLock
 from vitral.base.manifest import vouching
 from vitral.base.origin import OWN, Origin
@@ -62,6 +63,7 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock: FolderLock | None = None
+        self._made: list[Path] = []
 
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r})"
@@ -71,15 +73,32 @@ class RunFolder:
     @classmethod
     def create(cls, path: str | Path | None, asked: Asked, settled: RunConfig, origin: Origin) -> RunFolder:
         """A new run in `path`, or in the first free one of runs/NAME, runs/NAME-2 …; it belongs to this process until `close`."""
-        run = cls._claim_free(settled.name) if path is None else cls(path).claim()
+        return cls.reserve(path, settled.name).begin(asked, settled, origin)
+
+    @classmethod
+    def check_free(cls, path: str | Path | None) -> None:
+        """Refuse a place where no run can begin, before anything is read; nothing is written yet."""
+        place = Path(layout.RUNS if path is None else path)
+        if path is not None and cls(path).exists:
+            raise taken(place)
+        check_place(place)
+
+    @classmethod
+    def reserve(cls, path: str | Path | None, name: str) -> RunFolder:
+        """A place for a new run, this process's until `close`, which leaves nothing of a run that never began."""
+        run = cls._claim_free(name) if path is None else cls(path).claim()
         if run.exists:
             run.close()
             raise taken(run.path)
-        with vouching(run.path, layout.ASKED, layout.CONFIG):
-            write_json(run.path / layout.ASKED, {"run": asked.run, "command": asked.command, "config": to_dict(asked.config)})
-            write_json(run.path / layout.CONFIG, {**to_dict(settled), "origin": origin.to_dict()})
-        record(run.path)
         return run
+
+    def begin(self, asked: Asked, settled: RunConfig, origin: Origin) -> RunFolder:
+        """Write down what the run is."""
+        with vouching(self.path, layout.ASKED, layout.CONFIG):
+            write_json(self.path / layout.ASKED, {"run": asked.run, "command": asked.command, "config": to_dict(asked.config)})
+            write_json(self.path / layout.CONFIG, {**to_dict(settled), "origin": origin.to_dict()})
+        record(self.path)
+        return self
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
@@ -104,20 +123,25 @@ class RunFolder:
 
     @classmethod
     def _claim_free(cls, name: str) -> RunFolder:
+        made = absent(layout.RUNS)
         make_folder(layout.RUNS)
         for number in range(1, 10_000):
             path = layout.RUNS / (name if number == 1 else f"{name}-{number}")
             try:
                 os.mkdir(path)  # of two processes that come here at once, one makes it
+                made = [path, *made]
             except FileExistsError:
                 if (path / layout.CONFIG).exists() or (path / layout.LOCK).exists() or any(path.iterdir()):
                     continue
-            return cls(path).claim()
+            run = cls(path).claim()
+            run._made = made
+            return run
         raise UsageError(f"{layout.RUNS} holds ten thousand runs of {name}", "name another folder with --out")
 
     def claim(self) -> RunFolder:
         """Keep every other process from writing here, until `close`."""
         self.refuse_links()
+        self._made = absent(self.path)
         self._lock = FolderLock(make_folder(self.path), "a training").acquire()
         return self
 
@@ -132,6 +156,9 @@ class RunFolder:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+        for folder in () if self.exists else self._made:
+            with contextlib.suppress(OSError):  # somebody else has put something there
+                folder.rmdir()
 
     @property
     def exists(self) -> bool:

@@ -16,7 +16,7 @@ from vitral.base.layout import STATE
 from vitral.base.progress import say
 from vitral.config import RunConfig
 from vitral.data.own_dataset import open_own
-from vitral.run.folder import Asked, RunFolder, taken, train_on
+from vitral.run.folder import Asked, RunFolder, train_on
 from vitral.run.journal import check_installed
 from vitral.run.times import Times, process_start
 from vitral.train import advice
@@ -69,20 +69,21 @@ def fit(
             going_on = Slots(folder.path / STATE, world).current is not None
             setup = _again(folder, config, device, given) if going_on else _begun(folder, config, device, given, world.size, quiet)
         else:
-            if out is not None and RunFolder(out).exists:
-                raise taken(Path(out))  # before anything is loaded
+            RunFolder.check_free(out)  # before anything is loaded
             world.barrier()  # every process has looked before process 0 writes
             setup = prepare(config, device, given, world.size)
         if not quiet:
             for line in advice.before(setup):
                 say(f"note: {line}")
+        if folder is None and world.main:  # of two that start at once, one is refused before it reads features
+            folder = RunFolder.reserve(out, config.name)
         with using_threads(setup.threads):
             if setup.config.train.head_start != "as-is" and not going_on:
                 start_head(setup, quiet)
             engine = Engine(setup, world, quiet, times)
-            if folder is None:  # only now: a run that is refused must leave no folder that looks like a training
-                asked = Asked(config, run or config.name, command)
-                folder = RunFolder.create(out, asked, setup.config, setup.model.origin) if world.main else None
+            if not resume:  # only now: a run that is refused must leave no folder that looks like a training
+                if folder is not None:
+                    folder.begin(Asked(config, run or config.name, command), setup.config, setup.model.origin)
                 path = world.tell(str(folder.path) if folder else None)
                 folder = folder or RunFolder(path)
             if world.main and not going_on:

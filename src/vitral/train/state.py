@@ -56,7 +56,12 @@ class Slots:
             sync_folder(self.folder)
         self.world.barrier()
         path = slot / tensors_name(self.world.rank)
-        _write_tensors(path, {**tensors, **random_states()}, self.world.main)
+        try:
+            _write_tensors(path, {**tensors, **random_states()}, self.world.main)
+        except (SafetensorError, OSError) as error:
+            before = "the state before it is whole: free some space, then --resume"
+            first = "no state was written before it: free some space, then start a new run with --out"
+            raise FileError(f"cannot write {path} ({error})", f"is the disk full? {before if self._next_number() > 1 else first}") from error
         self.world.barrier()
         if self.world.main:
             write_json(slot / PROGRESS, {**progress, "processes": self.world.size})
@@ -178,14 +183,9 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor], main: bool) -> None:
             places[name] = region
         if part.numel():
             own[name] = part.detach().to("cpu", copy=True).contiguous()
-    try:
-        save_file(own, path, metadata={"places": json.dumps(places)})
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
-    except (SafetensorError, OSError) as error:
-        raise FileError(
-            f"cannot write {path} ({error})", "is the disk full? the state before it is whole: free some space, then --resume"
-        ) from error
+    save_file(own, path, metadata={"places": json.dumps(places)})
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def _fill(target: Tensor, part: Tensor, place: Region | None) -> int:
