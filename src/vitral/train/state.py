@@ -61,7 +61,9 @@ class Slots:
         except (SafetensorError, OSError) as error:
             before = "the state before it is whole: free some space, then --resume"
             first = "no state was written before it: free some space, then start a new run with --out"
-            raise FileError(f"cannot write {path} ({error})", f"is the disk full? {before if self._next_number() > 1 else first}") from error
+            raise FileError(
+                f"cannot write {path} ({error})", f"is the disk full? {before if self._next_number() > 1 else first}"
+            ) from error
         self.world.barrier()
         if self.world.main:
             write_json(slot / PROGRESS, {**progress, "processes": self.world.size})
