@@ -63,6 +63,11 @@ def test_not_an_image_is_named_before_training(tmp_path: Path, capsys: pytest.Ca
     raw = open_folder(tmp_path, "skip")
     assert len(raw.train.labels) == 4 and "fake.jpg" in raw.notes[0]
     assert "fake.jpg" in capsys.readouterr().err
+    for number in range(7):
+        (tmp_path / "b" / f"fake{number}.jpg").write_text("hello")
+    assert len(open_folder(tmp_path, "skip").notes) == 8
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 6 and said[-1] == "… and 3 more: vitral data check lists them"
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_says_what_was_left_out_and_what_is_unbalanced(folder: Path):
+def test_says_once_what_was_left_out_and_what_is_unbalanced(folder: Path, capsys: pytest.CaptureFixture[str]):
     config = dataclasses.replace(run("digits"), data=DataConfig(name=f"folder:{folder}", on_bad_image="skip"))
     lines = before(prepare(config, torch.device("cpu")))
-    assert any("broken.png" in line and line.startswith("skipped") for line in lines)
-    assert any("no pictures by their names" in line for line in lines)
+    said = capsys.readouterr().err
+    assert all("\n".join([said, *lines]).count(words) == 1 for words in ("skipped: ", "broken.png", "no pictures by their names"))
     assert any("times the pictures of the smallest: try --class-weights" in line for line in lines)
     assert any("few for a ViT from scratch" in line for line in lines)
 

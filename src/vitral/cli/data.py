@@ -204,8 +204,6 @@ def _show(arguments: list[str]) -> int:
     tell(f"{data.name}: {counts}, {len(data.class_names)} classes, in {data.where}")
     if described["unbalanced"]:
         tell(f"The largest class has {described['imbalance']:.1f} times as many pictures as the smallest: consider --class-weights.")
-    for note in described["notes"]:
-        tell(note)
     for path in paths:
         if path.suffix == ".png":
             tell(path)

@@ -21,6 +21,8 @@ SPLITS: dict[str, tuple[str, ...]] = {
 }
 HEADERS = 20_000
 """Up to this many files have their headers looked at before training; more would take too long."""
+TOLD = 5
+"""Files that cannot be read are named up to this many; the others are counted, and kept among the notes."""
 
 
 def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_test: bool = False, training: bool = True) -> Source:
@@ -133,6 +135,7 @@ def files_part(paths: list[Path], labels: Sequence[int] | np.ndarray, on_bad_ima
 def readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[int]:
     """Numbers of the files whose headers are those of pictures: a wrong file is named before training, not hours into it."""
     good: list[int] = []
+    bad: list[str] = []
     for number, path in enumerate(track(paths, "Checking pictures")):
         reason = header_ok(path)
         if reason is None:
@@ -140,7 +143,12 @@ def readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[int
         elif on_bad_image == "fail":
             raise DataError(f"{path} is not a picture that can be read ({reason})", f"{SKIP}; --on-bad-image skip passes over it")
         else:
-            note(notes, f"skipped: {path} is not a picture that can be read ({reason})")
+            bad.append(f"skipped: {path} is not a picture that can be read ({reason})")
+    for text in bad[:TOLD]:
+        note(notes, text)
+    if len(bad) > TOLD:
+        say(f"… and {len(bad) - TOLD:,} more: vitral data check lists them")
+        notes += bad[TOLD:]
     return good
 
 

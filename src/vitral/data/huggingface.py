@@ -10,6 +10,7 @@ import numpy as np
 from vitral.base.errors import DataError
 from vitral.base.lazy import how_to_install
 from vitral.base.network import asking_the_hub
+from vitral.data.class_folders import note
 from vitral.data.source import Part, Source, TableReader, measure
 
 
@@ -35,6 +36,9 @@ def open_hub(name: str) -> Source:
     given["test"] = tables.get("test")
     validation, test = (table if table is not None and usable(table) else None for table in given.values())
     hidden = [split for split, table in given.items() if table is not None and not usable(table)]
+    notes: list[str] = []
+    for split in hidden:
+        note(notes, f"the {split} split has no labels: one was carved from the training pictures")
     training = part(train)
     native_size, channels = measure(training)
     return Source(
@@ -46,7 +50,7 @@ def open_hub(name: str) -> Source:
         where=name if Path(name).expanduser().exists() else "Hugging Face's cache",
         native_size=native_size,
         channels=channels,
-        notes=tuple(f"the {split} split has no labels: one was carved from the training pictures" for split in hidden),
+        notes=tuple(notes),
     )
 
 

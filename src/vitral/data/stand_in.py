@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from vitral.base.errors import DataError
+from vitral.base.progress import say
 from vitral.config import DataConfig
 from vitral.data.catalogue import CATALOGUE, Entry
 from vitral.data.decode import Decoded, decode
@@ -38,6 +39,7 @@ def stand_in(config: DataConfig) -> Source | None:
     then = f"a training fetches about {entry.megabytes:,} MB" if fetched else f"to train, {advice(entry, data_root(config.root))}"
     timed = "" if entry.native_size else f"; reading is timed on made-up photographs of {PHOTOGRAPH[1]}×{PHOTOGRAPH[0]}"
     note = f"{entry.name} is not here: planned by the catalogue ({entry.train:,} pictures, {entry.classes} classes, {entry.size}){timed}"
+    say(f"note: {note}; {then}")
     return _made_up(entry, f"{note}; {then}")
 
 

@@ -152,9 +152,10 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     setup = prepare(config, torch.device("cpu") if named else pick_device(config.train.device), given, planned=True)
     device = torch.device("cuda") if named else setup.device
     config, data = setup.config, setup.data
-    notes = advice.before(setup)
-    for note in notes:
+    advised = advice.before(setup)
+    for note in advised:
         say(f"note: {note}")
+    notes = [*data.notes, *advised]  # those on the data were said when it was opened
     train, model = config.train, config.model
     per_epoch, batch = even_batches(len(data.train), train.batch_size, train.accumulate)
     learning = choose(setup.model, train)

@@ -16,8 +16,6 @@ from vitral.run.survey import row_of
 if TYPE_CHECKING:
     from vitral.train.prepare import Setup
 
-SHOWN = 5
-"""Notes on the data (skipped pictures, left-out files) that are printed before the rest is counted."""
 MANY = 4096
 """Patches above which a step takes seconds even on a GPU: rarely meant, easily had with weights of small patches."""
 GAP = 0.15
@@ -25,11 +23,9 @@ GAP = 0.15
 
 
 def before(setup: Setup) -> list[str]:
-    """Notes on a run that is about to begin."""
+    """Notes on a run that is about to begin; those on the data (skipped pictures, left-out files) were said when it was opened."""
     config, origin = setup.config, setup.model.origin
-    notes = [*setup.data.notes[:SHOWN], *setup.notes, *of_config(config)]
-    if len(setup.data.notes) > SHOWN:
-        notes.insert(SHOWN, f"… and {len(setup.data.notes) - SHOWN} more such notes on the data: vitral data show lists them")
+    notes = [*setup.notes, *of_config(config)]
     if config.weights is not None:
         given = [name for name in ("mean", "std") if getattr(config.data, name) is not None]
         notes += [
