@@ -92,6 +92,11 @@ def test_parquet_is_the_same_table_and_says_what_it_needs(photos: Path, monkeypa
         ("path,label\nphotos/cat/00.png,\n", "line 2 has no label"),
         ("path,label\nphotos/cat/00.png\n", "line 2 has 1 values, its first line 2"),
         ("path,label,split\nphotos/cat/00.png,cat,later\n", "line 2 has the split 'later': use train, val or test"),
+        ('path,label\n\n"photos\n/cat/00.png",cat\n\nphotos/cat/00.png,\n', "line 6 has no label"),
+        ("path,label\n\nphotos/cat/00.png,cat\n\nphotos/cat/00.png\n", "line 5 has 1 values"),
+        ("path,label,split\n\nphotos/cat/00.png,cat,later\n", "line 3 has the split 'later'"),
+        ("path,cat\n\nphotos/cat/00.png,maybe\n", "'maybe' in line 3 of"),
+        ("path,label\n\n  ,cat\n", "line 3 names no file"),
         ("path,label\nphotos/none.png,cat\nphotos/cat/00.png,dog\n", "none.png is not a picture that can be read"),
     ],
 )

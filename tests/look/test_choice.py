@@ -35,6 +35,7 @@ def test_maps_know_the_patch_they_start_from(make, images, method) -> None:
     tape = vitral.watch(model, images(model))
     columns = tape.grid[1]
     assert method(tape, start=(1, columns - 1)).start == (1, columns - 1)
+    assert method(tape, start=[1, columns - 1]).start == (1, columns - 1), "a list is taken as a tuple is"
     assert method(tape, start=tape.prefix + columns + 2).start == (1, 2), "a token by number is a patch, too"
     assert method(tape).start is method(tape, start="mean").start is method(tape, start=0).start is None
 

@@ -122,6 +122,8 @@ def test_drop_weakest_keeps_the_strongest() -> None:
         ({"discard": 1.0}, "discard = 1.0"),
         ({"start": "cls"}, "unknown start 'cls'"),
         ({"start": (9, 0)}, "patch (9, 0) does not exist"),
+        ({"start": [1, 2, 3]}, "patch (1, 2, 3) does not exist"),
+        ({"start": ["a", 1]}, "patch (a, 1) does not exist"),
         ({"start": 99}, "token 99 does not exist"),
         ({"start": "distillation"}, "no distillation token"),
         ({"item": 7}, "picture 7 does not exist"),

@@ -46,8 +46,13 @@ def test_what_is_no_tensor_of_floats_is_refused_with_a_way_out(name: str) -> Non
             model(given)
     with pytest.raises(UsageError, match=r"of uint8: normalise them as vitral\.transform"):
         model(torch.zeros(shape, dtype=torch.uint8))
-    with pytest.raises(UsageError, match=r"of float64: use images\.float\(\)"):
-        model(torch.zeros(shape, dtype=torch.float64))
+    for dtype in (torch.float64, torch.float16, torch.bfloat16):
+        with pytest.raises(
+            UsageError, match=rf"of {dtype}, the model of float32: use images\.to\(torch\.float32\)".replace("torch.", "", 1)
+        ):
+            model(torch.zeros(shape, dtype=dtype))
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        assert model(torch.zeros(shape, dtype=torch.bfloat16)).isfinite().all()
     assert model.double()(torch.zeros(shape, dtype=torch.float64)).dtype == torch.float64
     with pytest.raises(UsageError, match=r"blocks = 1: give a list: blocks=\[1\]"):
         model.features(torch.zeros(shape), blocks=1)  # type: ignore[arg-type]

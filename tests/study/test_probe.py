@@ -96,6 +96,21 @@ def test_test_split_stays_closed_until_all_is_chosen(model: Classifier, monkeypa
     assert seen["fits"] == 4 and opened == [1]
 
 
+def test_shots_are_counted_again_once_the_pictures_are_read(model: Classifier, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = run_probe.__globals__["read_features"]
+
+    def some_unreadable(*arguments, **settings):
+        features, labels = read(*arguments, **settings)
+        left = (labels != 3) | (labels.eq(3).cumsum(0) <= 4)  # of class 3 four pictures could be read
+        return features[left], labels[left]
+
+    monkeypatch.setitem(run_probe.__globals__, "read_features", some_unreadable)
+    with pytest.raises(
+        UsageError, match="5 pictures a class asked for, the smallest class has 4 for training: use --shots of 1 to 4, or all"
+    ):
+        run_probe(model, data, shots=(5,), draws=2, quiet=True)
+
+
 def test_refusals(model: Classifier, data: Data) -> None:
     with pytest.raises(UsageError, match="smallest class"):
         run_probe(model, data, shots=(5000,), quiet=True)

@@ -14,7 +14,7 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "split": ("split", "set"),
 }
 """What a column may be called; `labels` are several even where no picture has two."""
+Where = Callable[[int], str]
+"""Where a row stands, as an error names it: "line 3" of a text, "row 2" of a Parquet file."""
 LARGEST = 1 << 30
 """Bytes of a table; a picture takes some fifty of them, and ten times as many once it is read."""
 MOST = 20_000_000
@@ -52,7 +54,7 @@ def open_labels(kind: str, path: Path, on_bad_image: str, *, training: bool = Tr
     """The pictures that a table names; paths are relative to its folder. Not for `training`: it may hold a test split alone."""
     if not path.is_file():
         raise (DataError if path.exists() else MissingError)(f"{path} is not a file", f"name a {kind} file with the columns path and label")
-    columns = _read_csv(path) if kind == "csv" else _read_parquet(path)
+    columns, where = _read_csv(path) if kind == "csv" else _read_parquet(path)
     spoken = {name.lower(): name for name in columns}
     found = {part: next((columns[spoken[name]] for name in names if name in spoken), None) for part, names in COLUMNS.items()}
     files = found["path"]
@@ -60,11 +62,11 @@ def open_labels(kind: str, path: Path, on_bad_image: str, *, training: bool = Tr
         raise DataError(f"{path} has no column path (it has {few(list(columns), 8)})", f"call it {' or '.join(COLUMNS['path'])}")
     if not len(files):
         raise DataError(f"{path} names no pictures", "add a line for each: path,label")
-    class_names, answers = _answers(path, columns, found)
-    files = [_file(value, f"{path} line {number}") for number, value in enumerate(files, 2)]
+    class_names, answers = _answers(path, columns, found, where)
+    files = [_file(value, f"{path} {where(row)}") for row, value in enumerate(files)]
     notes: list[str] = []
     parts: dict[str, Part] = {}
-    for split, rows in _rows_of(path, found["split"], len(files)).items():
+    for split, rows in _rows_of(path, found["split"], where, len(files)).items():
         paths = [path.parent / files[row] for row in rows]
         parts[split] = files_part(paths, answers[rows], on_bad_image if training else None, notes)
     if training and ("train" not in parts or not len(parts["train"].labels)):
@@ -72,23 +74,27 @@ def open_labels(kind: str, path: Path, on_bad_image: str, *, training: bool = Tr
     return Source.of_parts(f"{kind}:{path}", class_names, parts, str(path), notes)
 
 
-def _read_csv(path: Path) -> dict[str, list[str]]:
-    """Column → values; a file that ends in .tsv is separated by tabs."""
+def _read_csv(path: Path) -> tuple[dict[str, list[str]], Where]:
+    """Column → values, and the lines of the rows; a file that ends in .tsv is separated by tabs."""
     try:
         text = read_bounded(path, LARGEST).decode("utf-8-sig")
         read = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if path.suffix == ".tsv" else ",")
-        rows = list(itertools.islice((row for row in read if row), MOST + 2))
+        # Empty lines are passed over, and a value in quotes may run over several.
+        numbers, rows = [], []
+        for row in itertools.islice(filter(None, read), MOST + 2):
+            numbers.append(read.line_num)
+            rows.append(row)
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is not a CSV file in UTF-8 ({error})", "save it as CSV (UTF-8) with a first line path,label") from error
     _few_enough(path, len(rows) - 1, MOST)
     header = [name.strip() for name in rows[0]] if rows else []
-    for number, row in enumerate(rows[1:], 2):
+    for row, number in zip(rows[1:], numbers[1:], strict=True):
         if len(row) != len(header):
             raise DataError(f"{path} line {number} has {len(row)} values, its first line {len(header)}", "repair the line")
-    return {name: [row[place].strip() for row in rows[1:]] for place, name in enumerate(header)}
+    return {name: [row[place].strip() for row in rows[1:]] for place, name in enumerate(header)}, lambda row: f"line {numbers[row + 1]}"
 
 
-def _read_parquet(path: Path) -> dict[str, list[Any]]:
+def _read_parquet(path: Path) -> tuple[dict[str, list[Any]], Where]:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
@@ -109,7 +115,8 @@ def _read_parquet(path: Path) -> dict[str, list[Any]]:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path} is not a readable Parquet file ({(str(error).splitlines() or [''])[0]})", "write it again") from error
-    return {name: _values(path, table.column(name)) if name in wanted else [] for name in names}
+    columns = {name: _values(path, table.column(name)) if name in wanted else [] for name in names}
+    return columns, lambda row: f"row {row + 1}"
 
 
 def _most_values(metadata: Any) -> int:
@@ -139,17 +146,16 @@ def _file(value: Any, where: str) -> str:
     return text
 
 
-def _answers(path: Path, columns: dict[str, Any], found: dict[str, Any]) -> tuple[tuple[str, ...], np.ndarray]:
+def _answers(path: Path, columns: dict[str, Any], found: dict[str, Any], where: Where) -> tuple[tuple[str, ...], np.ndarray]:
     """Class names, and the classes of the rows: (N,) numbers, or (N, K) of 0 and 1 where a row may have several."""
     labels = found["label"] or found["labels"]
     if labels is None:
-        return _switches(
-            path, {name: values for name, values in columns.items() if values is not found["path"] and values is not found["split"]}
-        )
+        others = {name: values for name, values in columns.items() if values is not found["path"] and values is not found["split"]}
+        return _switches(path, others, where)
     lists = [_names(value) for value in labels]
     several = found["label"] is None or any(len(names) > 1 for names in lists)
     if not several and [] in lists:
-        raise DataError(f"{path} line {lists.index([]) + 2} has no label", "add one, or remove the line")
+        raise DataError(f"{path} {where(lists.index([]))} has no label", "add one, or remove the line")
     _refuse_numbers(path, labels)
     every = {name for names in lists for name in names}
     if max(map(len, every), default=0) > LONGEST:
@@ -172,7 +178,7 @@ def _names(value: Any) -> list[str]:
     return [name for part in parts if (name := str(part).strip())]
 
 
-def _switches(path: Path, columns: dict[str, Any]) -> tuple[tuple[str, ...], np.ndarray]:
+def _switches(path: Path, columns: dict[str, Any], where: Where) -> tuple[tuple[str, ...], np.ndarray]:
     """A column for each class, 1 where a picture is of it."""
     if not columns:
         raise DataError(f"{path} has no column label", "add one: path,label; or a column of 0 and 1 for each class")
@@ -182,7 +188,7 @@ def _switches(path: Path, columns: dict[str, Any]) -> tuple[tuple[str, ...], np.
             answer = SWITCHES.get(str(value).strip().lower())
             if answer is None:
                 raise DataError(
-                    f"{path} has no column label, and {value!r} in line {row + 2} of its column {name} is neither 0 nor 1",
+                    f"{path} has no column label, and {value!r} in {where(row)} of its column {name} is neither 0 nor 1",
                     f"call the labels {' or '.join((*COLUMNS['label'], COLUMNS['labels'][0]))}, or give each class a column of 0 and 1",
                 )
             answers[row, place] = answer
@@ -204,7 +210,7 @@ def _natural(names: Iterable[str]) -> Any:
     return int if all(name.isascii() and name.isdigit() and len(name) < 20 for name in names) else str
 
 
-def _rows_of(path: Path, splits: Sequence[Any] | None, count: int) -> dict[str, list[int]]:
+def _rows_of(path: Path, splits: Sequence[Any] | None, where: Where, count: int) -> dict[str, list[int]]:
     """Split → numbers of its rows."""
     if splits is None:
         return {"train": list(range(count))}
@@ -213,6 +219,6 @@ def _rows_of(path: Path, splits: Sequence[Any] | None, count: int) -> dict[str, 
     for row, value in enumerate(splits):
         word = str(value).strip().lower()
         if word not in words:
-            raise DataError(f"{path} line {row + 2} has the split {value!r}", "use train, val or test")
+            raise DataError(f"{path} {where(row)} has the split {value!r}", "use train, val or test")
         out.setdefault(words[word], []).append(row)
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -99,6 +100,16 @@ def start_patch(tape: Tape, start: Start) -> tuple[int, int] | None:
     return row, column
 
 
+def place_of(what: str, start: Sequence[int], grid: tuple[int, int], owner: str) -> tuple[int, int]:
+    """(row, column) as it is given, where the grid has such a place."""
+    if len(start) != 2 or not all(
+        isinstance(each, int | np.integer) and 0 <= each < count for each, count in zip(start, grid, strict=False)
+    ):
+        hint = f"{owner} has rows 0 to {grid[0] - 1} and columns 0 to {grid[1] - 1}"
+        raise UsageError(f"{what} ({', '.join(map(str, start))}) does not exist", hint)
+    return int(start[0]), int(start[1])
+
+
 def start_index(tape: Tape, start: Start) -> tuple[int | None, str]:
     """The token that a start means, None for the mean of the patches; and a note."""
     config = tape.config
@@ -118,9 +129,7 @@ def start_index(tape: Tape, start: Start) -> tuple[int | None, str]:
         return None, "starts from the mean of the patches"
     if isinstance(start, str):
         raise one_of("start", start, STARTS)
-    if isinstance(start, tuple):
-        rows, columns = tape.grid
-        if len(start) != 2 or not (0 <= start[0] < rows and 0 <= start[1] < columns):
-            raise UsageError(f"patch {start} does not exist", f"this model has rows 0 to {rows - 1} and columns 0 to {columns - 1}")
-        return tape.prefix + start[0] * columns + start[1], f"starts from the patch in row {start[0]}, column {start[1]}"
+    if isinstance(start, tuple | list):
+        row, column = place_of("patch", start, tape.grid, "this model")
+        return tape.prefix + row * tape.grid[1] + column, f"starts from the patch in row {row}, column {column}"
     return check_index("token", start, config.tokens), f"starts from token {start}"

@@ -16,7 +16,7 @@ from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids
 from vitral.draw.palette import ShowsItself
 from vitral.draw.tiles import picture_sheet
-from vitral.look.choice import Start, check_index, check_item, model_of, need_tape, start_index, start_patch, unused
+from vitral.look.choice import Start, check_index, check_item, model_of, need_tape, place_of, start_index, start_patch, unused
 from vitral.look.describe import seen
 from vitral.look.health import outlier_threshold
 from vitral.look.maps import heat
@@ -119,11 +119,9 @@ def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start
     if tape.config.is_transformer:
         (index, note), patch = start_index(used, start), start_patch(used, start)
         own = patches.mean(axis=(0, 1)) if index is None else used[name][at, index].detach().double().cpu().numpy()
-    elif isinstance(start, tuple):
-        rows, columns = patches.shape[:2]
-        if not (0 <= start[0] < rows and 0 <= start[1] < columns):
-            raise UsageError(f"place {start} does not exist", f"this map has rows 0 to {rows - 1} and columns 0 to {columns - 1}")
-        own, patch, note = patches[start], start, f"starts from the place in row {start[0]}, column {start[1]}"
+    elif isinstance(start, tuple | list):
+        patch = place_of("place", start, patches.shape[:2], "this map")
+        own, note = patches[patch], f"starts from the place in row {patch[0]}, column {patch[1]}"
     else:
         own, patch, note = patches.mean(axis=(0, 1)), None, f"a {tape.config.family} has no class token: starts from the mean of the map"
     lengths = np.linalg.norm(patches, axis=2) * np.linalg.norm(own)

@@ -105,16 +105,20 @@ class Classifier(nn.Module):
                 f"a model called takes a tensor of images, not {type(images).__name__}",
                 "vitral.predict and vitral.watch take files, PIL images and arrays; vitral.transform(model) makes tensors of them",
             )
-        if not images.is_floating_point() or images.dtype == torch.float64 != next(self.parameters()).dtype:
-            raise UsageError(
-                f"the images are of {str(images.dtype).removeprefix('torch.')}",
-                "normalise them as vitral.transform(model) does" if not images.is_floating_point() else "use images.float()",
-            )
+        if not images.is_floating_point():
+            raise UsageError(f"the images are of {_kind(images.dtype)}", "normalise them as vitral.transform(model) does")
+        own = next(self.parameters(), images).dtype
+        if images.dtype != own and (images.dtype == torch.float64 or not torch.is_autocast_enabled(images.device.type)):
+            raise UsageError(f"the images are of {_kind(images.dtype)}, the model of {_kind(own)}", f"use images.to({own})")
         if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
             raise UsageError(
                 f"this model takes images of (batch, {', '.join(map(str, wanted))}), got {tuple(images.shape)}",
                 "let vitral.open_picture prepare them, or load the model with image_size= and channels=",
             )
+
+
+def _kind(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 @contextmanager

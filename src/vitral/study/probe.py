@@ -136,6 +136,7 @@ def run_probe(
 
     (features, labels), judge = read(data.train), read(data.validation)
     read_labels = labels.cpu().numpy()  # of those that could be read
+    _check_shots(read_labels, classes, shots)
     fitted: list[tuple[int | None, int, list[Linear], list[Neighbours]]] = []
     with progress("Probing", total=sum(1 if k is None else draws for k in shots), quiet=quiet) as bar:
         for k in shots:
@@ -187,7 +188,12 @@ def _check(data: Data, shots: Sequence[int | None], draws: int) -> None:
         raise UsageError(f"{draws} draw gives no interval", "use --draws 5")
     if not len(data.validation):
         raise UsageError(f"{data.name} has no validation pictures, and nothing may be chosen on test", "set --validation 0.1")
-    smallest = int(np.bincount(data.train.labels, minlength=len(data.class_names)).min())
+    _check_shots(data.train.labels, len(data.class_names), shots)
+
+
+def _check_shots(labels: np.ndarray, classes: int, shots: Sequence[int | None]) -> None:
+    """Each class has as many pictures as are asked for."""
+    smallest = int(np.bincount(labels, minlength=classes).min())
     if (wrong := next((k for k in shots if k is not None and not 1 <= k <= smallest), None)) is not None:
         raise UsageError(
             f"{wrong} pictures a class asked for, the smallest class has {smallest} for training", f"use --shots of 1 to {smallest}, or all"
