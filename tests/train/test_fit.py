@@ -181,7 +181,7 @@ def test_a_place_that_cannot_be_had_is_refused_before_features_are_read(out: Pat
     monkeypatch.setattr("vitral.train.fit.start_head", lambda *_: (_ for _ in ()).throw(AssertionError("features were read")))
     monkeypatch.setattr("vitral.train.fit.prepare", lambda *_: (_ for _ in ()).throw(AssertionError("data were read")))
     out.with_name("file").write_text("a letter")
-    with pytest.raises(DataError, match="file is a file, where a folder is meant: choose another folder with --out"):
+    with pytest.raises(UsageError, match="file is a file, where a folder is meant: choose another folder with --out"):
         fit(config, out.with_name("file") / "run", quiet=True)
     monkeypatch.setattr("vitral.base.files.os.access", lambda *_: False)
     with pytest.raises(DataError, match=r"not allowed to write in .*: check its permissions, or choose another folder with --out"):

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from vitral.base.errors import DataError, FileError, MissingError, VitralError
+from vitral.base.errors import DataError, FileError, MissingError, UsageError, VitralError
 
 JSON_LIMIT = 24 * 2**20
 """Bytes; empty lists and short names take some sixty times as much memory once they are read."""
@@ -61,12 +61,12 @@ def absent(path: str | Path) -> list[Path]:
     return [folder for folder in (path, *path.parents) if not folder.exists()]
 
 
-def check_place(folder: str | Path) -> None:
+def check_writable(folder: str | Path) -> None:
     """Refuse a folder that cannot be made or written in, before work is spent on what would go there; nothing is written."""
     folder = Path(folder)
     there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
     if not there.is_dir():
-        raise DataError(f"{there} is a file, where a folder is meant", "choose another folder with --out")
+        raise UsageError(f"{there} is a file, where a folder is meant", "choose another folder with --out")
     if not os.access(there, os.W_OK | os.X_OK):
         raise DataError(f"not allowed to write in {there.absolute()}", "check its permissions, or choose another folder with --out")
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from vitral.base import layout
 from vitral.base.errors import DataError, MissingError, UsageError
-from vitral.base.files import SETTINGS_LIMIT, absent, check_place, make_folder, read_json, write_atomic, write_json
+from vitral.base.files import SETTINGS_LIMIT, absent, check_writable, make_folder, read_json, write_atomic, write_json
 from vitral.base.lock import FolderLock
 from vitral.base.manifest import vouching
 from vitral.base.origin import OWN, Origin
@@ -81,7 +81,7 @@ class RunFolder:
         place = Path(layout.RUNS if path is None else path)
         if path is not None and cls(path).exists:
             raise taken(place)
-        check_place(place)
+        check_writable(place)
 
     @classmethod
     def reserve(cls, path: str | Path | None, name: str) -> RunFolder:

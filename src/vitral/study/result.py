@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.base.errors import UsageError
-from vitral.base.files import write_atomic, write_json
+from vitral.base.files import check_writable, write_atomic, write_json
 from vitral.base.layout import RESULT, RUNS, STUDY, TABLE
 from vitral.base.manifest import vouching
 from vitral.base.text import html
@@ -57,10 +57,9 @@ def finish(path: Path, table: Callable[[bool], str], values: dict[str, Any]) -> 
 
 
 def check_place(out: str | Path, mark: str = STUDY) -> Path:
-    """Refuse a file, and a folder that holds things but not the file that marks such a study: they are somebody's."""
+    """Refuse what cannot be written in, and a folder that holds things but not the file that marks such a study: they are somebody's."""
     folder = Path(out)
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file, a study needs a folder", "choose another --out")
+    check_writable(folder)
     if folder.is_dir() and not (folder / mark).exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty and holds no such study", "choose another --out")
     return folder
