@@ -173,7 +173,7 @@ def _data(done: Conducted) -> Result:
     crossings = {f"{a} and {b}": crossing(fits[a], fits[b]) for a, b in combinations(fits, 2)}
     tables = tables_at(done, "size", {size: f"{size:,} pictures" for size in study.sizes})
     right = {size: done.correct(size=size) for size in (study.sizes[0], study.sizes[-1])}
-    tested = pairs_at(done, {**right, **gaps(*right.values())})
+    tested = pairs_at(done, {**right, **gaps(right[study.sizes[0]], right[study.sizes[-1]])})
     ends, changes = {size: tested[size] for size in right}, gap_changes(tested)
     conclusion = conclude_data(study, fits, crossings, ends, [*remarks(done), *step_remarks(done)], changes)
     pairs = [{**pair.to_dict(), "size": size} for size, pairs in ends.items() for pair in pairs]
