@@ -126,5 +126,7 @@ def test_a_model_is_matched_to_the_weights_that_the_first_one_starts_from(tmp_pa
     assert first.model.width == 128
     sizes = [sum(value.numel() for value in shadow(contender.model).parameters()) for contender in (first, rival)]
     assert abs(math.log(sizes[1] / sizes[0])) < 0.1
+    again = make_contenders(["vit", "vit@parameters"], DATA, weights={"vit": str(tmp_path / "wide")})[1]
+    assert abs(math.log(sum(value.numel() for value in shadow(again.model).parameters()) / sizes[0])) < 0.1, "from scratch, as large"
     with pytest.raises(UsageError, match="its weights say how large it is"):
         make_contenders(["cnn", "vit@flops"], DATA, weights={"vit@flops": str(tmp_path / "wide")})

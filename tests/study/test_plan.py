@@ -16,7 +16,7 @@ from vitral.config import ModelConfig
 from vitral.cost.flops import forward_flops
 from vitral.cost.memory import LiveBytes
 from vitral.presets.models import model
-from vitral.presets.runs import run
+from vitral.presets.runs import pretraining, run
 from vitral.study.forecast import Timing
 from vitral.study.plan import busy, held_up, plan
 from vitral.train.fit import fit
@@ -87,6 +87,17 @@ def test_limited_seconds_hold_fewer_steps(monkeypatch: pytest.MonkeyPatch):
     assert short.evaluation_seconds < whole.evaluation_seconds and "12 of 64 pictures, 0.6 epochs" in short.text()
     assert plan(run("digits", batch_size=64, max_seconds=1.0), gpu="t4").seconds <= 1
     assert plan(run("digits", batch_size=64, epochs=1.0, max_seconds=1e6), gpu="t4").epochs == 1
+
+
+def test_a_pre_training_is_looked_at_eight_times_at_the_least(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("vitral.study.plan.time_run", lambda setup, seconds, quiet: Timing(0.25, 0.001))
+    config = pretraining("digits")
+
+    def looking(epochs: float, every: float) -> float:
+        train = dataclasses.replace(config.train, device="cpu", epochs=epochs, evaluate_every=every)
+        return plan(dataclasses.replace(config, train=train)).evaluation_seconds
+
+    assert looking(8.0, 50.0) == looking(8.0, 1.0) == pytest.approx(looking(16.0, 1.0) / 2)
 
 
 def test_a_tuned_head_costs_hardly_more_than_looking():
