@@ -306,11 +306,16 @@ def test_a_budget_that_runs_out_while_the_device_catches_up_is_validated_all_the
 def test_a_fraction_of_an_epoch_and_token_dropping(out: Path):
     result = fit(tiny(epochs=0.25, token_drop=0.5), out=out, quiet=True)
     assert result.test["step"] == 5 and result.test["epoch"] == 0.25
-    with pytest.raises(ConfigError, match="token_drop needs"):
-        config = tiny(token_drop=0.5)
-        fit(dataclasses.replace(config, model=dataclasses.replace(config.model, family="cnn")), out=out.parent / "cnn", quiet=True)
-    with pytest.raises(ConfigError, match="relative positions are of whole grids: set token_drop = 0"):
-        fit(dataclasses.replace(config, model=dataclasses.replace(config.model, positions="relative")), out=out.parent / "cnn", quiet=True)
+
+
+@pytest.mark.parametrize("setting", ["token_drop", "token_drop_after"])
+@pytest.mark.parametrize(
+    "own, told", [({"family": "cnn"}, "needs a model with tokens"), ({"positions": "relative"}, "relative positions are of whole grids")]
+)
+def test_patches_are_left_out_only_of_what_has_them_one_by_one(setting: str, own: dict[str, str], told: str, out: Path):
+    config = tiny(**{setting: 0.5})
+    with pytest.raises(ConfigError, match=f"{told}.*: set token_drop = 0 and token_drop_after = 0"):
+        fit(dataclasses.replace(config, model=dataclasses.replace(config.model, **own)), out=out, quiet=True)
 
 
 def test_fine_tuning_attention_leaves_everything_else_as_it_was(out: Path, trained: Run, capfd: Any):

@@ -72,12 +72,12 @@ class Stepper:
         self.dtype = dtype_of(config.precision, device)
         self.compiled = is_compiled(config.compile, device)
         self.graphs = self.compiled and can_record(model, device.type, world.size, config)
-        if config.token_drop and not hasattr(model, "blocks"):
-            raise ConfigError(f"token_drop needs a model with tokens, not a {model.config.family}", "set token_drop = 0")
-        if (config.token_drop or config.token_drop_after) and model.config.is_relative:
-            raise ConfigError(
-                "token_drop leaves patches out, and relative positions are of whole grids", "set token_drop = 0 and token_drop_after = 0"
-            )
+        if config.token_drop or config.token_drop_after:
+            whole = "set token_drop = 0 and token_drop_after = 0"
+            if not hasattr(model, "blocks"):
+                raise ConfigError(f"token_drop needs a model with tokens, not a {model.config.family}", whole)
+            if model.config.is_relative:
+                raise ConfigError("token_drop leaves patches out, and relative positions are of whole grids", whole)
         if config.batch_size % (world.size * config.accumulate):
             raise ConfigError(
                 f"batch_size {config.batch_size} cannot be split into {config.accumulate} micro-batches on each of {world.size} processes",
