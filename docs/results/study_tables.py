@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from vitral.base.text import table
 from vitral.report.study import APART, values_of
 from vitral.run.answers import Answers
 from vitral.study.conclude import compare_pairs
-from vitral.study.growth import Gap, gap_changes, gaps
-from vitral.study.pretraining import against_scratch, way_name
+from vitral.study.growth import Gap, gap_changes, gaps, power_laws
+from vitral.study.pretraining import REACH, against_scratch, way_name
 from vitral.study.statistics import accuracy_interval
+from vitral.study.table import Outcome
 
 
 def study_table(path: Path) -> str:
@@ -69,7 +71,7 @@ def study_table(path: Path) -> str:
         parts.append(table(tested, head, aligned, markdown=True))
     for way in dict.fromkeys(gap.way for gap in changing):
         parts += [f"- {way + ': ' if way else ''}{change}." for change in gap_changes(tests, way)]
-    parts += [f"- {name}: {found['text']}." for name, found in result.get("crossings", {}).items()]
+    parts += [f"- {name}: {found}." for name, found in _crossings(path, result).items()]
     return "\n\n".join(parts)
 
 
@@ -88,6 +90,26 @@ def _gaps(several: dict[Any, dict[str, np.ndarray]], apart: list[str]) -> dict[G
         if len(sizes) > 1:
             found |= gaps(several[sizes[min(sizes)]], several[sizes[max(sizes)]], way)
     return found
+
+
+def _crossings(path: Path, result: dict[str, Any]) -> dict[str, str]:
+    """Where the lines of two models cross; which models are a family of a compute study, only its own result says."""
+    if result["kind"] not in ("data", "pretraining"):
+        return {name: found["text"] for name, found in result.get("crossings", {}).items()}
+    place, reach = ("pretrained", REACH) if result["kind"] == "pretraining" else ("size", 1.0)
+    ways: dict[int, dict[str, list[Outcome]]] = {}
+    for cell in (Outcome(**cell) for cell in result["cells"]):
+        if getattr(cell, place):
+            ways.setdefault(cell.shots, {}).setdefault(cell.model, []).append(cell)
+
+    def right(cells: Sequence[Outcome]) -> np.ndarray:
+        return np.stack([Answers.read(path / layout.CELLS / cell.cell).right for cell in cells])
+
+    return {
+        f"{way_name(shots) + ': ' if result['kind'] == 'pretraining' else ''}{name}": str(found)
+        for shots, models in sorted(ways.items())
+        for name, found in power_laws(models, place, right, reach)[1].items()
+    }
 
 
 def _against_scratch(several: dict[Any, dict[str, np.ndarray]], apart: list[str]) -> dict[Any, dict[str, np.ndarray]]:

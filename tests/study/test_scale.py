@@ -153,6 +153,7 @@ def test_why_no_test_was_made() -> None:
 
 def test_fit_leaves_out_places_with_missing_seeds(whole: Result) -> None:
     cells = [Outcome(**cell) for cell in whole.values["cells"] if cell["model"] == "cnn"]
-    fit = fit_cells(cells[:-1], lambda cell: cell.size)
+    done = Conducted(drive.small_scale(), whole.path or Path(), tuple(cells))
+    fit = fit_cells(cells[:-1], "size", done.right)
     assert fit is not None and fit.sizes == (64.0, 256.0)
-    assert fit_cells(cells[:2], lambda cell: cell.size) is None
+    assert fit_cells(cells[:2], "size", done.right) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, TypeVar
@@ -15,26 +15,38 @@ from vitral.study.conclude import LEVEL, Pair, compare_pairs, missing, told_p
 from vitral.study.conduct import Conducted, common_values, copy_remarks, settling_remarks
 from vitral.study.protocol import Study
 from vitral.study.result import Result, finish
-from vitral.study.statistics import Crossing, PowerLaw, power_law_fit
+from vitral.study.statistics import Crossing, PowerLaw, crossing, power_law_fit
 from vitral.study.table import Outcome, Table, row
 
 K = TypeVar("K")
+Right = Callable[[Sequence[Outcome]], np.ndarray]
+"""Cells → (cells, images): which test images they got right."""
 BENT = 0.3
 """Largest |log2| between points and line up to which we call it a power law: a quarter off."""
 SMALLER = 0.9
 """Of the whole set's batch, below which a size's own batch is said to be smaller."""
 
 
-def fit_cells(cells: Sequence[Outcome], place: Any) -> PowerLaw | None:
-    """A power law over the places that have every seed; None with fewer than two of them."""
+def fit_cells(cells: Sequence[Outcome], place: str, right: Right) -> PowerLaw | None:
+    """A power law over the places (of a `size`, say) that have every seed; None with fewer than two of them."""
     seeds = sorted({cell.seed for cell in cells})
-    errors: dict[float, dict[int, float]] = {}
+    found: dict[float, dict[int, Outcome]] = {}
     for cell in cells:
-        errors.setdefault(place(cell), {})[cell.seed] = 1 - cell.accuracy
-    whole = sorted(at for at, found in errors.items() if len(found) == len(seeds))
+        found.setdefault(getattr(cell, place), {})[cell.seed] = cell
+    whole = sorted(at for at, own in found.items() if len(own) == len(seeds))
     if len(whole) < 2:
         return None
-    return power_law_fit(whole, np.array([[errors[at][seed] for at in whole] for seed in seeds]), floor=1e-4)
+    errors = np.array([[1 - found[at][seed].accuracy for at in whole] for seed in seeds])
+    wrong = np.stack([1 - right(list(found[at].values())).mean(axis=0) for at in whole])
+    return power_law_fit(whole, errors, wrong, floor=1e-4)
+
+
+def power_laws(
+    models: Mapping[str, Sequence[Outcome]], place: str, right: Right, reach: float = 1.0
+) -> tuple[dict[str, PowerLaw], dict[str, Crossing]]:
+    """The power law of each model, and where each two of them cross."""
+    fits = {name: fit for name, cells in models.items() if (fit := fit_cells(cells, place, right)) is not None}
+    return fits, {f"{a} and {b}": crossing(fits[a], fits[b], reach) for a, b in combinations(fits, 2)}
 
 
 def pairs_at(done: Conducted, groups: Mapping[K, Mapping[str, np.ndarray]]) -> dict[K, list[Pair]]:

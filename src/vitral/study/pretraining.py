@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,9 @@ from vitral.study.growth import (
     GapChange,
     bent_remarks,
     finish_growth,
-    fit_cells,
     gap_changes,
     gaps,
+    power_laws,
     pairs_at,
     remarks,
     tables_at,
@@ -44,7 +43,7 @@ from vitral.study.pool import Pool, Work
 from vitral.study.protocol import Budget, Contender, Study, begun_key
 from vitral.study.recipe import Recipe
 from vitral.study.result import Result
-from vitral.study.statistics import Crossing, PowerLaw, crossing
+from vitral.study.statistics import Crossing, PowerLaw
 from vitral.study.table import Table
 from vitral.study.train_cell import train_cell
 
@@ -258,13 +257,8 @@ def against_scratch(most: Mapping[str, np.ndarray], scratch: Mapping[str, np.nda
 
 def _way(name: str, done: Conducted, shots: int, pairs: dict[int, list[Pair]], changes: list[GapChange]) -> Way:
     own = dataclasses.replace(done, outcomes=tuple(outcome for outcome in done.outcomes if outcome.shots == shots))
-    fits = {
-        contender.name: fit
-        for contender in done.study.contenders
-        if contender.begun and (fit := fit_cells(own.of(contender.name), lambda cell: cell.pretrained)) is not None
-    }
-    crossings = {f"{a} and {b}": crossing(fits[a], fits[b], REACH) for a, b in combinations(fits, 2)}
-    return Way(name, own, fits, crossings, pairs, changes)
+    models = {contender.name: own.of(contender.name) for contender in done.study.contenders if contender.begun}
+    return Way(name, own, *power_laws(models, "pretrained", done.right, REACH), pairs, changes)
 
 
 def conclude_pretraining(

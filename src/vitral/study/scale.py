@@ -29,6 +29,7 @@ from vitral.study.growth import (
     fit_cells,
     gap_changes,
     gaps,
+    power_laws,
     pairs_at,
     remarks,
     step_remarks,
@@ -169,8 +170,7 @@ def run_scaling(study: Study, out: str | Path, pool: Pool | None = None, work: W
 def _data(done: Conducted) -> Result:
     study = done.study
     by_model = {contender.name: done.of(contender.name) for contender in study.contenders if done.of(contender.name)}
-    fits = {name: fit for name, cells in by_model.items() if (fit := fit_cells(cells, lambda cell: cell.size)) is not None}
-    crossings = {f"{a} and {b}": crossing(fits[a], fits[b]) for a, b in combinations(fits, 2)}
+    fits, crossings = power_laws(by_model, "size", done.right)
     tables = tables_at(done, "size", {size: f"{size:,} pictures" for size in study.sizes})
     right = {size: done.correct(size=size) for size in (study.sizes[0], study.sizes[-1])}
     tested = pairs_at(done, {**right, **gaps(right[study.sizes[0]], right[study.sizes[-1]])})
@@ -214,7 +214,7 @@ def _compute(done: Conducted) -> Result:
         family = "resnet" if contender.family.startswith("resnet") else contender.family
         families.setdefault(family, []).extend(done.of(contender.name))
     families = {name: cells for name, cells in families.items() if cells}
-    fits = {name: fit for name, cells in families.items() if (fit := fit_cells(cells, lambda cell: cell.training_flops)) is not None}
+    fits = {name: fit for name, cells in families.items() if (fit := fit_cells(cells, "training_flops", done.right)) is not None}
     bent = [name for name, fit in fits.items() if fit.residual > BENT]
     crossings = {
         f"{a} and {b}": crossing(fits[a], fits[b])

@@ -2,7 +2,7 @@
 
 How sure is a mean over seeds?        `accuracy_interval`: seeds and test images together, as Wilson's interval.
 Is one model better than another?     `paired_bootstrap`: over the same test images, with the seeds' own spread added.
-How does the error fall with data?    `power_law_fit`: error = a · n^-b by least squares on logs, bootstrap over seeds.
+How does the error fall with data?    `power_law_fit`: error = a · n^-b by least squares on logs, bootstrap over seeds and test images.
 Where do two such lines cross?        `crossing`.
 How sure is a mean over few pictures? `mean_interval`: Student's t.
 
@@ -214,17 +214,23 @@ class PowerLaw:
 def power_law_fit(
     sizes: Sequence[float] | np.ndarray,
     errors_by_seed: np.ndarray,
+    wrong: np.ndarray | None = None,
     *,
     level: float = 0.95,
     draws: int = 1000,
     seed: int = 0,
     floor: float = 1e-6,
 ) -> PowerLaw:
-    """Fit error = a · n^-b to (S, K) errors at K sizes by least squares on logs; bands by bootstrap over seeds.
+    """Fit error = a · n^-b to (S, K) errors at K sizes by least squares on logs; bands by bootstrap over seeds and test images.
 
     At each size the seeds are drawn anew. S draws from S values have only (S-1)/S of their variance and no tails, so deviations
     are widened by √(S/(S-1)) and by Student's t over the normal for K·(S-1) degrees of freedom. Errors below `floor` (no mistake
     at all on a finite test set) are lifted to it.
+
+    `wrong` (K, N): how often each test image is got wrong, over the seeds; None: the bands are those of the seeds alone. All sizes and
+    seeds meet the same images, so each draw weighs the images once for all of them (a normal weight each: logs are taken as linear, no
+    draw is without a mistake), and the same for every model of as many images. Flips of single images are in the seeds' part too: the
+    bands are on the safe side.
     """
     from scipy import stats
 
@@ -244,10 +250,11 @@ def power_law_fit(
     rng = np.random.default_rng(seed)
     seeds = len(logs)
     if seeds > 1:
+        moved = _moved_by_images(wrong, rng, draws, floor) if wrong is not None else 0.0  # first: the same for every model
         tails = stats.t.ppf(0.5 + level / 2, len(n) * (seeds - 1)) / stats.norm.ppf(0.5 + level / 2)
         deviations = (logs - mean) * math.sqrt(seeds / (seeds - 1)) * tails
         picks = rng.integers(seeds, size=(draws, seeds, len(n)))
-        drawn = mean + np.take_along_axis(deviations[None], picks, axis=1).mean(axis=1)  # (R, K)
+        drawn = mean + moved + np.take_along_axis(deviations[None], picks, axis=1).mean(axis=1)  # (R, K)
         pairs = drawn @ solve.T  # (R, 2)
         low, high = np.quantile(pairs[:, 1], [0.5 - level / 2, 0.5 + level / 2])
         interval = (float(low), float(high))
@@ -256,6 +263,13 @@ def power_law_fit(
     residual = float(np.abs(mean - design @ np.array([log_a, b])).max() / math.log(2))
     measured = tuple(float(v) for v in np.exp(mean))
     return PowerLaw(float(np.exp(log_a)), float(b), interval, tuple(float(v) for v in n), residual, measured, level, pairs)
+
+
+def _moved_by_images(wrong: np.ndarray, rng: np.random.Generator, draws: int, floor: float) -> np.ndarray:
+    """(R, K): by how much the log of each size's error moves with other test images."""
+    error = wrong.mean(axis=1, keepdims=True)
+    shares = (wrong - error) / np.maximum(error, floor) / wrong.shape[1]  # (K, N)
+    return rng.standard_normal((draws, wrong.shape[1]), dtype=np.float32) @ shares.T.astype(np.float32)
 
 
 @dataclass(frozen=True)
