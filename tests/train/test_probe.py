@@ -67,6 +67,15 @@ def test_separable_points_are_separated(fitted: Any):
     assert (shuffled(test) == labels).float().mean() < 0.8
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("fitted", [fit_linear, fit_neighbours])
+def test_labels_that_none_of_the_judging_pictures_has_choose_the_first(fitted: Any):
+    features, labels = clusters(40, 0)
+    several = torch.nn.functional.one_hot(labels, 4).float()
+    chosen = fitted((features, several), (features, torch.zeros(40, 4)), 4)
+    assert str(chosen) in (f"strength {STRENGTHS[0] * TRIED_ON / 40:g}", "k=1")
+
+
 def small_differences(count: int, seed: int) -> Labelled:
     """Two large features whose small difference alone tells two classes apart: only a probe of large weights sees it."""
     draw = torch.Generator().manual_seed(seed)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -26,7 +25,7 @@ from vitral.model.classifier import Classifier
 from vitral.train.evaluate import evaluation_loader
 from vitral.train.optim import is_head
 from vitral.train.prepare import Setup
-from vitral.train.several import average_precision
+from vitral.train.several import average_precision, mean_of_known
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003)
 """Weights of the squared size of the probe beside its mean loss, on features of spread 1; validation chooses, without it the middle."""
@@ -174,7 +173,7 @@ def _quality(scores: Tensor, labels: Tensor) -> float:
     """Share of right answers, or the mean average precision of several labels."""
     if labels.ndim == 1:
         return scores.argmax(dim=1).eq(labels).float().mean().item()
-    return float(np.nanmean(average_precision(scores.cpu().numpy(), labels.cpu().numpy() > 0)))
+    return mean_of_known(average_precision(scores.cpu().numpy(), labels.cpu().numpy() > 0))
 
 
 @torch.no_grad()

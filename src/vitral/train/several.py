@@ -62,7 +62,7 @@ class SeveralEvaluation:
     @property
     def mean_average_precision(self) -> float:
         """Mean over the classes that an image has: what is called mAP."""
-        return _mean(self.average_precision)
+        return mean_of_known(self.average_precision)
 
     @property
     def score(self) -> float:
@@ -96,7 +96,7 @@ class SeveralEvaluation:
 
     @property
     def f1(self) -> float:
-        return _mean(self.f1_per_class)
+        return mean_of_known(self.f1_per_class)
 
     @property
     def journal(self) -> dict[str, float]:
@@ -255,7 +255,8 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
 
 
-def _mean(values: np.ndarray) -> float:
+def mean_of_known(values: np.ndarray) -> float:
+    """NaN where nothing is known."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")
 
