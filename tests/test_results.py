@@ -215,7 +215,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_seed_differs_without_an_interval(run: Path, tmp_path: Path) -> None:
     for name in ("one", "other"):
         collect.collect(run, tmp_path, name)
-    assert evidence.difference(evidence.read_records(tmp_path), "one", "other") == "one − other: 0.00 points"
+    told = evidence.differences(
+        evidence.read_records(tmp_path), [{"record": "one", "beside": "other"}, {"record": "one", "beside": "gone"}]
+    )
+    assert told == {"one": "one − other: 0.00 points"}
 
 
 def test_a_record_holds_all_but_the_weights_and_can_be_compared_with_its_run(run: Path, tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from evidence import MEASURED, RECORDS, Record, accuracy, difference
+from evidence import MEASURED, RECORDS, Record, accuracy, differences
 from gallery_list import REPORTS
 from make_gallery import entry
 from missing import Job, missing, toml
@@ -29,8 +29,8 @@ def is_run(claim: dict[str, Any], records: dict[str, list[Record]], studies: dic
     return all(name in records or name in studies for name in waits)
 
 
-def claimed(claim: dict[str, Any], records: dict[str, list[Record]], studies: dict[str, Path]) -> str:
-    """Our figure with n and interval, out of a record, a study or a measurement."""
+def claimed(claim: dict[str, Any], records: dict[str, list[Record]], studies: dict[str, Path], beside: Mapping[str, str]) -> str:
+    """Our figure with n and interval, out of a record, a study or a measurement; `beside`: what differs from another record."""
     if "measured" in claim:
         return claim["figure"].format(**read_json(MEASURED / f"{claim['measured']}.json"))
     if not is_run(claim, records, studies):
@@ -38,7 +38,7 @@ def claimed(claim: dict[str, Any], records: dict[str, list[Record]], studies: di
     if "record" in claim:
         own = records[claim["record"]]
         told = f"{accuracy(own)}, n = {len(own)}"
-        return f"{told}; {difference(records, claim['record'], claim['beside'])}" if "beside" in claim else told
+        return f"{told}; {beside[claim['record']]}" if "beside" in claim else told
     if "steps" in claim:
         return "; ".join(f"{name}: {steps_to(records[name])}" for name in claim["steps"])
     if "study" in claim:
@@ -60,12 +60,13 @@ def steps_to(records: list[Record], levels: Sequence[float] = (0.5, 0.6, 0.7)) -
 
 
 def claims_table(report: str, records: dict[str, list[Record]], studies: dict[str, Path]) -> str:
+    beside = differences(records, claims())
     lines = [
         [
             claim["where"],
             claim["claim"],
             claim["command"] if claim["command"] in ("–", "the same") else f"`{claim['command']}`",
-            claimed(claim, records, studies),
+            claimed(claim, records, studies, beside),
             f"**{WORDS[claim['verdict']]}**" + (f": {claim['why']}" if claim["why"] else ""),
         ]
         for claim in claims()

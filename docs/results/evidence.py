@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,14 +85,19 @@ def probed(records: list[Record]) -> str:
     return f"{accuracy(records)}; by neighbours {accuracy(records, layout.NEIGHBOURS)}"
 
 
-def difference(records: dict[str, list[Record]], *names: str) -> str:
-    """`b − a: 0.18 (−0.09 to 0.47) points, p = 0.16` of two records, picture by picture; one seed has neither interval nor p."""
-    right = {name: np.stack([one.right() for one in records[name]]) for name in names}
-    if min(map(len, right.values())) < 2:
-        better, worse = sorted(names, key=lambda name: -right[name].mean())
-        return f"{better} − {worse}: {100 * (right[better].mean() - right[worse].mean()):.2f} points"
-    (pair,) = compare_pairs({"": right})[""]
-    return f"{pair.ranked[0]} − {pair.ranked[1]}: {points(pair)} points, {pair.told_p}"
+def differences(records: dict[str, list[Record]], entries: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """Record → `b − a: 0.18 (−0.09 to 0.47) points, p = 0.48 (Holm over 3)` to the one `beside` it, picture by picture, for all rows or
+    claims that have one; one seed has neither interval nor p."""
+    pairs = {entry["record"]: entry["beside"] for entry in entries if entry.get("record") in records and entry.get("beside") in records}
+    right = {own: {name: np.stack([one.right() for one in records[name]]) for name in (own, pairs[own])} for own in pairs}
+    several = {own: both for own, both in right.items() if min(map(len, both.values())) > 1}
+    tested, told = compare_pairs(several), {}
+    for own, both in right.items():
+        better, worse = sorted(both, key=lambda name: -both[name].mean())
+        told[own] = f"{better} − {worse}: {100 * (both[better].mean() - both[worse].mean()):.2f} points"
+        for pair in tested.get(own, ()):
+            told[own] = f"{pair.ranked[0]} − {pair.ranked[1]}: {points(pair)} points, {pair.told_p} (Holm over {len(several)})"
+    return told
 
 
 def points(pair: Any) -> str:

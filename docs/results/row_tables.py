@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from evidence import HERE, Record, accuracy, compiled, difference, learning, machine, machines, probed, rows, timed
+from evidence import HERE, Record, accuracy, compiled, differences, learning, machine, machines, probed, rows, timed
 from missing import toml
 
 from vitral.base.files import read_json, sha256_bytes
 from vitral.base.text import NOTHING, table
 from vitral.run.answers import Answers
+from vitral.study.conclude import LEVEL
 from vitral.study.statistics import holm, paired_bootstrap
 
 DUPLICATES = HERE / "duplicates.json"
@@ -24,24 +25,21 @@ def readme_table(records: dict[str, list[Record]]) -> str:
         own = records[row["record"]]
         time = f"{timed(own, 'training')} ({timed(own, 'total')}) on {machine(own[0])}"
         lines.append([row["title"], accuracy(own), str(len(own)), time])
-    note = (
-        "Per cent on test; in brackets the 95 % interval over seeds and test pictures. Time: training, in brackets from command to result."
-    )
+    note = "Per cent on test; in brackets the 95 % interval over seeds and test pictures. Time: the fastest seed's training, in brackets from command to result."
     note += " ≤: measured beside other work." if any("≤" in line[3] for line in lines) else ""
     return f"{table(lines, ['', 'test accuracy', 'seeds', 'time'], 'lrll', markdown=True)}\n\n{note}"
 
 
 def records_table(records: dict[str, list[Record]]) -> str:
     header = ["what", "asked", "aim", "test", "each seed", "test pictures", "command", "machine"]
-    lines = []
+    lines, beside = [], differences(records, rows())
     for row in rows():
         if not (own := records.get(row["record"])):
             continue
         each = ", ".join(f"{record.seed}: [{100 * record.right().mean():.2f}](records/{record.path.name})" for record in own)
         pictures = f"{len(own[0].right()):,}"
         asked, aim = row.get("asked", NOTHING), row.get("aim", NOTHING)
-        told = probed(own)
-        told += f"; {difference(records, row['record'], row['beside'])}" if row.get("beside") in records else ""
+        told = "; ".join([probed(own), *filter(None, [beside.get(row["record"])])])
         lines.append([row["title"], asked, aim, told, each, pictures, f"`{row['command']}`", machines(own)])
     return table(lines, header, "lllrllll", markdown=True)
 
@@ -105,7 +103,7 @@ def choices_table(records: dict[str, list[Record]]) -> str:
         if name in tests:
             test = tests[name]
             points = f"{100 * test.difference:+.2f} ({100 * test.low:+.2f} to {100 * test.high:+.2f})"
-            verdict = ("worse" if test.difference < 0 else "better") if adjusted[name] <= 0.05 else "not told apart"
+            verdict = ("worse" if test.difference < 0 else "better") if adjusted[name] < LEVEL else "not told apart"
         lines.append([choice["title"], accuracy(own, "validation"), str(len(own)), points, verdict, f"`{choice['command']}`"])
     header = ["", "validation", "seeds", "points to the recipe (95 %)", f"Holm over {len(tests)}", "command"]
     not_run = [choice["title"] for choice in changes if choice not in known]
