@@ -25,7 +25,8 @@ def readme_table(records: dict[str, list[Record]]) -> str:
         own = records[row["record"]]
         time = f"{timed(own, 'training')} ({timed(own, 'total')}) on {machine(own[0])}"
         lines.append([row["title"], accuracy(own), str(len(own)), time])
-    note = "Per cent on test; in brackets the 95 % interval over seeds and test pictures. Time: the fastest seed's training, in brackets from command to result."
+    note = "Per cent on test; in brackets the 95 % interval over seeds and test pictures. "
+    note += "Time: the fastest seed's training, in brackets from command to result."
     note += " ≤: measured beside other work." if any("≤" in line[3] for line in lines) else ""
     return f"{table(lines, ['', 'test accuracy', 'seeds', 'time'], 'lrll', markdown=True)}\n\n{note}"
 
