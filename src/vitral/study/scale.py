@@ -172,8 +172,9 @@ def _data(done: Conducted) -> Result:
     by_model = {contender.name: done.of(contender.name) for contender in study.contenders if done.of(contender.name)}
     fits, crossings = power_laws(by_model, "size", done.right)
     tables = tables_at(done, "size", {size: f"{size:,} pictures" for size in study.sizes})
-    right = {size: done.correct(size=size) for size in (study.sizes[0], study.sizes[-1])}
-    tested = pairs_at(done, {**right, **gaps(right[study.sizes[0]], right[study.sizes[-1]])})
+    few, most = study.sizes[0], study.sizes[-1]
+    right = {size: done.correct(size=size) for size in (few, most)}
+    tested = pairs_at(done, {**right, **gaps(right[few], right[most])})
     ends, changes = {size: tested[size] for size in right}, gap_changes(tested)
     conclusion = conclude_data(study, fits, crossings, ends, [*remarks(done), *step_remarks(done)], changes)
     pairs = [{**pair.to_dict(), "size": size} for size, pairs in ends.items() for pair in pairs]
