@@ -56,6 +56,7 @@ def test_each_run_is_a_row_and_the_best_comes_first(runs: Path, capsys: pytest.C
     assert [row.name for row in survey(runs, "name")] == ["broken", "good", "stopped"]
     assert main(["runs", str(runs)]) == 0
     shown = capsys.readouterr().out
+    assert "mean average precision" not in shown
     assert "not finished" in shown and f"{good.accuracy:.2%}" in shown and "config.json" in shown and "notes" not in shown
     assert main(["runs", str(runs), "--json"]) == 0 and len(json.loads(capsys.readouterr().out)) == 3
     with pytest.raises(MissingError, match="is no folder"):

@@ -42,6 +42,14 @@ def test_says_once_what_was_left_out_and_what_is_unbalanced(folder: Path, capsys
     assert any("few for a ViT from scratch" in line for line in lines)
 
 
+def test_pictures_of_several_labels_count_for_each_of_them(folder: Path):
+    table = folder / "labels.csv"
+    table.write_text("path,labels\n" + "".join(f"many/{index}.png,a;b;c\n" for index in range(60)))
+    config = dataclasses.replace(run("digits"), data=DataConfig(name=f"csv:{table}"))
+    lines = before(prepare(config, torch.device("cpu")))
+    assert any(line.startswith("43 pictures a class: few") for line in lines), lines
+
+
 def test_few_pictures_without_labels_are_not_counted_by_class(folder: Path):
     config = pretraining(f"folder:{folder}")
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, subset=20))

@@ -22,6 +22,7 @@ from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from vitral.data.datasets import open_data
 from vitral.report.write import write_report
 from vitral.run.folder import RunFolder
+from vitral.run.made_here import made_here
 from vitral.train.evaluate import evaluate, evaluate_loader
 from vitral.train.fit import fit
 from vitral.train.several import SeveralEvaluation, average_precision, choose_thresholds
@@ -120,6 +121,7 @@ def test_it_learns_keeps_its_thresholds_and_answers_with_every_label(run: Path, 
     model = vitral.load(run)
     assert model.origin.several and len(model.origin.thresholds) == 3 and model.origin.thresholds != (0.5,) * 3
     assert not folder.faults(), "the manifest vouches for the thresholds too"
+    assert made_here(run), "and it is still known as our own, so that its pages open its pictures"
     everything = vitral.predict(model, [picture(np.array([1, 1, 1]), 900), picture(np.array([0, 0, 0]), 901)], top=1)
     assert set(everything[0].answers) == set(COLOURS) and everything[1].answers == []
     assert sum(share for _, share in everything[0]) > 1.5, "each class has a probability of its own"
@@ -142,7 +144,11 @@ def test_the_verbs_and_the_page_speak_of_several_labels(run: Path, table: Path, 
     assert any(";" in row["answer"] for row in rows)
     page = (tmp_path / "s" / "report.html").read_text()
     assert "Average precision of each class" in page and "mean average precision" in page
+    assert "Under an error stand those of the wrong label" in page and "for the truth" not in page
     assert "average precision" in write_report(run, tmp_path / "page.html").read_text()
+    assert main(["runs", str(run.parent)]) == 0
+    shown = capsys.readouterr().out
+    assert "mean average precision" in shown and f"{RunFolder(run).metrics[-1]['mean_average_precision']:.2%}" in shown
     assert main(["predict", str(run), str(table.parent), "--table", str(tmp_path / "p.csv"), "--top", "1"]) == 0
     assert "yes, from" in capsys.readouterr().out
     assert main(["predict", str(run), str(table.parent / "00.png"), "--json"]) == 0

@@ -51,8 +51,8 @@ def how_it_did(
             found = pictures(answers, list(map(str, mapping(test.get("per_class") or test.get("classes")))), page, explained)
         except (VitralError, IndexError, TypeError, ValueError) as error:
             notes.append(f"the pictures of {split} could not be shown ({error})")
-    shown = {"gallery": found, "maps": maps_words(explained)}
-    if "mean_average_precision" in test:
+    shown = {"gallery": found, "maps": maps_words(explained, several := "mean_average_precision" in test)}
+    if several:
         return {**of_several(test), **shown}
     columns = ["class", "recall", "precision", "F1"]
     return {"scores": scores(test), "columns": columns, "classes": by_class(test), "figures": figures(test), **shown}
@@ -140,7 +140,10 @@ def file_of(answers: Answers, position: int) -> Path:
     return Path(path)
 
 
-def maps_words(explained: dict[int, Explained]) -> str:
+SEVERAL_WRONG = "stand those of the wrong label that it was surest of and of the one that it missed by most, where there are such"
+
+
+def maps_words(explained: dict[int, Explained], several: bool = False) -> str:
     if not explained:
         return ""
     one = next(iter(explained.values()))
@@ -148,7 +151,7 @@ def maps_words(explained: dict[int, Explained]) -> str:
     verdict = f" The audit of this model says of {method}: {one.verdict}." if one.verdict else ""
     return (
         f"Light on a picture is what speaks for the class named under it ({method}); each map has its own scale, from its lowest value to "
-        "its 97th percentile. Under an error stand two: for the answer, and for the truth."
+        f"its 97th percentile. Under an error {SEVERAL_WRONG if several else 'stand two: for the answer, and for the truth'}."
     ) + verdict
 
 

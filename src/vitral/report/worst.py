@@ -121,7 +121,8 @@ def write_worst(
         lead=f"{len(errors):,} of {len(answers.labels):,} pictures of {scored.source} are answered wrongly",
         notes=[f"{len(lost)} of {len(wanted)} pictures could not be opened: they stand without maps, or are left out"] if lost else [],
         classes=_classes(answers, errors, scored.names),
-        maps=maps_words(explained) + ("" if known or not explained else f" No audit of this model judged {method}: `vitral audit` does."),
+        maps=maps_words(explained, model.origin.several)
+        + ("" if known or not explained else f" No audit of this model judged {method}: `vitral audit` does."),
         pool=f"of {len(spread):,} pictures, evenly spread, and the errors on this page" if len(spread) < len(answers.labels) else "",
         learnt=_pool_of(learnt) if learnt else "",
         shown=gallery(answers, groups, scored.names, page, explained, beside),

@@ -295,9 +295,11 @@ class RunFolder:
     def write_model(self, model: Classifier) -> None:
         """The final weights; and what the model knows of itself only now: its thresholds, where it gives several labels."""
         if model.origin.thresholds != self.origin.thresholds:
-            origin = dataclasses.replace(self.origin, thresholds=model.origin.thresholds)
+            origin, ours = dataclasses.replace(self.origin, thresholds=model.origin.thresholds), made_here(self.path)
             with vouching(self.path, layout.CONFIG):
                 write_json(self.path / layout.CONFIG, {**to_dict(self.settled), "origin": origin.to_dict()})
+            if ours:
+                record(self.path)  # what stands there now is our own, too
             del self._config
         with vouching(self.path, layout.WEIGHTS):
             write_weights(self.path / layout.WEIGHTS, model)

@@ -17,13 +17,15 @@ from vitral.config import RunConfig
 from vitral.run.folder import RunFolder
 
 Order = Literal["accuracy", "name", "time", "date"]
-PRETRAINED = ("method", "linear probe", "neighbours", "neighbours, test")
+SOME = ("method", "mean average precision", "linear probe", "neighbours", "neighbours, test")
+"""What only pre-trainings have, or runs on several labels a picture."""
 ALIGNED = {
     "run": "l",
     "data": "l",
     "model": "l",
     "method": "l",
     "test": "r",
+    "mean average precision": "r",
     "validation": "r",
     "linear probe": "r",
     "neighbours": "r",
@@ -46,6 +48,8 @@ class Row:
     """By which it learnt without labels; None: it learnt with them."""
     accuracy: float | None = None
     """On the test split, of a pre-training its linear probe's; of a run that has not got there: None."""
+    mean_average_precision: float | None = None
+    """On the test split, of a run on several labels a picture, whose accuracy is how often the first answer is one of them."""
     sealed: float | None = None
     """On the sealed pictures, of a run with stage = confirm."""
     validation: float | None = None
@@ -100,6 +104,7 @@ def row_of(path: Path) -> Row:
             data=settled.data.name,
             model=model_name(settled),
             accuracy=last["test"].get("accuracy") if run.finished and "test" in last else None,
+            mean_average_precision=last["test"].get("mean_average_precision") if run.finished and "test" in last else None,
             sealed=last["sealed"].get("accuracy") if run.finished and "sealed" in last else None,
             validation=last["validation"].get("accuracy") if "validation" in last else None,
             epochs=metrics[-1].get("epoch", 0.0) if metrics else 0.0,
@@ -146,9 +151,9 @@ def model_name(settled: RunConfig) -> str:
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """What only pre-trainings have is left out where there is none."""
+    """What only some runs have is left out where there is none of it."""
     cells = [_cells(row) for row in rows]
-    shown = [name for name in ALIGNED if name not in PRETRAINED or any(each.get(name, NOTHING) != NOTHING for each in cells)]
+    shown = [name for name in ALIGNED if name not in SOME or any(each.get(name, NOTHING) != NOTHING for each in cells)]
     align = "".join(ALIGNED[name] for name in shown)
     return table([[each.get(name, "") for name in shown] for each in cells], shown, align)
 
@@ -163,6 +168,7 @@ def _cells(row: Row) -> dict[str, str]:
         "model": row.model,
         "method": row.method or NOTHING,
         "test": percent(row.accuracy, 2),
+        "mean average precision": percent(row.mean_average_precision, 2),
         "validation": percent(row.validation, 2),
         "linear probe": percent(row.linear, 2),
         "neighbours": percent(row.neighbours, 2),

@@ -36,8 +36,8 @@ def before(setup: Setup) -> list[str]:
     if not len(setup.data.validation):
         notes.append("no validation pictures: the run learns from all it may, and its curve is of augmented training pictures alone")
     names = setup.data.class_names
-    if names and config.weights is None and len(setup.data.train) < 50 * len(names) and config.model.family == "vit":
-        few_each = f"{counted(round(len(setup.data.train) / len(names)), 'picture')} a class"
+    if names and config.weights is None and config.model.family == "vit" and (each := setup.data.train.counts().mean()) < 50:
+        few_each = f"{counted(round(each), 'picture')} a class"
         notes.append(f"{few_each}: few for a ViT from scratch; start from weights (--from) or strengthen the augmentation")
     notes += _hardly_there(setup.data)
     if setup.data.train.imbalance() > 5 and not config.data.class_weights:
