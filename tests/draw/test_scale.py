@@ -18,6 +18,7 @@ from vitral.draw.scale import NEUTRAL, Scale
     [
         (Scale((0.0, 0.031), "share of attention"), ["0", "0.031"]),
         (Scale((-0.5, 0.5), signed=True, cut=True), ["−0.5", "0", "0.5"]),
+        (Scale((15.93, 16.21), "pixels"), ["15.9", "16.2"]),
         (Scale((2e-5, 4.14e-4)), ["2·10⁻⁵", "4.1·10⁻⁴"]),
     ],
 )

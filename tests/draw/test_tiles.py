@@ -74,3 +74,7 @@ def test_a_scale_stands_beside_its_pictures_once_in_a_row(whole: Callable, photo
     whole(figure)
     assert [len(axes.child_axes) for axes in figure.axes] == [0, 0, 1, 1, 0, 1]
     assert figure.get_supxlabel() == "a note"
+    words = "attention: first picture, last block · lens: pictures down, blocks across · filters: zero is grey"
+    long = picture_sheet([photograph] * 3, columns=3, width=1.15, note=words)
+    whole(long)
+    assert long.get_supxlabel().count("\n") and long.get_supxlabel().replace("\n", " ") == words

@@ -52,12 +52,20 @@ class Scale:
         place = axes.inset_axes((1.025, 0.0, 0.035, 1.0))
         ends = {"extend": ("both" if self.signed else "max") if self.cut else "neither", "extendfrac": 0.04}
         bar = figure.colorbar(ScalarMappable(Normalize(low, high), self._colour_map()), cax=place, ticks=self.ticks(), **ends)
-        bar.ax.set_yticklabels([compact(tick) for tick in self.ticks()])
+        bar.ax.set_yticklabels(self._words())
         dress_bar(bar, self.unit, TICK_SIZE - 2)
 
     def ticks(self) -> list[float]:
         low, high = self.limits
         return [low, 0.0, high] if low < 0 < high else [low, high]
+
+    def _words(self) -> list[str]:
+        """The ticks in two digits, or in as many as tell them apart: 15.9 and 16.2, not 16 twice."""
+        words, digits = [compact(tick) for tick in self.ticks()], 2
+        while len(set(words)) < len(words) and digits < 9:
+            digits += 1
+            words = [f"{tick:.{digits}g}".replace("-", "−") for tick in self.ticks()]
+        return words
 
     def _colour_map(self) -> Colormap:
         import matplotlib

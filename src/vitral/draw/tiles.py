@@ -47,8 +47,10 @@ def picture_sheet(
     height = width * min(max(shape, 0.3), 3.0) + 0.13 * lines + 0.03
     barred = _barred(scales, columns)
     label_width = (0.4 if row_labels else 0.0) + 0.45 * len({index % columns for index in barred})
-    more = (0.4 if title else 0.05) + (0.2 if note else 0.0)
-    figure, axes = new_figure(width * columns + label_width, height * rows + more, rows, columns)
+    across = width * columns + label_width
+    note = wrap(note, across)
+    more = (0.4 if title else 0.05) + (0.07 + 0.13 * (note.count("\n") + 1) if note else 0.0)
+    figure, axes = new_figure(across, height * rows + more, rows, columns)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
     for index, one in enumerate(axes.flat):
         dress_picture(one)
