@@ -81,9 +81,9 @@ def fit(
             if setup.config.train.head_start != "as-is" and not going_on:
                 start_head(setup, quiet)
             engine = Engine(setup, world, quiet, times)
-            if not resume and folder is not None:  # only now: a run that is refused must leave no folder that looks like a training
-                folder.begin(Asked(config, run or config.name, command), setup.config, setup.model.origin)
-            if folder is None or not resume:
+            if folder is None or not resume:  # only now: a run that is refused must leave no folder that looks like a training
+                if folder is not None:
+                    folder.begin(Asked(config, run or config.name, command), setup.config, setup.model.origin)
                 path = world.tell(str(folder.path) if folder else None)
                 folder = folder or RunFolder(path)
             if world.main and not going_on:
