@@ -1,7 +1,8 @@
 """make results: every generated table and figure of docs/results and the README, from the records alone.
 
 A page holds `<!-- results:NAME -->` … `<!-- /results -->`; what stands between is replaced by the table of that name below. Studies in
-records/ get a table each under `study:NAME`. `--check` writes nothing and fails where a page is not what the records make.
+records/ get a table each under `study:NAME`; those that ask one thing with one budget after another get one under `study:NAME+NAME`, whose
+tests are counted together. `--check` writes nothing and fails where a page is not what the records make.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from vitral.draw.provenance import save_figure
 ROOT = HERE.parents[1]
 FIGURES = ROOT / "docs/images/results/records"
 PAGES = (ROOT / "README.md", *sorted(HERE.glob("*.md")))
-MARKED = re.compile(r"(<!-- results:([\w:.-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- results:([\w:.+-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 FROM_RECORDS: dict[str, Callable[[dict[str, list[Record]]], str]] = {
     "readme": row_tables.readme_table,
     "records": row_tables.records_table,
@@ -77,7 +78,11 @@ def make() -> dict[str, str]:
     for report in dict.fromkeys(figure.chapter for figure in REPORTS):
         made[f"figures:{report}"] = claim_tables.report_figures(report)
     made |= {f"cited:{cited['name']}": row_tables.cited_table(cited, records) for cited in toml("cited")["table"]}
-    return made | {f"study:{name}": study_table(path) for name, path in studies.items()}
+    together = {
+        match[2].removeprefix("study:") for page in PAGES for match in MARKED.finditer(page.read_text(encoding="utf-8")) if "+" in match[2]
+    }
+    shown = {name: [studies[one] for one in name.split("+")] for name in (*studies, *sorted(together))}
+    return made | {f"study:{name}": study_table(*paths) for name, paths in shown.items()}
 
 
 def figure_inputs(records: dict[str, list[Record]]) -> dict[str, str]:

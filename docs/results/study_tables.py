@@ -20,17 +20,25 @@ from vitral.study.pretraining import REACH, against_scratch, way_name
 from vitral.study.statistics import accuracy_interval
 from vitral.study.table import Outcome
 
+HEADINGS = {"budget": "budget", **APART}
 
-def study_table(path: Path) -> str:
-    """The table and the tests of one study, computed anew from the answers of its cells."""
-    result = read_json(path / layout.RESULT)
+
+def study_table(*paths: Path) -> str:
+    """The table and the tests of one study, computed anew from the answers of its cells; of several that ask one thing with one budget
+    after another, all tests counted together."""
+    results = [(path, read_json(path / layout.RESULT)) for path in paths]
+    cells = [
+        {**cell, "budget": result["budget"], "path": path / layout.CELLS / cell["cell"]}
+        for path, result in results
+        for cell in result["cells"]
+    ]
+    rows = [{**row, "budget": result["budget"]} for _, result in results for row in result["rows"]]
     groups: dict[tuple[Any, ...], dict[str, list[np.ndarray]]] = {}
-    apart = [name for name in APART if len({cell.get(name) for cell in result["cells"]}) > 1] or ["size"]
-    for cell in result["cells"]:
-        right = Answers.read(path / layout.CELLS / cell["cell"]).right
+    apart = [name for name in HEADINGS if len({cell.get(name) for cell in cells}) > 1] or ["size"]
+    for cell in cells:
         group = groups.setdefault(tuple(cell.get(name, 0) for name in apart), {})
-        group.setdefault(cell["model"], []).append(right)
-    own_rows = [row for row in result["rows"] if row["split"] == result["cells"][0]["split"]]
+        group.setdefault(cell["model"], []).append(Answers.read(cell["path"]).right)
+    own_rows = [row for row in rows if row["split"] == cells[0]["split"]]
     lines, several = [], {}
     for place, models in groups.items():
         for model, seeds in models.items():
@@ -52,10 +60,11 @@ def study_table(path: Path) -> str:
     several |= _against_scratch(several, apart)
     tests = compare_pairs(several | changing)
     pairs = [(place, pair) for place in several for pair in tests[place]]
-    where = [APART[name] for name in apart]
+    where = [HEADINGS[name] for name in apart]
     aligned = "r" * len(apart) + "lr"
     header = [*where, "model", "test accuracy (95 %)", "seeds", "parameters", "seconds"]
-    parts = [f"{result['data']}, {result['budget']}.", table(lines, header, aligned, markdown=True)]
+    asked = dict.fromkeys(result["data"] for _, result in results), dict.fromkeys(result["budget"] for _, result in results)
+    parts = [f"{', '.join(' and '.join(some) for some in asked)}.", table(lines, header, aligned, markdown=True)]
     if pairs:
         tested = [
             [
@@ -71,7 +80,7 @@ def study_table(path: Path) -> str:
         parts.append(table(tested, head, aligned, markdown=True))
     for way in dict.fromkeys(gap.way for gap in changing):
         parts += [f"- {way + ': ' if way else ''}{change}." for change in gap_changes(tests, way)]
-    parts += [f"- {name}: {found}." for name, found in _crossings(path, result).items()]
+    parts += [f"- {name}: {found}." for path, result in results for name, found in _crossings(path, result).items()]
     return "\n\n".join(parts)
 
 
