@@ -35,12 +35,23 @@ def right_of(study: str) -> dict[str, np.ndarray]:
     return {model: np.stack(right) for model, right in found.items()}
 
 
+def pretrained() -> dict[tuple[str, int], float]:
+    """(Model, pictures before) → per cent, fine-tuned, of the study with photographs."""
+    path, found = evidence.RECORDS / "pretraining-16px", {}
+    for cell in read_json(path / "result.json")["cells"]:
+        if not cell["shots"]:
+            right = Answers.read(path / "cells" / cell["cell"]).right
+            found.setdefault((cell["model"], cell["pretrained"]), []).append(100 * right.mean())
+    return {place: float(np.mean(own)) for place, own in found.items()}
+
+
 def test_differences_in_words_are_those_of_the_records(records: dict[str, list[evidence.Record]]) -> None:
     named = [name for name in records if not name.startswith("choice-")]  # these never open test
     seeds = {name: [100 * record.right().mean() for record in records[name]] for name in named}
     mean = {name: float(np.mean(own)) for name, own in seeds.items()}
     short, long = ({name: 100 * right.mean() for name, right in right_of(f"compare-16px-{size}").items()} for size in ("100k", "400k"))
     flops = {row["model"]: row["flops"] for row in read_json(evidence.RECORDS / "digits-patch/result.json")["rows"]}
+    after = pretrained()
     longer, shorter = seeds["report-cifar-small-60"], seeds["report-cifar-small"]
     said = {
         "the CNN is ten points ahead after nine epochs, nine after two": (
@@ -54,6 +65,15 @@ def test_differences_in_words_are_those_of_the_records(records: dict[str, list[e
         "by a fifth of a point": ((mean["cifar10-finetune"] - mean["cifar10-attention"], 0.17, 0.23),),
         "within half a point of its ViT-B/16": ((97.97 - mean["cifar10-attention"], 0, 0.5),),
         "nearly eight points above R4's": ((mean["flowers102-10"] - 89.12, 7.8, 8),),
+        "pre-training is worth six points to the ViT and three to the CNN of its size": (
+            (after["vit", 90_000] - after["vit from scratch", 0], 5.5, 6.5),
+            (after["cnn@parameters", 90_000] - after["cnn@parameters from scratch", 0], 2.5, 3.5),
+        ),
+        "even the smallest set is worth all of that to the ViT": ((after["vit", 90_000] - after["vit", 3_000], -0.5, 0.5),),
+        "from four points to seven": (
+            (after["cnn@parameters", 3_000] - after["vit", 3_000], 3.5, 4.5),
+            (after["cnn@parameters", 90_000] - after["vit", 90_000], 6.5, 7.5),
+        ),
         "twenty times the FLOPs": ((flops["vit patch_size=1"] / flops["vit patch_size=4"], 19, 21),),
     }
     for words, values in said.items():
