@@ -53,6 +53,13 @@ def test_folders_of_any_depth(tmp_path: Path) -> None:
         "compare cifar10 --vary batch_size=0,64",
         "compare cifar10 --from vit=missing.safetensors",
         "compare cifar10 --augment stong",
+        "compare cifar10 --models vit,cnn --out PICTURE/inside",
+        "train cifar10 --out PICTURE/inside",
+        "audit MODEL digits --out PICTURE/inside",
+        "eval MODEL digits --out PICTURE/inside",
+        "quantise MODEL digits --out PICTURE/inside",
+        "embed MODEL FOLDER --out PICTURE/inside",
+        "embed MODEL FOLDER --out PICTURE/inside.npz",
     ],
 )
 def test_mistakes_are_found_before_a_model_is_fetched_or_data_is_read(
@@ -66,7 +73,7 @@ def test_mistakes_are_found_before_a_model_is_fetched_or_data_is_read(
     monkeypatch.setattr("vitral.train.prepare.open_source", fail)
     picture = tmp_path / "picture.png"
     picture.touch()
-    places = {"PICTURE": str(picture), "MODEL": "timm:vit_tiny_patch16_224", "OUT": str(tmp_path / "out")}
-    assert main([places.get(word, word) for word in words.split()]) in (1, 2)
+    places = {"PICTURE": str(picture), "MODEL": "timm:vit_tiny_patch16_224", "OUT": str(tmp_path / "out"), "FOLDER": str(tmp_path)}
+    assert main(["/".join(places.get(part, part) for part in word.split("/")) for word in words.split()]) in (1, 2)
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "Error" not in said, said

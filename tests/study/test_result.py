@@ -10,7 +10,7 @@ import vitral
 from vitral.base.files import read_json
 from vitral.base.layout import RESULT, TABLE
 from vitral.build import create
-from vitral.study.result import Result, default_folder, finish
+from vitral.study.result import Result, finish, study_folder
 from vitral.weights.checkpoint import save
 
 TINY = {"batch_size": 32, "device": "cpu", "parallel": 1, "quiet": True}
@@ -20,7 +20,7 @@ def test_a_result_shows_itself(tmp_path: Path) -> None:
     result = finish(tmp_path, lambda markdown: "| a |" if markdown else "a", {"rows": [{"model": "a"}], "conclusion": "Nothing."})
     assert repr(result) == f"a\n\nNothing.\n\n{tmp_path}" and result.rows == [{"model": "a"}] and result.failed == {}
     assert (tmp_path / TABLE).read_text() == "| a |\n\nNothing.\n" and read_json(tmp_path / RESULT) == result.values
-    assert default_folder("compare", "digits", "folder:my photos") == Path("runs/compare-digits-folder-my-photos")
+    assert study_folder(None, "compare", "digits", "folder:my photos") == Path("runs/compare-digits-folder-my-photos")
 
 
 def test_compare_is_a_call(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vitral.base.files import plain
+from vitral.base.files import check_writable, plain
 from vitral.base.progress import say, tell
 from vitral.base.text import NOTHING, table
 from vitral.cli.opening import ModelFlags, open_model
@@ -65,6 +65,8 @@ def run(arguments: list[str]) -> int:
 
     methods, own = [name for name in flags.methods.split(",") if name], [load_method(name) for name in flags.method]
     asked_for(methods)
+    folder = flags.out or audit_folder(flags.model)
+    check_writable(folder)
     if not Path(flags.data).is_dir():
         check_name(flags.data)
     model = open_model(flags.model, flags)
@@ -79,7 +81,6 @@ def run(arguments: list[str]) -> int:
         masks=flags.masks,
         seed=flags.seed,
     )
-    folder = flags.out or audit_folder(flags.model)
     page = write_audit(found, model, folder, flags.data, command_line(["vitral", "audit", *arguments]))
     if flags.json:
         tell(json.dumps(plain({**found.to_dict(), "page": page}), indent=2))

@@ -45,6 +45,7 @@ def run(arguments: list[str]) -> int:
     from vitral.cli.parsing import parse
 
     flags = parse(Flags, arguments, "vitral embed", EXAMPLES)
+    from vitral.base.files import check_writable
     from vitral.base.records import check_kind
     from vitral.data.pictures import picture_folder
     from vitral.draw.provenance import command_line
@@ -53,9 +54,10 @@ def run(arguments: list[str]) -> int:
     kind = Path(flags.out).suffix.lower()
     if kind == ".parquet":
         check_kind(flags.out)
+    page = kind not in (".npz", ".parquet")
+    check_writable(flags.out if page else Path(flags.out).parent)
     picture_folder(flags.folder)
     model = open_model(flags.model, flags)
-    page = kind not in (".npz", ".parquet")
     found = embed(model, flags.folder, batch_size=flags.batch, precision=flags.precision, thumbnails=page, quiet=flags.quiet)
     if page:
         from vitral.report.embedding import write_embedding

@@ -58,12 +58,15 @@ def run(arguments: list[str]) -> int:
     from vitral.cli.parsing import parse
 
     flags = parse(Flags, arguments, "vitral eval", EXAMPLES)
+    from vitral.base.files import check_writable
     from vitral.base.records import check_kind, write_records
     from vitral.data.datasets import check_name
     from vitral.train.evaluate import evaluate
 
     if flags.table:
         check_kind(flags.table)
+    if flags.out:
+        check_writable(flags.out)
     check_name(flags.data)
     model = open_model(flags.model, flags)
     result = evaluate(

@@ -7,7 +7,7 @@ from typing import Any
 
 from vitral.base import layout
 from vitral.base.errors import UsageError
-from vitral.base.files import replacing_folder, write_atomic, write_json
+from vitral.base.files import check_writable, replacing_folder, write_atomic, write_json
 from vitral.base.text import NOTHING, byte_size, counted, duration
 from vitral.draw.charts import bar_chart
 from vitral.model.classifier import Classifier
@@ -24,8 +24,7 @@ LAYERS = 16
 def check_folder(folder: str | Path) -> Path:
     """A folder that a quantised model may take the place of: a new one, an empty one, or one that holds such a model."""
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file", "name a folder with --out")
+    check_writable(folder)
     if folder.exists() and any(folder.iterdir()) and not (folder / layout.PROOF).exists():
         raise UsageError(f"{folder} holds something else", "name a new folder with --out")
     return folder

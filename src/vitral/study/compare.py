@@ -20,7 +20,7 @@ from vitral.study.methods import by_method
 from vitral.study.pool import Pool
 from vitral.study.protocol import Budget, Study
 from vitral.study.recipe import Recipe
-from vitral.study.result import Result, default_folder, finish
+from vitral.study.result import Result, finish, study_folder
 from vitral.study.table import Table, row
 from vitral.study.vary import read_varied, vary
 from vitral.weights.load import check_place
@@ -67,6 +67,7 @@ def compare(
         result.rows[0]["mean"], result.conclusion, result.path
     """
     names, shared, weights = [data] if isinstance(data, str) else list(data), Recipe(**recipe), dict(weights or {})
+    folder = study_folder(out, "compare" if pretrain is None else "compare-pretrain", *names)
     studies = [
         comparison(
             shared.data_config(name),
@@ -86,7 +87,6 @@ def compare(
         )
         for name in names
     ]
-    folder = Path(out) if out else default_folder("compare" if pretrain is None else "compare-pretrain", *names)
     pool = Pool(shared.cells_at_a_time(), shared.ray, shared.quiet)
     if len(studies) == 1:
         check_folder(studies[0], folder)

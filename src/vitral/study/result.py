@@ -65,9 +65,11 @@ def check_place(out: str | Path, mark: str = STUDY) -> Path:
     return folder
 
 
-def default_folder(verb: str, *data: str) -> Path:
-    """Where a study goes that is not told otherwise."""
-    return RUNS / "-".join([verb, *map(folder_name, data)])
+def study_folder(out: str | Path | None, verb: str, *data: str) -> Path:
+    """Where a study goes: `out`, else runs/VERB-DATA; refused before data is read where nothing can be written."""
+    folder = Path(out) if out else RUNS / "-".join([verb, *map(folder_name, data)])
+    check_writable(folder)
+    return folder
 
 
 def folder_name(data: str) -> str:

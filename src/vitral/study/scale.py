@@ -42,7 +42,7 @@ from vitral.study.pool import Pool, Work
 from vitral.study.pretraining import SHOTS, check_folders, forecast_pretraining, numbers_of, run_pretraining, study_pretraining
 from vitral.study.protocol import Budget, Study
 from vitral.study.recipe import Recipe
-from vitral.study.result import Result, default_folder
+from vitral.study.result import Result, study_folder
 from vitral.study.statistics import Crossing, PowerLaw, crossing
 from vitral.study.table import Outcome
 from vitral.study.token_cost import study_cost, varied
@@ -89,7 +89,7 @@ def scale(
         print(result.table, result.values["crossings"])
     """
     shared = Recipe(**recipe)
-    folder = Path(out) if out else default_folder(f"scale-{kind}", data)
+    folder = study_folder(out, f"scale-{kind}", data)
     if kind == "cost":
         return _cost(shared, data, models or ("vit",), image_sizes, patches, folder)
     asked: dict[str, Any] = {"models": models, "sizes": sizes, "seeds": seeds, "lrs": lrs, "tuning_share": tuning_share}
