@@ -12,6 +12,7 @@ import pytest
 from vitral.base.files import read_json
 from vitral.run.answers import Answers
 from vitral.study.conclude import compare_pairs
+from vitral.study.growth import gaps
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs/results"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
@@ -88,6 +89,28 @@ def test_two_budgets_counted_together() -> None:
         (size, "vit plain", "vit strong") for size in ("100k", "400k")
     ]
     assert f"is not told apart from chance ({told['400k', 'vit plain', 'vit strong'].told_p}) when the tests of both budgets" in PAGE
+
+
+def test_three_models_grow_alike() -> None:
+    path, found = evidence.RECORDS / "scale-16px", {}
+    for cell in read_json(path / "result.json")["cells"]:
+        found.setdefault(cell["size"], {}).setdefault(cell["model"], []).append(Answers.read(path / "cells" / cell["cell"]).right)
+    right = {size: {model: np.stack(seeds) for model, seeds in models.items()} for size, models in sorted(found.items())}
+    few, middle, many = right
+    changes = gaps(right[few], right[many])
+    tests = compare_pairs({**right, **changes})
+    told = {(size, *sorted((pair.a, pair.b))): pair.different for size in right for pair in tests[size]}
+    assert not any(told[size, "cnn@parameters", "vit"] for size in right) and told[middle, "vit", "vit-small"]
+    assert all(models["vit"].mean() > models["vit-small"].mean() for models in right.values()), (
+        "the larger ViT has the higher mean at every size"
+    )
+    (gained,) = (tests[gap][0] for gap in changes if {gap.a, gap.b} == {"cnn@parameters", "vit"})
+    assert (
+        -0.02 < gained.interval[0] < gained.interval[1] < 0.02
+        and "lies within two points either way, the two are told apart at no size" in PAGE
+    )
+    parameters = {row["model"]: row["parameters"] for row in read_json(path / "result.json")["rows"]}
+    assert 4.5 < parameters["vit"] / parameters["cnn@parameters"] < 6 and many / few == 20
 
 
 def test_one_seed_decides_no_claim_on_a_difference(records: dict[str, list[evidence.Record]]) -> None:
