@@ -358,7 +358,7 @@ def test_a_refused_run_leaves_no_folder(out: Path, part: str, changes: dict[str,
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path):
     (tmp_path / "taken").write_text("mine")
     for place in (tmp_path / "taken", tmp_path / "taken" / "below"):
-        with pytest.raises(DataError, match="is there a folder where a file is meant"):
+        with pytest.raises(UsageError, match="taken is a file, where a folder is meant"):
             fit(tiny(epochs=1), place, quiet=True)
     assert (tmp_path / "taken").read_text() == "mine"
 
