@@ -19,6 +19,7 @@ from PIL import Image
 
 from vitral.base.errors import DataError
 from vitral.base.files import make_folder, write_atomic, write_json
+from vitral.base.numbers import to_numpy
 from vitral.base.progress import say, track
 from vitral.base.text import few, table
 from vitral.config import DataConfig
@@ -229,7 +230,7 @@ class _Read:
             self.hashes[block] = [digest(each) for each in own]
             self.flat[block] = own.reshape(len(own), -1).std(axis=1) < FLAT
             colour = torch.from_numpy(own if own.shape[1] == 3 else own[:, :1].repeat(3, axis=1)).float()
-            self.thumbnails[block] = F.interpolate(colour, (SIDE, SIDE), mode="bilinear", antialias=True).round().byte().numpy()
+            self.thumbnails[block] = to_numpy(F.interpolate(colour, (SIDE, SIDE), mode="bilinear", antialias=True).round().byte())
 
     def _read_files(self, photographs: bool, quiet: bool) -> None:
         def read(position: int) -> DataError | None:

@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import Dataset, Subset
 
 from vitral.base.errors import DataError, UsageError
+from vitral.base.numbers import to_numpy
 from vitral.base.origin import OWN
 from vitral.base.progress import track
 from vitral.data.decode import Decoded, decode
@@ -43,7 +44,7 @@ class DatasetReader:
                     f"{self.where(number)} is a tensor {tuple(image.shape)} of {str(image.dtype).removeprefix('torch.')}",
                     "give images before they are turned into floats and normalised: PIL images, or uint8 tensors (C, H, W)",
                 )
-            image = np.ascontiguousarray(image.permute(1, 2, 0).cpu().numpy())
+            image = np.ascontiguousarray(to_numpy(image.permute(1, 2, 0)))
         return decode(image, self.where(number))
 
     def where(self, number: int) -> str:

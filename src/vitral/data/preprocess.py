@@ -21,6 +21,7 @@ from PIL import Image
 
 from vitral.base.errors import ConfigError, DataError, need_model, one_of
 from vitral.base.files import sha256_bytes, sha256_file
+from vitral.base.numbers import to_numpy
 from vitral.base.origin import Origin, known, per_channel
 from vitral.base.picture import Box, Picture
 from vitral.config import ModelConfig
@@ -174,7 +175,7 @@ class Preprocess:
         """What a normalised tensor (C, H, W) shows: the way back of `normalise`."""
         mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
         pixels = ((tensor.detach().float().cpu() * std + mean) * 255).round().clamp(0, 255).byte()
-        return viewable(pixels.permute(1, 2, 0).numpy())
+        return viewable(to_numpy(pixels.permute(1, 2, 0)))
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from vitral.base.numbers import to_numpy
 from vitral.data.datasets import Data
 from vitral.data.keys import generator
 from vitral.data.loader import Batch, Loader
@@ -58,7 +59,7 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
         "seed": seed,
         "preprocess": dataclasses.asdict(data.preprocess),
     }
-    numbers = {"positions": np.concatenate([batch.indices[list(places)].cpu().numpy() for batch, places in shown])}
+    numbers = {"positions": np.concatenate([to_numpy(batch.indices[list(places)]) for batch, places in shown])}
     figure = picture_sheet(images, captions, columns=6, title=title, width=1.2)
     return save_figure(figure, out / "seen", numbers, record, formats=("png",))
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from vitral.base.errors import UsageError
+from vitral.base.numbers import to_double, to_numpy
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import matrix_figure
 from vitral.draw.palette import ShowsItself
@@ -107,13 +108,13 @@ def attention_matrix(
     need_transformer(tape, "the attention matrix")
     block = check_index("block", block, tape.config.depth)
     tape, item = with_values(tape, item, [f"blocks.{block}.attention.weights"])
-    weights = tape.attention(block)[item].detach().double()  # (heads, T, T)
+    weights = to_double(tape.attention(block)[item])  # (heads, T, T)
     matrix = weights.mean(dim=0) if head is None else weights[check_index("head", head, tape.config.heads)]
     if normalised:
         matrix = layer_normalised(matrix)
     who = "mean" if head is None else head % tape.config.heads
     note = unused("attention_matrix", target=target, start=start)
-    return AttentionMatrix(matrix.cpu().numpy(), block, who, tape.prefix, normalised, note)
+    return AttentionMatrix(to_numpy(matrix), block, who, tape.prefix, normalised, note)
 
 
 def layer_normalised(matrix: torch.Tensor, epsilon: float = 1e-12) -> torch.Tensor:

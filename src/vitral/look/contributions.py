@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 from vitral.base.errors import UsageError
+from vitral.base.numbers import to_double
 from vitral.base.text import signed
 from vitral.draw.palette import ShowsItself
 from vitral.draw.switch_off import ablation_figure
 from vitral.look.choice import Start, check_item, find_target, need_transformer, unused
-from vitral.look.maps import precise
 from vitral.look.rerun import with_values
 from vitral.model.norm import RMSNorm
 from vitral.model.tape import Tape
@@ -76,13 +76,13 @@ def contributions(tape: Tape, item: int = 0, target: int | str | None = None, st
     used, at = with_values(tape, item, names)
     heads, bias, mlp = np.zeros((depth, config.heads)), np.zeros(depth), np.zeros(depth)
     with torch.no_grad():
-        weights, rest = _read(model, precise(used[names[-1]][at]), target)
+        weights, rest = _read(model, to_double(used[names[-1]][at]), target)
         for index in reversed(range(depth)):
             layer: Any = model.blocks[index]  # type: ignore[index]
-            mixed, added, middle, made, _ = (precise(used[f"blocks.{index}.{part}"][at]) for part in inner)
-            before = precise(used[f"blocks.{index - 1}.output" if index else "embedding"][at])
+            mixed, added, middle, made, _ = (to_double(used[f"blocks.{index}.{part}"][at]) for part in inner)
+            before = to_double(used[f"blocks.{index - 1}.output" if index else "embedding"][at])
             scales = (layer.scale1, getattr(layer, "scale2", layer.scale1))  # a parallel block has one factor for both
-            scale1, scale2 = (1.0 if scale is None else precise(scale) for scale in scales)
+            scale1, scale2 = (1.0 if scale is None else to_double(scale) for scale in scales)
             given = _given(layer.attention, mixed)  # (heads, T, D)
             if config.norm_order == "res-post":
                 given = _held(layer.norm1, given, _scale(layer.norm1, added))
@@ -97,7 +97,7 @@ def contributions(tape: Tape, item: int = 0, target: int | str | None = None, st
                 weights, rest = _back(layer.norm1, weights, before + added, rest)
             heads[index] = [float((weights * part).sum()) for part in given]
             bias[index] = float((weights * added).sum()) - heads[index].sum()
-        embedding = float((weights * precise(used["embedding"][at])).sum())
+        embedding = float((weights * to_double(used["embedding"][at])).sum())
     name, logit = tape.origin.class_name(target), float(used["logits"][at, target])
     return Contributions(heads, bias, mlp, embedding, rest, logit, target, name, unused("contributions", start=start))
 
@@ -117,8 +117,8 @@ def _read(model: Any, stream: torch.Tensor, target: int) -> tuple[torch.Tensor, 
 
     def read(normed: torch.Tensor, own: Any = 0.0) -> torch.Tensor:
         pooled = _held(model.pool_norm, model.read(normed[None])[0], pool_scale) + own
-        total = share * precise(model.head.linear.weight)[target] @ pooled
-        return total if second is None else total + share * precise(second.linear.weight)[target] @ normed[1]
+        total = share * to_double(model.head.linear.weight)[target] @ pooled
+        return total if second is None else total + share * to_double(second.linear.weight)[target] @ normed[1]
 
     bare = torch.zeros_like(stream)
     constant = float(read(bare + _bias(model.norm), _bias(model.pool_norm)))
@@ -141,15 +141,15 @@ def _given(attention: Any, mixed: torch.Tensor) -> torch.Tensor:
     apart = torch.einsum("htd,hg->htgd", mixed, torch.eye(heads, dtype=mixed.dtype, device=mixed.device))  # all others zero
     apart = apart.reshape(heads, count, heads * per_head)
     norm = attention.joined_norm
-    return _held(norm, apart, _scale(norm, apart.sum(dim=0))) @ precise(attention.projection.weight).T
+    return _held(norm, apart, _scale(norm, apart.sum(dim=0))) @ to_double(attention.projection.weight).T
 
 
 def _held(norm: nn.Module, part: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """A norm without its bias as the linear function it is once its scale is held."""
     if isinstance(norm, nn.LayerNorm):
-        return (part - part.mean(dim=-1, keepdim=True)) / scale * precise(norm.weight)
+        return (part - part.mean(dim=-1, keepdim=True)) / scale * to_double(norm.weight)
     if isinstance(norm, RMSNorm):
-        return part / scale * precise(norm.weight)
+        return part / scale * to_double(norm.weight)
     return part
 
 
@@ -162,4 +162,4 @@ def _scale(norm: nn.Module, value: torch.Tensor) -> torch.Tensor:
 
 
 def _bias(norm: nn.Module) -> Any:
-    return precise(norm.bias) if isinstance(norm, nn.LayerNorm) else 0.0
+    return to_double(norm.bias) if isinstance(norm, nn.LayerNorm) else 0.0

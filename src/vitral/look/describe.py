@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vitral.base.files import sha256_bytes
+from vitral.base.numbers import to_numpy
 from vitral.base.picture import Picture
 from vitral.config import to_dict
 from vitral.draw.overlay import to_rgb
@@ -82,5 +83,5 @@ def digest(model: Classifier) -> str:
     parts = []
     for name, tensor in model.state_dict().items():
         values = tensor.detach().cpu().contiguous()
-        parts.append(f"{name} {tuple(values.shape)} {sha256_bytes(values.reshape(-1).view(torch.uint8).numpy().tobytes())}")
+        parts.append(f"{name} {tuple(values.shape)} {sha256_bytes(to_numpy(values.reshape(-1).view(torch.uint8)).tobytes())}")
     return sha256_bytes("\n".join(parts).encode())

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import track
 from vitral.config import ModelConfig
 from vitral.draw.charts import head_scatter
 from vitral.draw.palette import ShowsItself
 from vitral.look.choice import Start, check_item, need_transformer, unused
-from vitral.look.maps import precise
 from vitral.look.rerun import with_values
 from vitral.look.watch import each, watch
 from vitral.model.classifier import Classifier
@@ -112,19 +112,19 @@ def distances(config: ModelConfig) -> np.ndarray:
 
 def mean_distance(weights: torch.Tensor, config: ModelConfig) -> np.ndarray:
     """(B, heads) from weights (B, heads, T, T)."""
-    between = torch.as_tensor(distances(config), dtype=precise(weights[:0]).dtype, device=weights.device)
-    total = torch.zeros(weights.shape[:2], dtype=between.dtype, device=weights.device)
+    between = torch.from_numpy(distances(config))
+    total = torch.zeros(weights.shape[:2], dtype=between.dtype)
     for head in range(weights.shape[1]):  # one head at a time: doubles of all heads at once would need much memory
-        patches = precise(weights[:, head, config.prefix :, config.prefix :].detach())  # (B, N, N)
+        patches = to_double(weights[:, head, config.prefix :, config.prefix :])  # (B, N, N)
         weighted = (patches * between).sum(dim=-1) / patches.sum(dim=-1).clamp(min=1e-30)
         total[:, head] = weighted.mean(dim=-1)
-    return total.cpu().numpy()
+    return to_numpy(total)
 
 
 def mean_entropy(weights: torch.Tensor, _: ModelConfig) -> np.ndarray:
     """(B, heads) from weights (B, heads, T, T)."""
-    parts = [torch.special.entr(precise(weights[:, head].detach())).sum(dim=-1).mean(dim=-1) for head in range(weights.shape[1])]
-    return (torch.stack(parts, dim=1) / np.log(2)).cpu().numpy()
+    parts = [torch.special.entr(to_double(weights[:, head])).sum(dim=-1).mean(dim=-1) for head in range(weights.shape[1])]
+    return to_numpy(torch.stack(parts, dim=1) / np.log(2))
 
 
 def _named(name: str, each: np.ndarray, config: ModelConfig, note: str = "") -> HeadNumbers:

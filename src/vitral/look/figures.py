@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitral.base.errors import UsageError, one_of
+from vitral.base.numbers import to_numpy
 from vitral.base.picture import Picture
 from vitral.base.progress import progress, say
 from vitral.draw.filters import filters_beside
@@ -156,7 +157,7 @@ def one_picture(
         yield Drawn("patches", patch_figure(picture.original, tape.grid, picture.box, title), {"grid": np.array(tape.grid)}, title)
     if tape.config.classes and wanted("prediction"):
         ranking = rank(tape, tape.logits[0], picture.source, TOP)
-        numbers = {"logits": tape.logits[0].detach().cpu().numpy(), "indices": np.array(ranking.indices)}
+        numbers = {"logits": to_numpy(tape.logits[0]), "indices": np.array(ranking.indices)}
         title = f"{name}: the {len(ranking)} most probable classes"
         yield Drawn("prediction", ranking.draw(title, picture.original), numbers, title, {"prediction": ranking.to_dict()["classes"]})
     if wanted("methods"):

@@ -9,6 +9,7 @@ import numpy as np
 from torch import nn
 
 from vitral.base.errors import UsageError
+from vitral.base.numbers import to_double, to_numpy
 from vitral.draw.filters import filter_tiles
 from vitral.draw.palette import ShowsItself
 from vitral.look.choice import Start, model_of, unused
@@ -56,12 +57,12 @@ def filters(
     if count < 1:
         raise UsageError(f"count = {count}", "ask for at least one filter")
     if model.config.family == "vit":
-        weight = model.patches.projection.weight.detach().double().cpu().numpy()  # type: ignore[union-attr]  (D, C, ph, pw)
+        weight = to_numpy(to_double(model.patches.projection.weight))  # type: ignore[union-attr]  (D, C, ph, pw)
         _, components, explained = principal(weight.reshape(len(weight), -1), count)
         tiles = components.reshape(-1, *weight.shape[1:]).transpose(0, 2, 3, 1)
         return Filters(tiles, explained, f"Patch embedding: first {len(tiles)} principal components", note)
     first = next(module for module in model.modules() if isinstance(module, nn.Conv2d))
-    weight = first.weight.detach().double().cpu().numpy()  # (filters, C, ph, pw)
+    weight = to_numpy(to_double(first.weight))  # (filters, C, ph, pw)
     strongest = np.argsort(-np.linalg.norm(weight.reshape(len(weight), -1), axis=1), kind="stable")[:count]
     family = model.config.family
     name = {"cnn": "CNN", "hybrid": "Stem of the hybrid"}.get(family, family.replace("resnet", "ResNet-"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 
 from vitral.base.errors import UsageError
+from vitral.base.numbers import to_double, to_numpy
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_index, check_item, find_target, unused
 from vitral.look.maps import heat
@@ -38,7 +39,7 @@ def gradcam(tape: Tape, item: int = 0, target: int | str | None = None, start: S
         maps, slopes = used.model.as_map(used[name])[at], used.model.as_map(gradient)[at]  # (C, h, w)
         cam = (slopes.mean(dim=(1, 2), keepdim=True) * maps).sum(dim=0).clamp(min=0)  # (h, w)
     shown = block if block >= 0 else None
-    grid = cam.double().cpu().numpy()
+    grid = to_numpy(to_double(cam))
     note = "" if grid.any() else "nothing here raises this class: the map is zero everywhere"
     ignored = unused("gradcam", start=start)
     return heat(used, item, grid, "gradcam", note, ignored, at=at, block=shown, target=target, unit="weighted activation")

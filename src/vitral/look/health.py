@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vitral.base.numbers import to_double, to_numpy
 from vitral.base.text import counted
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
@@ -82,7 +83,7 @@ def health(tape: Tape, item: int = 0, target: int | str | None = None, start: St
     need_transformer(tape, "the norm of tokens")
     names = tape.model.map_names()
     used, at = with_values(tape, item, names)
-    norms = np.stack([used[name][at].detach().double().norm(dim=-1).cpu().numpy() for name in names])  # (L, T)
+    norms = np.stack([to_numpy(to_double(used[name][at]).norm(dim=-1)) for name in names])  # (L, T)
     patches = norms[:, used.prefix :]
     return Health(
         patches.reshape(-1, *used.grid),
@@ -98,7 +99,7 @@ def norms(tape: Tape, item: int = 0, target: int | str | None = None, start: Sta
     need_transformer(tape, "the norm of tokens")
     block = check_index("block", block, tape.config.depth)
     used, at = with_values(tape, item, [tape.model.map_names()[block]])
-    values = used[used.model.map_names()[block]][at].detach().double().norm(dim=-1).cpu().numpy()[used.prefix :]
+    values = to_numpy(to_double(used[used.model.map_names()[block]][at]).norm(dim=-1))[used.prefix :]
     outliers = int((values > outlier_threshold(values[None])[0]).sum())
     note = counted(outliers, "artefact token") if outliers else "no artefact tokens"
     grid, ignored = values.reshape(used.grid), unused("norms", target=target, start=start)

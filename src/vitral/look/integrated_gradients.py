@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from vitral.base.errors import UsageError, one_of
+from vitral.base.numbers import to_double, to_numpy
 from vitral.base.text import signed
 from vitral.data.preprocess import Preprocess
 from vitral.draw.heatmap import Heatmap
@@ -63,7 +64,7 @@ def integrated_gradients(
     if per not in (None, "patch", "pixel"):
         raise one_of("resolution", str(per), ("patch", "pixel"))
     found = attribute(tape, item, target, baseline=baseline, steps=steps, tolerance=tolerance)
-    pixels = found.values.sum(dim=0).double().cpu().numpy()  # (H, W)
+    pixels = to_numpy(to_double(found.values.sum(dim=0)))  # (H, W)
     per = per or ("patch" if tape.config.is_transformer else "pixel")
     grid = to_patches(pixels, tape.grid) if per == "patch" else pixels
     note = f"sums to {signed(found.total)} of {signed(found.change)} from a {baseline} picture (gap {found.gap:.1%}, {found.steps} steps)"
@@ -89,7 +90,7 @@ def attribute(tape: Tape, item: int, target: int, *, baseline: str = "mean", ste
         weights = path_weights(steps)
         slopes |= _slopes(tape, image, blank, target, [place for place in weights if place not in slopes])
         values = (image - blank) * sum(weight * slopes[place] for place, weight in weights.items())
-        found = Attribution(values, float(values.double().sum()), change, steps)
+        found = Attribution(values, float(to_double(values).sum()), change, steps)
         if found.gap <= tolerance or steps * 2 > MOST_STEPS:
             return found
         steps *= 2

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
+from vitral.base.numbers import to_numpy
 from vitral.look.similarity import principal
 from vitral.model.classifier import Classifier, evaluating
 
@@ -42,7 +43,7 @@ def patch_features(model: Classifier, images: torch.Tensor) -> torch.Tensor:
 def joint_colours(model: Classifier, images: torch.Tensor, like: JointColours | None = None) -> JointColours:
     """Patches of like colour are alike, also in different pictures. `like`: the colours of another model, or another moment of its
     training, for the same pictures. Which direction is red, and which way it grows, means nothing: they are turned to agree with those."""
-    maps = patch_features(model, images).permute(0, 2, 3, 1).cpu().numpy()  # (B, h, w, D)
+    maps = to_numpy(patch_features(model, images).permute(0, 2, 3, 1))  # (B, h, w, D)
     scores, _, explained = principal(maps.reshape(-1, maps.shape[-1]), 3)
     if like is not None:
         left, _, right = np.linalg.svd(scores.T @ like.scores, full_matrices=False)  # the nearest rotation (orthogonal Procrustes)
@@ -57,7 +58,7 @@ def similar_patches(model: Classifier, images: torch.Tensor, place: tuple[float,
     """(B, h, w): cosine of every patch to the one at `place` (rows, columns; shares of the sides) of the same picture."""
     maps = F.normalize(patch_features(model, images), dim=1)  # (B, D, h, w)
     row, column = (min(int(share * side), side - 1) for share, side in zip(place, maps.shape[2:], strict=True))
-    return torch.einsum("bdhw,bd->bhw", maps, maps[:, :, row, column]).cpu().numpy()
+    return to_numpy(torch.einsum("bdhw,bd->bhw", maps, maps[:, :, row, column]))
 
 
 def enlarge(pixels: np.ndarray, side: int = SIDE) -> Image.Image:

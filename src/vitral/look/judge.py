@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 
 from vitral.base.errors import one_of
+from vitral.base.numbers import to_double, to_numpy
 from vitral.look.occlusion import edges
 from vitral.look.rerun import quick_logits, score
 from vitral.model.classifier import Classifier
@@ -102,7 +103,7 @@ def scores(model: Classifier, images: torch.Tensor, target: int, kept: np.ndarra
     for begin in range(0, len(images), BATCH):
         edits = None if kept is None else {"embedding": _only(kept[begin : begin + BATCH], model.config.prefix)}
         parts.append(score(model, quick_logits(model, images[begin : begin + BATCH], edits).float(), target))
-    return torch.cat(parts).double().cpu().numpy()
+    return to_numpy(to_double(torch.cat(parts)))
 
 
 def removals_of(model: Classifier) -> tuple[str, ...]:

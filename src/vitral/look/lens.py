@@ -20,6 +20,7 @@ from safetensors.torch import save as to_bytes
 
 from vitral.base.errors import UsageError, WeightsError
 from vitral.base.files import write_atomic
+from vitral.base.numbers import to_double, to_numpy
 from vitral.base.picture import Picture
 from vitral.draw.lens import lens_figure
 from vitral.draw.palette import ShowsItself
@@ -110,7 +111,7 @@ class Lens(ShowsItself):
         return lens_figure(self.probabilities, self.patch_probabilities, self.class_names, self.target, **options)
 
     def _shares(self, logits: np.ndarray) -> np.ndarray:
-        return logits if self.unit == "output" else probabilities(torch.from_numpy(logits), self.several).numpy()
+        return logits if self.unit == "output" else to_numpy(probabilities(torch.from_numpy(logits), self.several))
 
 
 @dataclass(frozen=True)
@@ -171,9 +172,9 @@ def lens(tape: Tape, item: int = 0, target: int | str | None = None, start: Star
             logits.append(read_out(used.model, tokens)[0])
             patches.append(read_out(used.model, tokens[0, prefix:, None].expand(-1, prefix + 1, -1)))
     picture = used.pictures[at] if used.pictures else None
-    every = torch.stack(patches).double().cpu().numpy().reshape(len(names), *used.grid, -1)
+    every = to_numpy(to_double(torch.stack(patches))).reshape(len(names), *used.grid, -1)
     class_names = tuple(map(tape.origin.class_name, range(tape.config.classes)))
-    whole = torch.stack(logits).double().cpu().numpy()
+    whole = to_numpy(to_double(torch.stack(logits)))
     return Lens(whole, every, target, class_names, trained is not None, tape.origin.several, picture, unused("lens", start=start))
 
 
@@ -197,8 +198,8 @@ def fit_lens(model: Classifier, batches: Iterable[torch.Tensor], data: str = "")
     need_transformer(model, "the lens")
     names, prefix, width = depth_names(model), model.config.prefix, model.config.width
     last = len(names) - 1
-    square = torch.zeros(last, 2, width + 1, width + 1, dtype=torch.float64)
-    cross = torch.zeros(last, 2, width + 1, width, dtype=torch.float64)
+    square = torch.zeros(last, 2, width + 1, width + 1, dtype=torch.float64)  # host
+    cross = torch.zeros(last, 2, width + 1, width, dtype=torch.float64)  # host
     counts, held = torch.zeros(2), []
     place = next(model.parameters())
     with torch.no_grad(), evaluating(model):
@@ -208,13 +209,13 @@ def fit_lens(model: Classifier, batches: Iterable[torch.Tensor], data: str = "")
             if number % 5 == 4:  # a fifth is kept to judge by
                 held.append([tape[name].cpu() for name in names])
                 continue
-            end = tape[names[-1]].cpu().double()
+            end = to_double(tape[names[-1]])
             for kind, part in enumerate((slice(0, prefix), slice(prefix, None))):
                 goal = end[:, part].reshape(-1, width)
                 counts[kind] += len(goal)
                 for depth in range(last):
-                    tokens = tape[names[depth]].cpu().double()[:, part].reshape(-1, width)
-                    beside = torch.cat([tokens, torch.ones(len(tokens), 1, dtype=torch.float64)], dim=1)
+                    tokens = to_double(tape[names[depth]])[:, part].reshape(-1, width)
+                    beside = torch.cat([tokens, torch.ones(len(tokens), 1, dtype=torch.float64)], dim=1)  # host
                     square[depth, kind] += beside.T @ beside
                     cross[depth, kind] += beside.T @ (goal - tokens)
     if not counts.any():
@@ -225,7 +226,7 @@ def fit_lens(model: Classifier, batches: Iterable[torch.Tensor], data: str = "")
             if not counts[kind]:
                 continue
             pull = PULL * square[depth, kind].diagonal()[:-1].mean().clamp_min(1e-12)
-            strength = torch.full((width + 1,), float(pull), dtype=torch.float64)
+            strength = torch.full((width + 1,), float(pull), dtype=torch.float64)  # host
             strength[-1] = 1e-9 * float(counts[kind])  # the bias is free
             solved = torch.linalg.solve(square[depth, kind] + torch.diag(strength), cross[depth, kind])
             weight[depth, kind], bias[depth, kind] = solved[:-1].float(), solved[-1].float()

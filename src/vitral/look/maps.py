@@ -7,18 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from vitral.base.numbers import to_double, to_numpy
 from vitral.draw.heatmap import Heatmap
 from vitral.model.tape import Tape
 
 
-def precise(value: torch.Tensor) -> torch.Tensor:
-    """In double precision where the device has it: long products of matrices lose digits."""
-    return value if value.device.type == "mps" else value.double()
-
-
 def to_grid(tape: Tape, row: torch.Tensor) -> np.ndarray:
     """One number per token (T,) → the patches' grid (h, w); tokens before the patches are left out."""
-    return row[tape.prefix :].detach().double().cpu().numpy().reshape(tape.grid)
+    return to_numpy(to_double(row[tape.prefix :])).reshape(tape.grid)
 
 
 def to_patches(pixels: np.ndarray, grid: tuple[int, int]) -> np.ndarray:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from vitral.base.errors import UsageError
+from vitral.base.numbers import to_double
 from vitral.base.progress import track
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, find_target, unused
@@ -67,7 +68,7 @@ def occlusion(
                 top, bottom = edges_down[max(0, row - before)], edges_down[min(rows, row + after)]
                 left, right = edges_across[max(0, column - before)], edges_across[min(columns, column + after)]
                 covered[index, :, top:bottom, left:right] = fill
-            drops += (whole - score(tape, again(tape, covered), target).double()).tolist()
+            drops += (whole - to_double(score(tape, again(tape, covered), target))).tolist()
     unit = score_unit(tape)
     note = f"{unit} {whole:.3f} uncovered; squares of {size} × {size} patches{'; every second one, the others between them' * between}"
     grid = np.full((rows, columns), np.nan)

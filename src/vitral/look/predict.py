@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from vitral.base.errors import FailedError, UsageError, need_model
+from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import say
 from vitral.base.records import ranked
 from vitral.base.text import html, table
@@ -101,7 +102,7 @@ def predict(
     with evaluating(model), torch.inference_mode():
         while some := list(itertools.islice(items, batch_size)):
             images, known = as_images(model, some)
-            logits = answer(images.to(place.device, place.dtype)).double().cpu()
+            logits = to_double(answer(images.to(place.device, place.dtype)))
             sources = [picture.source for picture in known] if known else [f"picture {len(rankings) + k}" for k in range(len(logits))]
             rankings += [rank(model, row, source, top) for row, source in zip(logits, sources, strict=True)]
     if isinstance(answer, AnsweringInFp8):
@@ -113,7 +114,7 @@ def rank(model_or_tape: Classifier | Tape, logits: torch.Tensor, source: str = "
     """One picture's logits (K,) as a ranking."""
     if not isinstance(top, int | np.integer) or top < 1:
         raise UsageError(f"top = {top}", "ask for at least one class")
-    logits = logits.detach().double().cpu()
+    logits = to_double(logits)
     if not logits.isfinite().all():
         raise FailedError(f"the answer for {source or 'a picture'} is not a number", "the weights are damaged, or their training diverged")
     origin = model_or_tape.origin
@@ -125,7 +126,7 @@ def rank(model_or_tape: Classifier | Tape, logits: torch.Tensor, source: str = "
     else:
         order = order[:top]
     names, thresholds = [origin.class_name(index) for index in order], [origin.thresholds[index] for index in order if origin.several]
-    return Ranking(names, shares[order].numpy(), logits[order].numpy(), order, source, thresholds)
+    return Ranking(names, to_numpy(shares[order]), to_numpy(logits[order]), order, source, thresholds)
 
 
 def check_classes(model: Classifier) -> None:

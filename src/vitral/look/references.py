@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from vitral.base.files import sha256_bytes
+from vitral.base.numbers import to_numpy
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import check_item
 from vitral.look.maps import heat, to_patches
@@ -21,7 +22,7 @@ from vitral.model.tape import Tape
 def random(tape: Tape, item: int = 0) -> Heatmap:
     """Noise: other numbers for every picture, the same for the same picture."""
     item = check_item(tape, item)
-    image = images_of(tape)[item].detach().float().cpu().contiguous().numpy()
+    image = to_numpy(images_of(tape)[item].float().contiguous())
     seed = int(sha256_bytes(image.tobytes())[:8], 16)
     return heat(tape, item, np.random.default_rng(seed).random(grid_of(tape.model)), "random")
 
@@ -33,7 +34,7 @@ def edges(tape: Tape, item: int = 0) -> Heatmap:
     across = torch.tensor([[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]], device=grey.device)
     kernels = torch.stack([across, across.T])[:, None]
     change = F.conv2d(F.pad(grey, (1, 1, 1, 1), mode="replicate"), kernels)[0]  # (2, H, W)
-    strength = change.square().sum(dim=0).sqrt().cpu().numpy()
+    strength = to_numpy(change.square().sum(dim=0).sqrt())
     return heat(tape, item, to_patches(strength.astype(np.float64), grid_of(tape.model)), "edges")
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import torch
 
+from vitral.base.numbers import to_double
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, find_target, need_transformer, start_patch, start_row
-from vitral.look.maps import heat, precise, to_grid
+from vitral.look.maps import heat, to_grid
 from vitral.look.rerun import with_values
 from vitral.look.rollout import with_residual
 from vitral.model.tape import Tape
@@ -54,6 +55,6 @@ def _steps(tape: Tape, item: int, target: int, lower: bool) -> tuple[Tape, int, 
     sign = -1.0 if lower else 1.0
     with torch.no_grad():
         weighted = [
-            sign * precise(gradient[at]) * precise(used[name][at]) for name, gradient in zip(names, gradients, strict=True)
+            sign * to_double(gradient[at]) * to_double(used[name][at]) for name, gradient in zip(names, gradients, strict=True)
         ]  # (heads, T, T)
         return used, at, [each.clamp(min=0).mean(dim=0) for each in weighted]

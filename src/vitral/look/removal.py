@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from vitral.base.numbers import to_double
 from vitral.base.progress import track
 from vitral.look.choice import check_item
 from vitral.look.rerun import alone, run, score
@@ -73,7 +74,7 @@ def remove_least(
                 answers = torch.cat([run(tape, part.to(image), edits).argmax(dim=1).cpu() for part in images.split(BATCH)])
                 share.append(float((answers == truth).float().mean()))
         confidence.append(float(scores[0]))
-        random.append(float(scores[1:].double().mean()))
+        random.append(float(to_double(scores[1:]).mean()))
     judged = None if images is None else np.array(share)
     return Removal(tuple(order), counts, np.array(confidence), np.array(random), judged)
 

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from vitral.base.errors import UsageError
+from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import track
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, find_target, unused
@@ -49,9 +50,9 @@ def rise(
     with torch.no_grad():
         for begin in track(range(0, masks, BATCH), "Covering the picture"):
             some = seen[begin : begin + BATCH]
-            left = score(tape, run(tape, image * some[:, None].to(image)), target).double().cpu()
-            weight += (left[:, None, None] * some.double()).sum(dim=0).numpy()
-    total = seen.double().sum(dim=0).numpy()
+            left = to_double(score(tape, run(tape, image * some[:, None].to(image)), target))
+            weight += to_numpy((left[:, None, None] * to_double(some)).sum(dim=0))
+    total = to_numpy(to_double(seen).sum(dim=0))
     values = to_patches(weight, grid) / np.maximum(to_patches(total, grid), 1e-12)
     note, ignored = f"{masks} masks of {cells} × {cells} cells", unused("rise", start=start)
     return heat(tape, item, values, "rise", note, ignored, target=target, unit=f"mean {score_unit(tape)} when seen")

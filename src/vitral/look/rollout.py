@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from vitral.base.errors import UsageError, one_of
+from vitral.base.numbers import to_double
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, need_transformer, start_patch, start_row, unused
-from vitral.look.maps import heat, precise, to_grid
+from vitral.look.maps import heat, to_grid
 from vitral.look.rerun import with_values
 from vitral.look.watch import as_images, watch
 from vitral.model.classifier import Classifier
@@ -37,7 +38,7 @@ class RunningRollout:
         self.product: torch.Tensor | None = None
 
     def __call__(self, weights: torch.Tensor, _: str = "") -> None:
-        joined = drop_weakest(precise(JOIN[self.heads](weights.detach())), self.discard)  # (B, T, T)
+        joined = drop_weakest(to_double(JOIN[self.heads](weights.detach())), self.discard)  # (B, T, T)
         step = with_residual(joined)
         self.product = step if self.product is None else step @ self.product
 

@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import UsageError
+from vitral.base.numbers import to_double, to_numpy
 from vitral.build import build
 from vitral.config import ModelConfig
 from vitral.data.preprocess import Preprocess
@@ -111,6 +112,6 @@ def without_positions(model: Classifier) -> Classifier:
 def _moved(model: Classifier, batch: torch.Tensor) -> tuple[np.ndarray, int]:
     """How far each order moves the logits from the first picture's, and in how many the answer stays."""
     with evaluating(model):
-        logits = model(batch).double()
+        logits = to_double(model(batch))
     spread = (logits[0].max() - logits[0].min()).clamp_min(1e-12)
-    return ((logits[1:] - logits[0]).abs().amax(dim=1) / spread).cpu().numpy(), int(logits[1:].argmax(1).eq(logits[0].argmax()).sum())
+    return to_numpy((logits[1:] - logits[0]).abs().amax(dim=1) / spread), int(logits[1:].argmax(1).eq(logits[0].argmax()).sum())

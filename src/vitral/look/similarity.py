@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from vitral.base.errors import UsageError
+from vitral.base.numbers import to_double, to_numpy
 from vitral.base.picture import Picture
 from vitral.base.text import counted
 from vitral.draw.curves import Line, line_chart
@@ -84,7 +85,7 @@ def position_similarity(
             f"this {config.family} has {has}, so there are no position vectors to compare",
             "use a model with learned or sine/cosine positions",
         )
-    table = model.positions.table[0].detach().double().cpu().numpy()  # type: ignore[union-attr,index]  (P + N, D)
+    table = to_numpy(to_double(model.positions.table[0]))  # type: ignore[union-attr,index]  (P + N, D)
     prefix = positioned_prefix(config)
     unit = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-30)
     cosine = unit[prefix:] @ unit[prefix:].T  # (N, N)
@@ -118,7 +119,7 @@ def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start
     patches = patch_tokens(used, name, at)  # (h, w, D)
     if tape.config.is_transformer:
         (index, note), patch = start_index(used, start), start_patch(used, start)
-        own = patches.mean(axis=(0, 1)) if index is None else used[name][at, index].detach().double().cpu().numpy()
+        own = patches.mean(axis=(0, 1)) if index is None else to_numpy(to_double(used[name][at, index]))
     elif isinstance(start, tuple | list):
         patch = place_of("place", start, patches.shape[:2], "this map")
         own, note = patches[patch], f"starts from the place in row {patch[0]}, column {patch[1]}"
@@ -199,5 +200,5 @@ def principal(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.
 
 def patch_tokens(tape: Tape, name: str, item: int = 0) -> np.ndarray:
     """The patches' tokens (h, w, D) that a tape keeps under one of the model's `map_names()`; of a rival, its feature map."""
-    maps = tape.model.as_map(tape[name])[item].detach().double().cpu().numpy()  # (D, h, w)
+    maps = to_numpy(to_double(tape.model.as_map(tape[name])[item]))  # (D, h, w)
     return maps.transpose(1, 2, 0)

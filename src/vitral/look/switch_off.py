@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import track
 from vitral.base.text import html, signed, table
 from vitral.draw.palette import ShowsItself
@@ -118,4 +119,4 @@ def _zero(places: list[tuple[int | slice, int | slice]]) -> Edit:
 def _scores(tape: Tape, image: torch.Tensor, target: int, copies: Sequence[Off]) -> np.ndarray:
     images = image[None].expand(len(copies), -1, -1, -1)
     with torch.no_grad():
-        return score(tape, run(tape, images, edits_for(copies)), target).double().cpu().numpy()
+        return to_numpy(to_double(score(tape, run(tape, images, edits_for(copies)), target)))

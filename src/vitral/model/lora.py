@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitral.base.errors import ConfigError
+from vitral.base.numbers import to_double
 from vitral.model.vit import ViT
 
 DOWN, UP = "lora_down", "lora_up"
@@ -58,8 +59,8 @@ def merge_lora(values: dict[str, Tensor], rank: int, alpha: float) -> dict[str, 
         if name.endswith(UP):
             layer = name.removesuffix(UP)
             # In double precision: rounded once, as any stored weight is.
-            product = values[name].double() @ values[layer + DOWN].double()
-            merged[layer + "weight"] = (values[layer + "weight"].double() + alpha / rank * product).to(values[layer + "weight"].dtype)
+            product = to_double(values[name]) @ to_double(values[layer + DOWN])
+            merged[layer + "weight"] = (to_double(values[layer + "weight"]) + alpha / rank * product).to(values[layer + "weight"])
     return merged
 
 

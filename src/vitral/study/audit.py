@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from vitral.base.errors import ConfigError, DataError, UsageError
+from vitral.base.numbers import to_numpy
 from vitral.base.progress import progress, watched
 from vitral.look import references
 from vitral.look.judge import curves, found, gain, on_grid, order_of, permuted, rank_correlation, removals_of, salience_order, share_inside
@@ -159,8 +160,8 @@ class _Judge:
         logits = logits_of(model, self.pool)
         self.one_output = score_unit(model) == "output"
         shares = logits.abs() if self.one_output else probabilities(logits, model.origin.several)
-        self.confidence, self.answers = shares.max(dim=1).values.cpu().numpy(), shares.argmax(dim=1).cpu().numpy()
-        self.runner_up = logits.topk(min(2, logits.shape[1]), dim=1).indices[:, -1].cpu().numpy()
+        self.confidence, self.answers = to_numpy(shares.max(dim=1).values), to_numpy(shares.argmax(dim=1))
+        self.runner_up = to_numpy(logits.topk(min(2, logits.shape[1]), dim=1).indices[:, -1])
         self.chosen = sure_ones(self.confidence, self.answers, count)
         self.advance: Callable[[], None] = lambda: None
         self.slow = [number for number, row in enumerate(self.rows) if row.many]
@@ -225,7 +226,7 @@ class _Judge:
         made = plant(self.model, bare, size, self.grid, self.seed + 1)
         decides = (logits_of(head, made.images).argmax(dim=1) == 1) & (logits_of(head, bare).argmax(dim=1) == 0)
         values = np.full((len(self.rows), len(bare)), np.nan)
-        deciding = np.flatnonzero(decides.cpu().numpy())
+        deciding = np.flatnonzero(to_numpy(decides))
         for place, index in self._each(deciding):
             maps = self._maps(head, made.images[index], 1, self._without(place))
             values[:, index] = of_each(partial(found, inside=made.inside[index]), maps)

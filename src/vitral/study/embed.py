@@ -20,6 +20,7 @@ from PIL import Image
 
 from vitral.base.errors import UsageError, VitralError
 from vitral.base.files import write_atomic
+from vitral.base.numbers import to_numpy
 from vitral.base.progress import progress
 from vitral.base.records import write_records
 from vitral.config.formats import Precision
@@ -152,7 +153,7 @@ def embed(
     with torch.no_grad(), progress("Embedding", total=len(paths), quiet=quiet) as bar:
         while some := list(itertools.islice(pictures, batch_size)):
             images = torch.stack([picture.tensor for picture in some])
-            features.append(answer(images.to(place.device, place.dtype)).float().cpu().numpy())
+            features.append(to_numpy(answer(images.to(place.device, place.dtype)).float()))
             if thumbnails:
                 kept |= {len(read) + i: small(p.original) for i, p in enumerate(some) if (len(read) + i) % step == 0}
             read += [Path(picture.source).relative_to(folder).as_posix() for picture in some]
@@ -181,7 +182,7 @@ def nearest(
                 except (OSError, VitralError):  # moved, deleted, or no picture any more
                     continue
             if tensors:
-                features.append(model.pooled(torch.stack(tensors).to(place.device, place.dtype)).float().cpu().numpy())
+                features.append(to_numpy(model.pooled(torch.stack(tensors).to(place.device, place.dtype)).float()))
             bar.advance(len(some))
     if not numbers:
         return {}

@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 from vitral.base.layout import FIGURES
+from vitral.base.numbers import to_numpy
 from vitral.data.datasets import open_data, open_source
 from vitral.data.loader import Loader
 from vitral.data.preprocess import Preprocess
@@ -43,7 +44,7 @@ def draw_learning(path: str | Path) -> list[Path]:
     data = open_data(config, preprocess=Preprocess.of(final), source=open_source(config, labels=False))
     split = data.validation.first(min(BANK, len(data.validation)), config.split_seed)
     images = torch.cat([batch.images for batch in Loader(split, batch_size=min(128, len(split)), preprocess=data.preprocess).epoch(0)])
-    every = [_picture(pixels.numpy()) for pixels in split.pixels()]
+    every = [_picture(to_numpy(pixels)) for pixels in split.pixels()]
     seen, command = every[:SHOWN], folder.command
     last = max((line["step"] for line in folder.metrics), default=0)
     before = [(step, place) for step, place in folder.snapshots() if step < last]  # that of the last step is the model itself

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from vitral.base.errors import MissingError, UsageError, VitralError
+from vitral.base.numbers import to_double
 from vitral.draw.heatmap import Heatmap
 from vitral.look.method import Method
 from vitral.look.rerun import again
@@ -48,7 +49,7 @@ def _checked(function: Callable[..., Any], name: str, called: str) -> Callable[.
         try:
             made = function(again(tape, slice(None), keep="*", gradients=True), item, target=target)
             values = getattr(made, "grid", made)
-            values = np.asarray(values.detach().cpu() if isinstance(values, torch.Tensor) else values, dtype=np.float64)
+            values = np.asarray(to_double(values) if isinstance(values, torch.Tensor) else values, dtype=np.float64)  # host
         except VitralError:
             raise
         except Exception as error:

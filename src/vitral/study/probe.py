@@ -19,6 +19,7 @@ from torch import Tensor
 from vitral.base.device import pick_device
 from vitral.base.errors import UsageError
 from vitral.base.layout import WEIGHTS
+from vitral.base.numbers import to_numpy
 from vitral.base.origin import known
 from vitral.base.progress import progress
 from vitral.base.text import table
@@ -135,7 +136,7 @@ def run_probe(
         return read_features(model, loader, blocks=blocks, precision=precision, quiet=quiet)
 
     (features, labels), judge = read(data.train), read(data.validation)
-    read_labels = labels.cpu().numpy()  # of those that could be read
+    read_labels = to_numpy(labels)  # of those that could be read
     _check_shots(read_labels, classes, shots)
     fitted: list[tuple[int | None, int, list[Linear], list[Neighbours]]] = []
     with progress("Probing", total=sum(1 if k is None else draws for k in shots), quiet=quiet) as bar:
@@ -207,7 +208,7 @@ def draw_shots(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 
 def _score(fitted: Sequence[Linear | Neighbours], features: Tensor, labels: Tensor) -> Score:
-    correct = np.stack([option(features).eq(labels).cpu().numpy() for option in fitted])  # (draws, N)
+    correct = np.stack([to_numpy(option(features).eq(labels)) for option in fitted])  # (draws, N)
     accuracies, chosen = tuple(map(float, correct.mean(axis=1))), tuple(map(str, fitted))
     if len(fitted) > 1:
         interval = accuracy_interval(correct)

@@ -16,6 +16,7 @@ import torch
 from vitral.base import layout
 from vitral.base.device import pick_device
 from vitral.base.errors import DataError
+from vitral.base.numbers import to_numpy
 from vitral.base.text import table
 from vitral.config import DataConfig
 from vitral.data.datasets import Data, open_data, open_source
@@ -59,7 +60,7 @@ def probe_run(path: str | Path, *, device: str = "auto", quiet: bool = False) ->
     found: dict[str, Any] = {"data": opened.name, "split": "validation", "pictures": len(answers), "width": features.shape[1]}
     lines = []
     for name, option in options.items():
-        right = option(judged).eq(answers).cpu().numpy()
+        right = to_numpy(option(judged).eq(answers))
         interval = images_interval(right)
         found[name] = {"accuracy": float(right.mean()), "interval": [interval.low, interval.high], "settings": str(option)}
         lines.append([name, f"{right.mean():.2%}", f"{interval.low:.2%} – {interval.high:.2%}", str(option)])
@@ -88,7 +89,7 @@ def probe_in_place(
 def _write_neighbours(folder: RunFolder, body: Classifier, learnt: Labelled, opened: Data, device: str) -> None:
     asked, labels = read_features(body, _loader(opened, opened.test(), device), quiet=True)
     nearest = nearest_of(learnt, len(opened.class_names))
-    answers = Answers(nearest(asked).cpu().numpy(), labels.cpu().numpy())
+    answers = Answers(to_numpy(nearest(asked)), to_numpy(labels))
     scores = {"top1": float(answers.right.mean()), "opened": opened.opened["test"], "probe": str(nearest)}
     folder.write_answers(scores, answers, layout.NEIGHBOURS)
 

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import DataError, VitralError
+from vitral.base.numbers import to_numpy
 from vitral.data.catalogue import CATALOGUE
 from vitral.data.pictures import find_pictures, readable
 from vitral.data.preprocess import Preprocess
@@ -76,10 +77,10 @@ class ProofPictures:
             place = {str(path): number for number, path in enumerate(self.paths)}
             found = readable(self.paths[: self.count], self.model)
             while some := list(islice(found, CHUNK)):
-                yield np.stack([picture.tensor.numpy() for picture in some]), [place[picture.source] for picture in some]
+                yield np.stack([to_numpy(picture.tensor) for picture in some]), [place[picture.source] for picture in some]
             return
         for batch in evaluation_loader(self.images, self.images.preprocess, CPU, CHUNK).epoch(0):
-            yield batch.images.float().numpy(), batch.indices.tolist()
+            yield to_numpy(batch.images.float()), batch.indices.tolist()
 
     def calibration(self) -> Iterator[np.ndarray]:
         if self.images is None:
@@ -87,7 +88,7 @@ class ProofPictures:
             return
         some = self.others.first(min(CALIBRATION, len(self.others)), 0)
         for batch in evaluation_loader(some, some.preprocess, CPU, CHUNK).epoch(0):
-            yield from np.split(batch.images.float().numpy(), range(CHUNK, len(batch.images), CHUNK))
+            yield from np.split(to_numpy(batch.images.float()), range(CHUNK, len(batch.images), CHUNK))
 
     def one(self) -> np.ndarray:
         for images, _ in self.batches(1):

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from vitral.base.device import pick_device
 from vitral.base.errors import DataError, FailedError, UsageError, need_model
+from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import say
 from vitral.config import DataConfig
 from vitral.config.formats import AnswerPrecision
@@ -251,7 +252,7 @@ def evaluate_loader(
             indices.append(batch.indices.to(top.device))
     if not labels:
         raise DataError("none of the images can be read", "check the files named above")
-    columns = [torch.cat(column).cpu().numpy() for column in (indices, losses, ranks, tops, shares, labels)]
+    columns = [to_numpy(torch.cat(column)) for column in (indices, losses, ranks, tops, shares, labels)]
     if gather is not None:
         columns = gather(columns)
     # Several processes may see an image twice (an even share for each): once is enough.
@@ -306,13 +307,13 @@ def read_logits(model: nn.Module, loader: Any, forward: Callable[[Tensor], Tenso
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     """The number that logits are divided by to make the loss on these images smallest (Guo et al. 2017)."""
-    logits, labels = logits.double().cpu(), labels.cpu()
+    logits, labels = to_double(logits), labels.cpu()
     if (logits.argmax(dim=1) == labels).all():
         say("note: every validation picture is right, so that the surest model would suit it best: the temperature stays 1")
         return 1.0
-    logarithms = torch.linspace(math.log(0.05), math.log(20), 121, dtype=torch.float64)
+    logarithms = torch.linspace(math.log(0.05), math.log(20), 121, dtype=torch.float64)  # host
     for _ in range(3):  # a grid, then ever finer ones around its best: the loss has one valley
         losses = torch.stack([F.cross_entropy(logits / value.exp(), labels) for value in logarithms])
         step, best = logarithms[1] - logarithms[0], logarithms[losses.argmin()]
-        logarithms = torch.linspace(float(best - step), float(best + step), 41, dtype=torch.float64)
+        logarithms = torch.linspace(float(best - step), float(best + step), 41, dtype=torch.float64)  # host
     return float(best.exp())

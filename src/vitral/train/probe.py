@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitral.base.errors import ConfigError
+from vitral.base.numbers import to_numpy
 from vitral.base.progress import progress
 from vitral.config.formats import Precision
 from vitral.cost.precision import Answering, worth_bf16
@@ -173,7 +174,7 @@ def _quality(scores: Tensor, labels: Tensor) -> float:
     """Share of right answers, or the mean average precision of several labels."""
     if labels.ndim == 1:
         return scores.argmax(dim=1).eq(labels).float().mean().item()
-    return mean_of_known(average_precision(scores.cpu().numpy(), labels.cpu().numpy() > 0))
+    return mean_of_known(average_precision(to_numpy(scores), to_numpy(labels) > 0))
 
 
 @torch.no_grad()

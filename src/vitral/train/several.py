@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitral.base.errors import DataError, FailedError
+from vitral.base.numbers import to_numpy
 from vitral.base.text import html, percent, table
 from vitral.data.split import SEVERAL, Split
 from vitral.model.classifier import Classifier, evaluating
@@ -198,7 +199,7 @@ def evaluate_several(
             indices.append(batch.indices.to(logits.device))
     if not labels:
         raise DataError("none of the images can be read", "check the files named above")
-    columns = [torch.cat(column).cpu().numpy() for column in (indices, losses, shares, labels)]
+    columns = [to_numpy(torch.cat(column)) for column in (indices, losses, shares, labels)]
     columns = gather(columns) if gather is not None else columns
     positions, first = np.unique(columns[0], return_index=True)  # several processes may see an image twice
     loss, probabilities, truth = (column[first] for column in columns[1:])

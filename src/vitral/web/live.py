@@ -22,6 +22,7 @@ from torch import nn
 
 from vitral.base.errors import UsageError
 from vitral.base.files import sha256_bytes, write_atomic
+from vitral.base.numbers import to_numpy
 from vitral.base.progress import track
 from vitral.config import ModelConfig
 from vitral.data.preprocess import Preprocess
@@ -144,7 +145,7 @@ def rounded(model: Classifier) -> ViT:
 
 def codes_of(layer: nn.Linear | nn.Conv2d) -> tuple[np.ndarray, np.ndarray]:
     """Eight-bit codes (outputs, inputs) and one scale an output."""
-    return round_weights(layer.weight.detach().float().cpu().flatten(1).numpy(), axis=0)
+    return round_weights(to_numpy(layer.weight.float().flatten(1)), axis=0)
 
 
 def layers(model: nn.Module) -> Iterator[tuple[str, nn.Linear | nn.Conv2d]]:
@@ -162,13 +163,13 @@ def pack_model(whole: Classifier, attention: int) -> bytes:
     for name, parameter in model.named_parameters():
         # Tokens, the table of positions and learned angles go into what is computed of them.
         if name not in sections and not name.startswith(("tokens.", "positions.", "rotary.")):
-            sections[name] = parameter.detach().float().numpy()
+            sections[name] = to_numpy(parameter.float())
     sections["start"] = _start(model)
     if model.rotary is not None:
         angles = model.rotary()
-        sections |= {"cosine": angles.cosine.detach().float().numpy(), "sine": angles.sine.detach().float().numpy()}
+        sections |= {"cosine": to_numpy(angles.cosine.float()), "sine": to_numpy(angles.sine.float())}
     if config.is_relative:
-        sections["relative"] = model.blocks[0].attention.relative.index.numpy().astype(np.float32)  # type: ignore[union-attr]
+        sections["relative"] = to_numpy(model.blocks[0].attention.relative.index).astype(np.float32)  # type: ignore[union-attr]
     tape = watch(model, probe(config)[None], keep=["logits"])
     token, note = start_index(tape, "class")
     header = {
@@ -204,4 +205,4 @@ def _start(model: ViT) -> np.ndarray:
     """(T, D): what each token is before its patch is added: learned tokens, and positions where they are vectors."""
     with torch.no_grad():
         tokens = model.tokens(torch.zeros(1, model.config.grid[0] * model.config.grid[1], model.config.width))
-        return model.positions(tokens)[0].float().numpy()
+        return to_numpy(model.positions(tokens)[0].float())

@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import UsageError
+from vitral.base.numbers import to_numpy
 from vitral.base.picture import Picture
 from vitral.draw.filters import tones
 from vitral.draw.heatmap import Heatmap
@@ -90,7 +91,7 @@ def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int,
     def read(value: torch.Tensor, _: str) -> None:
         for name, measure in MEASURES.items():
             measured[name].append([round(float(number), 4) for number in measure(value, config)[0]])
-        weights = value[0].float().cpu().numpy()  # (heads, T, T)
+        weights = to_numpy(value[0].float())  # (heads, T, T)
         mean = weights[:, config.prefix :].mean(axis=1, keepdims=True)
         kept = np.concatenate([weights[:, : len(rows) - 1], mean], axis=1)
         most.append(maxima(kept, config.prefix))
@@ -99,7 +100,7 @@ def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int,
         coded.append(codes)
 
     tape = watch(model, picture, keep=["logits"], edits=edits, readers={ATTENTION: read} if attention else None)
-    logits = tape.logits[0].float().cpu().numpy() if config.classes else np.zeros(0, np.float32)
+    logits = to_numpy(tape.logits[0].float()) if config.classes else np.zeros(0, np.float32)
     if not np.isfinite(logits).all():
         raise Refusal(422, "the model's output for this picture is not finite", "are its weights damaged?")
     shown, kind = shown_picture(picture)

@@ -29,6 +29,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from vitral.base.numbers import to_double, to_numpy
 from vitral.base.picture import Picture
 from vitral.base.progress import track
 from vitral.draw.filters import tones
@@ -85,7 +86,7 @@ def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str,
     near, after = (mean_distance(each.attention(BLOCK), config)[0] for each in (tape, shuffled))
     chosen = sorted(np.argsort(near)[np.unique(np.linspace(0, config.heads - 1, min(HEADS, config.heads)).round().astype(int))].tolist())
     even = float(distances(config).mean())
-    vectors = tape["patches"][0].float().cpu().numpy()  # (N, D)
+    vectors = to_numpy(tape["patches"][0].float())  # (N, D)
     numbers = np.argsort(-vectors.var(axis=0))[:PATTERNS].tolist()
     sinks = [_sink(tape, block, columns, contrast) for block, columns in enumerate(seen.columns)]
     header = {
@@ -118,14 +119,14 @@ def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str,
     }
     sections: dict[str, np.ndarray | bytes] = {"patches": shorten(vectors)}
     if isinstance(vit.positions, AddPositionalEmbeddings):
-        sections["positions"] = shorten(vit.positions.table[0, vit.positions.prefix :].detach().float().cpu().numpy())
+        sections["positions"] = shorten(to_numpy(vit.positions.table[0, vit.positions.prefix :].float()))
     for part, name in zip(("query", "key", "value"), attention, strict=False):
-        sections[part] = shorten(tape[name][0, chosen].float().cpu().numpy())  # (heads, T, d)
+        sections[part] = shorten(to_numpy(tape[name][0, chosen].float()))  # (heads, T, d)
     relative = cast(Attention, vit.blocks[BLOCK].attention).relative
     if relative is not None:
-        sections["bias"] = shorten(relative()[0, chosen].detach().float().cpu().numpy())
+        sections["bias"] = shorten(to_numpy(relative()[0, chosen].float()))
     if vit.stem is None:
-        sections["patterns"] = _patterns(vit.patches.projection.weight.detach().float().cpu().numpy()[numbers])
+        sections["patterns"] = _patterns(to_numpy(vit.patches.projection.weight.float())[numbers])
     return header, sections
 
 
@@ -148,7 +149,7 @@ class _Seen:
 
     def __call__(self, weights: torch.Tensor, _: str) -> None:
         mean = weights[0].float().mean(dim=0).cpu()  # (T, T)
-        self.columns.append((mean.mean(dim=0).numpy(), mean.median(dim=0).values.numpy()))
+        self.columns.append((to_numpy(mean.mean(dim=0)), to_numpy(mean.median(dim=0).values)))
         self.last = mean
 
 
@@ -176,7 +177,7 @@ def _answer(model: Classifier, logits: torch.Tensor) -> list[list[float]]:
     """The most probable classes, [class, probability] each."""
     if not model.config.classes:
         return []
-    shares = probabilities(logits.double().cpu().numpy(), model.origin.several)
+    shares = probabilities(to_numpy(to_double(logits)), model.origin.several)
     return [[int(index), round(float(shares[index]), 6)] for index in np.argsort(-shares)[:ANSWERS]]
 
 
@@ -197,7 +198,7 @@ def _sink(tape: Tape, block: int, columns: tuple[np.ndarray, np.ndarray], contra
         return None
     patches = found[found >= tape.prefix] - tape.prefix
     names = ["embedding", *tape.model.map_names()]
-    lengths = tape[names[block]][0, tape.prefix :].float().norm(dim=-1).cpu().numpy()
+    lengths = to_numpy(tape[names[block]][0, tape.prefix :].float().norm(dim=-1))
     longer = float(lengths[patches].min() / np.median(lengths)) if len(patches) else 0.0
     return {
         "tokens": [[int(token), round(float(mean[token]), 5)] for token in found[np.argsort(-mean[found])]],
@@ -217,7 +218,7 @@ def _covered(tape: Tape, image: torch.Tensor, sinks: list[dict[str, Any] | None]
     target = int(tape.logits[0].argmax())
 
     def confidence(logits: torch.Tensor) -> float:
-        return round(float(probabilities(logits.double().cpu().numpy(), tape.origin.several)[target]), 5)
+        return round(float(probabilities(to_numpy(to_double(logits)), tape.origin.several)[target]), 5)
 
     before, left = confidence(tape.logits[0]), []
     for cover in track(covers, "Covering patches"):  # one by one, so that others are let through
@@ -235,7 +236,7 @@ def _liked(tape: Tape, last: torch.Tensor) -> tuple[list[int], float, list[list[
     config = tape.config
     if config.pool not in ("class", "mean"):
         return [], 0.0, []
-    row = (last[0] if config.pool == "class" else last[config.prefix :].mean(dim=0))[config.prefix :].numpy()
+    row = to_numpy((last[0] if config.pool == "class" else last[config.prefix :].mean(dim=0))[config.prefix :])
     ranked = np.argsort(-row)
     held = np.cumsum(row[ranked]) / row.sum()
     count = int(np.argmax(held >= COVERED)) + 1

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from vitral.base.errors import UsageError, out_of_range
+from vitral.base.numbers import to_double, to_numpy
 from vitral.look.choice import start_row
 from vitral.look.gradcam import gradcam
 from vitral.look.occlusion import edges, grid_of
@@ -110,4 +111,4 @@ def check_cut(model: Classifier, cut: Cut) -> None:
 
 
 def _numbers(value: torch.Tensor) -> np.ndarray:
-    return value.detach().double().cpu().numpy()
+    return to_numpy(to_double(value))

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from vitral.base.errors import UsageError, one_of
 from vitral.base.files import write_atomic, write_json
+from vitral.base.numbers import to_numpy
 from vitral.base.progress import say
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
@@ -227,7 +228,7 @@ def _npz(model: Classifier, folder: Path) -> Path:
     )
     foreign = revert(from_google.TABLE, our_tensors(model), config.heads, "Google's .npz")
     buffer = io.BytesIO()
-    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in foreign.items()}
+    arrays: dict[str, Any] = {name: to_numpy(tensor) for name, tensor in foreign.items()}
     np.savez(buffer, **arrays)
     return write_atomic(folder / "model.npz", buffer.getvalue())
 

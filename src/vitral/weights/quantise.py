@@ -24,6 +24,7 @@ import numpy as np
 
 from vitral.base.errors import UsageError
 from vitral.base.lazy import needed
+from vitral.base.numbers import to_numpy
 from vitral.base.origin import per_channel
 from vitral.model.classifier import Classifier
 from vitral.weights.beside import metadata
@@ -337,7 +338,7 @@ def _users(graph: GraphProto) -> dict[str, list[int]]:
 def _weight_names(model: Classifier) -> dict[bytes, str]:
     """A matrix as its products hold it (K, N) → the layer it belongs to."""
     weights = {name: value for name, value in model.state_dict().items() if name.endswith(".weight") and value.ndim > 1}
-    matrices = {name: value.detach().float().cpu().flatten(1).T.contiguous().numpy() for name, value in weights.items()}
+    matrices = {name: to_numpy(value.float().flatten(1).T.contiguous()) for name, value in weights.items()}
     return {matrix.tobytes(): name.removesuffix(".weight") for name, matrix in matrices.items()}
 
 

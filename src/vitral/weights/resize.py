@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from vitral.base.errors import UsageError
+from vitral.base.numbers import to_double, to_numpy
 from vitral.base.origin import Fact, per_channel
 from vitral.build import build
 from vitral.config import ModelConfig
@@ -39,9 +41,9 @@ def resize_relative(table: Tensor, grid: tuple[int, int], new: tuple[int, int]) 
 
     if min(grid) < 2:
         raise UsageError(f"a grid of {_size(grid)} patches knows no distances to go by", "use a larger picture")
-    known, own = table[:-3].detach().cpu().double().numpy(), table[-3:]
+    known, own = to_numpy(to_double(table[:-3])), table[-3:]
     down, across = (_spread(old, wanted) for old, wanted in zip(grid, new, strict=True))
-    rows, columns = (torch.arange(1 - side, side).numpy() for side in new)
+    rows, columns = (np.arange(1 - side, side) for side in new)
     degree = min(3, 2 * min(grid) - 2)
     maps = [
         RectBivariateSpline(down, across, values.reshape(2 * grid[0] - 1, -1), kx=degree, ky=degree)(rows, columns) for values in known.T
@@ -71,13 +73,13 @@ def resize_kernel(kernel: Tensor, new: tuple[int, int]) -> Tensor:
     if old == new:
         return kernel
     count = old[0] * old[1]
-    basis = torch.eye(count, dtype=torch.float64).reshape(count, 1, *old)
+    basis = torch.eye(count, dtype=torch.float64).reshape(count, 1, *old)  # host
     resized = F.interpolate(basis, size=new, mode="bicubic", antialias=new[0] < old[0] or new[1] < old[1], align_corners=False).reshape(
         count, -1
     )
     inverse = torch.linalg.pinv(resized)  # (h'·w', h·w)
-    flat = kernel.double().reshape(-1, count) @ inverse.T
-    return flat.reshape(*kernel.shape[:2], *new).to(kernel.dtype)
+    flat = to_double(kernel).reshape(-1, count) @ inverse.T
+    return flat.reshape(*kernel.shape[:2], *new).to(kernel)
 
 
 def resize_channels(kernel: Tensor, channels: int) -> Tensor:
