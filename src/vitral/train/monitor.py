@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitral.base.errors import ConfigError
+from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import say
 from vitral.base.text import counted
 from vitral.data.datasets import open_data
@@ -107,7 +108,7 @@ class Monitor:
             shown, made = method.pictures(model, images)
         mean, std = (torch.tensor(values, device=images.device).view(-1, 1, 1) for values in (self.preprocess.mean, self.preprocess.std))
         parts = (shown * std + mean, made * std + mean, images * std + mean)
-        return tuple(part.float().permute(0, 2, 3, 1).cpu().numpy() for part in parts)  # type: ignore[return-value]
+        return tuple(to_numpy(part.float().permute(0, 2, 3, 1)) for part in parts)  # type: ignore[return-value]
 
     def look(self, step: int) -> tuple[dict[str, Any], float]:
         """(loss and health, pictures per second); `collapsed` says why, when it shows in two looks one after the other."""
@@ -160,7 +161,7 @@ def embedding_health(first: Tensor, second: Tensor) -> dict[str, float]:
 def effective_rank(embeddings: Tensor) -> float:
     """How many directions the embeddings (N, D) fill beside the one that all have in common: the exponential of the entropy of their
     energy by direction, less one. In one point it is 0, whatever noise is left around it."""
-    embeddings = embeddings.double()
+    embeddings = to_double(embeddings)
     energy = _eigenvalues(embeddings.T @ embeddings)
     shares = energy / energy.sum().clamp_min(1e-300)
     return float(torch.exp(-(shares * shares.clamp_min(1e-300).log()).sum())) - 1 if len(energy) else 0.0
@@ -169,7 +170,7 @@ def effective_rank(embeddings: Tensor) -> float:
 def feature_rank(features: Tensor) -> float:
     """How many directions features (N, D) fill around their mean: the exponential of the entropy of the shares of their singular values
     (Roy and Vetterli 2007)."""
-    centred = features.double() - features.double().mean(0)
+    centred = to_double(features) - to_double(features).mean(0)
     spectrum = _eigenvalues(centred.T @ centred).sqrt()
     shares = spectrum[spectrum > 0] / spectrum.sum()
     return float(torch.exp(-(shares * shares.log()).sum())) if len(shares) else 0.0
@@ -177,7 +178,7 @@ def feature_rank(features: Tensor) -> float:
 
 def _eigenvalues(matrix: Tensor) -> Tensor:
     """Of a symmetric matrix; none where it is not finite."""
-    return torch.linalg.eigvalsh(matrix.cpu()).clamp_min(0) if matrix.isfinite().all() else torch.zeros(0)
+    return torch.linalg.eigvalsh(matrix).clamp_min(0) if matrix.isfinite().all() else torch.zeros(0)
 
 
 def neighbours_agree(features: Tensor, labels: Tensor) -> float:
@@ -200,5 +201,5 @@ def _size(weights: list[Tensor]) -> float:
 
 def uniformity(unit: Tensor) -> float:
     """The logarithm of the mean of exp(−2 d²) over all pairs of unit vectors (Wang and Isola 2020): 0 in one point, −4 at best."""
-    squares = torch.pdist(unit).square()
+    squares = torch.pdist(unit.cpu() if unit.is_mps else unit).square()  # Apple's GPU has no kernel for it (pytorch#195268)
     return float(torch.logsumexp(-2 * squares, 0) - torch.log(torch.tensor(float(len(squares)))))
