@@ -77,9 +77,7 @@ class World:
         """Of the values of all processes."""
         if not self.many:
             return value
-        found = torch.tensor(value, dtype=torch.float64, device=self._device())
-        dist.all_reduce(found, op=dist.ReduceOp.MAX)
-        return float(found)
+        return float(self.gather([np.array([value])])[0].max())
 
     def total(self, values: Tensor) -> Tensor:
         """The sum over all processes."""
