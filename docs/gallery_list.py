@@ -402,7 +402,7 @@ FIGURES = (
     Figure(
         "quantise",
         TRUST,
-        "Eight bits, and the proof that they answer the same",
+        "Eight bits, and how many answers stay the same",
         "vitral quantise runs/digits digits --out small --rounds 5",
         "small/report.html",
         "How often the int8 model answers as the original does, what that costs on test, and which layers hurt most.",

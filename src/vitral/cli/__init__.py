@@ -25,7 +25,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "weights": "inspect, convert and list weights of any origin",
         "predict": "the most probable classes of pictures",
         "embed": "feature vectors of a folder: written, mapped, searched for near-duplicates",
-        "quantise": "a model in 8 bits for onnxruntime, with the proof that it answers the same",
+        "quantise": "export to int8 ONNX and measure how many answers agree with fp32",
     },
     "look inside": {
         "look": "heat maps of what a model attends to, one sheet per picture",

@@ -1,4 +1,4 @@
-"""vitral quantise MODEL DATA: a small model, with the proof that it answers the same."""
+"""vitral quantise MODEL DATA: a small model, and how many of its answers agree with those of the original."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from vitral.base.progress import tell
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
 
-EXAMPLES = """An int8 ONNX model (a scale per token), bf16 and fp16 beside it, and a page that proves they answer as the original does.
+EXAMPLES = """An int8 ONNX model (a scale per token), bf16 and fp16 beside it, and a page that shows how many answers agree with the original's.
 
-model.onnx runs in plain onnxruntime; predict.py beside it needs nothing of Vitral. A model that fails its limit is not written.
+model.onnx runs in plain onnxruntime; predict.py beside it needs nothing of Vitral. An int8 model with the same top-1 on fewer than 97 of
+100 pictures (--limit) is not written.
 
 Examples:
   vitral quantise runs/flowers folder:photos --out small

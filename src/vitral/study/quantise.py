@@ -71,7 +71,7 @@ def quantise(
     command: str = "",
     quiet: bool = False,
 ) -> Quantised:
-    """The model in int8, bf16 and fp16 with the proof that they answer as it does.
+    """The model in int8, bf16 and fp16, and how many of their answers agree with its own.
 
     data: a data set's name, `folder:PATH`, or a folder of pictures; labels are used where they are the model's. `pictures`: at most.
     `limit` and `loss`: the share of same answers and the loss of top-1 that int8 must keep, or a FailedError is raised; `anyway`: not so.
