@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import subprocess
 
 import pytest
 import torch
 
-from vitral.base.device import describe_machine, pick_device, set_threads, using_threads, wait_passively
+from vitral.base.device import chip, describe_machine, pick_device, refused_by_apple, set_threads, using_threads, wait_passively
 from vitral.base.errors import UsageError
 
 
@@ -75,3 +77,84 @@ def test_threads_wait_asleep_unless_the_user_says_otherwise(monkeypatch: pytest.
     monkeypatch.setenv("GOMP_SPINCOUNT", "1000")
     wait_passively()
     assert "OMP_WAIT_POLICY" not in os.environ
+
+
+def mac(monkeypatch: pytest.MonkeyPatch, answer: subprocess.CompletedProcess[str] | Exception) -> list[list[str]]:
+    """A Mac whose sysctl answers so; what was asked of it."""
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(subprocess, "run", run)
+    return asked
+
+
+def test_a_mac_names_its_chip(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = mac(monkeypatch, subprocess.CompletedProcess([], 0, "Apple M2 Pro\n", ""))
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    machine = describe_machine()
+    assert asked == [["sysctl", "-n", "machdep.cpu.brand_string"]]
+    assert (machine["chip"], machine["gpu"], machine["gpu_count"]) == ("Apple M2 Pro", "Apple M2 Pro", 1)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    machine = describe_machine()
+    assert (machine["chip"], machine["gpu"], machine["gpu_count"]) == ("Apple M2 Pro", None, 0)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        FileNotFoundError("sysctl"),
+        subprocess.TimeoutExpired("sysctl", 5),
+        subprocess.CalledProcessError(1, "sysctl"),
+        subprocess.CompletedProcess([], 0, "\n", ""),
+    ],
+    ids=["no sysctl", "too slow", "unknown name", "empty"],
+)
+def test_a_mac_whose_chip_has_no_name(answer: subprocess.CompletedProcess[str] | Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    mac(monkeypatch, answer)
+    assert chip() == "arm64"
+
+
+def test_other_systems_have_no_chip(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = mac(monkeypatch, RuntimeError("nobody asks"))
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    assert chip() is None and "chip" not in describe_machine() and asked == []
+
+
+MISSING = (
+    "The operator 'aten::_pdist_forward' is not currently implemented for the MPS device. If you want this op to be considered "
+    "for addition please comment on https://github.com/pytorch/pytorch/issues/141287.\nAs a temporary fix, you can set PYTORCH_ENABLE_MPS_FALLBACK=1"
+)
+WIDE = "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use float32 instead."
+
+
+@pytest.mark.parametrize(
+    ("error", "cannot"),
+    [
+        (NotImplementedError(MISSING), "run aten::_pdist_forward"),
+        (TypeError(WIDE), "compute in float64"),
+        (RuntimeError("MPS: Unsupported Border padding mode"), "do this (MPS: Unsupported Border padding mode)"),
+    ],
+)
+def test_what_apple_s_gpu_refuses_is_one_line_with_the_way_out(error: Exception, cannot: str) -> None:
+    refused = refused_by_apple(error)
+    assert str(refused) == f'PyTorch cannot {cannot} on Apple\'s GPU: use --device cpu, or device="cpu" in Python'
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TypeError("unsupported operand"),
+        NotImplementedError("the operator is missing on SMPS"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 5.00 GB)"),
+        UsageError("device MPS", "use cpu"),
+    ],
+)
+def test_other_errors_are_not_blamed_on_the_gpu(error: Exception) -> None:
+    assert refused_by_apple(error) is None

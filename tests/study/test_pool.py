@@ -22,6 +22,7 @@ from vitral.base.layout import CELL
 from vitral.base.lock import FolderLock
 from vitral.config import DataConfig
 from vitral.presets import model
+from vitral.study import pool
 from vitral.study.pool import Pool, run_cells
 from vitral.study.protocol import Budget, Contender, Study, final_cells
 
@@ -244,3 +245,8 @@ def test_ray_cluster_gives_the_same_and_survives_a_death(tmp_path: Path, monkeyp
     assert squares(finished) == [0, 1, 4, 9] and sorted(finished.retried) == sorted(said) == [CELLS[1].name, CELLS[2].name]
     after = {name: moment - float((tmp_path / name / "died").read_text()) for name, moment in said.items()}
     assert all(0 < seconds < 30 for seconds in after.values()), after
+
+
+def test_a_cell_that_apple_s_gpu_refuses_names_the_way_out() -> None:
+    missing = NotImplementedError("The operator 'aten::_pdist_forward' is not currently implemented for the MPS device.")
+    assert pool._reason(missing) == 'PyTorch cannot run aten::_pdist_forward on Apple\'s GPU: use --device cpu, or device="cpu" in Python'

@@ -13,7 +13,8 @@ import torch
 
 from vitral.presets.models import model
 from vitral.presets.runs import run
-from vitral.train.failure import Interrupts, out_of_memory
+from vitral.train.failure import Interrupts, explained, out_of_memory
+from vitral.train.parallel import World
 from vitral.train.steps import run_memory
 
 CPU = torch.device("cpu")
@@ -44,3 +45,13 @@ def test_signals_ask_the_loop_to_stop_and_are_then_as_before(name: str) -> None:
         assert interrupts.asked == name
         assert signal.getsignal(number) == before, "a second one stops at once"
     assert signal.getsignal(number) == before
+
+
+def test_on_a_mac_a_missing_operator_names_the_way_out_and_memory_is_the_driver_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    mac, config = torch.device("mps"), dataclasses.replace(run("digits", batch_size=512), model=model("tiny"))
+    missing = NotImplementedError("The operator 'aten::_pdist_forward' is not currently implemented for the MPS device.")
+    assert "use --device cpu" in str(explained(missing, config, mac, World(), 3))
+    asked = []
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: asked.append(1) or 1 << 30)
+    told = str(explained(RuntimeError("MPS backend out of memory (MPS allocated: 1.00 GB)"), config, mac, World(), 3))
+    assert asked and told.startswith("out of memory on mps with 512 pictures")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -202,3 +203,11 @@ def test_a_run_that_is_refused_leaves_nothing(out: Path, monkeypatch: pytest.Mon
         with pytest.raises(UsageError, match="refused"):
             fit(tiny(epochs=0.1), place, quiet=True)
     assert not Path("runs").exists() and not out.exists()
+
+
+def test_several_processes_on_a_mac_are_sent_to_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vitral.train.fit.pick_device", lambda name: torch.device("mps"))
+    monkeypatch.setattr("vitral.train.fit.World", lambda *_: SimpleNamespace(many=True, main=True, size=2, close=lambda: None))
+    with pytest.raises(UsageError, match="several processes cannot share Apple's GPU: use --device cpu"):
+        fit(tiny(), out=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()

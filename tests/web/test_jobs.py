@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from vitral.base.errors import FailedError
 from vitral.base.progress import track
 from vitral.web.jobs import Memory, Worker
 from vitral.web.limits import Refusal
@@ -151,3 +152,13 @@ def test_memory_is_bounded_and_forgets_the_oldest() -> None:
     assert memory.get(0) == "new"
     assert memory.size == 70
     assert memory.get("unknown") is None
+
+
+def test_what_apple_s_gpu_cannot_do_is_told_in_one_line() -> None:
+    def work() -> None:
+        raise TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64.")
+
+    worker = Worker(waiting=1)
+    with pytest.raises(FailedError, match=r"cannot compute in float64 on Apple's GPU: use --device cpu"):
+        worker.submit(work).result(timeout=5)
+    worker.close()

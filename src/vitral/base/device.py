@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from vitral.base.errors import UsageError
+from vitral.base.errors import FailedError, UsageError, VitralError
 from vitral.base.version import __version__
 
 if TYPE_CHECKING:
@@ -58,6 +60,16 @@ def wait(device: torch.device) -> None:
         torch.mps.synchronize()
 
 
+def refused_by_apple(error: BaseException) -> FailedError | None:
+    """What Apple's GPU cannot do, in one line with the way out. None: the error has another cause."""
+    text = " ".join(str(error).split())
+    if isinstance(error, VitralError) or "out of memory" in text or not re.search(r"\bMPS\b", text):
+        return None
+    operator = re.search(r"operator '([\w:.]+)'", text)
+    what = f"run {operator[1]}" if operator else "compute in float64" if "float64" in text else f"do this ({text[:120]})"
+    return FailedError(f"PyTorch cannot {what} on Apple's GPU", 'use --device cpu, or device="cpu" in Python')
+
+
 def set_threads(count: int) -> None:
     """How many CPU threads one operation may use."""
     import torch
@@ -81,12 +93,26 @@ def using_threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def chip() -> str | None:
+    """Apple's name of a Mac's processor, whose GPU is part of it. None: not a Mac."""
+    if platform.system() != "Darwin":
+        return None
+    try:
+        done = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return platform.machine()
+    return done.stdout.strip() or platform.machine()
+
+
 def describe_machine() -> dict[str, Any]:
     """What a result depends on besides its config; written into each run folder. No host, user or path is in it."""
     import numpy
     import torch
 
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    own = chip()
+    if own and torch.backends.mps.is_available():
+        gpus = [own]
     return {
         "vitral": __version__,
         "python": platform.python_version(),
@@ -95,6 +121,7 @@ def describe_machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "cpu_count": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
+        **({"chip": own} if own else {}),
         "gpu": gpus[0] if gpus else None,
         "gpu_count": len(gpus),
         "cuda": torch.version.cuda if gpus else None,

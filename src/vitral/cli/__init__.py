@@ -8,7 +8,7 @@ import os
 import sys
 import textwrap
 
-from vitral.base.device import wait_passively
+from vitral.base.device import refused_by_apple, wait_passively
 from vitral.base.errors import VitralError, one_of
 from vitral.base.text import clean, table
 from vitral.base.version import __version__
@@ -93,7 +93,8 @@ def main(argv: list[str] | None = None) -> int:
         if debug:
             raise
         first = clean((str(error).splitlines() or [""])[0])
-        print(f"vitral: {type(error).__name__}: {first}: run again with --debug for the traceback", file=sys.stderr)
+        told = refused_by_apple(error) or f"{type(error).__name__}: {first}: run again with --debug for the traceback"
+        print(f"vitral: {told}", file=sys.stderr)
         return 1
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vitral.base.device import set_threads
+from vitral.base.device import refused_by_apple, set_threads
 from vitral.base.errors import DataError, FailedError, Stopped, UsageError, VitralError
 from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.layout import CELL
@@ -150,6 +150,7 @@ def _attempt(work: Work, cell: dict[str, Any], folder: str) -> tuple[dict[str, A
 
 
 def _reason(error: BaseException) -> str:
+    error = refused_by_apple(error) or error
     text = str(error) if isinstance(error, VitralError) else f"{type(error).__name__}: {error}"
     return (text.splitlines() or [type(error).__name__])[0]
 

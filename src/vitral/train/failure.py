@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from vitral.base.device import refused_by_apple
 from vitral.base.errors import FailedError, Stopped, VitralError
 from vitral.base.progress import say
 from vitral.config import RunConfig
@@ -94,7 +95,10 @@ def explained(error: Exception, config: RunConfig, device: torch.device, world: 
         return error
     if is_out_of_memory(error):
         available = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+        available = torch.mps.recommended_max_memory() if device.type == "mps" else available
         return out_of_memory(config, available, device, world.size)
+    if (refused := refused_by_apple(error)) is not None:
+        return refused
     if world.many and isinstance(error, RuntimeError):
         return lost_peer(error, world.rank, step)
     return error

@@ -59,6 +59,8 @@ def fit(
         device = pick_device(config.train.device)
         if device.type == "cuda" and world.many:
             device = torch.device("cuda", torch.cuda.current_device())
+        if device.type == "mps" and world.many:
+            raise UsageError("several processes cannot share Apple's GPU", "use --device cpu, or start one process")
         going_on = False
         if resume == "auto":
             resume = _place(config, out).exists

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any
 
+from vitral.base.device import refused_by_apple
 from vitral.base.progress import Progress, watched
 from vitral.web.limits import Refusal
 
@@ -32,7 +33,7 @@ class Job(Future[Any]):
             with watched(watcher):
                 result = self.work()
         except BaseException as error:
-            self.set_exception(error)
+            self.set_exception(refused_by_apple(error) or error)
         else:
             self.set_result(result)
 
