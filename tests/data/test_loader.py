@@ -18,7 +18,7 @@ from vitral.config import DataConfig, PretrainConfig
 from vitral.data.augment import policy as named_policy
 from vitral.data.datasets import Data, open_data
 from vitral.data.decode import Decoded
-from vitral.data.loader import Batch, Loader, even_batches
+from vitral.data.loader import DEVICE_LIMIT, Batch, Loader, device_limit, even_batches, road
 from vitral.data.preprocess import Preprocess
 from vitral.data.source import ArrayReader
 from vitral.data.split import Split
@@ -171,14 +171,14 @@ def test_random_crops_agree_in_distribution_on_both_roads() -> None:
         "train", ArrayReader(pixels, "ramp"), np.arange(1200), labels, ("a", "b"), Preprocess((32, 32), 3, (0.0,), (1.0,)), photographs=True
     )
     facts = {}
-    for road in ("device", "stream"):
-        loader = Loader(split, batch_size=400, train=True, policy="standard", placement=road, seed=7)
+    for way in ("device", "stream"):
+        loader = Loader(split, batch_size=400, train=True, policy="standard", placement=way, seed=7)
         images = torch.cat([batch.images for batch in loader.epoch(0)])
         assert loader.policy.crop is not None
         centre_x, centre_y = images[:, 0].mean((1, 2)), images[:, 1].mean((1, 2))
         spread_x, spread_y = images[:, 0].std((1, 2)), images[:, 1].std((1, 2))
         mirrored = (images[:, 0, :, 0].mean(1) > images[:, 0, :, -1].mean(1)).float()
-        facts[road] = torch.stack([centre_x, centre_y, spread_x, spread_y, mirrored])
+        facts[way] = torch.stack([centre_x, centre_y, spread_x, spread_y, mirrored])
     for ours, other in zip(facts["device"], facts["stream"], strict=True):
         error = ((ours.var() + other.var()) / 1200).sqrt()
         assert abs(ours.mean() - other.mean()) < 4 * error
@@ -258,3 +258,16 @@ def test_bad_pictures_fail_or_are_skipped_by_name(photographs: Path, placement: 
 def test_a_batch_has_a_picture(digits: Data) -> None:
     with pytest.raises(UsageError, match="a batch of 0 pictures: use a batch size of at least 1"):
         Loader(digits.validation, batch_size=0)
+
+
+@pytest.mark.parametrize(("recommended", "limit"), [(5_726_633_984, 1_431_658_496), (1 << 40, 8 << 30)])
+def test_on_a_mac_the_driver_s_memory_decides_what_lives_on_the_gpu(recommended: int, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    mac = torch.device("mps")
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: recommended)
+    assert device_limit(mac) == limit
+    split = small()
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 4 * split.bytes)
+    assert road(split, named_policy("none"), mac, "auto") == "device"
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 4 * split.bytes - 1)
+    assert road(split, named_policy("none"), mac, "auto") == "stream"
+    assert device_limit(torch.device("cpu")) == DEVICE_LIMIT["cpu"]

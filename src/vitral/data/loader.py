@@ -24,7 +24,7 @@ from vitral.data.stream import Stream
 from vitral.data.views import ViewMaker, Views
 
 DEVICE_LIMIT = {"cuda": 8 << 30, "cpu": 2 << 30}
-"""Bytes of pixels up to which a stored set lives on the device."""
+"""Bytes of pixels up to which a stored set lives on the device, a Mac's GPU apart (see `device_limit`)."""
 DECODE_LIMIT = 512 << 20
 """The same for files, which must all be decoded first."""
 
@@ -127,8 +127,9 @@ class Loader:
                 self.split.note_bad(position, DataError(message, hint))
             if images is None:
                 continue
-            indices = positions.to(self.device, non_blocking=True)
-            yield self._finish(images.to(self.device, non_blocking=True), indices, epoch, step)
+            # Apple's GPU may read the host's memory after it was given to others (pytorch#189690): there we wait.
+            indices, images = (part.to(self.device, non_blocking=self.device.type == "cuda") for part in (positions, images))
+            yield self._finish(images, indices, epoch, step)
 
     def _size(self, step: int) -> int:
         return self.batch_size if self.train else min(self.batch_size, len(self.usable) - step * self.batch_size)
@@ -192,6 +193,13 @@ def road(split: Split, policy: Policy, device: torch.device, placement: str) -> 
     if placement != "auto":
         return placement
     if split.stored:
-        return "device" if split.bytes <= DEVICE_LIMIT.get(device.type, DEVICE_LIMIT["cpu"]) else "stream"
+        return "device" if split.bytes <= device_limit(device) else "stream"
     # Photographs to be cut at random keep their full resolution only in the stream.
     return "device" if policy.crop is None and split.bytes <= DECODE_LIMIT else "stream"
+
+
+def device_limit(device: torch.device) -> int:
+    """A Mac's GPU shares the main memory, so a quarter of what its driver recommends is for pixels."""
+    if device.type == "mps":
+        return min(DEVICE_LIMIT["cuda"], torch.mps.recommended_max_memory() // 4)
+    return DEVICE_LIMIT.get(device.type, DEVICE_LIMIT["cpu"])
