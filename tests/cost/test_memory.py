@@ -2,6 +2,7 @@ import dataclasses
 import mmap
 from pathlib import Path
 
+import pytest
 import torch
 
 from vitral.config import RunConfig
@@ -76,3 +77,13 @@ def test_the_peak_of_a_process_is_seen():
 def resident() -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+def test_on_a_mac_the_peak_is_what_the_driver_holds(monkeypatch: pytest.MonkeyPatch):
+    held = [7 << 20]
+    monkeypatch.setattr(torch.mps, "empty_cache", lambda: held.append(1 << 20))
+    monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: held[-1])
+    peak = PeakMemory(torch.device("mps"))
+    assert peak.bytes() == 1 << 20, "what others left in the cache does not count"
+    held.append(3 << 20)
+    assert peak.bytes() == 3 << 20

@@ -6,7 +6,7 @@ import torch
 from vitral.base.errors import ConfigError
 from vitral.build import create
 from vitral.config.formats import AnswerPrecision, Precision, TrainingPrecision
-from vitral.cost.precision import DTYPES, Answering, autocast, dtype_of, is_compiled, same_answers, worth_bf16
+from vitral.cost.precision import DTYPES, Answering, autocast, dtype_of, has_bf16, is_compiled, same_answers, worth_bf16
 
 CPU = torch.device("cpu")
 
@@ -87,3 +87,10 @@ def test_features_need_the_same_direction_only():
 def test_every_number_format_that_is_named_has_a_meaning():
     named = {name for kind in (Precision, AnswerPrecision, TrainingPrecision) for name in get_args(kind)}
     assert named == {"auto", "fp8", *DTYPES} and set(get_args(Precision)) < set(get_args(AnswerPrecision))
+
+
+def test_a_mac_computes_in_fp32_and_compiles_only_when_asked():
+    mac = torch.device("mps")
+    assert dtype_of("auto", mac) == torch.float32 and not has_bf16(mac)
+    assert not is_compiled("auto", mac) and is_compiled("yes", mac)
+    assert Answering(torch.nn.Identity(), mac).dtype == torch.float32

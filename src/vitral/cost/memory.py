@@ -142,12 +142,17 @@ def free_memory() -> int:
 
 
 class PeakMemory:
-    """Most bytes in use since it was made: of the GPU's memory, or of the whole process on a CPU."""
+    """Most bytes in use since it was made: of the GPU's memory, or of the whole process on a CPU.
+
+    Apple's driver keeps no peak. What it holds for this process comes near: freed memory stays there until the cache is emptied.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
+        elif device.type == "mps":
+            torch.mps.empty_cache()
         else:
             with contextlib.suppress(OSError):
                 Path("/proc/self/clear_refs").write_text("5")  # Linux: start the high-water mark anew
@@ -155,6 +160,8 @@ class PeakMemory:
     def bytes(self) -> int:
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
+        if self.device.type == "mps":
+            return torch.mps.driver_allocated_memory()
         with contextlib.suppress(OSError, StopIteration):
             lines = Path("/proc/self/status").read_text().splitlines()
             return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))

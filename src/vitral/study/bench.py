@@ -230,8 +230,8 @@ def _made(make: Callable[[Peer | None], Action | None], peers: Sequence[Peer], p
     made = _Made({}, {}, {})
     for peer in (None, *peers):
         name = OURS if peer is None else peer.name
-        before = torch.cuda.memory_allocated(place) if place.type == "cuda" else 0  # of those that wait already
-        peak = PeakMemory(place) if place.type == "cuda" else None
+        peak = PeakMemory(place) if place.type != "cpu" else None
+        before = peak.bytes() if peak else 0  # of those that wait already
         try:
             action = make(peer)
             if action is not None:

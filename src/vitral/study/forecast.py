@@ -86,7 +86,7 @@ def time_run(setup: Setup, seconds: float = 0.0, quiet: bool = True) -> Timing:
         size, first = _timed_batch(setup, stepper, bar)
         loader = _loader_of(setup, size)
         compiling = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
-        peak = PeakMemory(setup.device) if setup.device.type == "cuda" else None
+        peak = PeakMemory(setup.device) if setup.device.type != "cpu" else None
         step = time_steps(stepper, _counted(itertools.chain.from_iterable(map(loader.epoch, itertools.count())), bar), seconds)
         most, image, computing = peak.bytes() if peak else None, 0.0, None
         if loader.stream is not None:

@@ -261,6 +261,8 @@ def random_states() -> dict[str, Tensor]:
     states = {f"{RANDOM}cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states[f"{RANDOM}cuda"] = torch.cuda.get_rng_state()
+    if torch.backends.mps.is_available():
+        states[f"{RANDOM}mps"] = torch.mps.get_rng_state()
     return states
 
 
@@ -268,3 +270,5 @@ def set_random_states(states: dict[str, Tensor]) -> None:
     torch.set_rng_state(states[f"{RANDOM}cpu"])
     if f"{RANDOM}cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state(states[f"{RANDOM}cuda"])
+    if f"{RANDOM}mps" in states and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(states[f"{RANDOM}mps"])
