@@ -202,4 +202,7 @@ def _warp(images: torch.Tensor, matrix: torch.Tensor, padding: str) -> torch.Ten
     across = ((torch.arange(width, device=images.device) * 2 + 1) / width - 1).view(1, 1, -1)
     terms = matrix[:, :, :, None, None]  # (B, 2, 3, 1, 1)
     grid = torch.stack([terms[:, i, 0] * across + (terms[:, i, 1] * down + terms[:, i, 2]) for i in (0, 1)], -1)  # (B, H, W, 2)
+    if padding == "border" and images.is_mps:  # PyTorch has this padding there since 2.13 (pytorch#125098)
+        most = torch.tensor([1 - 1 / width, 1 - 1 / height], device=grid.device)
+        grid, padding = grid.clamp(-most, most), "zeros"
     return F.grid_sample(images, grid, mode="bilinear", padding_mode=padding, align_corners=False)

@@ -84,7 +84,9 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 def fillings(image: torch.Tensor, other: torch.Tensor, grid: tuple[int, int]) -> dict[str, torch.Tensor]:
     """What stands in the place of removed patches, as whole images (C, H, W)."""
     coarse = max(2, -(-grid[0] // 8)), max(2, -(-grid[1] // 8))  # one colour would be the mean again
-    blurred = F.interpolate(F.adaptive_avg_pool2d(image[None], coarse), image.shape[-2:], mode="bilinear", align_corners=False)[0]
+    whole = image.cpu() if image.is_mps else image  # Apple's GPU pools only what divides (pytorch#96056)
+    pooled = F.adaptive_avg_pool2d(whole[None], coarse).to(image)
+    blurred = F.interpolate(pooled, image.shape[-2:], mode="bilinear", align_corners=False)[0]
     return {"mean": image.mean(dim=(1, 2), keepdim=True).expand_as(image), "blur": blurred, "other": other}
 
 
