@@ -33,6 +33,8 @@ class Demo:
     """Seed of the training."""
     epochs: float | None = None
     """Fewer for a quick look, more for a better model; empty: as the preset says."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
 
 
 def run(arguments: list[str]) -> int:
@@ -41,7 +43,8 @@ def run(arguments: list[str]) -> int:
     from vitral.report.photograph import PHOTOGRAPH
     from vitral.web.notebook import explore
 
-    done = demo(asked.out, asked.seed, asked.epochs, command=shlex.join(["vitral", "demo", *arguments]), weights=asked.weights)
+    command = shlex.join(["vitral", "demo", *arguments])
+    done = demo(asked.out, asked.seed, asked.epochs, command=command, weights=asked.weights, device=asked.device)
     page = explore(done.run.path, [asked.out / PICTURE]).save(asked.out / EXPLORER)
     made = [
         ["report", str(done.report), "accuracy, curves, confusions, every figure"],

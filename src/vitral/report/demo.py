@@ -56,6 +56,7 @@ def demo(
     quiet: bool = False,
     command: str = "vitral demo",
     weights: str = AUTO,
+    device: str = "auto",
 ) -> Demo:
     """Train the digits preset into `out` (replacing an earlier demo), draw what is inside, write report.html.
 
@@ -63,7 +64,7 @@ def demo(
     """
     out = Path(out)
     found = find_weights(weights)  # before the minute of training: a wrong name is told at once
-    config = change(named_run("digits"), name=NAME, seed=seed, **({} if epochs is None else {"epochs": epochs}))
+    config = change(named_run("digits"), name=NAME, seed=seed, device=device, **({} if epochs is None else {"epochs": epochs}))
     make_room(out)
     run = fit(config, out=out, quiet=quiet, run="digits", command=command)
     pictures = shown_pictures(run)
