@@ -1,43 +1,42 @@
-"""Flags by tyro, with our kind of error: one line that says what to do next."""
+"""The words of a verb, read here with our kind of error: one line that says what to do next. tyro writes `--help`."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import difflib
-import io
+import math
 import re
 import typing
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, TypeVar
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeVar
 
 from vitral.base.errors import UsageError, one_of
 
 T = TypeVar("T")
 
-KINDS = {"INT": "a whole number", "FLOAT": "a number", "INT INT": "two whole numbers", "[INT [INT ...]]": "one or more whole numbers"}
-"""tyro's words for types, in ours."""
+KINDS = {int: "whole number", float: "number"}
+COUNTS = {1: "a", 2: "two", math.inf: "one or more"}
 
 
 def parse(kind: type[T], arguments: list[str], program: str, description: str) -> T:
-    """An instance of the dataclass `kind` from the command line; `--help` prints and leaves with SystemExit(0)."""
-    import tyro
+    """An instance of the dataclass `kind` from the command line; `--help` prints and leaves with SystemExit(0).
 
-    shown = io.StringIO()
+    tyro could read the words too, but its errors are a box of text and differ between its versions, as does which word goes where.
+    """
+    if "-h" in arguments or "--help" in arguments:
+        import tyro
+
+        config = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
+        return tyro.cli(kind, args=["--help"], prog=program, description=description, config=config)
     try:
-        with contextlib.redirect_stderr(shown):
-            return tyro.cli(
-                kind,
-                args=spoken(kind, arguments),
-                prog=program,
-                description=description,
-                config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
-            )
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            raise
-        message, advice = one_line(shown.getvalue(), spellings(kind))
-        raise UsageError(message, f"{advice + '; ' if advice else ''}{program} --help shows examples and all flags") from None
+        values = _read([*_slots(kind)], deque(arguments))
+    except UsageError as error:
+        advice = f"{error.hint}; " if error.hint else ""
+        raise UsageError(error.message, f"{advice}{program} --help shows examples and all flags") from None
+    return kind(**values)
 
 
 def run_command(verb: str, commands: Mapping[str, Callable[[list[str]], int]], examples: str, arguments: list[str]) -> int:
@@ -52,84 +51,136 @@ def run_command(verb: str, commands: Mapping[str, Callable[[list[str]], int]], e
     return commands[arguments[0]](arguments[1:])
 
 
-def spoken(kind: type[Any], arguments: list[str]) -> list[str]:
-    """What people write, as tyro wants it.
-
-    `--ema none` is `--ema None`, for flags that may have no value and know no none of their own. A switch that is on already may be
-    switched on: the same command with --resume takes its defaults from the run.
-    """
-    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-    optional, said = set(), set()
-    for name, flag, inner, _ in _flags(kind):
-        choices = typing.get_args(inner)
-        if type(None) in choices and not any("none" in typing.get_args(choice) for choice in choices):
-            optional.add(flag)
-        elif inner is bool:
-            said.add(flag if defaults.get(name) is True else f"--no-{flag.removeprefix('--')}")
-    out = []
-    for before, word in zip(["", *arguments], arguments, strict=False):
-        flag, sign, value = word.partition("=")
-        if word.lower() == "none" and before in optional:
-            word = "None"
-        elif sign and flag in optional and value.lower() == "none":
-            word = f"{flag}=None"
-        if word not in said:
-            out.append(word)
-    return out
-
-
-def _flags(kind: type[Any]) -> Iterator[tuple[str, str, Any, list[Any]]]:
-    """(field, flag as it is documented, type, what is noted beside the type) of each field that is no positional argument."""
-    import tyro
-
-    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
-        inner, *extras = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-        if tyro.conf.Positional not in extras:
-            flag = next((extra.name for extra in extras if getattr(extra, "name", None)), name.replace("_", "-"))
-            yield name, f"--{flag}", inner, extras
-
-
 def spellings(kind: type[Any]) -> dict[str, str]:
     """Every way to write a flag → the documented one."""
-    out: dict[str, str] = {}
-    for _, flag, _, extras in _flags(kind):
-        out |= {other: flag for extra in extras for other in getattr(extra, "aliases", None) or ()} | {flag: flag}
-    return out
+    return {word: slot.name for slot in _slots(kind) if not slot.positional for word in (*slot.aliases, slot.name)}
 
 
-def one_line(box: str, known: Mapping[str, str]) -> tuple[str, str]:
-    """What tyro says in its frame, as (what is wrong, what to do), in the words of a user. known: as `spellings` has them.
+@dataclasses.dataclass(frozen=True)
+class _Slot:
+    """A flag or a positional argument."""
 
-    tyro has these errors as data, too, but only in `tyro._errors`, which asks whoever uses it to pin an exact version. What the frame
-    says is not promised either, but where it changes, the user still gets it in one line.
-    """
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
-    lines = [re.sub(r"^[│|] ?|[│|\s]+$", "", line) for line in plain.splitlines() if not line.startswith(("╭", "╰"))]
-    parts = [part.strip("\n") for part in re.split(r"\n *[─-]{5,} *(?=\n|$)", "\n".join(lines))]
-    # Without a frame (no UTF-8) the title comes as a part of its own.
-    body = next((part for part in parts if ":" in part or "." in part), parts[0])
-    words = " ".join(body.split())
-    rest = "\n".join(parts)
-    if found := re.match(r"Unrecognized options: (\S+?),?(?: |$)", words):
-        flag = found[1]
-        if not flag.startswith("-"):
-            return f"{flag!r} is one word too many", ""
-        near = difflib.get_close_matches(flag.partition("=")[0], known, n=2, cutoff=0.7)
-        return f"unknown flag {flag}", f"did you mean {' or '.join(dict.fromkeys(known[name] for name in near))}?" if near else ""
-    if words.startswith("Missing from"):
-        names = re.findall(r"^ +([A-Z_]+)$", body, re.MULTILINE)
-        return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} missing", ""
-    if found := re.match(r"Missing value for argument '([^']+)'", words):
-        name = found[1]
-        return (f"{name} has no value", "write it after the flag") if name.startswith("-") else (f"{name.upper()} is missing", "")
-    if found := re.match(r"invalid choice '([^']*)' for argument '([^']+)'\. Expected one of \(([^)]*)\)", words):
-        choices = found[3].replace("'", "").rstrip(",")
-        near = difflib.get_close_matches(found[1], choices.split(", "), n=1)
-        return f"{found[2]} cannot be {found[1]!r}", f"did you mean {near[0]}? It is one of {choices}" if near else f"use {choices}"
-    if found := re.match(r"Error parsing (\S+):", words):
-        flag, value = found[1], re.search(r"'([^']*)'\]?\.?(?: |$)", words)
-        kind = re.search(rf"^ *{re.escape(flag)} (.+)$", rest, re.MULTILINE)
-        wanted = [KINDS.get(part.strip("{}"), part.strip("{}")) for part in kind[1].split("|")] if kind else []
-        if value and wanted:
-            return f"{flag} cannot be {value[1]!r}", f"use {' or '.join(reversed(wanted))}"
-    return words.rstrip(".") or "the arguments cannot be understood", ""
+    field: str
+    name: str
+    """As users see it: `--image-size`, `MODEL`."""
+    aliases: tuple[str, ...]
+    positional: bool
+    kinds: tuple[Any, ...]
+    """The types of one word, in the order in which they are tried."""
+    most: float
+    """Words that it takes: 0 is a switch, infinity one or more."""
+    default: bool
+    """Whether it has one."""
+
+    def value(self, words: list[str]) -> Any:
+        if not words:
+            raise UsageError(f"{self.name} has no value", "write it after the flag")
+        values = tuple(map(self._one, words))
+        if self.most == 1 or values == (None,):
+            return values[0]
+        if len(values) < self.most < math.inf:
+            raise self._refused(" ".join(words))
+        return values
+
+    def _one(self, word: str) -> Any:
+        for kind in self.kinds:
+            if typing.get_origin(kind) is Literal:
+                if word in typing.get_args(kind):
+                    return word
+            elif kind is not NoneType:
+                with contextlib.suppress(ValueError):
+                    return kind(word)
+            elif word.lower() == "none":
+                return None
+        raise self._refused(word)
+
+    def _refused(self, word: str) -> UsageError:
+        none = ["None"] * (NoneType in self.kinds)
+        choices = [choice for kind in self.kinds for choice in typing.get_args(kind)]
+        wanted = ", ".join(choices + none)
+        if not choices:
+            wanted = " or ".join([f"{COUNTS[self.most]} {KINDS[self.kinds[-1]]}{'s' * (self.most > 1)}", *none])
+        near = difflib.get_close_matches(word, choices, n=1)
+        return UsageError(f"{self.name} cannot be {word!r}", f"did you mean {near[0]}? It is one of {wanted}" if near else f"use {wanted}")
+
+
+def _slots(kind: type[Any]) -> Iterator[_Slot]:
+    import tyro
+
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        hint, missing = hints[field.name], dataclasses.MISSING
+        inner, *extras = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+        positional = tyro.conf.Positional in extras
+        noted = [note for extra in extras if (note := getattr(extra, "metavar" if positional else "name", None))]
+        name = noted[0] if noted else field.name
+        parts = typing.get_args(inner) if NoneType in typing.get_args(inner) else (inner,)
+        # `none` may be a choice, and any word is a str.
+        kinds = sorted(parts, key=lambda part: (typing.get_origin(part) is not Literal, part is not NoneType))
+        most: float = int(inner is not bool)
+        if typing.get_origin(kinds[-1]) is tuple:
+            items = typing.get_args(kinds[-1])
+            kinds[-1], most = items[0], math.inf if items[-1] is Ellipsis else len(items)
+        yield _Slot(
+            field.name,
+            name if positional else f"--{name.replace('_', '-')}",
+            tuple(alias for extra in extras for alias in getattr(extra, "aliases", None) or ()),
+            positional,
+            tuple(kinds),
+            most,
+            field.default is not missing or field.default_factory is not missing,
+        )
+
+
+def _read(slots: list[_Slot], words: deque[str]) -> dict[str, Any]:
+    """Field → value, of all that is written."""
+    flags = {word: slot for slot in slots if not slot.positional for word in (*slot.aliases, slot.name)}
+    switched_off = {f"--no-{slot.name[2:]}": slot for slot in flags.values() if not slot.most}
+    positional = [slot for slot in slots if slot.positional]
+    needed = sum(slot.most == 1 and not slot.default for slot in positional)
+    values: dict[str, Any] = {}
+    loose: list[str] = []
+    while words:
+        word = words.popleft()
+        if word == "--":
+            loose += words
+            break
+        if not _is_flag(word):
+            loose.append(word)
+            continue
+        name, sign, first = word.partition("=")
+        name = name.replace("_", "-")
+        slot = flags.get(name) or switched_off.get(name)
+        if slot is None:
+            near = dict.fromkeys(flags[found].name for found in difflib.get_close_matches(name, flags, n=2, cutoff=0.7))
+            raise UsageError(f"unknown flag {word}", f"did you mean {' or '.join(near)}?" if near else "")
+        if not slot.most:
+            if sign:
+                raise UsageError(f"{name} takes no value", f"write {slot.name} or --no-{slot.name[2:]}")
+            values[slot.field] = name in flags
+            continue
+        taken = [first] if sign else []
+        while words and len(taken) < slot.most and not _is_flag(words[0]):
+            if slot.most == math.inf and taken and len(words) <= needed - len(loose):
+                break  # the rest is the positional arguments'
+            taken.append(words.popleft())
+        values[slot.field] = slot.value(taken)
+    missing: list[str] = []
+    for slot in positional:
+        count = len(loose) if slot.most == math.inf else 1
+        given, loose = loose[:count], loose[count:]
+        if given:
+            values[slot.field] = slot.value(given)
+        elif not slot.default and slot.most == 1:
+            missing.append(slot.name)
+        elif not slot.default:
+            values[slot.field] = ()
+    if missing:
+        raise UsageError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    if loose:
+        raise UsageError(f"{loose[0]!r} is one word too many")
+    return values
+
+
+def _is_flag(word: str) -> bool:
+    return re.match(r"-(?!$|\.?\d)", word) is not None
