@@ -161,7 +161,7 @@ def _read(slots: list[_Slot], words: deque[str]) -> dict[str, Any]:
             continue
         taken = [first] if sign else []
         while words and len(taken) < slot.most and not _is_flag(words[0]):
-            if slot.most == math.inf and taken and len(words) <= needed - len(loose):
+            if slot.most == math.inf and taken and sum(not _is_flag(word) for word in words) <= needed - len(loose):
                 break  # the rest is the positional arguments'
             taken.append(words.popleft())
         values[slot.field] = slot.value(taken)
