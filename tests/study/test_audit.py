@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -241,7 +242,10 @@ def test_a_rival_is_audited_with_what_suits_it(tmp_path, monkeypatch) -> None:
     found = audit(model, pictures, ["gradcam", "relevance"], pictures=2, quiet=True)
     assert [row.method for row in found.rows] == ["gradcam", "random", "edges", "centre"]
     assert any("three ways of removing" in note for note in found.notes)
-    assert write_audit(found, model, tmp_path / "audit", "noise").is_file()
+    page = write_audit(found, model, tmp_path / "audit", "noise")
+    assert "--pictures 96" in page.read_text(encoding="utf-8"), "so few pictures are said to be few"
+    enough = write_audit(replace(found, pictures=96), model, tmp_path / "enough", "noise")
+    assert "--pictures 96" not in enough.read_text(encoding="utf-8") and "Student's t" in enough.read_text(encoding="utf-8")
 
 
 def test_changes_are_undone_on_the_map() -> None:
