@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+EXTRAS = ("hub", "onnx", "ray", "tensorboard", "web")
+"""Those that bring verbs more to do. The others are for the demo, the tests and the documentation."""
 PICTURES = """
 ## Photographs
 
@@ -20,9 +22,9 @@ PICTURES = """
 
 def page() -> str:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = {name: needs for name, needs in project["optional-dependencies"].items() if name not in ("all", "dev", "docs")}
+    extras = project["optional-dependencies"]
     rows = [(need, "always") for need in project["dependencies"]]
-    rows += [(need, f"extra `{extra}`") for extra, needs in sorted(extras.items()) for need in needs]
+    rows += [(need, f"extra `{extra}`") for extra in EXTRAS for need in extras[extra]]
     lines = [f"| {name} | {when} | {licence(name)} |" for need, when in rows if (name := re.split(r"[\[<>=!~; ]", need)[0])]
     head = "# Licences\n\nOf the packages that Vitral needs, as their own metadata says. Made by `docs/make_licences.py`.\n\n"
     return head + "| package | needed | licence |\n|---|---|---|\n" + "\n".join(sorted(lines, key=str.lower)) + "\n" + PICTURES
@@ -32,7 +34,9 @@ def licence(name: str) -> str:
     try:
         about: Any = metadata(name)  # an email message, which says more than its type
     except PackageNotFoundError:
-        return "not installed here"
+        page = (ROOT / "docs/licences.md").read_text(encoding="utf-8")
+        stands = re.search(rf"^\| {name} \| .* \| (.*) \|$", page, re.MULTILINE)
+        return stands[1] if stands else "not installed here"
     classified = [line.rpartition(" :: ")[2] for line in about.get_all("Classifier") or () if line.startswith("License ::")]
     stated = (
         (about.get("License-Expression") or "").strip() or ", ".join(classified) or (about.get("License") or "").strip().splitlines()[0]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
 from email.parser import Parser
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 from PIL import Image
 
 from vitral.base.lazy import EXTRAS
@@ -102,13 +106,84 @@ def test_the_wheel_works_without_its_repository(built: tuple[zipfile.ZipFile, ta
     assert (tmp_path / "page.html").stat().st_size > 100_000
 
 
+def pins() -> dict[str, str]:
+    """Package → the version that was tested; a package in two files would have two."""
+    pinned: dict[str, str] = {}
+    for file in sorted(ROOT.glob("constraints*.txt")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if not line.startswith("#"):
+                name, version = re.fullmatch(r"([a-z0-9.-]+)==([0-9][0-9a-z.]*)", line).groups()  # type: ignore[union-attr]
+                assert name not in pinned, f"{name} is in {file.name} and in a file before it"
+                pinned[name] = version
+    return pinned
+
+
 def test_every_dependency_has_both_ends_and_a_version_that_was_tested() -> None:
-    tested = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    tested = pins()
     groups = {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
-    for need in {need for group, needs in groups.items() if group != "all" for need in needs}:
+    for need in {need for needs in groups.values() for need in needs if not need.startswith("vitral[")}:
         name = re.split(r"[\[<>=]", need)[0]
-        assert re.search(r">=[\d.]+,<\d+$", need), f"{need} has no range"
-        assert re.sub("_", "-", name) in tested, f"{name} is not in constraints.txt"
+        bounds = re.search(r">=([\d.]+),<(\d+)$", need)
+        assert bounds, f"{need} has no range"
+        low, high, version = (Version(text) for text in (*bounds.groups(), tested[re.sub("_", "-", name)]))
+        assert low <= version < high, f"{need} was tested with {version}"
+        assert high.major == version.major + 1, f"{need} allows a major version that nobody tried"
+
+
+def test_one_library_has_one_range() -> None:
+    """The demo asks for libraries that an extra asks for as well."""
+    ranges: dict[str, set[str]] = {}
+    for need in [*PROJECT["dependencies"], *(need for needs in PROJECT["optional-dependencies"].values() for need in needs)]:
+        ranges.setdefault(re.split(r"[\[<>=]", need)[0], set()).add(need)
+    assert [found for name, found in ranges.items() if name != "vitral" and len(found) > 1] == []
+
+
+def test_no_pin_needs_more_than_the_oldest_python() -> None:
+    """Of what is installed here; `make check-platforms` asks the index for all of them."""
+    asked = 0
+    for name, version in pins().items():
+        try:
+            installed = distribution(name)
+        except PackageNotFoundError:
+            continue
+        if installed.version == version:
+            asked += 1
+            needs = installed.metadata["Requires-Python"] or ""
+            assert "3.11.0" in SpecifierSet(needs), f"{name} {version} needs Python {needs}"
+    if not asked:
+        pytest.skip("nothing here has the version of its pin")
+
+
+def test_every_target_of_make_installs_extras_that_are_there() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    sets = {name: extras.split(",") for name, extras in re.findall(r"^\$\(HAS\)(\S+): EXTRAS := (\S+)$", text, re.MULTILINE)}
+    assert {"demo", "test", "all"} <= set(sets)
+    assert {extra for extras in sets.values() for extra in extras} <= set(PROJECT["optional-dependencies"])
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize(
+    ("lacks", "line"),
+    [
+        ("ensurepip", r"\S+ lacks ensurepip, so it cannot make an environment: sudo apt install python\S*-venv\n"),
+        ("sys.version_info", r"Vitral needs Python 3.11 or newer, \S+ is older: make BASE_PYTHON=python3.12 demo\n"),
+    ],
+)
+def test_what_keeps_an_environment_from_being_made_is_one_line(tmp_path: Path, lacks: str, line: str) -> None:
+    """As on Debian without python3-venv, and as with the Python of an old system."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    if lacks == "ensurepip":
+        (tmp_path / "ensurepip.py").write_text("raise ModuleNotFoundError\n", encoding="utf-8")
+    else:
+        (tmp_path / "sitecustomize.py").write_text("import sys; sys.version_info = (3, 9)\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    # the interpreter itself: an environment's imports the modules of its own start first
+    command = ["make", "--no-print-directory", "demo", f"BASE_PYTHON={Path(sys.executable).resolve()}"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    told = [text for text in done.stderr.splitlines(keepends=True) if not text.startswith("make")]
+    assert done.returncode == 2 and len(told) == 1 and re.fullmatch(line, told[0]), done.stderr
+    assert not (tmp_path / ".venv").exists()
 
 
 def test_the_citation_is_of_its_format() -> None:
@@ -138,5 +213,5 @@ def test_the_extra_that_an_error_names_brings_the_library() -> None:
     told = {extra: {library for library, named in EXTRAS.items() if named == extra} for extra in EXTRAS.values()}
     extras = PROJECT["optional-dependencies"]
     assert told == {
-        extra: {re.split(r"[<>=\[]", line)[0] for line in extras[extra]} for extra in extras if extra not in ("docs", "dev", "all")
+        extra: {re.split(r"[<>=\[]", line)[0] for line in extras[extra]} for extra in ("web", "hub", "onnx", "ray", "tensorboard")
     }
