@@ -174,18 +174,32 @@ def test_speed_is_told_as_it_was_measured_and_a_ratio_only_where_the_rounds_agre
         Row("training step", "compiled", "timm", 0.06, 100, 1.2, (1.1, 1.3)),
         Row("training step", "compiled", "torchvision", 0.05, 100, 1.0, (0.9, 1.1)),
         Row("inference of one", "eager", "vitral", 0.004, 1),
-        Row("rollout of one", "eager", "vitral", 0.008, 1),
+        Row("inference of one", "eager", "timm", 0.016, 1, 4.0, (3.9, 4.1)),
+        Row("rollout of one", "eager", "vitral", 0.01, 1),
+        Row("rollout of one", "eager", "timm", 0.008, 1, 0.8, (0.75, 0.9)),
     )
     machine = {"gpu": "NVIDIA H200", "torch": "2.11.0+cu128", "threads": 8}
     found = Bench("b/16", machine, "cuda", 12, {"timm": "1.0"}, 1e15, rows, {"class row": (1.05, 1.0, 1.1)}, {"vit-pytorch": "gone"})
     monkeypatch.setattr(speed_tables, "MEASURED", tmp_path)
     assert "Not measured yet" in speed_tables.speed_table("peers")
     (tmp_path / "peers.json").write_text(json.dumps([found.to_dict()]), encoding="utf-8")
-    whole, short = speed_tables.speed_table("peers"), speed_tables.speed_table("peers", short=True)
-    assert "| b/16 | training step, compiled | 100 | 2,000/s | 1.20 × (1.10 to 1.30) | ≈ | 50% | 1 GiB |" in whole
-    assert "| b/16 | inference of one, eager | 1 | 4 ms | – | – |" in short and "one H200, bf16, torch 2.11.0, timm 1.0" in short
+    (tmp_path / "peers-eager.json").write_text(json.dumps([found.to_dict()]), encoding="utf-8")
+    whole, short = speed_tables.speed_table("peers"), speed_tables.readme_speed_table()
+    assert "| b/16 | training step, compiled | 100 | 2,000/s | 1.20 × faster (1.10 to 1.30) | ≈ | 50% | 1 GiB |" in whole
+    assert "| Vitral is, beside timm |" in whole and "| 10 ms | 1.25 × slower (1.11 to 1.33) |" in whole and "one H200, bf16" in whole
     assert "1.05 (1.00 to 1.10)" in whole and "vit-pytorch is absent: gone" in whole
-    assert "rollout" in whole and "rollout" not in short
+    assert "| training step, compiled | 100 | 2,000/s | 1,667/s | Vitral is 1.20 × faster (1.10 to 1.30) |" in short
+    assert "inference of one, eager (Vitral replays a recorded pass) | 1 | 4 ms | 16 ms | Vitral is 4.00 × faster" in short
+    assert "| rollout of one, eager | 1 | 10 ms | 8 ms | Vitral is 1.25 × slower (1.11 to 1.33) |" in short, "the slower ones too"
+
+
+def test_the_readme_shows_what_vitral_is_slower_at(made: dict[str, str]) -> None:
+    shown = [line for line in made["readme-speed"].splitlines() if line.startswith("| ")][2:]
+    assert len(shown) == len(speed_tables.SHORT) and {"faster", "slower", "shown"} <= {word for line in shown for word in line.split()}
+    replayed = [line for line in shown if "replays a recorded pass" in line]
+    compiled = [line for line in shown if "inference of one, compiled" in line]
+    assert len(replayed) == len(compiled) == 1 and "no difference shown" in compiled[0]
+    assert all(word in made["readme-speed"] for word in ("Vitral in bf16, timm in fp32", "all attention maps"))
 
 
 def test_steps_to_an_accuracy(run: Path, tmp_path: Path) -> None:

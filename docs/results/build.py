@@ -38,6 +38,7 @@ PAGES = (ROOT / "README.md", *sorted(HERE.glob("*.md")))
 MARKED = re.compile(r"(<!-- results:([\w:.+-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 FROM_RECORDS: dict[str, Callable[[dict[str, list[Record]]], str]] = {
     "readme": row_tables.readme_table,
+    "readme-numbers": row_tables.numbers_table,
     "records": row_tables.records_table,
     "times": row_tables.times_table,
     "sealed": row_tables.sealed_table,
@@ -53,7 +54,7 @@ FROM_FILES: dict[str, Callable[[], str]] = {
     "speed": partial(speed_table, "peers"),
     "speed-eager": partial(speed_table, "peers-eager", flags="--sizes b/16 --compile no --rounds 6"),
     "speed-cpu": partial(speed_table, "peers-cpu"),
-    "readme-speed": partial(speed_table, "peers", short=True),
+    "readme-speed": speed_tables.readme_speed_table,
     "fp8": speed_tables.fp8_table,
 }
 
@@ -77,6 +78,7 @@ def make() -> dict[str, str]:
         made[f"claims:{report}"] = claim_tables.claims_table(report, records, studies)
     for report in dict.fromkeys(figure.chapter for figure in REPORTS):
         made[f"figures:{report}"] = claim_tables.report_figures(report)
+    made |= {f"audit:{path.stem}": row_tables.audit_table(path.stem) for path in sorted(row_tables.AUDITS.glob("*.json"))}
     made |= {f"cited:{cited['name']}": row_tables.cited_table(cited, records) for cited in toml("cited")["table"]}
     together = {
         match[2].removeprefix("study:") for page in PAGES for match in MARKED.finditer(page.read_text(encoding="utf-8")) if "+" in match[2]

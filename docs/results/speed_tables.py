@@ -9,11 +9,31 @@ from evidence import HERE, MEASURED
 from vitral.base.files import read_json
 from vitral.base.text import NOTHING, byte_size, table
 from vitral.study.bench import NOT_ASKED
+from vitral.study.timed import OURS
 
+SAME = "≈"
 QUANTISED = HERE / "quantised"
 """proof.json of each quantised model that is published."""
-TOLD = {("training step", "compiled"), ("inference", "compiled"), ("inference of one", "eager"), ("all attention maps", "eager")}
-"""What the README tells of speed."""
+ON_GPU, ON_CPU = ("b/16", "cuda"), ("ti/16", "cpu")
+SHORT = (
+    ("peers", *ON_GPU, "training step", "compiled"),
+    ("peers", *ON_GPU, "inference", "compiled"),
+    ("peers", *ON_GPU, "inference of one", "compiled"),
+    ("peers", *ON_GPU, "inference of one", "eager"),
+    ("peers-eager", *ON_GPU, "all attention maps", "eager"),
+    ("peers-eager", *ON_GPU, "rollout of one", "eager"),
+    ("peers-cpu", *ON_CPU, "training step", "eager"),
+    ("peers-cpu", *ON_CPU, "inference", "eager"),
+    ("peers-cpu", *ON_CPU, "all attention maps", "eager"),
+    ("peers-cpu", *ON_CPU, "rollout of one", "eager"),
+)
+"""What the README shows of speed: file, model, device, action and mode. What Vitral is slower at is among them."""
+DIFFERENT = {
+    ("cuda", "inference of one", "eager"): "Vitral replays a recorded pass",
+    ("cpu", "inference", "eager"): "Vitral in bf16, {} in fp32",
+    ("cpu", "inference of one", "eager"): "Vitral in bf16, {} in fp32",
+}
+"""Device, action and mode → in what the contestants differ beside their code."""
 
 
 def quantised_table() -> str:
@@ -53,8 +73,36 @@ def worst_layers_table() -> str:
     return table(lines, ["model", "layer", "typical change of a logit", "largest", "share of the squares"], "llr", markdown=True)
 
 
-def speed_table(name: str, short: bool = False, flags: str = "") -> str:
-    """Vitral beside other libraries out of measured/NAME.json by benchmarks/peers.py; `short`: the four things that the README tells."""
+def readme_speed_table() -> str:
+    """Ten things that the README shows of speed beside timm, the slower ones too."""
+    lines, rounds = [], set()
+    for name, model, device, action, mode in SHORT:
+        if not (MEASURED / f"{name}.json").is_file():
+            continue
+        for run in read_json(MEASURED / f"{name}.json"):
+            own = {row["contestant"]: row for row in run["rows"] if (row["action"], row["mode"]) == (action, mode)}
+            if (run["model"], run["device"]) != (model, device) or "timm" not in own:
+                continue
+            ours, theirs = own[OURS], own["timm"]
+            what = [f"{model} on a {'GPU' if device == 'cuda' else 'CPU'}", doing(device, action, mode, "timm"), f"{ours['images']:,}"]
+            found = f"Vitral is {found}" if (found := _beside(theirs)) != SAME else "no difference shown"
+            lines.append([*what, _took(ours), _took(theirs), found])
+            rounds.add(run["rounds"])
+    note = (
+        "GPU: one H200, bf16. CPU: two threads, fp32 unless the row names bf16. The ratio is measured within a round."
+        f" In brackets: 10 to 90 % of {min(rounds, default=0)} to {max(rounds, default=0)} rounds."
+    )
+    return f"{table(lines, ['', '', 'images', 'Vitral', 'timm', ''], 'llrrrl', markdown=True)}\n\n{note}"
+
+
+def doing(device: str, action: str, mode: str, others: str) -> str:
+    """`inference of one, eager (Vitral replays a recorded pass)`."""
+    beside = DIFFERENT.get((device, action, mode), "").format(others)
+    return f"{action}, {mode}" + (f" ({beside})" if beside else "")
+
+
+def speed_table(name: str, flags: str = "") -> str:
+    """Vitral beside other libraries out of measured/NAME.json by benchmarks/peers.py."""
     file = MEASURED / f"{name}.json"
     command = " ".join(["python benchmarks/peers.py", *flags.split(), f"--out docs/results/measured/{file.name}"])
     if not file.is_file():
@@ -65,34 +113,31 @@ def speed_table(name: str, short: bool = False, flags: str = "") -> str:
     for run in runs:
         kinds = dict.fromkeys((row["action"], row["mode"]) for row in run["rows"])
         for action, mode in kinds:
-            if short and (action, mode) not in TOLD:
-                continue
             own = {row["contestant"]: row for row in run["rows"] if (row["action"], row["mode"]) == (action, mode)}
             ours = own[names[0]]
-            what = [run["model"], f"{action}, {mode}", f"{ours['images']:,}", _took(ours)]
+            what = [run["model"], doing(run["device"], action, mode, "the others"), f"{ours['images']:,}", _took(ours)]
             share = f"{ours['share_of_peak']:.0%}" if ours["share_of_peak"] else NOTHING
             memory = byte_size(ours["memory"]) if ours["memory"] else NOTHING
-            rest = [] if short else [share, memory]
-            lines.append([*what, *(_beside(own.get(name)) for name in names[1:]), *rest])
-    header = ["model", "", "images", "Vitral", *names[1:], *([] if short else ["of peak", "memory"])]
+            lines.append([*what, *(_beside(own.get(name)) for name in names[1:]), share, memory])
+    header = ["model", "", "images", "Vitral", *(f"Vitral is, beside {name}" for name in names[1:]), "of peak", "memory"]
     first, versions = runs[0], {name: version for run in runs for name, version in run["versions"].items()}
     gpu, threads, torch = (first["machine"][key] for key in ("gpu", "threads", "torch"))
     where = f"one {gpu.removeprefix('NVIDIA ')}, bf16" if first["device"] == "cuda" else f"{threads} CPU thread{'s' * (threads != 1)}"
     libraries = ", ".join(f"{name} {version}" for name, version in {"torch": torch.partition("+")[0], **versions}.items())
     note = (
-        f"{where}, {libraries}; `{command}`, median of {first['rounds']} rounds in turn. Columns of others: their time over ours"
-        " within a round (above 1, ours is faster), 10 to 90 % of the rounds in brackets; ≈: the rounds differ by more than the two do."
+        f"{where}, {libraries}; `{command}`, median of {first['rounds']} rounds in turn. 1.20 × faster: the other"
+        " takes 1.20 times as long within a round. Slower: the other way round. In brackets 10 to 90 % of the rounds. ≈: the rounds differ"
+        " by more than the two do."
     )
     parts = [table(lines, header, "llr", markdown=True), note]
-    if not short:
-        looks = [
-            [run["model"], name, f"{middle:.2f} ({low:.2f} to {high:.2f})"]
-            for run in runs
-            for name, (middle, low, high) in run["looking"].items()
-        ]
-        parts.append(table(looks, ["model", "", "ratio (10 to 90 % of the rounds)"], "llr", markdown=True))
-        absent = {f"- {run['model']}: {name} is absent: {why}" for run in runs for name, why in run["absent"].items() if why != NOT_ASKED}
-        parts += ["\n".join(sorted(absent))] if absent else []
+    looks = [
+        [run["model"], name, f"{middle:.2f} ({low:.2f} to {high:.2f})"]
+        for run in runs
+        for name, (middle, low, high) in run["looking"].items()
+    ]
+    parts.append(table(looks, ["model", "", "ratio (10 to 90 % of the rounds)"], "llr", markdown=True))
+    absent = {f"- {run['model']}: {name} is absent: {why}" for run in runs for name, why in run["absent"].items() if why != NOT_ASKED}
+    parts += ["\n".join(sorted(absent))] if absent else []
     return "\n\n".join(parts)
 
 
@@ -104,7 +149,7 @@ def fp8_table() -> str:
         for row in found["rows"]
         if row["contestant"] != "timm"
     ]
-    ratios = table(lines, ["model", "images", "", "a pass", "timm's time in bf16 over it"], "lrl", markdown=True)
+    ratios = table(lines, ["model", "images", "", "a pass", "it is, beside timm in bf16"], "lrl", markdown=True)
     answers = [
         [
             one["model"],
@@ -121,7 +166,7 @@ def fp8_table() -> str:
 
 
 def _times(row: dict[str, Any]) -> str:
-    return f"{row['timm_over_it']:.2f} × ({row['low']:.2f} to {row['high']:.2f})"
+    return faster(row["timm_over_it"], row["low"], row["high"])
 
 
 def _share(value: float | None) -> str:
@@ -136,7 +181,14 @@ def _took(row: dict[str, Any]) -> str:
 
 
 def _beside(row: dict[str, Any] | None) -> str:
+    """`1.39 × faster (1.38 to 1.41)`: Vitral, beside the one whose row this is."""
     if row is None:
         return NOTHING
-    low, high = row["interval"]
-    return f"{row['ratio']:.2f} × ({low:.2f} to {high:.2f})" if row["told"] else "≈"
+    return faster(row["ratio"], *row["interval"]) if row["told"] else SAME
+
+
+def faster(ratio: float, low: float, high: float) -> str:
+    """The time of the other over Vitral's, in words that cannot be read the wrong way round."""
+    if ratio < 1:
+        return f"{1 / ratio:.2f} × slower ({1 / high:.2f} to {1 / low:.2f})"
+    return f"{ratio:.2f} × faster ({low:.2f} to {high:.2f})"
