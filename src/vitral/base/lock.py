@@ -17,8 +17,13 @@ from vitral.base.files import writing
 
 try:
     import fcntl
-except ImportError:  # Windows has no such lock: two writers are not kept apart there
+except ImportError:
+    import msvcrt
+
     fcntl = None
+
+FAR = 2**30
+"""The byte that is locked on Windows. No other process can read a locked byte there, and the holder's name is to be read."""
 
 
 class FolderLock:
@@ -29,13 +34,13 @@ class FolderLock:
         self._handle: int | None = None
 
     def acquire(self) -> FolderLock:
-        while fcntl is not None:
+        while True:
             if self.path.is_symlink():  # it could lead to any file of the user's
                 raise DataError(f"{self.path} is a link, where the lock of a folder belongs", "remove it")
             with writing(self.path):
-                handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+                handle = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(handle)
             except OSError as error:
                 owner = os.read(handle, 200).decode(errors="replace").strip()
                 os.close(handle)
@@ -58,9 +63,12 @@ class FolderLock:
 
     def release(self) -> None:
         if self._handle is not None:
+            if fcntl is None:  # Windows removes no file that is open, here or in a process that has come for the lock
+                os.close(self._handle)
             with contextlib.suppress(OSError):
                 self.path.unlink()
-            os.close(self._handle)
+            if fcntl is not None:
+                os.close(self._handle)
             self._handle = None
 
     def _still_there(self, handle: int) -> bool:
@@ -74,3 +82,15 @@ class FolderLock:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.release()
+
+
+def _lock(handle: int) -> None:
+    """Lock the file, or raise OSError at once where another handle has locked it."""
+    if fcntl is not None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    os.lseek(handle, FAR, os.SEEK_SET)
+    try:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    finally:
+        os.lseek(handle, 0, os.SEEK_SET)
