@@ -125,7 +125,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     flipped = matrices.size(-2) > matrices.size(-1)
     x = matrices.mT if flipped else matrices
     x = x.bfloat16() if matrices.is_cuda else x
-    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    x = x / (torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(5):  # x ← 3.4445 x + (−4.7750 a + 2.0315 a²) x with a = x xᵀ, the sums inside the products
         a = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(a, a, a, beta=-4.7750, alpha=2.0315), x, beta=3.4445)

@@ -44,7 +44,7 @@ class LeJEPA(Method):
         """How far the embeddings (B, V, D) of each view are from N(0, 1) along random directions: the statistic of Epps and Pulley."""
         with torch.autocast(embeddings.device.type, enabled=False):
             directions = same_everywhere(torch.randn(embeddings.shape[-1], self.directions, device=embeddings.device))
-            real, imaginary = self.waves(embeddings @ (directions / directions.norm(dim=0)))
+            real, imaginary = self.waves(embeddings @ (directions / torch.linalg.vector_norm(directions, dim=0)))
             real, imaginary = everywhere(real), everywhere(imaginary)  # (V, S, T)
             distance = (real - self.waves.gaussian).square() + imaginary.square()
             return self.pictures(embeddings) * (distance @ self.waves.weights).mean()
