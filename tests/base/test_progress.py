@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
+from typing import Any
 
 import pytest
 
@@ -91,7 +93,7 @@ def test_bars_on_a_terminal_nest_and_end(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "Outer [red]" in shown, "square brackets of a name are text, not markup"
     assert "Inner" in shown
     assert "3/3" in shown
-    assert "accuracy 0.75" in shown and "Outer again" in shown
+    assert "accuracy 75.0 %" in shown and "Outer again" in shown
     assert "a line between [bold]" in shown
     assert module._Live.display is None
     assert module._Live.users == 0
@@ -121,3 +123,34 @@ def test_a_watcher_hears_every_step_and_can_end_the_work(capsys: pytest.CaptureF
     assert heard == [(1, 5), (2, 5), (3, 5)]
     assert list(track(range(2), "Alone")) == [0, 1] and len(heard) == 3
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("width", "row"),
+    [
+        (120, r"Training [━╸╺ ]{20} 104/500 0:00:08 left 0:00:02 loss 0.8843, accuracy 72.5 %, images_per_second 472"),
+        (80, r"Training [━╸╺ ]{13} 104/500 0:00:08 left 0:00:02 loss 0.8843, accuracy 72.5 %"),
+        (79, r"Training [━╸╺ ]{13} 104/500 0:00:08 left 0:00:02 loss 0.8843"),
+        (60, r"Training [━╸╺ ]{10} 104/500 0:00:08 left 0:00:02 loss 0.8843"),
+        (58, r"Training [━╸╺ ]{9} 104/500 0:00:08 left 0:00:02"),
+        (40, r"Training [━╸╺ ]{6} 104/500 0:00:08 left"),
+        (32, r"Trai… [━╸╺ ]{5} 104/500 0:00:08 left"),
+    ],
+)
+def test_bar_step_and_time_left_stay_at_every_width(width: int, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setenv("COLUMNS", str(width))
+    display = module._display()
+    monkeypatch.setattr(display, "get_time", clock.monotonic)
+    task = display.add_task("Training", total=500, values=["loss 0.8843", "accuracy 72.5 %", "images_per_second 472"])
+    for clock.now in (1.0, 2.0):
+        display.update(task, advance=52)
+    assert re.fullmatch(row, lines(display)[0].rstrip()), lines(display)
+    display.add_task("Features of a validation set", total=None, values=[])
+    assert len(lines(display)) == 2 and all(len(line) <= width for line in lines(display))
+
+
+def lines(display: Any) -> list[str]:
+    with display.console.capture() as captured:
+        display.console.print(display.make_tasks_table(display.tasks))
+    return captured.get().splitlines()

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from vitral.base.text import clean, duration
+from vitral.base.text import clean, columns, duration, percent
 
 T = TypeVar("T")
 
 FIRST_LINE_AFTER = 2.0
 """Seconds before the first plain line: what is quicker needs none."""
 LINE_EVERY = 5.0
+SHARES = ("accuracy", "validation")
+"""Values that are fractions, shown in per cent."""
 _WATCHER: ContextVar[Callable[[Progress], None] | None] = ContextVar("watcher", default=None)
 
 
@@ -50,7 +52,7 @@ class Progress:
         counted = f"{self.done:,}" if self.total is None else f"{self.done:,}/{self.total:,}"
         parts = [f"{self.description} {counted}"]
         if self.total:
-            parts[0] += f" ({100 * self.done / self.total:.0f} %)"
+            parts[0] += f" ({percent(self.done / self.total, 0)})"
         parts += [_value(name, value) for name, value in self.values.items()]
         parts.append(duration(self.seconds))
         if self.total and self.start < self.done < self.total:
@@ -84,11 +86,11 @@ class _BarProgress(Progress):
     def __init__(self, description: str, total: int | None, start: int = 0) -> None:
         super().__init__(description, total, start)
         self._live = _Live.enter()
-        self._task = self._live.add_task(description, total=total, completed=start, values="")
+        self._task = self._live.add_task(description, total=total, completed=start, values=[])
 
     def advance(self, steps: int = 1, **values: Any) -> None:
         super().advance(steps, **values)
-        shown = ", ".join(_value(*pair) for pair in self.values.items())
+        shown = [_value(*pair) for pair in self.values.items()]
         self._live.update(self._task, advance=steps, description=self.description, values=shown)
 
     def finish(self) -> None:
@@ -107,20 +109,7 @@ class _Live:
     def enter(cls) -> Any:
         with cls.lock:
             if cls.display is None:
-                from rich.console import Console
-                from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-                from rich.progress import Progress as RichProgress
-
-                cls.display = RichProgress(
-                    TextColumn("{task.description}", markup=False),
-                    BarColumn(bar_width=24),
-                    MofNCompleteColumn(),
-                    TimeElapsedColumn(),
-                    TextColumn("left"),
-                    TimeRemainingColumn(),
-                    TextColumn("{task.fields[values]}", markup=False),
-                    console=Console(stderr=True),
-                )
+                cls.display = _display()
                 cls.display.start()
             cls.users += 1
             return cls.display
@@ -132,6 +121,45 @@ class _Live:
             if cls.users == 0:
                 cls.display.stop()
                 cls.display = None
+
+
+def _display() -> Any:
+    """Bar, step and time left stay at every width. Values drop out first, then the time taken, then the ends of names."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Task, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+    from rich.table import Table
+    from rich.text import Text
+
+    step, taken, left = MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+
+    class Display(RichProgress):
+        def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
+            grid = Table.grid(padding=(0, 1))
+            if not (tasks := list(tasks)):  # as it is made
+                return grid
+            wide = min(24, (width := self.console.width) // 6)
+            names = [Text(task.description) for task in tasks]
+            cells = [[step.render(task), left.render(task) + (" left" if task.total else ""), taken.render(task)] for task in tasks]
+            longest = max(name.cell_len for name in names)
+            rooms = [width - wide - 1]
+            for column in zip(*cells, strict=True):
+                rooms.append(rooms[-1] - 1 - max(cell.cell_len for cell in column))
+            shown = 3 if rooms[3] >= longest else 2
+            for task, name, row in zip(tasks, names, cells, strict=True):
+                name.truncate(max(rooms[shown], 1), overflow="ellipsis")
+                values = _fitting(task.fields["values"], rooms[shown] - longest - 1)
+                grid.add_row(name, BarColumn(wide).render(task), *row[:shown], *([Text(values)] if values else []))
+            for column in grid.columns:
+                column.no_wrap = True
+            return grid
+
+    return Display(console=Console(stderr=True))
+
+
+def _fitting(values: list[str], room: int) -> str:
+    """As many of the first values as fit."""
+    return next((text for count in range(len(values), 0, -1) if columns(text := ", ".join(values[:count])) <= room), "")
 
 
 @contextlib.contextmanager
@@ -184,6 +212,8 @@ def _on_terminal() -> bool:
 
 
 def _value(name: str, value: Any) -> str:
+    if name in SHARES:
+        return f"{name} {percent(value)}"
     if isinstance(value, float):
         return f"{name} {value:.2e}" if value and abs(value) < 1e-3 else f"{name} {value:.4g}"
     return f"{name} {value}"

@@ -67,8 +67,8 @@ def byte_size(count: float | None) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """`12.3%`."""
-    return NOTHING if share is None else f"{share:.{digits}%}"
+    """`12.3 %`. Fewer digits are for settings and for progress, which nobody measured."""
+    return NOTHING if share is None else f"{100 * share:.{digits}f} %"
 
 
 def duration(seconds: float | None) -> str:
