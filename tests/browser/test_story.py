@@ -91,7 +91,7 @@ def number(text: str) -> float:
 
 
 def percent(share: float) -> str:
-    return f"{share * 100:.0f}\u00a0%" if share >= 0.0995 else f"{share * 100:.1f}\u00a0%" if share >= 0.001 else "<\u00a00.1\u00a0%"
+    return "<\u00a00.1\u00a0%" if 0 < share < 0.001 else f"{share * 100:.1f}\u00a0%"
 
 
 def test_one_scrolls_through_seven_steps_that_move(visit: Visit, keep: Keep) -> None:

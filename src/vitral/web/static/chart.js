@@ -1,5 +1,7 @@
 // Small drawings in SVG: shapes, and lines over an axis.
 
+import { percent } from "./dom.js";
+
 export function shape(tag, attributes, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
@@ -17,7 +19,7 @@ export function niceStep(least) {
  * Lines with their names at the side. lines: [{ name, values, dashed }], over xs; `ticks`: [[x, text]]; `cursor`: an index of xs;
  * `pick(index)` is called for the point nearest to a click.
  */
-export function lineChart({ xs, lines, ticks, label, across, up = (value) => `${Math.round(value * 100)}\u00a0%`, most = 1, cursor = null, pick = null }) {
+export function lineChart({ xs, lines, ticks, label, across, up = (value) => percent(value, 0), most = 1, cursor = null, pick = null }) {
   const [width, height, left, right, bottom] = [400, 210, 48, 12, 38];
   const last = Math.max(xs[xs.length - 1], xs[0] + 1e-9);
   const x = (value) => left + ((value - xs[0]) / (last - xs[0])) * (width - left - right);

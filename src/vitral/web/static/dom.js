@@ -33,10 +33,9 @@ export function toast(text, hint = "") {
   toastTimer = setTimeout(() => (line.hidden = true), 7000);
 }
 
-export function percent(share) {
-  if (share >= 0.0995) return `${(share * 100).toFixed(0)}\u00a0%`;
-  if (share >= 0.001) return `${(share * 100).toFixed(1)}\u00a0%`;
-  return share > 0 ? "<\u00a00.1\u00a0%" : "0\u00a0%";
+/** The same everywhere: 96.4 %. */
+export function percent(share, digits = 1) {
+  return share > 0 && share < 0.001 && digits ? "<\u00a00.1\u00a0%" : `${(share * 100).toFixed(digits)}\u00a0%`;
 }
 
 /** Run `work` at most once a frame, with the newest arguments. */

@@ -2,7 +2,7 @@
 
 import { niceStep, shape } from "./chart.js";
 import { gradient } from "./colour.js";
-import { element, rovingStep } from "./dom.js";
+import { element, percent, rovingStep } from "./dom.js";
 import { blockFor, headFor } from "./explain.js";
 import { tile } from "./heat.js";
 import { state, update } from "./state.js";
@@ -149,10 +149,10 @@ export function drawFilters({ shape: [count, rows, columns], pixels = "", bytes 
       image.data[at * 4 + 3] = 255;
     }
     context.putImageData(image, 0, 0);
-    if (explained) canvas.title = `component ${index + 1}: ${(explained[index] * 100).toFixed(1)} % of the variance`;
+    if (explained) canvas.title = `component ${index + 1}: ${percent(explained[index])} of the variance`;
     box.append(canvas);
   }
-  const share = explained ? `, ${(explained.reduce((sum, value) => sum + value, 0) * 100).toFixed(0)} % of the variance` : "";
+  const share = explained ? `, ${percent(explained.reduce((sum, value) => sum + value, 0))} of the variance` : "";
   return element("div", {}, box, element("p", { class: "quiet small" }, title + share));
 }
 

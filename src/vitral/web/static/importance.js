@@ -93,7 +93,7 @@ export class ImportanceView {
   async watch(asking) {
     while (this.asking === asking && this.app.source.work) {
       const { what, done, total, seconds } = await this.app.source.work().catch(() => ({}));
-      if (this.asking === asking) this.progress.textContent = total ? `${what} … ${Math.round((100 * done) / total)}\u00a0%, about ${Math.max(1, Math.round(seconds))}\u00a0s left` : "waiting …";
+      if (this.asking === asking) this.progress.textContent = total ? `${what} … ${percent(done / total, 0)}, about ${Math.max(1, Math.round(seconds))}\u00a0s left` : "waiting …";
       await new Promise((resolve) => setTimeout(resolve, 300));
     }
   }

@@ -1,6 +1,6 @@
 // The story: seven steps from a picture to a class, on one's own picture and model. Here the frame; step.js and its kin have the steps.
 
-import { announce, byId, element, framed } from "./dom.js";
+import { announce, byId, element, framed, percent } from "./dom.js";
 import { state, update } from "./state.js";
 import { Answers } from "./steps_answer.js";
 import { Asks, Mixes, Shares } from "./steps_attend.js";
@@ -97,7 +97,7 @@ export class StoryView {
   async showProgress(asking) {
     while (this.asking === asking && this.app.source.work) {
       const { done, total } = await this.app.source.work().catch(() => ({}));
-      if (this.asking === asking && total) this.say(`Following your picture through the model … ${Math.round((100 * done) / total)}\u00a0%`);
+      if (this.asking === asking && total) this.say(`Following your picture through the model … ${percent(done / total, 0)}`);
       await new Promise((resolve) => setTimeout(resolve, 400));
     }
   }
