@@ -115,11 +115,12 @@ def visit(context: BrowserContext, address: str) -> Iterator[Callable[..., Page]
         if message.type == "error" and not refused:
             problems.append(message.text)
 
-    def open_page(hash: str = "", at: str | None = None) -> Page:
+    def open_page(hash: str = "#method=attention", at: str | None = None) -> Page:
+        """At plain attention, whose numbers are easy to recompute; "" opens what users get."""
         page = context.new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", heed)
-        page.goto((at or address) + hash)
+        page.goto(at if at and "#" in at else (at or address) + hash)
         page.wait_for_selector("body.ready", timeout=30_000)
         return page
 

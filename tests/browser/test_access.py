@@ -32,7 +32,7 @@ def test_axe_finds_nothing(visit: Visit, width: int, scheme: str) -> None:
 
 
 def test_patches_are_switched_by_keyboard(visit: Visit) -> None:
-    page = visit("#view=surgery")
+    page = visit("#view=surgery&method=attention")
     page.locator(CANVAS).focus()
     page.keyboard.press("ArrowRight")
     assert reading(page).startswith("Patch in row 4, column 5")

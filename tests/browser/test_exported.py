@@ -35,13 +35,14 @@ def test_the_page_works_alone(page: Page, session: Session, keep: Callable[[Page
     expect(page.locator("#offline")).to_be_visible()
     expect(page.locator("#open")).to_be_hidden()
     expect(page.locator(".thumb")).to_have_count(12)
+    page.locator("#methods label", has_text="Attention").click()
     box = page.locator("#picture canvas").bounding_box()
     assert box
     page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] * 0.2)
     expect(page.locator("#picture .reading")).to_have_text(re.compile("^Patch in row 1, column 1 "))
     page.mouse.move(5, 5)
     for method in ("Rollout", "Relevance", "Grad-CAM", "Occlusion"):
-        page.locator("#methods label", has_text=method).click()
+        page.locator("#methods label", has_text=re.compile(f"^{method}$")).click()
         expect(page.locator("#picture .reading")).to_have_text(re.compile("^" + method))
     page.locator("#pictures .chip").nth(1).click()
     expect(page.locator("#pictures .chip").nth(1)).to_have_attribute("aria-pressed", "true")

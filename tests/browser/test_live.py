@@ -82,7 +82,7 @@ def page(browser: Browser, file: Path) -> Iterator[Page]:
 
 
 def test_it_proves_itself_and_answers_scripts(page: Page, model: Classifier) -> None:
-    expect(page.locator("#runs")).to_contain_text("the logits are those of Python")
+    expect(page.locator("#runs")).to_contain_text("the logits match Python")
     compare(page, model, [painted(3), painted(4, (200, 90)), painted(5, (31, 77))])
 
 
@@ -154,6 +154,7 @@ def test_a_dropped_picture_is_shown_with_all_heads(page: Page, model: Classifier
         top = int(same(open_picture(content, same).tensor[None])[0].argmax())
     expect(page.locator("#predictions .bar").first).to_contain_text(f"class {top}")
     expect(page.locator("#panel-wall .thumb")).to_have_count(12)
+    page.locator("#methods label", has_text="Attention").click()
     box = page.locator("#picture canvas").bounding_box()
     assert box
     page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] * 0.2)
@@ -236,7 +237,7 @@ def test_switches_work_in_any_combination(page: Page, model: Classifier, keep: C
 
 
 def test_rollout_is_at_hand(page: Page, model: Classifier) -> None:
-    page.locator("#methods label", has_text="Rollout").click()
+    page.locator("#methods label", has_text=re.compile("^Rollout$")).click()
     expect(page.locator("#picture .reading")).to_have_text(re.compile("^Rollout"))
 
 
@@ -382,7 +383,7 @@ def test_digits_and_a_second_model(browser: Browser, tmp_path: Path, keep: Calla
     session = Session({"digits": model, "other": other})
     session.give(contents[0], "zero.png")
     with opened(browser, export_live(session, tmp_path / "page.html")) as page:
-        expect(page.locator("#runs")).to_contain_text("the logits are those of Python")
+        expect(page.locator("#runs")).to_contain_text("the logits match Python")
         compare(page, model, contents)
         page.locator("#tab-compare").click()
         expect(page.locator("#panel-compare")).to_contain_text("other")

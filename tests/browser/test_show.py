@@ -307,7 +307,7 @@ def test_a_key_shows_the_plain_picture(visit: Visit) -> None:
 def test_plain_words_first_exact_ones_on_demand(browser: Browser, address: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
-    page.goto(address)
+    page.goto(address + "#method=attention")
     page.wait_for_selector("body.ready")
     for row, column, words in (
         (0, 0, "the top-left corner"),
@@ -318,12 +318,12 @@ def test_plain_words_first_exact_ones_on_demand(browser: Browser, address: str) 
     ):
         point(page, row, column)
         expect(page.locator("#picture .reading")).to_have_text(re.compile(f"^Patch in {words} · .*looks most at the "))
-    page.get_by_label("exact places").check()
+    page.get_by_label("row numbers").check()
     point(page, 0, 0)
     expect(page.locator("#picture .reading")).to_have_text(re.compile("^Patch in row 0, column 0 · "))
     page.reload()
     page.wait_for_selector("body.ready")
-    expect(page.get_by_label("exact places")).to_be_checked()
+    expect(page.get_by_label("row numbers")).to_be_checked()
     context.close()
 
 

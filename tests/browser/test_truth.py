@@ -64,13 +64,13 @@ def test_the_live_and_the_exported_page_say_the_same(visit: Visit, session: Sess
 
 
 def test_choosing_a_class_explains_it(visit: Visit) -> None:
-    """Under Attention, which knows no class, nothing happened."""
+    """Under Attention, which is the same for every class, nothing happened."""
     page = visit("#method=attention")
     before = pixels(page, CANVAS)
     name = page.locator("#predictions .bar .name").nth(2).inner_text()
     page.locator("#predictions .bar").nth(2).click()
-    expect(page.locator("#picture .reading")).to_have_text(re.compile(f"^Relevance · {re.escape(name)}"))
-    expect(page.locator("#toast")).to_contain_text("Attention knows no class")
+    expect(page.locator("#picture .reading")).to_have_text(re.compile(f"^Gradient rollout · {re.escape(name)}"))
+    expect(page.locator("#toast")).to_contain_text("Attention is the same for every class")
     assert np.abs(pixels(page, CANVAS) - before).max() > 10
 
 
@@ -79,8 +79,10 @@ def test_the_audits_verdict_stands_beside_the_map(context: BrowserContext, own: 
     with served(own) as (address, _):
         page = opened(context, address)
         text = page.locator("#method-text")
+        expect(page.locator("#picture .reading")).to_have_text(re.compile("^Relevance · class "))  # the best by the audit
+        page.locator("#methods label", has_text="Attention").click()
         expect(text).not_to_contain_text("audit")  # attention was not judged
-        page.locator("#methods label", has_text="Rollout").click()
+        page.locator("#methods label", has_text=re.compile("^Rollout$")).click()
         expect(text.locator("strong")).to_have_text("The audit of this model: do not use")
         expect(text).to_contain_text("do not use: it finds nothing (0.45; 0.5: chance).")
         page.locator("#methods label", has_text="Relevance").click()
@@ -146,7 +148,7 @@ def test_a_stopped_server_leaves_a_lasting_sign(context: BrowserContext, own: Se
         page.unroute("**/api/**")
         expect(page.locator("#lost")).to_be_hidden(timeout=5000)
         expect(page.locator("#work")).to_be_visible()
-        expect(page.locator("#picture .reading")).to_have_text(re.compile("^Class token"))
+        expect(page.locator("#picture .reading")).to_have_text(re.compile("^Gradient rollout"))
 
 
 def slowly(session: Session, steps: int = 60) -> list[int]:
@@ -264,11 +266,11 @@ def test_a_model_that_attends_evenly_does_not_glow(context: BrowserContext, sess
     pair = Session({"chooses": session.models[0], "fresh": create("tiny", depth=4, registers=1)})
     pair.give(painted(1), "1.png")
     with served(pair) as (address, _):
-        page = opened(context, address + "#model=0")
+        page = opened(context, address + "#method=attention")
         chooses = brightness(page, ".thumb canvas")
         assert float(np.median(chooses)) > 0.6
-        expect(page.locator("#picture .scale")).to_contain_text("Colours span at least 3 even shares")
-        expect(page.locator("#panel-wall")).to_contain_text("a map that is nearly even stays dark")
+        expect(page.locator("#picture .scale")).to_contain_text("Colours span at least 3 × an equal share")
+        expect(page.locator("#panel-wall")).to_contain_text("a flat map stays dark")
         page.locator("#models button").nth(1).click()
         expect(page.locator("#models button").nth(1)).to_have_attribute("aria-pressed", "true")
         page.wait_for_function("() => !document.body.classList.contains('loading')")
@@ -280,7 +282,7 @@ def test_a_model_that_attends_evenly_does_not_glow(context: BrowserContext, sess
         expect(page.locator("#picture .reading")).to_have_text(re.compile("^Occlusion"))
         assert percent(page.locator("#picture .legend span").nth(1).inner_text()) >= 0.02
         page.locator("#methods label", has_text="Grad-CAM").click()
-        expect(page.locator("#picture .scale")).to_contain_text("own range")
+        expect(page.locator("#picture .scale")).to_contain_text("range of this map")
 
 
 def shares(page: Page) -> dict[str, tuple[float, float]]:
@@ -317,7 +319,7 @@ def test_with_parts_off_the_whole_page_shows_the_cut_model(visit: Visit, session
     page.locator(".thumb").nth(3 * 3 + 1).focus()
     page.evaluate("location.hash = location.hash + '&block=3&head=1'")
     expect(page.locator("#picture .reading")).to_have_text("Class token · block 3, head 1 · switched off")
-    page.locator("#methods label", has_text="Rollout").click()
+    page.locator("#methods label", has_text=re.compile("^Rollout$")).click()
     expect(page.locator("#picture .reading")).to_have_text(re.compile("^Rollout"))
     grid = np.array(session.map(0, key, "rollout", cut=cut)["grid"])
     assert percent(page.locator("#picture .legend span").nth(0).inner_text()) == pytest.approx(100 * grid.min(), abs=0.06)

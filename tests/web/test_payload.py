@@ -55,7 +55,7 @@ def test_a_rival_has_no_attention(session: Session, key: str) -> None:
 def test_a_description_is_json_and_complete(session: Session) -> None:
     facts = json.loads(json.dumps(describe("tiny", session.models[0])))
     assert facts["prefix"] == ["class token", "register 0"]
-    assert facts["methods"] == ["attention", "rollout", "relevance", "gradcam", "occlusion", "similarity"]
+    assert facts["methods"] == ["attention", "rollout", "gradient_rollout", "relevance", "gradcam", "occlusion", "similarity"]
     assert facts["reads"] == 0
     assert facts["grid"] == [8, 8] and facts["overlap"] is False
 

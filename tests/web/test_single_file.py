@@ -57,7 +57,7 @@ def test_methods_and_surgery_are_precomputed(text: str, session: Session, key: s
     extras, _ = unpack(block(text, f"extras-0-{key}"))
     top = extras["top"]
     assert len(top) == CLASSES
-    by_class = {f"{method}/{target}" for method in ("relevance", "gradcam") for target in top}
+    by_class = {f"{method}/{target}" for method in ("gradient_rollout", "relevance", "gradcam") for target in top}
     assert set(extras["maps"]) == {"rollout/", f"occlusion/{top[0]}"} | by_class
     assert extras["maps"][f"gradcam/{top[1]}"]["grid"] == session.map(0, key, "gradcam", top[1])["grid"]
     assert set(extras["surgery"]) == {f"h{block}.{head}" for block in range(2) for head in range(3)} | {"b0", "b1"}

@@ -46,6 +46,8 @@ class Limits:
     """Bytes of pixels that are remembered, so that a picture is not decoded for every question."""
     pictures: int = 128 * 2**20
     """Bytes of uploaded pictures that are remembered; the oldest leave first."""
+    thumbs: int = 4 * 2**20
+    """Bytes of small pictures for buttons that are remembered."""
     results: int = 256 * 2**20
     """Bytes of results that are remembered."""
     features: int = 16 * 2**20

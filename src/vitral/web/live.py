@@ -21,26 +21,28 @@ from PIL import Image
 from torch import nn
 
 from vitral.base.errors import UsageError
-from vitral.base.files import sha256_bytes, write_atomic
+from vitral.base.files import write_atomic
 from vitral.base.numbers import to_numpy
+from vitral.base.picture import Picture
 from vitral.base.progress import track
 from vitral.config import ModelConfig
 from vitral.data.preprocess import Preprocess
 from vitral.look.choice import start_index
+from vitral.look.method import RECORDS
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.rotary import RotaryPositions
 from vitral.model.vit import ViT
 from vitral.web.kernel import kernel
 from vitral.web.pack import pack
-from vitral.web.payload import model_figures
+from vitral.web.payload import methods_of, model_figures, probabilities
 from vitral.web.session import Session
-from vitral.web.single_file import page
+from vitral.web.single_file import CLASSES, page
 from vitral.web.story import shuffled_places
 from vitral.weights.rounding import round_weights
 
 METHODS = ("attention", "rollout", "occlusion", "similarity")
-"""What a page can compute: no gradients are needed for it."""
+"""What a page can compute without gradients."""
 STORED_SIDE = 1024
 """Pixels of the longer side of a picture that the page brings along."""
 PLAIN_SIDE = 256
@@ -104,21 +106,46 @@ def export_live(session: Session, path: str | Path) -> Path:
     """Write a page with all models and given pictures of a session to `path`."""
     for name, model in zip(session.names, session.models, strict=True):
         check(name, model)
+    same = Session({name: rounded(model) for name, model in zip(session.names, session.models, strict=True)})
     description = session.description() | {"runs": True, "pictures": []}
     blobs: dict[str, bytes] = {"kernel": pack({}, {"kernel": kernel()}, level=9)}
     figures = []
     for index, model in track(list(enumerate(session.models)), "Rounding weights"):
         blobs[f"model-{index}"] = pack_model(model, session.limits.attention)
         facts = description["models"][index]
-        facts |= {"methods": [method for method in facts["methods"] if method in METHODS], "film": []}
-        figures.append(model_figures(rounded(model)))
+        facts |= {"methods": [method for method in facts["methods"] if method in METHODS], "film": [], "carried": {}}
+        figures.append(model_figures(same.models[index]))
     blobs["figures"] = pack({"figures": figures}, {}, level=9)
-    for entry in session.given:
+    changes: list[tuple[bool, float]] = []
+    for entry in track(session.given, "Computing gradient maps"):
         content, kind = stored(session.picture(0, entry["picture"]).original)
-        key = sha256_bytes(content)[:16]
+        key = same.give(content, entry["name"])
         blobs[f"picture-{key}"] = content
         description["pictures"].append(entry | {"picture": key, "kind": kind})
+        for index, model in enumerate(session.models):
+            if model.config.classes:
+                answers = [probabilities_of(each, same.picture(index, key)) for each in (model, same.models[index])]
+                description["models"][index]["carried"][key] = gradient_maps(same, index, key, answers[1])
+                changes += [rounding_change(*answers)] if model.config.classes > 1 else []
+    if changes:
+        moved, most = zip(*changes, strict=True)
+        description["rounding"] = {"answers": len(changes), "changed": sum(moved), "most": max(most)}
     return write_atomic(path, page(description, blobs, runs=True))
+
+
+def gradient_maps(session: Session, model: int, key: str, answer: np.ndarray) -> dict[str, list[dict[str, Any]]]:
+    """What the page cannot compute: by method, the maps of the most probable classes, the first one first."""
+    methods = [method for method in methods_of(session.models[model]) if RECORDS[method].gradients]
+    return {method: [session.map(model, key, method, int(target)) for target in np.argsort(-answer)[:CLASSES]] for method in methods}
+
+
+def probabilities_of(model: Classifier, picture: Picture) -> np.ndarray:
+    return probabilities(to_numpy(watch(model, picture, keep=["logits"]).logits[0].float()), model.origin.several)
+
+
+def rounding_change(before: np.ndarray, after: np.ndarray) -> tuple[bool, float]:
+    """Whether rounding changes the first class of a picture, and the largest change of a probability."""
+    return bool(before.argmax() != after.argmax()), round(float(np.abs(after - before).max()), 5)
 
 
 def check(name: str, model: Classifier) -> None:

@@ -28,7 +28,7 @@ from vitral.model.tape import ATTENTION, Edit
 from vitral.web.limits import Limits, Refusal
 from vitral.web.pack import CodingError, encode_rows, pack
 
-MAP_METHODS = ("rollout", "relevance", "gradcam", "occlusion")
+MAP_METHODS = ("rollout", "gradient_rollout", "relevance", "gradcam", "occlusion")
 SHOWN_SIDE = 896
 """Pixels of the longer side of the picture that is sent for display."""
 LISTED = 5
@@ -150,6 +150,15 @@ def shown_picture(picture: Picture, side: int = SHOWN_SIDE) -> tuple[bytes, str]
         return out.getvalue(), "image/png"
     part.save(out, "JPEG", quality=88)
     return out.getvalue(), "image/jpeg"
+
+
+def thumbnail(image: Image.Image, side: int = 48) -> str:
+    """The middle square of an image, small, as an address."""
+    left, top = (max(0, size - min(image.size)) / 2 for size in image.size)
+    box = (left, top, image.width - left, image.height - top)
+    out = io.BytesIO()
+    image.resize((side, side), Image.Resampling.BILINEAR, box, reducing_gap=2.0).convert("RGB").save(out, "JPEG", quality=80)
+    return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
 def describe_heat(heat: Heatmap) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Uploaded(BaseModel):
     name: str
     width: int
     height: int
+    thumb: str
 
 
 class CutRequest(BaseModel):

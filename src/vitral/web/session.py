@@ -30,7 +30,7 @@ from vitral.web.jobs import Memory
 from vitral.web.limits import Limits, Refusal, check_image
 from vitral.web.moments import moments_of, pack_film
 from vitral.web.pack import LIVE_LEVELS
-from vitral.web.payload import clean_name, compare, describe, describe_heat, methods_of, model_figures, model_names, pack_trace
+from vitral.web.payload import clean_name, compare, describe, describe_heat, methods_of, model_figures, model_names, pack_trace, thumbnail
 from vitral.web.story import pack_story
 from vitral.web.surgery import Cut, check_cut, edits_of, operate, without_patches
 
@@ -54,6 +54,7 @@ class Session:
         self._given_bytes: dict[str, bytes] = {}
         self._uploads = Memory(self.limits.pictures)
         self._decoded = Memory(self.limits.decoded)
+        self._thumbs = Memory(self.limits.thumbs)
         self._results = Memory(self.limits.results)
 
     # Pictures
@@ -79,7 +80,11 @@ class Session:
         if key not in self._uploads and key not in self._given_bytes:
             self._keep_decoded(key, image or self._decode(content))  # a damaged picture is refused now, not later
             self._uploads.put(key, content, len(content))
-        return {"picture": key, "name": clean_name(name), "width": width, "height": height}
+        thumb = self._thumbs.get(key)
+        if thumb is None:
+            thumb = thumbnail(image or self._decoded.get(key) or self._decode(content))
+            self._thumbs.put(key, thumb, len(thumb))
+        return {"picture": key, "name": clean_name(name), "width": width, "height": height, "thumb": thumb}
 
     def holds(self, content: bytes) -> bool:
         """Is this very picture here already?"""

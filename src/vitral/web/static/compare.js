@@ -10,7 +10,7 @@ import { cellAt, followPointer, pointer } from "./pointer.js";
 import { PredictionsView, predictionText } from "./predictions.js";
 import { state, update } from "./state.js";
 
-const SHARES = ["attention", "rollout", "relevance"];
+const SHARES = ["attention", "rollout", "gradient_rollout", "relevance"];
 
 export class CompareView {
   constructor(root, app) {

@@ -1,7 +1,7 @@
 // How to look: the method, the block, the head, and how strongly the map covers the picture.
 
 import { byId, element } from "./dom.js";
-import { METHODS, blockFor, headFor, methodFor } from "./explain.js";
+import { METHODS, blockFor, headFor, methodFor, whyNot } from "./explain.js";
 import { look } from "./picture.js";
 import { state, update } from "./state.js";
 
@@ -34,22 +34,28 @@ export class Controls {
 
   pictureText(model, method) {
     if (state.view === "surgery" && this.app.source.live) {
-      const overlap = model.overlap ? " Patches overlap here: the neighbours lose its pixels too." : "";
-      return `Click a patch (or arrow keys and Enter) to switch it off or on; point at one to see what it attends to.${overlap}`;
+      const overlap = model.overlap ? " Patches overlap here, so the neighbours lose its pixels too." : "";
+      return `Click a patch (or use the arrow keys and Enter) to switch it off or on.${overlap}`;
     }
-    if (method === "attention") return "Point at a patch to see what it attends to; click to keep it.";
-    if (method === "similarity") return "Point at a patch to see what resembles it; the white frame marks the nearest.";
-    return "The brighter a place, the more it counts. Point at it to read its value.";
+    if (method === "attention") return "Point at a patch to see what it attends to. Click to keep it.";
+    if (method === "similarity") return "Point at a patch to see what resembles it. The white frame marks the nearest patch.";
+    const click = model.attention ? " Click a patch to see what it attends to." : "";
+    return `${method === "occlusion" ? "Red patches count for the class." : "Bright patches count most."} Point at one to read its value.${click}`;
   }
 
   refresh() {
     const { model } = this.app.current();
     const method = methodFor(model);
     byId("picture-text").textContent = this.pictureText(model, method);
+    const reasons = new Set();
     this.methods.querySelectorAll("input").forEach((input) => {
       input.checked = input.value === method;
-      input.disabled = !model.methods.includes(input.value);
+      const reason = whyNot(model, input.value);
+      input.disabled = reason !== "";
+      input.parentElement.title = reason;
+      reasons.add(reason);
     });
+    byId("method-why").textContent = [...reasons].filter(Boolean).map((reason) => `Greyed out: ${reason[0].toLowerCase()}${reason.slice(1)}`).join(" ");
     const [verdict, ...reason] = model.verdicts?.[method]?.split(": ") ?? [];
     const judged = verdict ? [" ", element("strong", {}, `The audit of this model: ${verdict}`), `: ${reason.join(": ")}.`] : [];
     byId("method-text").replaceChildren(METHODS[method]?.[1] ?? "", ...judged);

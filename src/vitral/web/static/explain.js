@@ -4,16 +4,17 @@ import { exactPlace, plainPlace, words } from "./places.js";
 import { state } from "./state.js";
 
 export const METHODS = {
-  attention: ["Attention", "Where the chosen token looks in one block: bright patches get most of its attention. It knows no class."],
-  rollout: ["Rollout", "Attention followed through all blocks: bright patches reach the answer most. It knows no class."],
+  attention: ["Attention", "Where the chosen token looks in one block: bright patches get most of its attention. It is the same for every class."],
+  rollout: ["Rollout", "Attention followed through all blocks: bright patches reach the answer most. It is the same for every class."],
+  gradient_rollout: ["Gradient rollout", "Rollout in which each weight counts by how much it moves the chosen class: bright patches raised its score."],
   relevance: ["Relevance", "Attention weighted by its effect on the chosen class: bright patches raised its score."],
-  gradcam: ["Grad-CAM", "Features weighted by how much they move the chosen class: bright places speak for it."],
-  occlusion: ["Occlusion", "Each place covered in turn: red where the chosen class then loses probability, blue where it gains."],
-  similarity: ["Similarity", "What the model holds alike after the chosen block: bright patches resemble the one you point at. It knows no class."],
+  gradcam: ["Grad-CAM", "Features weighted by how much they move the chosen class: bright places raised its score."],
+  occlusion: ["Occlusion", "Each place is covered in turn: red where the chosen class then loses probability, blue where it gains."],
+  similarity: ["Similarity", "Which patches have similar vectors after the chosen block: bright patches resemble the one you point at. It is the same for every class."],
 };
 
 /** Colours span at least so much: times an even share, or as it is. Grad-CAM's numbers mean nothing beyond one model and picture. */
-const LEAST = { attention: 3, rollout: 0.5, relevance: 2, gradcam: 0, occlusion: 0.02, similarity: 0.2 };
+const LEAST = { attention: 3, rollout: 0.5, gradient_rollout: 0.5, relevance: 2, gradcam: 0, occlusion: 0.02, similarity: 0.2 };
 
 /** The least span of a map's colours; `count`: the tokens or patches that share what it shows. */
 export function leastSpan(method, count) {
@@ -22,20 +23,37 @@ export function leastSpan(method, count) {
 
 /** What a reader must know of a map's colours. */
 export function scaleText(method) {
-  if (method === "gradcam") return "Colours are stretched to this map's own range: compare places, not models.";
-  if (method === "occlusion") return "Colours reach at least 2 points of probability either way: smaller effects stay pale.";
-  if (method === "similarity") return "Cosine similarity; colours span at least 0.2: patches that are all alike stay dark.";
-  const shares = { attention: "3 even shares", rollout: "half an even share", relevance: "2 even shares" }[method];
-  return shares ? `Colours span at least ${shares}: a map that is nearly even stays dark.` : "";
+  if (method === "gradcam") return "Colours cover the range of this map. Compare places, not models.";
+  if (method === "occlusion") return "Colours reach at least ±2 percentage points, so smaller effects stay pale.";
+  if (method === "similarity") return "Cosine similarity. Colours span at least 0.2, so a map of equal patches stays dark.";
+  const shares = { attention: "3 ×", rollout: "half of", gradient_rollout: "half of", relevance: "2 ×" }[method];
+  return shares ? `Colours span at least ${shares} an equal share, so a flat map stays dark.` : "";
 }
 
 /** Methods that explain a class, the quickest first. */
-export const EXPLAINING = ["relevance", "gradcam", "occlusion"];
+export const EXPLAINING = ["gradient_rollout", "relevance", "gradcam", "occlusion"];
+const BEST = ["gradient_rollout", "relevance", "gradcam", "rollout", "attention", "occlusion", "similarity"];
+const VERDICTS = ["use", "with care", "do not use"];
 
-/** The method that is shown for a model: the chosen one, or the nearest it allows. */
+/** What a model can show of the chosen picture and class: gradient maps of a page that runs its model were made with the page. */
+export function methodsOf(model, target = state.target) {
+  const carried = state.off.size ? [] : Object.entries(model.carried?.[state.picture] ?? {});
+  return [...model.methods, ...carried.filter(([, maps]) => target === null || maps.some((map) => map.target === target)).map(([method]) => method)];
+}
+
+/** The method that is shown for a model: the chosen one, or the best by the model's audit; without an audit one that knows the class. */
 export function methodFor(model) {
-  if (model.methods.includes(state.method)) return state.method;
-  return model.methods.includes("gradcam") ? "gradcam" : model.methods[0] ?? null;
+  const allowed = methodsOf(model);
+  if (allowed.includes(state.method)) return state.method;
+  const rank = (method) => VERDICTS.indexOf(model.verdicts?.[method]?.split(": ")[0] ?? "with care");
+  return BEST.filter((method) => allowed.includes(method)).sort((one, other) => rank(one) - rank(other))[0] ?? null;
+}
+
+/** Why a method cannot be chosen; empty where it can. */
+export function whyNot(model, method) {
+  if (methodsOf(model).includes(method)) return "";
+  if (model.carried && model.classes) return "Needs gradients, which this page does not compute. It contains these maps only for its own pictures, their three most probable classes and the whole model.";
+  return !model.classes && EXPLAINING.includes(method) ? "Needs a class, and this model has no head." : "Needs attention, which this model does not have.";
 }
 
 export function blockFor(model) {

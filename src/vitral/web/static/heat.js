@@ -26,7 +26,7 @@ export function fit(canvas, ratio) {
 /**
  * Draw everything the picture view shows.
  * scene: image, grid, values, signed, limits, opacity, smooth, lift, lines, query (patch), match (patch), off (set of patches);
- * mapGrid: of the values, queryGrid: of query and match, where they differ from the picture's grid
+ * sinks (patches), mapGrid: of the values, queryGrid: of query and match, where they differ from the picture's grid
  */
 export function drawScene(canvas, scene) {
   const context = canvas.getContext("2d");
@@ -52,6 +52,9 @@ export function drawScene(canvas, scene) {
     context.fillStyle = "#8a8a8a";
     context.fillRect((patch % columns) * across, Math.floor(patch / columns) * down, across, down);
   }
+  context.setLineDash([across / 4, across / 6]);
+  for (const patch of scene.sinks ?? []) outline(context, (patch % columns) * across, Math.floor(patch / columns) * down, across, down, width, "#ffffff");
+  context.setLineDash([]);
   for (const [patch, colour] of [[scene.match, "#ffffff"], [scene.query, "#5ef2ff"]]) {
     if (patch === null || patch === undefined || patch < 0) continue;
     const [high, wide] = scene.queryGrid ?? scene.grid;

@@ -10,6 +10,7 @@ import { Watcher } from "./watcher.js";
 
 const SHOWN_SIDE = 896;
 const BESIDE = 320;
+const THUMB = 48;
 const DECODED = 6; // decoded pictures
 
 /** One model: `bytes` as vitral.web.live packed it; `kernel`: a promise of its fast product; `facts`: what the session says of it. */
@@ -163,8 +164,8 @@ export class LivePictures {
     const known = this.blobs.has(key);
     this.blobs.set(key, blob);
     try {
-      const { width, height } = await this.get(key);
-      return { picture: key, name: name.replace(/[\p{C}]/gu, "").slice(0, 80) || "picture", width, height };
+      const { bitmap, width, height } = await this.get(key);
+      return { picture: key, name: name.replace(/[\p{C}]/gu, "").slice(0, 80) || "picture", width, height, thumb: thumbOf(bitmap) };
     } catch (error) {
       if (!known) this.blobs.delete(key);
       throw error;
@@ -197,6 +198,14 @@ export async function decodeWithin(blob, limits) {
   }
   if (picture.width * picture.height > limits.pixels) throw refuse(`the picture has ${Math.round((picture.width * picture.height) / 1e6)} million pixels`, `shrink it below ${Math.round(limits.pixels / 1e6)} million`);
   return picture;
+}
+
+/** The middle square of a picture, small, as an address. */
+function thumbOf(bitmap) {
+  const canvas = Object.assign(document.createElement("canvas"), { width: THUMB, height: THUMB });
+  const side = Math.min(bitmap.width, bitmap.height);
+  canvas.getContext("2d").drawImage(bitmap, (bitmap.width - side) / 2, (bitmap.height - side) / 2, side, side, 0, 0, THUMB, THUMB);
+  return canvas.toDataURL("image/jpeg");
 }
 
 /** The same name that the explorer gives a picture: the beginning of its SHA-256. */

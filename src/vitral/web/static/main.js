@@ -186,9 +186,12 @@ class App {
     });
   }
 
-  /** A view, with the map that belongs to it. */
+  /** A view. Similar shows its own map, and the other views keep theirs. */
   turnTo(view) {
-    update(view === "similar" ? { view, method: "similarity" } : { view });
+    const { view: left, method } = state;
+    if (view === "similar" && left !== view) this.before = method;
+    if (view === "similar") return update({ view, method: "similarity" });
+    update(left === "similar" && method === "similarity" ? { view, method: this.before ?? null } : { view });
   }
 
   markTabs() {
@@ -231,9 +234,11 @@ class App {
     const strip = byId("pictures");
     strip.replaceChildren(
       ...this.pictures.map((entry) =>
-        element("button", { type: "button", class: "chip", "aria-pressed": String(entry.picture === state.picture), onclick: () => update({ picture: entry.picture, target: null, token: null, off: withoutPatches() }) }, entry.name),
+        element("button", { type: "button", class: "chip", title: entry.name, "aria-pressed": String(entry.picture === state.picture), onclick: () => update({ picture: entry.picture, target: null, token: null, off: withoutPatches() }) }, entry.thumb && element("img", { src: entry.thumb, alt: "" }), element("span", {}, entry.name)),
       ),
     );
+    const chosen = strip.querySelector("[aria-pressed=true]");
+    if (chosen) strip.scrollLeft = chosen.offsetLeft - strip.offsetLeft - (strip.clientWidth - chosen.offsetWidth) / 2;
   }
 
   bind() {
@@ -250,6 +255,13 @@ class App {
         save(this.picture, this);
       });
     }
+    const menu = byId("save-as");
+    document.addEventListener("pointerdown", (event) => menu.contains(event.target) || (menu.open = false));
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !menu.open) return;
+      menu.open = false;
+      menu.firstElementChild.focus();
+    });
     bindPlain(this);
     byId("link").addEventListener("click", () => this.copyLink());
     byId("theme").addEventListener("click", nextTheme);

@@ -21,6 +21,7 @@ export class PictureView {
     this.low = element("span");
     this.high = element("span");
     this.scale = element("p", { class: "quiet small scale" });
+    this.parked = element("p", { class: "small", title: "At least half of all tokens give each of them 5 equal shares of attention or more (Darcet et al., 2024: Vision Transformers Need Registers)" });
     this.bar = element("div", { class: "ramp", "aria-hidden": "true" });
     this.progress = element("span", { role: "status" });
     this.stop = element("button", { type: "button", onclick: () => this.cancel() }, "Stop");
@@ -29,6 +30,7 @@ export class PictureView {
     root.append(
       element("div", { class: "stage" }, this.canvas, this.wait),
       element("div", { class: "legend" }, this.low, this.bar, this.high),
+      this.parked,
       this.scale,
       this.reading,
       this.chips,
@@ -98,7 +100,7 @@ export class PictureView {
     this.wait.hidden = false;
     while (method === "occlusion" && this.asking === asking && this.app.source.work) {
       const { done, total, seconds } = await this.app.source.work().catch(() => ({}));
-      if (this.asking === asking && total) this.progress.textContent = `computing … ${Math.round((100 * done) / total)}\u00a0%, about ${Math.max(1, Math.round(seconds))}\u00a0s left`;
+      if (this.asking === asking && total) this.progress.textContent = `computing … ${percent(done / total, 0)}, about ${Math.max(1, Math.round(seconds))}\u00a0s left`;
       await new Promise((resolve) => setTimeout(resolve, 400));
     }
   }
@@ -134,6 +136,15 @@ export class PictureView {
     return { method, token: null, values: rows.flat(), mapGrid: [rows.length, rows[0].length], signed: this.map.signed, unit: this.map.unit, hovered };
   }
 
+  /** Attention sinks that show on the map: of its block, or of any. */
+  sinks({ method, values, mapGrid, signed }, [low, high]) {
+    const { trace, model } = this;
+    if (look.plain || !values || signed || method === "similarity" || String(mapGrid) !== String(trace.grid)) return [];
+    if (method === "attention") return trace.sinks(blockFor(model));
+    const all = new Set(Array.from({ length: model.depth }, (_, block) => trace.sinks(block)).flat());
+    return [...all].filter((patch) => values[patch] - low > (high - low) / 4);
+  }
+
   drawNow() {
     const { trace, canvas } = this;
     if (!trace || !canvas.isConnected || !canvas.clientWidth) return;
@@ -141,6 +152,7 @@ export class PictureView {
     fit(canvas, trace.image.height / trace.image.width);
     const scene = this.scene();
     const limits = scene.values ? limitsOf(scene.values, scene.signed, leastSpan(scene.method, scene.method === "attention" ? trace.tokens : scene.values.length)) : [0, 1];
+    const sinks = this.sinks(scene, limits);
     const query = scene.token !== null && scene.token >= trace.prefix ? scene.token - trace.prefix : null;
     drawScene(canvas, {
       image: trace.image,
@@ -155,16 +167,19 @@ export class PictureView {
       lines: !look.plain,
       query: look.plain ? null : scene.found ? scene.found.own : query ?? (scene.method !== "attention" ? scene.hovered : null),
       queryGrid: scene.found?.grid,
+      sinks,
       match: look.plain ? null : scene.found?.best,
       off: this.which() === state.model ? [...state.off].filter((part) => part[0] === "p").map((part) => Number(part.slice(1))) : [],
     });
+    const [what, whom, these] = sinks.length > 1 ? [`${sinks.length} attention sinks`, "them", "These patches store"] : ["an attention sink", "it", "This patch stores"];
+    this.parked.textContent = sinks.length ? `Dashed: ${what}. Most tokens attend to ${whom}. ${these} global information.` : "";
     this.describe(scene, limits);
     if (pointer.at) performance.measure("vitral-hover", { start: began, end: performance.now() });
   }
 
   describe(scene, limits) {
     const { model, trace } = this;
-    const number = (value) => (Math.abs(value) < 1e-9 ? "0" : scene.method === "attention" || scene.method === "rollout" ? percent(value) : value.toPrecision(2));
+    const number = (value) => (Math.abs(value) < 1e-9 ? "0" : ["attention", "rollout", "gradient_rollout"].includes(scene.method) ? percent(value) : value.toPrecision(2));
     this.shown = { scene, limits }; // what a saved drawing is made of
     this.bar.style.background = gradient(scene.signed, look.lift && scene.method !== "similarity");
     this.low.textContent = scene.values ? number(limits[0]) : "";

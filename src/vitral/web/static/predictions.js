@@ -1,7 +1,7 @@
 // What the model says: the most probable classes, and the one to explain.
 
 import { element, percent, toast } from "./dom.js";
-import { EXPLAINING, METHODS, className, methodFor, targetFor } from "./explain.js";
+import { EXPLAINING, METHODS, className, methodFor, methodsOf, targetFor } from "./explain.js";
 import { state, update } from "./state.js";
 
 const SHOWN = 5;
@@ -67,11 +67,16 @@ export class PredictionsView {
     }
   }
 
-  /** Explain a class; where the method knows none, with one that does. */
+  /** Explain a class, by the current method where that is possible. */
   explain(model, index, first) {
-    const method = EXPLAINING.includes(methodFor(model)) ? methodFor(model) : EXPLAINING.find((each) => model.methods.includes(each));
-    if (method && method !== methodFor(model)) toast(`${METHODS[methodFor(model)][0]} knows no class: this is ${METHODS[method][0]} for “${className(model, index)}”`);
-    update({ target: index === first ? null : index, method: method ?? state.method });
+    const target = index === first ? null : index;
+    const allowed = methodsOf(model, target);
+    const shown = methodFor(model);
+    const method = [shown, ...EXPLAINING].find((each) => EXPLAINING.includes(each) && allowed.includes(each));
+    if (!method || method === shown) return update({ target });
+    const reason = EXPLAINING.includes(shown) ? "is not on this page for this class" : "is the same for every class";
+    toast(`${METHODS[shown][0]} ${reason}. This is ${METHODS[method][0]} for “${className(model, index)}”.`);
+    update({ target, method });
   }
 
   /** A class by its name, or by the number in brackets or alone. */

@@ -185,7 +185,10 @@ class LiveSource extends PageSource {
   async map(model, picture, method, target, off, signal) {
     const trace = await this.trace(model, picture, off);
     if (method === "rollout") return this.models[model].rolloutMap(trace);
-    if (method !== "occlusion") throw new Refused("a page that runs its model computes no gradients", "run vitral explore for this method");
+    const carried = off?.size ? null : this.session.models[model].carried?.[picture]?.[method];
+    const found = carried?.find((map) => target === null || map.target === target);
+    if (found) return found;
+    if (method !== "occlusion") throw new Refused("this page does not compute gradients", "run vitral explore for this map");
     const make = async () => this.models[model].occlusion(await this.pictures.get(picture), trace, target, off, signal, (work) => this.started(work));
     return this.once(`map ${model} ${picture} ${target} ${partsOf(off)}`, make);
   }

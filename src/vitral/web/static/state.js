@@ -6,7 +6,7 @@ export const state = {
   picture: null,
   model: 0,
   view: "wall",
-  method: "attention",
+  method: null, // null: the best that the model allows
   block: null, // null: the last one
   head: -1, // -1: the mean of all heads
   token: null, // null: what the head reads; -1: the mean of the patches
@@ -20,7 +20,7 @@ const NUMBERS = ["model", "block", "head", "token", "target"];
 const WORDS = ["picture", "view", "method", "sort"];
 const CHOICES = {
   view: ["wall", "depth", "similar", "surgery", "model", "compare", "training", "story"],
-  method: ["attention", "rollout", "relevance", "gradcam", "occlusion", "similarity"],
+  method: ["attention", "rollout", "gradient_rollout", "relevance", "gradcam", "occlusion", "similarity"],
   sort: ["depth", "distance", "entropy"],
 };
 const DEFAULTS = { ...state };
@@ -65,6 +65,8 @@ export function fromHash(hash) {
     const value = found.get(name);
     if (value !== null && (name === "picture" ? /^[0-9a-f]{16}$/.test(value) : CHOICES[name].includes(value))) view[name] = value;
   }
+  // A block, a head or a token is chosen to see its attention.
+  if (!view.method && !["depth", "story"].includes(view.view) && ["block", "head", "token"].some((name) => view[name] !== DEFAULTS[name])) view.method = "attention";
   for (const part of (found.get("off") ?? "").split(",")) {
     if (/^(h\d{1,4}\.\d{1,4}|b\d{1,4}|p\d{1,6})$/.test(part)) view.off.add(part);
   }

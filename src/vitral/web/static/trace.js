@@ -1,5 +1,8 @@
 // One forward pass, unpacked: the picture as the model saw it, its logits, and every attention map.
 
+const PARKED = 5;
+const ASKING = 256; // of more tokens, so many are asked
+
 async function inflate(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
@@ -81,6 +84,17 @@ export class Trace {
 
   patches(row) {
     return row.subarray(this.prefix);
+  }
+
+  /** Attention sinks of a block: patches to which at least half of all tokens give `PARKED` equal shares or more, as vitral.web.story has it. */
+  sinks(block) {
+    if (!this.codes || !this.header.whole) return [];
+    this.found ??= [];
+    if (this.found[block]) return this.found[block];
+    const counts = new Float32Array(this.tokens);
+    const step = Math.ceil(this.tokens / ASKING);
+    for (let token = 0; token < this.tokens; token += step) this.row(block, -1, token).forEach((share, to) => (counts[to] += share * this.tokens >= PARKED ? step : 0));
+    return (this.found[block] = [...this.patches(counts).keys()].filter((patch) => counts[this.prefix + patch] >= this.tokens / 2));
   }
 }
 

@@ -1,7 +1,7 @@
 // The wall: every head of every block as a thumbnail.
 
 import { limitsOf } from "./colour.js";
-import { announce, element, framed, rovingStep } from "./dom.js";
+import { announce, element, framed, percent, rovingStep } from "./dom.js";
 import { enlarge, enlarged, refreshEnlarged } from "./enlarge.js";
 import { blockFor, headFor, leastSpan, methodFor, scaleText, tokenFor, tokenName } from "./explain.js";
 import { tile } from "./heat.js";
@@ -106,13 +106,13 @@ export class WallView {
       const values = trace.patches(trace.row(block, head, token));
       tile(values, trace.grid, { canvas: this.wall.children[index].firstChild, lift: look.lift, limits: limitsOf(values, false, leastSpan("attention", trace.tokens)) });
     });
-    const { worst, moved } = trace.header.error;
+    const { worst } = trace.header.error;
     const cut = state.off.size ? `${this.app.source.live ? "The model without" : "The whole model; its attention was not computed without"} ${partsOf(state.off)}. ` : "";
     this.note.textContent =
       cut +
       `${heads.length} heads, ${trace.tokens} × ${trace.tokens} weights each, for the ${tokenName(model, token)}. ${scaleText("attention")} ` +
-      `Weights are stored in ${trace.header.levels + 1} steps: at most ${(worst * 100).toFixed(1)} % of a row's peak off, ${(moved * 100).toFixed(1)} % of a row's attention misplaced on average.` +
-      (trace.header.whole ? "" : " This model has too many tokens to send every row: patches cannot be asked here.");
+      `Weights are stored in ${trace.header.levels + 1} steps. They differ from the model's by at most ${percent(worst)} of a row's largest weight.` +
+      (trace.header.whole ? "" : " This model has too many tokens to send every row, so patches have no attention of their own here.");
     performance.measure("vitral-wall", { start: began, end: performance.now() });
   }
 
@@ -121,7 +121,7 @@ export class WallView {
     const count = this.heads.length;
     const model = this.app.session.models[state.model];
     const width = this.wall.clientWidth;
-    if (!count || !width) return;
+    if (!count || !width || !model.heads) return; // of another model, as long as this one's tiles are not made
     const caption = this.wall.classList.contains("dense") ? 3 : 22;
     const height = Math.max(320, window.innerHeight - this.wall.getBoundingClientRect().top - window.scrollY - 76);
     const unit = state.sort === "depth" ? model.heads : 1;
