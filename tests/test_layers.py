@@ -81,7 +81,7 @@ LAZY_OURS = {"cli", "build"}
 
 MAX_LINES = 450
 # Tests of several parts together: they mirror no single file.
-FREE_TEST_FOLDERS = {"parity", "browser", "fuzz", "gpu"}
+FREE_TEST_FOLDERS = {"parity", "browser", "fuzz", "gpu", "mac"}
 
 # A base name occurs in two parts only where it is one idea in two roles.
 VERB = "the verb asks, the other does it"
