@@ -128,11 +128,11 @@ def test_a_watcher_hears_every_step_and_can_end_the_work(capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("width", "row"),
     [
-        (120, r"Training [━╸╺ ]{20} 104/500 0:00:08 left 0:00:02 loss 0.8843, accuracy 72.5 %, images_per_second 472"),
-        (80, r"Training [━╸╺ ]{13} 104/500 0:00:08 left 0:00:02 loss 0.8843, accuracy 72.5 %"),
-        (79, r"Training [━╸╺ ]{13} 104/500 0:00:08 left 0:00:02 loss 0.8843"),
-        (60, r"Training [━╸╺ ]{10} 104/500 0:00:08 left 0:00:02 loss 0.8843"),
-        (58, r"Training [━╸╺ ]{9} 104/500 0:00:08 left 0:00:02"),
+        (120, r"Training [━╸╺ ]{20} 104/500 0:00:02 0:00:08 left loss 0.8843, accuracy 72.5 %, images_per_second 472"),
+        (80, r"Training [━╸╺ ]{13} 104/500 0:00:02 0:00:08 left loss 0.8843, accuracy 72.5 %"),
+        (79, r"Training [━╸╺ ]{13} 104/500 0:00:02 0:00:08 left loss 0.8843"),
+        (60, r"Training [━╸╺ ]{10} 104/500 0:00:02 0:00:08 left loss 0.8843"),
+        (58, r"Training [━╸╺ ]{9} 104/500 0:00:02 0:00:08 left"),
         (40, r"Training [━╸╺ ]{6} 104/500 0:00:08 left"),
         (32, r"Trai… [━╸╺ ]{5} 104/500 0:00:08 left"),
     ],

@@ -63,7 +63,10 @@ def test_durations(seconds: float | None, written: str) -> None:
     assert duration(seconds) == written
 
 
-@pytest.mark.parametrize(("share", "digits", "written"), [(None, 1, "–"), (0.1234, 1, "12.3%"), (1.0, 2, "100.00%"), (0.0, 1, "0.0%")])
+@pytest.mark.parametrize(
+    ("share", "digits", "written"),
+    [(None, 1, "–"), (0.1234, 1, "12.3 %"), (1.0, 1, "100.0 %"), (0.0, 1, "0.0 %"), (9e-4, 1, "<0.1 %"), (0.3, 0, "30 %")],
+)
 def test_shares(share: float | None, digits: int, written: str) -> None:
     assert percent(share, digits) == written
 

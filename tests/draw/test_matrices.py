@@ -58,7 +58,7 @@ def test_confusion(whole: Callable, golden: Callable) -> None:
     assert np.allclose(axes.images[0].get_array(), [[0.8, 0.2, 0], [0, 1, 0], [0, 0, 0]])
     assert sorted(text.get_text() for text in axes.texts) == ["2", "5", "8"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["cat", "dog", "a class with a ve…"]
-    assert figure.get_suptitle() == "86.67 % of 15 right"
+    assert figure.get_suptitle() == "86.7 % of 15 right"
 
 
 def test_a_confusion_of_many_classes_stays_readable(whole: Callable) -> None:

@@ -71,7 +71,7 @@ assert not {"matplotlib.pyplot", "torch"} & set(sys.modules)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("title", ["short: cat, 40.7%", "a very long name of a picture " * 6 + ": cat, 40.7%"])
+@pytest.mark.parametrize("title", ["short: cat, 40.7 %", "a very long name of a picture " * 6 + ": cat, 40.7 %"])
 def test_a_title_is_never_cut(whole: Callable, title: str) -> None:
     figure, axes = palette.new_figure(3, 2)
     axes[0, 0].plot([0, 1])

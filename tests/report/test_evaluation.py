@@ -23,7 +23,7 @@ def test_a_scoring_leaves_a_page_with_its_pictures(tmp_path: Path, read: Callabl
     assert main(["eval", model, f"folder:{tmp_path / 'photos'}", "--out", str(tmp_path / "scored"), "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)
     page = read(tmp_path / "scored" / "report.html")
-    assert f"accuracy {scores['top1']:.2%} on 8 pictures (all)" in page.text and "vitral eval" in page.text
+    assert f"accuracy {100 * scores['top1']:.1f} % on 8 pictures (all)" in page.text and "vitral eval" in page.text
     assert len([tag for tag, facts in page.tags if tag == "a" and facts["href"].endswith(".png")]) >= 4 and "balanced accuracy" in page.text
     assert "Light on a picture is what speaks for the class named under it (relevance)" in page.text
     assert "for cat" in page.text and "for dog" in page.text

@@ -48,7 +48,7 @@ def test_no_template_turns_escaping_off() -> None:
 
 def test_numbers_stand_to_the_right() -> None:
     rows = [
-        ["ViT", "97.20 %", "1", "0.2", "0.1 (70 %)", 3],
+        ["ViT", "97.2 %", "1", "0.2", "0.1 (70 %)", 3],
         ["CNN", "–", "none", "< 0.001", "–", None],
         ["MLP", "0.3", "1", "≤ 0.0005", "–", 1],
     ]
@@ -63,7 +63,7 @@ def test_words_for_values() -> None:
     given = (None, True, 12345, 0.1 + 0.2, (8, 8), [], {"a": 1})
     assert [show(value) for value in given] == ["–", "yes", "12,345", "0.3", "8, 8", "", "a: 1"]
     assert show(list(range(1000))).endswith("11, … (1,000 in all)")
-    assert [percent(value) for value in (0.97224, 1, None, "x")] == ["97.22 %", "100.00 %", "–", "–"]
+    assert [percent(value) for value in (0.97224, 1, None, "x")] == ["97.2 %", "100.0 %", "–", "–"]
     assert percent(0.25, 0) == "25 %"
 
 

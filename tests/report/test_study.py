@@ -59,8 +59,8 @@ def test_a_whole_study(folder: Path, read: Callable) -> None:
     for text in (
         "my-study",
         "CNN is better than ViT on cifar10 at 10 epochs.",
-        "77.12 %",
-        "76.50 to 77.74 %",
+        "77.1 %",
+        "76.5 to 77.7 %",
         "3.2 M",
         "412 M",
         "1 min 15 s",
@@ -74,7 +74,7 @@ def test_a_whole_study(folder: Path, read: Callable) -> None:
         "9 (failed: it diverged)",
         "from vit.safetensors, the head learns",
         "vit-seed-2: out of memory",
-        "77.00 %, 77.10 %, 77.26 %",
+        "77.0 %, 77.1 %, 77.3 %",
         "Accuracy of each model",
         "significance",
         "2.15",
@@ -153,5 +153,5 @@ def test_no_study(tmp_path: Path) -> None:
 
 def test_no_interval_leaves_what_is_possible() -> None:
     """Student's t of two seeds may say 70 ± 150 points."""
-    assert interval([-0.8, 2.2]) == "0.00 to 100.00 %" and interval([0.7, 0.9]) == "70.00 to 90.00 %"
+    assert interval([-0.8, 2.2]) == "0.0 to 100.0 %" and interval([0.7, 0.9]) == "70.0 to 90.0 %"
     assert interval([-1.6, 1.4], "points") == "−100.00 to +100.00 points" and interval([-0.00001, 0.02], "points") == "0.00 to +2.00 points"

@@ -67,8 +67,8 @@ def test_the_most_confident_errors_with_maps_neighbours_and_verdict(place, read:
     assert json.loads(capsys.readouterr().out) == {"files": ["seen/worst.html"]}
     page = read(Path("seen/worst.html"))
     shown = [facts["alt"] for tag, facts in page.tags if tag == "img" and facts["alt"][0] in "cd"]
-    surest = ["cat, taken for dog, 95 %", "dog, taken for cat, 70 %"]
-    assert shown[:2] == surest and set(shown[2:]) == {"dog, taken for cat, 60 %", "cat, taken for dog, 55 %"} and len(shown) == 4
+    surest = ["cat, taken for dog, 95.0 %", "dog, taken for cat, 70.0 %"]
+    assert shown[:2] == surest and set(shown[2:]) == {"dog, taken for cat, 60.0 %", "cat, taken for dog, 55.0 %"} and len(shown) == 4
     assert "4 of 6 pictures" in page.text and "more of class cat" in page.text and "more of class dog" in page.text
     enlarged = [facts["aria-label"] for tag, facts in page.tags if tag == "input"]
     assert len([label for label in enlarged if label.startswith("enlarge: for ")]) == 8  # two for each of four errors

@@ -57,7 +57,7 @@ def test_each_run_is_a_row_and_the_best_comes_first(runs: Path, capsys: pytest.C
     assert main(["runs", str(runs)]) == 0
     shown = capsys.readouterr().out
     assert "mean average precision" not in shown
-    assert "not finished" in shown and f"{good.accuracy:.2%}" in shown and "config.json" in shown and "notes" not in shown
+    assert "not finished" in shown and f"{100 * good.accuracy:.1f} %" in shown and "config.json" in shown and "notes" not in shown
     assert main(["runs", str(runs), "--json"]) == 0 and len(json.loads(capsys.readouterr().out)) == 3
     with pytest.raises(MissingError, match="is no folder"):
         survey(runs / "none")
@@ -94,7 +94,7 @@ def test_a_pretraining_shows_its_method_and_what_its_features_are_worth(
     assert main(["runs", str(runs)]) == 0
     header, _, first, *_ = capsys.readouterr().out.splitlines()
     assert all(name in header for name in ("method", "linear probe", "neighbours, test"))
-    assert all(value in first for value in ("mae", "100.00%", "75.00%", "50.00%", "62.50%"))
+    assert all(value in first for value in ("mae", "100.0 %", "75.0 %", "50.0 %", "62.5 %"))
     found = differences([runs / "probed", runs / "tested"]).results
     assert found["linear"] == [0.25, 0.75] and found["test_neighbours"] == [None, 0.625]
     (runs / "probed" / PROBE).write_text('{"linear": {"accuracy": "good"}}')

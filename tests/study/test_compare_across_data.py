@@ -47,7 +47,7 @@ def study(data: str) -> Study:
 def test_a_row_for_each_model_and_a_column_for_each_data_set(tmp_path: Path) -> None:
     result = across_data([study("digits"), study("folder:my photos")], tmp_path / "both", run)
     assert [line.split("  ")[0] for line in result.table.splitlines()[:4]] == ["model", "─────", "vit", "cnn"]
-    assert "50.00% (40.00% – 60.00%)" in result.table and "25.00% (one seed)" in result.table and "failed" in result.table
+    assert "50.0 % (40.0 % – 60.0 %)" in result.table and "25.0 % (one seed)" in result.table and "failed" in result.table
     assert [row["data"] for row in result.rows] == ["digits", "digits", "folder:my photos"]
     assert result.failed == {"folder:my photos final--cnn": "it died"}
     assert "Holm over all 2 pairs of all data sets): not told apart: vit and cnn on digits" in result.conclusion

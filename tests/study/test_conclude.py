@@ -72,7 +72,7 @@ def test_the_number_of_tests_is_told() -> None:
     [
         ({"vit": (0.9,), "cnn": (0.8,)}, "each model has one seed: nothing can be concluded"),
         ({"vit": (0.9, 0.8), "cnn": (0.8,)}, "some model has one seed: nothing can be concluded"),
-        ({"vit": (0.9, 0.8)}, "vit reaches 85.00% on digits at samples=1; there is one model: nothing can be compared"),
+        ({"vit": (0.9, 0.8)}, "vit reaches 85.0 % on digits at samples=1; there is one model: nothing can be compared"),
     ],
 )
 def test_one_seed_or_one_model_concludes_nothing(accuracies: dict, words: str) -> None:

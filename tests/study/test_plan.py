@@ -135,7 +135,7 @@ def test_time_is_a_range_and_a_busy_machine_is_said(monkeypatch: pytest.MonkeyPa
 
 def test_a_run_that_waits_for_its_pictures_is_told_so() -> None:
     alone = held_up(0.004, 0.001, 0, None, 8)
-    assert "80% of a step" in alone and "--workers 4" in alone and "--cache" in alone
+    assert "80 % of a step" in alone and "--workers 4" in alone and "--cache" in alone
     bound = held_up(0.008, 0.001, 2, None, 4)
     assert "decode-bound" in bound and "250 pictures/s" in bound and "1,000/s" in bound and "--workers 4" in bound
     assert "more cores" in held_up(0.008, 0.001, 4, 256, 4)

@@ -26,7 +26,7 @@ def test_row_and_renderings() -> None:
     table = Table((made, row(cells("cnn", values=(0.8,)), None)), "digits")
     assert {"model", "seeds", "mean", "interval", "parameters", "flops", "seconds", "memory"} <= set(dataclasses.asdict(made))
     assert [entry.interval for entry in table.rows] == [made.interval, None]
-    assert "| vit | 92.00% |" in table.text(markdown=True) and "1,234,567" in table.text()
+    assert "| vit | 92.0 % |" in table.text(markdown=True) and "1,234,567" in table.text()
     assert "none (one seed)" in table.text()
     described = row(cells(), None)
     assert described.interval is None and described.accuracies == made.accuracies and "one seed" not in Table((described,)).text()

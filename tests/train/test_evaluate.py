@@ -58,7 +58,7 @@ def test_figures_are_those_of_scikit_learn():
     )
     assert result.f1_per_class[present] == pytest.approx(f1_score(given, answer, labels=present, average=None))
     assert {"balanced_accuracy", "f1", "precision", "f1_per_class"} <= set(result.to_dict())
-    assert repr(result) == f"Evaluation(top1 {result.top1:.2%}, top5 {result.top5:.2%}, loss {result.loss:.4f}, 97 images)"
+    assert repr(result) == f"Evaluation(top1 {100 * result.top1:.1f} %, top5 {100 * result.top5:.1f} %, loss {result.loss:.4f}, 97 images)"
     assert np.isnan(result.per_class[3]) and result.to_dict()["per_class"]["3"] is None
     assert (result.labels == labels.numpy()).all() and len(result.predictions) == 97
 

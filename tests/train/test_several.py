@@ -148,7 +148,7 @@ def test_the_verbs_and_the_page_speak_of_several_labels(run: Path, table: Path, 
     assert "average precision" in write_report(run, tmp_path / "page.html").read_text()
     assert main(["runs", str(run.parent)]) == 0
     shown = capsys.readouterr().out
-    assert "mean average precision" in shown and f"{RunFolder(run).metrics[-1]['mean_average_precision']:.2%}" in shown
+    assert "mean average precision" in shown and f"{100 * RunFolder(run).metrics[-1]['mean_average_precision']:.1f} %" in shown
     assert main(["predict", str(run), str(table.parent), "--table", str(tmp_path / "p.csv"), "--top", "1"]) == 0
     assert "yes, from" in capsys.readouterr().out
     assert main(["predict", str(run), str(table.parent / "00.png"), "--json"]) == 0

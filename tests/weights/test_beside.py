@@ -73,7 +73,7 @@ def test_an_onnx_file_says_what_it_wants_and_is_run_by_the_script_alone(tmp_path
     )
     assert done.returncode == 0, done.stderr.decode()
     best, share = vitral.predict(model, [tmp_path / "photo.png"])[0][0]
-    assert f"photo.png {best} {share:.1%}" in done.stdout.decode()
+    assert f"photo.png {best} {100 * share:.1f} %" in done.stdout.decode()
 
 
 def test_a_torchvision_export_has_it_beside_and_five_channels_have_no_script(tmp_path: Path) -> None:

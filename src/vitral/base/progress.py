@@ -146,10 +146,11 @@ def _display() -> Any:
             for column in zip(*cells, strict=True):
                 rooms.append(rooms[-1] - 1 - max(cell.cell_len for cell in column))
             shown = 3 if rooms[3] >= longest else 2
-            for task, name, row in zip(tasks, names, cells, strict=True):
+            for task, name, (done, ahead, behind) in zip(tasks, names, cells, strict=True):
                 name.truncate(max(rooms[shown], 1), overflow="ellipsis")
                 values = _fitting(task.fields["values"], rooms[shown] - longest - 1)
-                grid.add_row(name, BarColumn(wide).render(task), *row[:shown], *([Text(values)] if values else []))
+                clocks = [behind, ahead][3 - shown :]
+                grid.add_row(name, BarColumn(wide).render(task), done, *clocks, *([Text(values)] if values else []))
             for column in grid.columns:
                 column.no_wrap = True
             return grid

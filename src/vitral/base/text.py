@@ -67,8 +67,10 @@ def byte_size(count: float | None) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """`12.3 %`. Fewer digits are for settings and for progress, which nobody measured."""
-    return NOTHING if share is None else f"{100 * share:.{digits}f} %"
+    """`12.3 %`, also in pages, tables and plots. Without digits: settings, estimates and progress."""
+    if share is None:
+        return NOTHING
+    return "<0.1 %" if digits and 0 < share < 0.001 else f"{100 * share:.{digits}f} %"
 
 
 def duration(seconds: float | None) -> str:

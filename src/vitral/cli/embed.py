@@ -11,7 +11,7 @@ import tyro
 
 from vitral.base.layout import FEATURES
 from vitral.base.progress import tell
-from vitral.base.text import table
+from vitral.base.text import percent, table
 from vitral.cli.opening import FeatureFlags, open_model
 
 EXAMPLES = """Feature vectors of all pictures in a folder, with their paths and class folders; a map of them, neighbours, near-duplicates.
@@ -72,9 +72,9 @@ def run(arguments: list[str]) -> int:
 def text(written: dict[str, Any]) -> str:
     lines = [f"{written['pictures']:,} pictures, {written['width']} numbers each: {written['path']}"]
     if written.get("agreement") is not None:
-        lines.append(f"nearest neighbour of the same class: {written['agreement']:.1%}")
+        lines.append(f"nearest neighbour of the same class: {percent(written['agreement'])}")
     pairs = written.get("near_duplicates", [])
     if pairs:
-        rows = [[pair["first"], pair["second"], f"{pair['likeness']:.1%}"] for pair in pairs[:TOLD]]
+        rows = [[pair["first"], pair["second"], percent(pair["likeness"])] for pair in pairs[:TOLD]]
         lines += [f"near-duplicates: {len(pairs)}", table(rows, align="llr")]
     return "\n".join([*lines, *([written["page"]] if "page" in written else [])])

@@ -102,10 +102,10 @@ def text(values: dict[str, Any]) -> str:
         lines.append(f"  fp8: the same answer as bf16 on {found['same']:,} of {found['pictures']:,} pictures")
     if "mean_average_precision" in values:
         return "\n".join([*lines, *several(values)])
-    scores = f"top-1 {values['top1']:.2%}   top-5 {values['top5']:.2%}   loss {values['loss']:.4f}"
+    scores = f"top-1 {percent(values['top1'])}   top-5 {percent(values['top5'])}   loss {values['loss']:.4f}"
     at = f" at temperature {values['temperature']:.2f}" if values["temperature"] != 1 else ""
     lines.append(f"  {scores}   calibration error {values['calibration']['error']:.3f}{at}")
-    lines.append(f"  balanced accuracy {values['balanced_accuracy']:.2%}   F1 (mean of classes) {values['f1']:.2%}")
+    lines.append(f"  balanced accuracy {percent(values['balanced_accuracy'])}   F1 (mean of classes) {percent(values['f1'])}")
     ranked = sorted(((share, name) for name, share in values["per_class"].items() if share is not None))
     rows = [[name, percent(share), percent(values["precision"][name])] for share, name in ranked[:20]]
     lines.append(indent(table(rows, ["", "recall", "precision"], align="lr"), "  "))
@@ -119,11 +119,12 @@ def text(values: dict[str, Any]) -> str:
 
 def several(values: dict[str, Any]) -> list[str]:
     """Of several labels a picture: mAP, then class by class."""
-    mean, shares = values["mean_average_precision"], f"F1 (mean of classes) {values['f1']:.2%}   every label right {values['exact']:.2%}"
+    shares = f"mean average precision {percent(values['mean_average_precision'])}"
+    shares += f"   F1 (mean of classes) {percent(values['f1'])}   every label right {percent(values['exact'])}"
     known = sorted((row["average_precision"], name) for name, row in values["classes"].items() if row["average_precision"] is not None)
     keys = ("average_precision", "recall", "precision", "threshold")
     told = {name: [percent(row[key]) for key in keys] for name, row in values["classes"].items()}
     rows = [[name, f"{values['classes'][name]['images']:,}", *told[name]] for _, name in known[:20]]
     shown = table(rows, ["", "pictures", "average precision", "recall", "precision", "threshold"], align="lr")
     more = [f"  … and {len(known) - 20} better classes (--json has all)"] if len(known) > 20 else []
-    return [f"  mean average precision {mean:.2%}   {shares}   loss {values['loss']:.4f}", indent(shown, "  "), *more]
+    return [f"  {shares}   loss {values['loss']:.4f}", indent(shown, "  "), *more]

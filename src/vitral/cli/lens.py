@@ -11,6 +11,7 @@ import tyro
 
 from vitral.base.errors import DataError, UsageError
 from vitral.base.progress import tell
+from vitral.base.text import percent
 from vitral.cli.look import read_target
 from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
@@ -82,7 +83,7 @@ def run(arguments: list[str]) -> int:
         tell(f"{picture['picture']}: {picture['target']}" + (f", settled after {picture['settled']}" if "settled" in picture else ""))
         for row in picture["blocks"]:
             ranked = ", ".join(
-                f"{one['class']} " + (f"{one['probability']:.1%}" if "probability" in one else f"{one['output']:.3g}")
+                f"{one['class']} " + (percent(one["probability"]) if "probability" in one else f"{one['output']:.3g}")
                 for one in row["classes"]
             )
             tell(f"  {row['after']:<14}{ranked}")

@@ -11,7 +11,7 @@ import tyro
 
 from vitral.base.errors import DataError
 from vitral.base.progress import tell
-from vitral.base.text import table
+from vitral.base.text import percent, table
 from vitral.cli.opening import AnswerFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
 
@@ -70,8 +70,8 @@ def run(arguments: list[str]) -> int:
 def rows(ranking: Ranking) -> list[tuple[str, str, str]]:
     """Class, probability, logit; of several labels: whether its threshold is reached."""
     if not ranking.thresholds:
-        return [(name, f"{share:.2%}", f"logit {logit:.3f}") for (name, share), logit in zip(ranking, ranking.logits, strict=True)]
+        return [(name, percent(share), f"logit {logit:.3f}") for (name, share), logit in zip(ranking, ranking.logits, strict=True)]
     return [
-        (name, f"{share:.2%}", f"{'yes' if share >= threshold else 'no'}, from {threshold:.2%} on")
+        (name, percent(share), f"{'yes' if share >= threshold else 'no'}, from {percent(threshold)} on")
         for (name, share), threshold in zip(ranking, ranking.thresholds, strict=True)
     ]

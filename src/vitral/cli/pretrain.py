@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from vitral.base.errors import DataError, UsageError
 from vitral.base.layout import NEIGHBOURS
 from vitral.base.progress import say, tell
+from vitral.base.text import percent
 from vitral.cli.train import RESUME_HELP, gather_settings, setting, shaped, spoken_resume, value_of
 from vitral.cli.train import documents as documents_of
 from vitral.config import DataConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig
@@ -117,7 +118,8 @@ def _test(path: Any, config: RunConfig, flags: Any) -> dict[str, float]:
     probe_in_place(folder, test=True, neighbours=True, device=config.train.device)
     linear, nearest = (folder.answers(split).right for split in ("test", NEIGHBOURS))
     if not flags.json:
-        tell(f"test: accuracy {linear.mean():.2%} with the linear probe, {nearest.mean():.2%} by neighbours, {len(linear):,} pictures")
+        scores = f"{percent(linear.mean())} with the linear probe, {percent(nearest.mean())} by neighbours"
+        tell(f"test: accuracy {scores}, {len(linear):,} pictures")
     return {"test": float(linear.mean()), "test_neighbours": float(nearest.mean())}
 
 

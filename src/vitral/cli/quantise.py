@@ -14,7 +14,8 @@ from vitral.base.progress import tell
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
 
-EXAMPLES = """An int8 ONNX model (a scale per token), bf16 and fp16 beside it, and a page that shows how many answers agree with the original's.
+EXAMPLES = """An int8 ONNX model (a scale per token), bf16 and fp16 beside it, and a page that shows how many answers agree
+with the original's.
 
 model.onnx runs in plain onnxruntime; predict.py beside it needs nothing of Vitral. An int8 model with the same top-1 on fewer than 97 of
 100 pictures (--limit) is not written.

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from vitral.base.numbers import to_numpy
+from vitral.base.text import percent
 from vitral.data.datasets import Data
 from vitral.data.keys import generator
 from vitral.data.loader import Batch, Loader
@@ -74,7 +75,7 @@ def _caption(batch: Batch, place: int, class_names: tuple[str, ...]) -> str:
     if batch.labels_b is None or batch.lam is None:
         return first
     lam = float(batch.lam[place])
-    return f"{lam:.0%} {first}, {1 - lam:.0%} {_told(batch.labels_b[place], class_names)}"
+    return f"{percent(lam)} {first}, {percent(1 - lam)} {_told(batch.labels_b[place], class_names)}"
 
 
 def _told(label: torch.Tensor, class_names: tuple[str, ...]) -> str:

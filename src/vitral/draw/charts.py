@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from vitral.base.errors import UsageError
+from vitral.base.text import percent
 from vitral.draw import palette
 from vitral.draw.overlay import enlarge
 from vitral.draw.palette import dress, dress_picture, head_line, legend, name_axes, new_figure, percent_axis, series_colour, shorten
@@ -121,7 +122,7 @@ def reliability_figure(
     figure.legend(
         *top.get_legend_handles_labels(), loc="outside lower center", fontsize=palette.TICK_SIZE, labelcolor=palette.INK, frameon=False
     )
-    told = "" if error is None else f"calibration error {100 * error:.1f} %"
+    told = "" if error is None else f"calibration error {percent(error)}"
     head_line(figure, " – ".join(part for part in (title, told) if part))
     return figure
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vitral.base.errors import UsageError
+from vitral.base.text import percent
 from vitral.draw import palette
 from vitral.draw.palette import colour_bar, dress_picture, head_line, limits_of, map_name, name_axes, new_figure, shorten
 
@@ -149,7 +150,7 @@ def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: st
         raise UsageError(f"a confusion matrix of shape {counts.shape}", "give (classes, classes)")
     labels = [shorten(name, 18) for name in names] or [str(index) for index in range(len(counts))]
     right = np.trace(counts) / counts.sum() if counts.sum() else 0.0
-    title = title or f"{100 * right:.2f} % of {int(counts.sum()):,} right"
+    title = title or f"{percent(right)} of {int(counts.sum()):,} right"
     totals = counts.sum(axis=1, keepdims=True)
     if len(counts) > MOST_LABELS:
         chosen = most_confused(counts)

@@ -14,6 +14,7 @@ from vitral.base.errors import UsageError, one_of
 from vitral.base.numbers import to_numpy
 from vitral.base.picture import Picture
 from vitral.base.progress import progress, say
+from vitral.base.text import percent
 from vitral.draw.filters import filters_beside
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids, matrix_figure
@@ -175,7 +176,7 @@ def one_picture(
     if transformer and tape.config.classes > 1 and wanted("classes"):
         likely = rank(tape, tape.logits[0], top=3)
         heats = [relevance(tape, target=index) for index in likely.indices]
-        captions = [f"{label} ({100 * share:.1f} %)" for label, share in likely]
+        captions = [f"{label} ({percent(share)})" for label, share in likely]
         figure = _maps(tape, heats, captions, f"{name}: relevance for each class", picture=True, columns=4, width=1.8)
         yield Drawn(
             "classes", figure, {f"class_{heat.target}": heat.grid for heat in heats}, f"{name}: relevance of the most probable classes"

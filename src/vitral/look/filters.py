@@ -10,6 +10,7 @@ from torch import nn
 
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double, to_numpy
+from vitral.base.text import percent
 from vitral.draw.filters import filter_tiles
 from vitral.draw.palette import ShowsItself
 from vitral.look.choice import Start, model_of, unused
@@ -40,7 +41,7 @@ class Filters(ShowsItself):
 
     @property
     def captions(self) -> list[str]:
-        return [] if self.explained is None else [f"{100 * share:.1f} %" for share in self.explained]
+        return [] if self.explained is None else [percent(share) for share in self.explained]
 
     def numbers(self) -> dict[str, Any]:
         return {"tiles": self.tiles, **({} if self.explained is None else {"explained": self.explained})}

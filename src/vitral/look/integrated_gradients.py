@@ -14,7 +14,7 @@ import torch
 
 from vitral.base.errors import UsageError, one_of
 from vitral.base.numbers import to_double, to_numpy
-from vitral.base.text import signed
+from vitral.base.text import percent, signed
 from vitral.data.preprocess import Preprocess
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, find_target, unused
@@ -67,7 +67,8 @@ def integrated_gradients(
     pixels = to_numpy(to_double(found.values.sum(dim=0)))  # (H, W)
     per = per or ("patch" if tape.config.is_transformer else "pixel")
     grid = to_patches(pixels, tape.grid) if per == "patch" else pixels
-    note = f"sums to {signed(found.total)} of {signed(found.change)} from a {baseline} picture (gap {found.gap:.1%}, {found.steps} steps)"
+    gap = f"gap {percent(found.gap)}, {found.steps} steps"
+    note = f"sums to {signed(found.total)} of {signed(found.change)} from a {baseline} picture ({gap})"
     ignored = unused("integrated_gradients", start=start)
     return heat(tape, item, grid, "integrated_gradients", note, ignored, target=target, unit="change of the logit", signed=True)
 

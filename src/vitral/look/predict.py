@@ -13,7 +13,7 @@ from vitral.base.errors import FailedError, UsageError, need_model
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import say
 from vitral.base.records import ranked
-from vitral.base.text import html, table
+from vitral.base.text import html, percent, table
 from vitral.config.formats import AnswerPrecision
 from vitral.cost.eight_bits import AnsweringInFp8
 from vitral.cost.precision import Answering, worth_bf16
@@ -69,7 +69,7 @@ class Ranking(list[tuple[str, float]]):
 
     def _repr_html_(self) -> str:
         rows = zip(self, self.logits, strict=True)
-        lines = [[name, f"{100 * share:.2f} %", f"{logit:.3f}"] for (name, share), logit in rows]
+        lines = [[name, percent(share), f"{logit:.3f}"] for (name, share), logit in rows]
         return html(f"{self.source or 'prediction'}\n{table(lines, ['class', 'probability', 'logit'], 'lr')}")
 
     def record(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import torch
 
 from vitral.base.errors import UsageError, one_of
 from vitral.base.numbers import to_double
+from vitral.base.text import percent
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, need_transformer, start_patch, start_row, unused
 from vitral.look.maps import heat, to_grid
@@ -78,7 +79,7 @@ def _finish(tape: Tape, item: int, at: int, running: RunningRollout, start: Star
     assert running.product is not None
     product = running.product[at if running.product.shape[0] > 1 else 0]
     row, note = start_row(tape, product, start)
-    dropped = f"weakest {running.discard:.0%} of weights dropped" if running.discard else ""
+    dropped = f"weakest {percent(running.discard, 0)} of weights dropped" if running.discard else ""
     facts = {"head": running.heads, "unit": "share of the answer", "start": start_patch(tape, start)}
     return heat(tape, item, to_grid(tape, row), "rollout", dropped, note, ignored, at=at, **facts)
 

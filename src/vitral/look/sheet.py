@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.base.progress import say
+from vitral.base.text import percent
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.sheet import inside_sheet
 from vitral.look.describe import Drawn, about_model, about_picture, stems
@@ -65,7 +66,7 @@ def sheet(
     picture = tape.pictures[item].original if tape.pictures else None
     judged = {heat.method: told for heat in heats if (told := (verdicts or {}).get(heat.method))}
     captions = [" · ".join([caption_of(tape, heat), *_short(judged.get(heat.method))]) for heat in heats]
-    title = name if ranking is None else f"{name}: {ranking[0][0]}, {100 * ranking[0][1]:.1f} %"
+    title = name if ranking is None else f"{name}: {ranking[0][0]}, {percent(ranking[0][1])}"
     rows = ([n for n, _ in ranking], ranking.logits, [p for _, p in ranking]) if ranking else ((), (), ())
     figure = inside_sheet(picture, *rows, heats, captions, title=title, mode=mode_of(tape))
     numbers = {heat.method: heat.grid for heat in heats}

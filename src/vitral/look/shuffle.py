@@ -14,6 +14,7 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double, to_numpy
+from vitral.base.text import percent
 from vitral.build import build
 from vitral.config import ModelConfig
 from vitral.data.preprocess import Preprocess
@@ -51,7 +52,8 @@ class Shuffled(ShowsItself):
         orders = len(self.change)
         return (
             f"With positions the answer stays in {self.same} of {orders} orders of the patches, and logits move by up to "
-            f"{self.change.max():.0%} of their spread; without them it stays in {self.same_without}, they move by {self.without.max():.1g}"
+            f"{percent(self.change.max())} of their spread; without them it stays in {self.same_without}, "
+            f"they move by {self.without.max():.1g}"
         )
 
     def numbers(self) -> dict[str, Any]:

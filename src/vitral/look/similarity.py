@@ -11,7 +11,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.picture import Picture
-from vitral.base.text import counted
+from vitral.base.text import counted, percent
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids
@@ -149,7 +149,7 @@ class TokenColours(ShowsItself):
     @property
     def caption(self) -> str:
         grey = f", {counted(self.artefacts, 'artefact')} in grey" if self.artefacts else ""
-        return f"block {self.block}: {100 * self.explained.sum():.0f} % of variance{grey}"
+        return f"block {self.block}: {percent(self.explained.sum())} of variance{grey}"
 
     def numbers(self) -> dict[str, Any]:
         return {"colours": self.colours, "explained": self.explained}

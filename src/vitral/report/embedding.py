@@ -53,7 +53,7 @@ def write_embedding(
     write_json(folder / EMBEDDED, told)
     alone = len(found.paths) < 2
     places = np.zeros((len(found.paths), 2)) if alone else found.map(kind)
-    rows = [[found.paths[a], found.paths[b], percent(share, 1)] for a, b, share in drawn]
+    rows = [[found.paths[a], found.paths[b], percent(share)] for a, b, share in drawn]
     write_page(
         "embedding.html",
         page,
@@ -165,7 +165,7 @@ def _neighbours(found: Embedding) -> list[inline.Illustration | str]:
     images, captions = [], []
     for row in rows:
         images += [_open(found, row), *(_open(found, int(other)) for other in who[row])]
-        captions += [_name(found, row), *(f"{_name(found, int(o))} {100 * s:.0f}\u00a0%" for o, s in zip(who[row], near[row], strict=True))]
+        captions += [_name(found, row), *(f"{_name(found, int(o))} {percent(s)}" for o, s in zip(who[row], near[row], strict=True))]
     sheet = picture_sheet(images, captions, columns=1 + who.shape[1], width=1.25)
     told = "; those that lie nearest to another class come first" if len(strange) else ""
     return [inline.of_figure(sheet, f"Each row: a picture, then the {who.shape[1]} nearest to it by cosine{told}")]
@@ -175,7 +175,7 @@ def _duplicates(found: Embedding, near: list[tuple[int, int, float]]) -> list[in
     if not near:
         return []
     pairs = [(_open(found, a), _open(found, b)) for a, b, _ in near]
-    captions = [(_name(found, a), f"{_name(found, b)} {100 * share:.1f}\u00a0%") for a, b, share in near]
+    captions = [(_name(found, a), f"{_name(found, b)} {percent(share)}") for a, b, share in near]
     return [inline.of_figure(pair_sheet(pairs, captions, across=3), "Near-duplicates: how alike their features are")]
 
 

@@ -78,7 +78,7 @@ def of_several(test: dict[str, Any]) -> dict[str, Any]:
     return {
         "scores": {"pictures": test.get("pictures"), **told, **({"unreadable": test["skipped"]} if test.get("skipped") else {})},
         "columns": ["class", "pictures", "average precision", "threshold", "recall", "precision", "F1"],
-        "classes": [[name, rows[name].get("images"), *(percent(rows[name].get(key), 1) for key in keys)] for _, name in known],
+        "classes": [[name, rows[name].get("images"), *(percent(rows[name].get(key)) for key in keys)] for _, name in known],
         "figures": drawn,
     }
 
@@ -98,7 +98,7 @@ def by_class(test: dict[str, Any]) -> list[list[str]]:
     """Name, recall, precision and F1 of each class, the worst first."""
     recall, precision, f1 = (mapping(test.get(key)) for key in ("per_class", "precision", "f1_per_class"))
     present = sorted((value, name) for name, value in recall.items() if isinstance(value, int | float))
-    return [[name, percent(value, 1), percent(precision.get(name), 1), percent(f1.get(name), 1)] for value, name in present]
+    return [[name, percent(value), percent(precision.get(name)), percent(f1.get(name))] for value, name in present]
 
 
 def explainer_of(model: Classifier, picture: Opener, verdicts: Mapping[str, str] | None = None) -> Explainer:

@@ -47,7 +47,7 @@ def _content(found: Quantised) -> dict[str, Any]:
     small, original = proof.version(INT8), proof.version(ORIGINAL)
     lead = f"{percent(small.same)} of {small.pictures:,} pictures of {proof.data} ({proof.split}) get the same answer in 8 bits as in fp32"
     tiles = [
-        inline.of_image(image, f"{one.before} {one.confidence_before:.0%} → {one.after} {one.confidence_after:.0%}")
+        inline.of_image(image, f"{one.before} {percent(one.confidence_before)} → {one.after} {percent(one.confidence_after)}")
         for image, one in zip(found.pictures, proof.changed, strict=False)
     ]
     return {
@@ -59,13 +59,12 @@ def _content(found: Quantised) -> dict[str, Any]:
         "speed": _speed(small),
         "limits": proof.limits,
         "told": proof.notes,
-        "layers": [[one.name, f"{one.typical:.4f}", f"{one.largest:.3f}", percent(one.share, 1)] for one in proof.layers],
+        "layers": [[one.name, f"{one.typical:.4f}", f"{one.largest:.3f}", percent(one.share)] for one in proof.layers],
         "layer_pictures": proof.layer_pictures,
         "figures": _figures(proof),
         "tiles": tiles,
         "changed": [
-            [one.picture, one.before, percent(one.confidence_before, 1), one.after, percent(one.confidence_after, 1)]
-            for one in proof.changed
+            [one.picture, one.before, percent(one.confidence_before), one.after, percent(one.confidence_after)] for one in proof.changed
         ],
         "differing": counted(round(small.pictures * (1 - small.same)), "picture"),
         "machine": {**proof.machine, "seconds": duration(proof.seconds)},

@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from vitral.base import text
 from vitral.base.files import write_atomic
 from vitral.base.text import NOTHING
 from vitral.base.version import __version__
@@ -71,8 +72,8 @@ def show(value: Any) -> str:
     return str(value)
 
 
-def percent(value: Any, digits: int = 2) -> str:
-    return NOTHING if number(value) is None else f"{100 * value:.{digits}f} %"
+def percent(value: Any, digits: int = 1) -> str:
+    return text.percent(number(value), digits)
 
 
 def numeric_columns(rows: Iterable[Sequence[Any]]) -> list[bool]:

@@ -178,7 +178,7 @@ def harder(run: RunConfig) -> list[str]:
         f"the pictures are augmented ({data.augment})": data.augment != "none",
         f"pictures are mixed with each other{_until(1 - train.mixing_off)}": mixed.mixup + mixed.cutmix > 0 and train.mixing_off < 1,
         f"labels are smoothed ({train.label_smoothing:g})": train.label_smoothing > 0,
-        f"{100 * train.token_drop:.0f} % of the patches are left out{_until(train.token_drop_until)}": dropped > 0,
+        f"{percent(train.token_drop, 0)} of the patches are left out{_until(train.token_drop_until)}": dropped > 0,
         "dropout is on": max(model.dropout, model.attention_dropout, model.drop_path) > 0,
         "part of the loss is the teacher's": train.teacher is not None and train.teacher_weight > 0,
         "the loss is weighed by class": data.class_weights,
@@ -188,7 +188,7 @@ def harder(run: RunConfig) -> list[str]:
 
 
 def _until(share: float) -> str:
-    return f" for the first {100 * share:.0f} % of the run" if share < 1 else ""
+    return f" for the first {percent(share, 0)} of the run" if share < 1 else ""
 
 
 def curves(name: str, metrics: Metrics) -> list[inline.Illustration | str]:

@@ -129,7 +129,7 @@ def interval(ends: Any, unit: str = "%") -> str:
     # No difference is larger than 100 points: Student's t of two seeds knows nothing of that, and its ends may lie far beyond.
     least = -1.0 if unit == "points" else 0.0
     low, high = (100 * min(max(float(end), least), 1.0) for end in ends)
-    return f"{signed(low)} to {signed(high)} {unit}" if unit == "points" else f"{low:.2f} to {high:.2f} {unit}"
+    return f"{signed(low)} to {signed(high)} {unit}" if unit == "points" else f"{low:.1f} to {high:.1f} {unit}"
 
 
 def _apart(rows: Sequence[dict[str, Any]]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from PIL import Image, ImageOps
 from vitral.base.errors import DataError
 from vitral.base.files import read_bounded, write_atomic
 from vitral.base.layout import answers_name, pictures_name
+from vitral.base.text import percent
 from vitral.data.decode import decode
 from vitral.data.preprocess import viewable
 from vitral.weights.read import check_archive
@@ -61,7 +62,7 @@ class Answers:
     def told(self, position: int, name: Callable[[int], str]) -> str:
         """An image in a line: what it is, what it was taken for, how sure the model was."""
         truth, answer = name(int(self.labels[position])), name(int(self.predictions[position]))
-        return f"{truth if truth == answer else f'{truth}, taken for {answer}'}, {100 * self.confidence[position]:.0f} %"
+        return f"{truth if truth == answer else f'{truth}, taken for {answer}'}, {percent(self.confidence[position])}"
 
     def disputed(self, position: int) -> list[int]:
         """The classes to ask about an image: its answer, and the truth where that is another."""
@@ -169,7 +170,7 @@ class SeveralAnswers(Answers):
 
     def told(self, position: int, name: Callable[[int], str]) -> str:
         def listed(numbers: np.ndarray, shares: bool) -> str:
-            words = [name(int(n)) + (f" {100 * self._shares[position, n]:.0f} %" if shares else "") for n in np.flatnonzero(numbers)]
+            words = [name(int(n)) + (f" {percent(self._shares[position, n])}" if shares else "") for n in np.flatnonzero(numbers)]
             return ", ".join(words) or "no label"
 
         return f"{listed(self.labels[position], False)}; answered: {listed(self.predictions[position], True)}"

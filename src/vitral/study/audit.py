@@ -19,6 +19,7 @@ import torch
 from vitral.base.errors import ConfigError, DataError, UsageError
 from vitral.base.numbers import to_numpy
 from vitral.base.progress import progress, watched
+from vitral.base.text import percent
 from vitral.look import references
 from vitral.look.judge import curves, found, gain, on_grid, order_of, permuted, rank_correlation, removals_of, salience_order, share_inside
 from vitral.look.method import Method, call, choose, watch_for
@@ -204,7 +205,7 @@ class _Judge:
         self.values["salience order"] = salience
         first = self.chosen[0]
         name = self.model.origin.class_name(int(self.answers[first]))
-        told = name if self.one_output else f"{name}, {self.confidence[first]:.0%} sure"
+        told = name if self.one_output else f"{name}, {percent(float(self.confidence[first]))} sure"
         self._example("removal", self.pool[first], self.maps[0], told)
 
     def planted(self) -> None:
@@ -220,7 +221,7 @@ class _Judge:
             if accuracy >= PLANTED_SURE:
                 break
         if accuracy < PLANTED_SURE:
-            self.notes.append(f"no planted patch: the head tells it from none in {accuracy:.0%} of the pictures only")
+            self.notes.append(f"no planted patch: the head tells it from none in {percent(accuracy)} of the pictures only")
             return
         bare = self.pool[torch.from_numpy(self.chosen)]
         made = plant(self.model, bare, size, self.grid, self.seed + 1)
@@ -231,7 +232,7 @@ class _Judge:
             maps = self._maps(head, made.images[index], 1, self._without(place))
             values[:, index] = of_each(partial(found, inside=made.inside[index]), maps)
             if not place:
-                told = f"a chequered square of {size} × {size} patches decides the class ({accuracy:.0%} right)"
+                told = f"a chequered square of {size} × {size} patches decides the class ({percent(accuracy)} right)"
                 self._example("planted patch", made.images[index], maps, told, made.inside[index])
         if not len(deciding):
             self.notes.append("no planted patch: it decides none of the pictures that were kept")

@@ -18,7 +18,7 @@ import torch
 from vitral.base.device import describe_machine, pick_device
 from vitral.base.errors import UsageError
 from vitral.base.progress import progress
-from vitral.base.text import NOTHING, byte_size, few, table
+from vitral.base.text import NOTHING, byte_size, few, percent, table
 from vitral.build import create
 from vitral.config import ModelConfig
 from vitral.cost.flops import WHOLE, vit_flops
@@ -90,7 +90,7 @@ class Bench:
         for action, mode, images in kinds:
             found = {row.contestant: row for row in self.rows if (row.action, row.mode) == (action, mode)}
             ours = found.get(OURS)
-            share = f"{ours.share_of_peak:.0%}" if ours and ours.share_of_peak else NOTHING
+            share = percent(ours.share_of_peak) if ours and ours.share_of_peak else NOTHING
             memory = byte_size(ours.memory) if ours and ours.memory else NOTHING
             lines.append([action, mode, str(images), *(_cell(found.get(name)) for name in names), share, memory])
         parts = [table(lines, ["", "", "images", *names, "of peak", "memory"], "llr")]

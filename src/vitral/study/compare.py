@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+from vitral.base.text import percent
 from vitral.config import DataConfig, TrainConfig
 from vitral.data.datasets import open_data
 from vitral.study import plots
@@ -197,4 +198,4 @@ def best_recipes(done: Conducted) -> list[str]:
     if all(len(found) < 2 for found in own.values()):
         return []
     best = sorted((max(found) for found in own.values()), key=lambda found: -found[1])
-    return ["Each with its better recipe, chosen on validation: " + ", ".join(f"{name} {test:.2%}" for _, test, name in best) + "."]
+    return ["Each with its better recipe, chosen on validation: " + ", ".join(f"{name} {percent(test)}" for _, test, name in best) + "."]

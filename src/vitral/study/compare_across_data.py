@@ -10,7 +10,7 @@ from vitral.base.errors import UsageError
 from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.layout import STUDY
 from vitral.base.manifest import vouching
-from vitral.base.text import table
+from vitral.base.text import percent, table
 from vitral.study.conclude import LEVEL, adjust
 from vitral.study.conduct import check_folder
 from vitral.study.protocol import Budget, Study
@@ -86,5 +86,5 @@ def _accuracy(values: dict[str, Any], model: str) -> str:
     if row is None:
         return "failed"
     if row["interval"]:
-        return f"{row['mean']:.2%} ({row['interval'][0]:.2%} – {row['interval'][1]:.2%})"
-    return f"{row['mean']:.2%}{' (one seed)' if row['seeds'] == 1 else ''}"
+        return f"{percent(row['mean'])} ({percent(row['interval'][0])} – {percent(row['interval'][1])})"
+    return f"{percent(row['mean'])}{' (one seed)' if row['seeds'] == 1 else ''}"

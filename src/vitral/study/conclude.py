@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from vitral.base.text import percent
 from vitral.study.statistics import DRAWS, holm, paired_bootstrap
 from vitral.study.table import Row
 
@@ -109,12 +110,12 @@ def conclude(
     best = max(rows, key=lambda row: row.mean)
     sentences = []
     if len(rows) == 1:
-        sentences.append(f"{best.model} reaches {best.mean:.2%} on {data} at {budget}; there is one model: nothing can be compared.")
+        sentences.append(f"{best.model} reaches {percent(best.mean)} on {data} at {budget}; there is one model: nothing can be compared.")
     elif not pairs:
         tested = "some model has one seed" if claim else "no test was asked for"
         why = tested if any(row.seeds > 1 for row in rows) else "each model has one seed"
         sentences.append(
-            f"{best.model} has the highest accuracy on {data} at {budget} ({best.mean:.2%}), but {why}: "
+            f"{best.model} has the highest accuracy on {data} at {budget} ({percent(best.mean)}), but {why}: "
             "nothing can be concluded about a difference between models."
         )
     else:

@@ -17,6 +17,7 @@ from PIL import Image
 
 from vitral.base.layout import FIGURES
 from vitral.base.numbers import to_numpy
+from vitral.base.text import percent
 from vitral.data.datasets import open_data, open_source
 from vitral.data.loader import Loader
 from vitral.data.preprocess import Preprocess
@@ -80,8 +81,8 @@ def _colours(models: list[tuple[str, Classifier]], images: torch.Tensor, seen: l
     pictures = [*seen, *(tile for row in rows for tile in row.images())]
     labels = ["pictures", *(name for name, _ in models)]
     figure = picture_sheet(pictures, columns=len(seen), row_labels=labels, width=1.0)
-    share = 100 * rows[-1].explained.sum()
-    caption = f"Patches as colours, one basis for all pictures of a row: like colours are like features ({share:.0f} % of their variance)."
+    share = percent(rows[-1].explained.sum())
+    caption = f"Patches as colours, one basis for all pictures of a row: like colours are like features ({share} of their variance)."
     caption += " Rows are turned to agree with the one below: a colour that changes is a feature that changes." * (len(rows) > 1)
     return figure, {"colours": np.stack([row.colours for row in rows])}, caption
 

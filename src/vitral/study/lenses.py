@@ -10,6 +10,7 @@ import torch
 
 from vitral.base.picture import Picture
 from vitral.base.progress import say, track
+from vitral.base.text import percent
 from vitral.config import DataConfig
 from vitral.data.datasets import open_split
 from vitral.data.preprocess import Preprocess
@@ -40,7 +41,7 @@ def fit_on(model: Classifier, data: str, out: str | Path, most: int = 1000) -> T
     if "agreement" in found.facts:
         plain, trained = (sum(found.facts["agreement"][name]) / len(found.facts["agreement"][name]) for name in ("plain", "trained"))
         judged = found.facts["judged_on"]
-        told = f"plain {plain:.1%}, trained {trained:.1%} (mean of blocks, {judged} pictures kept apart)"
+        told = f"plain {percent(plain)}, trained {percent(trained)} (mean of blocks, {judged} pictures kept apart)"
         say(f"how often the answer after a block is the final one: {told}")
     else:
         say("note: too few pictures to keep some apart: nobody knows whether this lens is better than the plain one")

@@ -19,7 +19,7 @@ import torch
 
 from vitral.base.device import pick_device, using_threads
 from vitral.base.progress import say
-from vitral.base.text import NOTHING, byte_size, duration, short
+from vitral.base.text import NOTHING, byte_size, duration, percent, short
 from vitral.config import RunConfig
 from vitral.cost.flops import forward_flops, learning_passes
 from vitral.cost.memory import Memory
@@ -125,7 +125,7 @@ def held_up(reading: float, computing: float, workers: int, cache: int | None, c
     """A note when a run waits for its pictures. reading: seconds of one by one process; computing: of one by the model."""
     if workers == 0:
         share = reading / (reading + computing)
-        waits = f"reading pictures is {share:.0%} of a step, as one process does both" if share > WAITING else ""
+        waits = f"reading pictures is {percent(share, 0)} of a step, as one process does both" if share > WAITING else ""
     else:
         rate, takes = min(workers, cores) / reading, 1 / computing
         waits = f"the run is decode-bound: {rate:,.0f} pictures/s are read, the model takes {takes:,.0f}/s" if rate < takes else ""
@@ -177,7 +177,7 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     if named:
         speed = named.peak * efficiency(model.width)
         timing = Timing(max(flops_per_step / speed, LAUNCH), flops / speed)
-        source = f"{named.peak / 1e12:.0f} TFLOP/s × {efficiency(model.width):.0%}, the share that ViTs of this width reach"
+        source = f"{named.peak / 1e12:.0f} TFLOP/s × {percent(efficiency(model.width), 0)}, the share that ViTs of this width reach"
     else:
         say(f"measuring steps of {batch:,} pictures on this machine, about a minute on a slow one")
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0

@@ -30,7 +30,7 @@ def draw_compare(done: Conducted, table: Table) -> list[str]:
     shown = ", 95 % interval over seeds and pictures" if any(row.interval for row in table.rows) else ""
     means = np.array([row.mean for row in table.rows])
     low, high = (np.array([row.interval[i] if row.interval else row.mean for row in table.rows]) for i in (0, 1))
-    bars = bar_chart(list(runs), means * 100, label=f"test accuracy (%){shown}", title=title, low=low * 100, high=high * 100, form="{:.2f}")
+    bars = bar_chart(list(runs), means * 100, label=f"test accuracy (%){shown}", title=title, low=low * 100, high=high * 100, form="{:.1f}")
     caption = f"Training (dashed) and validation (solid) of each model, {len(done.study.seeds)} seeds; {title}"
     accuracy = _save(done.folder, "accuracy", bars, {"mean": means, "low": low, "high": high}, f"Test accuracy{shown}; {title}")
     if probed:

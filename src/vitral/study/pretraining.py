@@ -18,6 +18,7 @@ import numpy as np
 
 from vitral.base.errors import FailedError, UsageError
 from vitral.base.layout import CELLS, PRETRAINING
+from vitral.base.text import percent
 from vitral.config import DataConfig, TrainConfig
 from vitral.cost.flops import forward_flops
 from vitral.data.datasets import open_data
@@ -279,7 +280,7 @@ def conclude_pretraining(
         sentences += [f"The error of {name}, {way.name}, {fit}." for name, fit in way.fits.items()]
         sentences += [*bent_remarks(way.fits), *thin_remarks(way.fits)]
     if levels:
-        listed = ", ".join(f"{name} {level:.2%}" for name, level in levels.items())
+        listed = ", ".join(f"{name} {percent(level)}" for name, level in levels.items())
         sentences.append(f"From scratch, fine-tuning's budget alone: {listed}.")
     if gains:
         sentences.append(f"Fine-tuned after {most:,} pictures, against itself from scratch: {told_apart(gains)}.")

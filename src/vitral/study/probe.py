@@ -22,7 +22,7 @@ from vitral.base.layout import WEIGHTS
 from vitral.base.numbers import to_numpy
 from vitral.base.origin import known
 from vitral.base.progress import progress
-from vitral.base.text import table
+from vitral.base.text import percent, table
 from vitral.config import DataConfig, to_dict
 from vitral.config.formats import Precision
 from vitral.data.datasets import Data, open_data
@@ -55,7 +55,7 @@ class Score:
     """What validation chose, draw by draw."""
 
     def __str__(self) -> str:
-        return f"{self.mean:.2%} ({self.interval[0]:.2%} – {self.interval[1]:.2%}, over {self.over})"
+        return f"{percent(self.mean)} ({percent(self.interval[0])} – {percent(self.interval[1])}, over {self.over})"
 
 
 def probe(
@@ -221,6 +221,6 @@ def _conclude(model: str, data: str, most: tuple[int | None, int, Score, Score],
     _, size, linear, near = most
     read = f"of the last {blocks} blocks " if blocks > 1 else ""
     return (
-        f"On {data} the frozen features {read}of {model} reach {linear.mean:.2%} with a linear probe and {near.mean:.2%} with nearest "
-        f"neighbours, learning from {size:,} pictures."
+        f"On {data} the frozen features {read}of {model} reach {percent(linear.mean)} with a linear probe and {percent(near.mean)} with "
+        f"nearest neighbours, learning from {size:,} pictures."
     )

@@ -17,7 +17,7 @@ from vitral.base import layout
 from vitral.base.device import pick_device
 from vitral.base.errors import DataError
 from vitral.base.numbers import to_numpy
-from vitral.base.text import table
+from vitral.base.text import percent, table
 from vitral.config import DataConfig
 from vitral.data.datasets import Data, open_data, open_source
 from vitral.data.keys import generator
@@ -63,7 +63,7 @@ def probe_run(path: str | Path, *, device: str = "auto", quiet: bool = False) ->
         right = to_numpy(option(judged).eq(answers))
         interval = images_interval(right)
         found[name] = {"accuracy": float(right.mean()), "interval": [interval.low, interval.high], "settings": str(option)}
-        lines.append([name, f"{right.mean():.2%}", f"{interval.low:.2%} – {interval.high:.2%}", str(option)])
+        lines.append([name, percent(right.mean()), f"{percent(interval.low)} – {percent(interval.high)}", str(option)])
     folder.write_probe(found)
     return Result(table(lines, ["probe", "validation accuracy", "95 % over pictures", "with"], "lrll"), found)
 

@@ -16,6 +16,7 @@ from vitral.base import layout
 from vitral.base.device import describe_machine
 from vitral.base.errors import DataError, FailedError, UsageError
 from vitral.base.progress import progress
+from vitral.base.text import percent
 from vitral.model.classifier import Classifier
 from vitral.study.proof_pictures import ProofPictures
 from vitral.study.quantised import Changed, Layer, Proof, Version
@@ -242,9 +243,10 @@ def _answers(logits: np.ndarray, model: Classifier) -> tuple[np.ndarray, np.ndar
 def _failures(original: Version, made: Version, limit: float, loss: float) -> tuple[str, ...]:
     found = []
     if made.same < limit:
-        found.append(f"gives {made.same:.2%} of {made.pictures:,} pictures the same answer as fp32, and {limit:.2%} is the limit")
+        same = f"{round(made.same * made.pictures):,} of {made.pictures:,} pictures"
+        found.append(f"gives {same} the same answer as fp32, fewer than {percent(limit)}")
     if original.top1 is not None and made.top1 is not None and original.top1 - made.top1 > loss:
-        found.append(f"has top-1 {made.top1:.2%} where fp32 has {original.top1:.2%}, and {100 * loss:g} points may be lost")
+        found.append(f"has top-1 {percent(made.top1)} where fp32 has {percent(original.top1)}, and {100 * loss:g} points may be lost")
     return tuple(found)
 
 

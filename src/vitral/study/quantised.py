@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vitral.base.text import NOTHING, byte_size, table
+from vitral.base.text import NOTHING, byte_size, percent, table
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class Proof:
             [
                 one.name,
                 byte_size(one.bytes),
-                f"{one.same:.2%}",
-                *([f"{one.top1:.2%}" if one.top1 is not None else NOTHING] if labelled else []),
+                percent(one.same),
+                *([percent(one.top1) if one.top1 is not None else NOTHING] if labelled else []),
                 f"{one.largest:.3f}",
                 NOTHING if one.milliseconds is None else f"{one.milliseconds:.1f} ms",
                 NOTHING if one.speed is None else f"{one.speed:.2f} ×",
@@ -97,6 +97,6 @@ class Proof:
             for one in self.versions
         ]
         head = ["", "size", "same answers", *(["top-1"] if labelled else []), "largest logit change", "one picture", "speed"]
-        worst = f"hurts most: {self.layers[0].name} ({self.layers[0].share:.0%} of the squared change)" if self.layers else ""
+        worst = f"hurts most: {self.layers[0].name} ({percent(self.layers[0].share)} of the squared change)" if self.layers else ""
         lines = [f"{self.model} on {self.data} ({self.split}, {self.pictures:,} pictures)", table(rows, head, align="lr"), worst]
         return "\n".join(line for line in (*lines, *(f"note: {note}" for note in self.notes)) if line)

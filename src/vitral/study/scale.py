@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from vitral.base.errors import UsageError
 from vitral.base.progress import say
+from vitral.base.text import percent
 from vitral.config import DataConfig, TrainConfig
 from vitral.data.datasets import open_data
 from vitral.study import plots
@@ -223,7 +224,7 @@ def _compute(done: Conducted) -> Result:
         # Families are measured at different FLOPs, so no measured means can confirm a crossing: both fits must hold by themselves.
         if _overlap(fits[a], fits[b]) and a not in bent and b not in bent
     }
-    tables = tables_at(done, "share", {share: f"{share:.0%} of {study.budget.words}" for share in study.shares})
+    tables = tables_at(done, "share", {share: f"{percent(share, 0)} of {study.budget.words}" for share in study.shares})
     lines = [f"The error of the family {name} {fit}, n being training FLOPs." for name, fit in fits.items() if name not in bent]
     lines += [f"The families {pair}: {found} training FLOPs." for pair, found in crossings.items()]
     lines += thin_remarks(fits)
@@ -250,7 +251,7 @@ def _order(pairs: dict[float, list[Pair]], study: Study) -> list[str]:
         return [f"No order of the models is claimed: no test was made ({untested(study)})."]
     out = []
     for share, found in pairs.items():
-        out.append(f"At {share:.0%} of {study.budget.words}: {told_apart(found)}.")
+        out.append(f"At {percent(share, 0)} of {study.budget.words}: {told_apart(found)}.")
     return [*out, *how_tested(count)]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vitral.base.errors import UsageError
-from vitral.base.text import readable
+from vitral.base.text import percent, readable
 
 SURE = 0.95
 """Share of bootstrap draws that must cross in range before we speak of a crossing."""
@@ -301,7 +301,7 @@ class Crossing:
             return f"no crossing: the fits meet at {at}, but the measured means do not change order there"
         if not ends:
             return f"the lines meet at {at} (one seed: not established)"
-        where = f"{at} ({' to '.join(ends)}; in {self.share:.0%} of the draws)"
+        where = f"{at} ({' to '.join(ends)}; in {percent(self.share)} of the draws)"
         if self.is_beyond:
             factor = self.at / self.span[1]
             sure = "would cross" if self.share >= SURE else "might cross"

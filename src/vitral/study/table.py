@@ -9,7 +9,7 @@ from typing import Any
 
 from vitral.base.errors import DataError, UsageError
 from vitral.base.layout import CELL
-from vitral.base.text import NOTHING, byte_size, short, table
+from vitral.base.text import NOTHING, byte_size, percent, short, table
 from vitral.study.statistics import Interval
 
 
@@ -107,10 +107,10 @@ HEADER = ["model", "accuracy", "95 % interval", "n", "parameters", "FLOPs/pictur
 
 
 def _texts(row: Row) -> list[str]:
-    interval = f"{row.interval[0]:.2%} – {row.interval[1]:.2%}" if row.interval else "none (one seed)" if row.seeds == 1 else "none"
+    interval = " – ".join(map(percent, row.interval)) if row.interval else "none (one seed)" if row.seeds == 1 else "none"
     return [
         row.model,
-        f"{row.mean:.2%}",
+        percent(row.mean),
         interval,
         str(row.seeds),
         f"{row.parameters:,}",

@@ -15,7 +15,7 @@ from vitral.base.device import describe_machine, pick_device, set_threads
 from vitral.base.errors import ConfigError, UsageError
 from vitral.base.layout import RESULT, STUDY
 from vitral.base.progress import progress
-from vitral.base.text import byte_size, short, table
+from vitral.base.text import byte_size, percent, short, table
 from vitral.build import build
 from vitral.config import ModelConfig, TrainConfig
 from vitral.cost.flops import attention_map_ratio, even_tokens, layer_costs, vit_flops
@@ -94,11 +94,11 @@ def study_cost(
     conclusion = (
         f"From {first['tokens']} to {last['tokens']} tokens the FLOPs grow {last['flops'] / first['flops']:.1f}-fold and the measured "
         f"training time {last['training_ms'] / first['training_ms']:.1f}-fold; the quadratic part of the FLOPs rises from "
-        f"{_share(first):.1%} to {_share(last):.1%}. At width {base.width} it would equal the rest of a block at {even:,} tokens: below "
-        "that a ViT's cost is mostly linear in tokens, which the usual n²·d (attention alone) does not show."
+        f"{percent(_share(first))} to {percent(_share(last))}. At width {base.width} it would equal the rest of a block at {even:,} "
+        "tokens: below that a ViT's cost is mostly linear in tokens, which the usual n²·d (attention alone) does not show."
     )
     if law:
-        conclusion += f" The time's fit, fixed + a·linear + b·quadratic, is off by up to {law.largest_error:.0%}."
+        conclusion += f" The time's fit, fixed + a·linear + b·quadratic, is off by up to {percent(law.largest_error)}."
     values = {
         "kind": "cost",
         "model": {"width": base.width, "depth": base.depth, "heads": base.heads, "mlp_width": base.mlp_width},
@@ -137,7 +137,7 @@ def cost_table(rows: Sequence[dict[str, Any]], batch_size: int, markdown: bool =
             str(entry["patch"]),
             f"{entry['tokens']:,}",
             short(entry["flops"]),
-            f"{_share(entry):.1%}",
+            percent(_share(entry)),
             f"{entry['forward_ms']:.3g}",
             f"{entry['training_ms']:.3g}",
             *([f"{entry['predicted_ms']:.3g}"] if fitted else []),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vitral.base.layout import METRICS
-from vitral.base.text import counted, duration, few
+from vitral.base.text import counted, duration, few, percent
 from vitral.config import RunConfig
 from vitral.data.datasets import Data
 from vitral.run.folder import RunFolder
@@ -119,5 +119,5 @@ def during(config: RunConfig, training: float | None, validation: float, progres
     if training is None or progress < 0.2 or training - validation < GAP:
         return ""
     advice = "stronger augmentation (--augment strong)" if config.data.augment != "strong" else "more weight decay or drop_path"
-    far = f"training accuracy {training:.0%} is far above validation {validation:.0%}: the model learns by heart"
+    far = f"training accuracy {percent(training)} is far above validation {percent(validation)}: the model learns by heart"
     return f"{far}; try {advice}, or stop earlier (--patience)"

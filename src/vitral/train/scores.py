@@ -86,10 +86,10 @@ class Evaluation:
 
     @property
     def headline(self) -> str:
-        return f"accuracy {self.top1:.2%}"
+        return f"accuracy {percent(self.top1)}"
 
     def __repr__(self) -> str:
-        return f"Evaluation(top1 {self.top1:.2%}, top5 {self.top5:.2%}, loss {self.loss:.4f}, {len(self.labels):,} images)"
+        return f"Evaluation(top1 {percent(self.top1)}, top5 {percent(self.top5)}, loss {self.loss:.4f}, {len(self.labels):,} images)"
 
     def _repr_html_(self) -> str:
         """In a notebook: the scores, then the classes, the worst first."""
@@ -97,7 +97,8 @@ class Evaluation:
         worst = sorted((value, name) for name, value in told["per_class"].items() if value is not None)[:20]
 
         lines = [[name, percent(value), percent(told["precision"][name]), percent(told["f1_per_class"][name])] for value, name in worst]
-        scores = f"balanced accuracy {self.balanced_accuracy:.2%}, F1 {self.f1:.2%}, calibration error {self.calibration['error']:.3f}"
+        error = self.calibration["error"]
+        scores = f"balanced accuracy {percent(self.balanced_accuracy)}, F1 {percent(self.f1)}, calibration error {error:.3f}"
         return html(f"{self!r}\n{scores}\n{table(lines, ['class', 'recall', 'precision', 'F1'], 'lr')}")
 
     def answers(self, split: Split | None = None) -> Answers:

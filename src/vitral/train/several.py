@@ -106,14 +106,14 @@ class SeveralEvaluation:
 
     @property
     def headline(self) -> str:
-        return f"mean average precision {self.mean_average_precision:.2%}"
+        return f"mean average precision {percent(self.mean_average_precision)}"
 
     @property
     def _hits(self) -> np.ndarray:
         return (self.predictions & self.labels).sum(axis=0, dtype=np.int64)
 
     def __repr__(self) -> str:
-        return f"SeveralEvaluation({self.headline}, F1 {self.f1:.2%}, loss {self.loss:.4f}, {len(self.labels):,} images)"
+        return f"SeveralEvaluation({self.headline}, F1 {percent(self.f1)}, loss {self.loss:.4f}, {len(self.labels):,} images)"
 
     def _repr_html_(self) -> str:
         """In a notebook: the scores, then the classes, the worst first."""

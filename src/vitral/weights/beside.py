@@ -70,7 +70,7 @@ if __name__ == "__main__":
             shares = np.exp(logits[0] - logits[0].max())
             shares /= shares.sum()
             best = np.argsort(-shares)[:5]
-        print(name, ", ".join(f"{names[i] if i < len(names) else i} {shares[i]:.1%}" for i in best))
+        print(name, ", ".join(f"{names[i] if i < len(names) else i} {100 * shares[i]:.1f} %" for i in best))
 """
 
 
