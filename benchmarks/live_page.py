@@ -1,6 +1,6 @@
-"""The page that runs its model, measured in a real browser: size, seconds a picture, and whether it says what Python says.
+"""The page that runs its model, measured in a real browser: size, time, agreement with Python, changes by rounding.
 
-    python benchmarks/live_page.py WEIGHTS PHOTOGRAPHS [--count 200] [--onnxruntime package/dist]
+    python benchmarks/live_page.py WEIGHTS PHOTOGRAPHS [--count 200] [--onnxruntime package/dist] [--out FILE]
 
 PHOTOGRAPHS: a folder. Each picture is given to `window.vitral.run` twice: as its own file, which the browser decodes itself, and as a PNG
 of the pixels that Pillow decoded; Python runs the same rounded weights. Seconds are of `run` as a whole, decoding and resizing
@@ -34,9 +34,11 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from vitral.base.device import describe_machine
+from vitral.base.files import sha256_file, write_json
 from vitral.data.decode import decode
 from vitral.data.preprocess import open_picture
-from vitral.web.live import export_live, rounded
+from vitral.web.live import export_live, rounded, rounding_change
+from vitral.web.payload import probabilities
 from vitral.web.session import Session
 from vitral.weights.export import export
 from vitral.weights.load import load
@@ -93,6 +95,14 @@ def in_python(model: torch.nn.Module, contents: list[bytes]) -> np.ndarray:
         return np.stack([model(open_picture(content, model).tensor[None])[0].numpy() for content in contents])
 
 
+def rounding(before: np.ndarray, after: np.ndarray, multi_label: bool) -> dict[str, Any]:
+    """What rounding the weights changes: answers, and the largest change of any probability."""
+    pairs = [[probabilities(logits, multi_label) for logits in pair] for pair in zip(before, after, strict=True)]
+    changes = [rounding_change(*pair) for pair in pairs]
+    moved, most = zip(*changes, strict=True)
+    return {"answers changed by rounding": sum(moved), "largest change of a probability by rounding": max(most)}
+
+
 def compared(page: Page, contents: list[bytes], wanted: np.ndarray) -> tuple[dict[str, Any], list[float]]:
     answers = [page.evaluate(RUN, text(content)) for content in contents]
     logits = np.array([answer["logits"] for answer in answers])
@@ -135,6 +145,7 @@ def main() -> int:
     parser.add_argument("photographs", type=Path)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--onnxruntime", type=Path)
+    parser.add_argument("--out", type=Path, help="write the numbers to this file, too")
     flags = parser.parse_args()
     paths = sorted(path for path in flags.photographs.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp"))
     paths = paths[:: max(1, len(paths) // flags.count)][: flags.count]
@@ -171,7 +182,7 @@ def main() -> int:
             "same top-1, pixels decoded by Pillow": pixels["same top-1"],
             "logits, worst relative difference": own["worst"],
             "logits, worst, pixels decoded by Pillow": pixels["worst"],
-            "same top-1 as the weights before rounding": int((in_python(model, contents).argmax(1) == wanted.argmax(1)).sum()),
+            **rounding(in_python(model, contents), wanted, model.origin.several),
         }
         if flags.onnxruntime:
             with onnxruntime(browser, model, flags.onnxruntime, image) as (other, sizes):
@@ -186,7 +197,9 @@ def main() -> int:
     for name, value in found.items():
         verdict = f"   {'within' if value <= AIMS[name] else 'OVER'} the aim of {AIMS[name]}" if name in AIMS else ""
         print(f"{name:<54} {value:>12.7g}{verdict}")
-    print(json.dumps({"numbers": found, "machine": describe_machine()}))
+    print(json.dumps(record := {"numbers": found, "machine": describe_machine(), "weights": sha256_file(flags.weights)}))
+    if flags.out:
+        write_json(flags.out, record)
     return 0 if all(found[name] <= most for name, most in REQUIRED.items()) else 1
 
 

@@ -39,6 +39,7 @@ def test_the_first_map_is_of_the_predicted_class(visit: Visit, session: Session)
     page = visit("")
     best = look.predict(session.models[0], session.picture(0, session.given[0]["picture"]))[0][0][0]
     expect(page.locator(READING)).to_have_text(f"Gradient rollout · {best}")
+    expect(page.locator("#picture-text")).to_contain_text(f"Bright patches count most for “{best}”.")
     page.locator("#models button").nth(1).click()
     expect(page.locator(READING)).to_have_text(re.compile("^Grad-CAM · "))  # a CNN has no attention
     expect(page.locator("#methods label", has_text="Attention")).to_have_attribute("title", re.compile("^Needs attention"))

@@ -136,3 +136,16 @@ def test_relative_positions_and_angles_are_worked_out_beforehand() -> None:
     header, sections = unpack(pack_model(create("tiny", positions="rotary", rotary="axial", width=48, heads=3), 2**20))
     assert header["neighbours"] is True
     assert np.asarray(sections["cosine"]).shape == (header["config"]["tokens"], 1, 8)
+
+
+def test_page_and_guide_show_the_measured_change_by_rounding() -> None:
+    root = Path(__file__).parents[2]
+    numbers = json.loads((root / "docs/results/measured/live-rounding.json").read_text(encoding="utf-8"))["numbers"]
+    answers, changed = numbers["photographs"], numbers["answers changed by rounding"]
+    most = numbers["largest change of a probability by rounding"]
+    script = (root / "src/vitral/web/static/proof.js").read_text(encoding="utf-8")
+    shown = re.search(r"MEASURED = \{ answers: (\d+), changed: (\d+), most: ([\d.]+) \}", script)
+    assert shown and (int(shown[1]), int(shown[2]), float(shown[3])) == (answers, changed, round(most, 4))
+    guide = " ".join((root / "docs/how-to/page-online.md").read_text(encoding="utf-8").split())
+    assert f"the same answer on {answers - changed} of {answers}, and a probability changes by at most {100 * most:.1f} percent" in guide
+    assert answers - changed >= 0.98 * answers

@@ -1,7 +1,7 @@
 // How to look: the method, the block, the head, and how strongly the map covers the picture.
 
 import { byId, element } from "./dom.js";
-import { METHODS, blockFor, headFor, methodFor, whyNot } from "./explain.js";
+import { EXPLAINING, METHODS, blockFor, className, headFor, methodFor, targetFor, whyNot } from "./explain.js";
 import { look } from "./picture.js";
 import { state, update } from "./state.js";
 
@@ -40,7 +40,9 @@ export class Controls {
     if (method === "attention") return "Point at a patch to see what it attends to. Click to keep it.";
     if (method === "similarity") return "Point at a patch to see what resembles it. The white frame marks the nearest patch.";
     const click = model.attention ? " Click a patch to see what it attends to." : "";
-    return `${method === "occlusion" ? "Red patches count for the class." : "Bright patches count most."} Point at one to read its value.${click}`;
+    const { trace } = this.app.current();
+    const answer = trace && EXPLAINING.includes(method) ? ` for “${className(model, targetFor(trace))}”` : "";
+    return `${method === "occlusion" ? "Red" : "Bright"} patches count most${answer}. Point at one to read its value.${click}`;
   }
 
   refresh() {

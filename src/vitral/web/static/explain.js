@@ -26,7 +26,7 @@ export function scaleText(method) {
   if (method === "gradcam") return "Colours cover the range of this map. Compare places, not models.";
   if (method === "occlusion") return "Colours reach at least ±2 percentage points, so smaller effects stay pale.";
   if (method === "similarity") return "Cosine similarity. Colours span at least 0.2, so a map of equal patches stays dark.";
-  const shares = { attention: "3 ×", rollout: "half of", gradient_rollout: "half of", relevance: "2 ×" }[method];
+  const shares = { attention: "3\u00a0×", rollout: "half of", gradient_rollout: "half of", relevance: "2\u00a0×" }[method];
   return shares ? `Colours span at least ${shares} an equal share, so a flat map stays dark.` : "";
 }
 
