@@ -70,7 +70,7 @@ class OnGPU(torch.Tensor):
     """A tensor of the host that says it is on the GPU."""
 
     host: torch.Tensor
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     device = property(lambda _: GPU)  # type: ignore[assignment]
     is_mps = property(lambda _: True)  # type: ignore[assignment]
     is_cpu = property(lambda _: False)  # type: ignore[assignment]
