@@ -73,9 +73,9 @@ def test_a_live_page_brings_the_maps_that_it_cannot_compute(browser: Browser, se
         with torch.no_grad():
             image = open_picture(painted(1), same.models[0]).tensor[None]
             before, after = (model(image)[0].softmax(dim=0) for model in (alone.models[0], same.models[0]))
-        most = f"{100 * float((after - before).abs().max()):.1f} percentage points"
+        most = f"{100 * float((after - before).abs().max()):.2f} percentage points"
         expect(page.locator("#runs")).to_contain_text(
-            f"On the pictures of this file it changes 0 of 1 answers, and a probability by at most {most}."
+            f"On its own pictures this page changes 0 of 1 answers, and a probability by at most {most}."
         )
 
 

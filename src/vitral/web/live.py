@@ -46,7 +46,7 @@ METHODS = ("attention", "rollout", "occlusion", "similarity")
 STORED_SIDE = 1024
 """Pixels of the longer side of a picture that the page brings along."""
 PLAIN_SIDE = 256
-"""Up to here it is stored without loss."""
+"""Up to here it is a PNG, above a WebP, both without loss."""
 
 LARGEST = 350_000_000
 """Parameters of a model that a browser can be given: its longest text is half a billion signs."""
@@ -124,7 +124,8 @@ def export_live(session: Session, path: str | Path) -> Path:
         description["pictures"].append(entry | {"picture": key, "kind": kind})
         for index, model in enumerate(session.models):
             if model.config.classes:
-                answers = [probabilities_of(each, same.picture(index, key)) for each in (model, same.models[index])]
+                before, after = session.picture(index, entry["picture"]), same.picture(index, key)
+                answers = [probabilities_of(model, before), probabilities_of(same.models[index], after)]
                 description["models"][index]["carried"][key] = gradient_maps(same, index, key, answers[1])
                 changes += [rounding_change(*answers)] if model.config.classes > 1 else []
     if changes:
@@ -218,11 +219,11 @@ def probe(config: ModelConfig) -> torch.Tensor:
 
 
 def stored(image: Image.Image) -> tuple[bytes, str]:
-    """A picture as the page brings it along: no larger than it is of use, and without what its file says beside the pixels."""
+    """A picture as the page brings it along: no larger than it is of use, its pixels alone, and exact (JPEG moves probabilities)."""
     scale = STORED_SIDE / max(image.size)
     if scale < 1:
         image = image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))), Image.Resampling.LANCZOS)
-    kind, options = ("PNG", {}) if max(image.size) <= PLAIN_SIDE else ("JPEG", {"quality": 92})
+    kind, options = ("PNG", {}) if max(image.size) <= PLAIN_SIDE else ("WEBP", {"lossless": True})
     out = io.BytesIO()
     Image.fromarray(np.asarray(image)).save(out, kind, **options)
     return out.getvalue(), f"image/{kind.lower()}"

@@ -16,12 +16,12 @@ export async function showProof(source) {
   const right = off <= TOLERANCE;
   line.classList.toggle("strong-notice", !right);
   const { rounding } = source.session;
-  const own = rounding ? ` On the pictures of this file it changes ${changesOf(rounding)}.` : "";
+  const own = rounding ? ` On its own pictures this page changes ${changesOf(rounding)}.` : "";
   line.textContent = right
     ? `${shown} Verified on a test input: the logits match Python with the same rounded weights to ${off.toExponential(0)}. With ViT-Ti on photographs of pets, rounding changed ${changesOf(MEASURED)}.${own}`
     : `Do not trust this page. On a test input this browser's logits differ from Python's by ${percent(off)} of the largest.`;
 }
 
 function changesOf({ answers, changed, most }) {
-  return `${changed} of ${answers} answers, and a probability by at most ${(100 * most).toFixed(1)} percentage points`;
+  return `${changed} of ${answers} answers, and a probability by at most ${(100 * most).toFixed(2)} percentage points`;
 }
