@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,23 @@ from PIL import Image
 from vitral.base.origin import Origin
 from vitral.base.version import __version__
 from vitral.build import create, models
-from vitral.cli import GROUPS, VERBS, main
+from vitral.cli import GROUPS, VERBS, main, parsing
+from vitral.cli.compare import numbers
+from vitral.cli.pretrain import METHODS as PRETRAINING
+from vitral.cli.train import setting
+from vitral.data.datasets import check_name
+from vitral.look.figures import check_figures
+from vitral.look.method import asked_for
+from vitral.study.contenders import check_model
+from vitral.study.protocol import Budget
+from vitral.study.recipe import RECIPES
+from vitral.study.vary import read_varied
 from vitral.weights.checkpoint import save
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = [[verb] for verb in VERBS] + [["weights", name] for name in ("inspect", "convert", "list")]
 COMMANDS += [["completion", name] for name in ("bash", "zsh", "fish")]
-COMMANDS += [["data", name] for name in ("list", "get", "show", "check")]
+COMMANDS += [["data", name] for name in ("list", "get", "show", "check", "cache")]
 
 UNKNOWN_FLAG = [
     ["demo"],
@@ -188,6 +201,77 @@ def test_help_has_examples_that_begin_with_the_command(command: list[str], capsy
     assert main([*command, "--help"]) == 0
     captured = capsys.readouterr()
     assert "Examples" in captured.out and f"\n  vitral {' '.join(command)}" in captured.out.replace("│", " ") and not captured.err
+
+
+class Parsed(BaseException):
+    """Raised where a verb would begin to work."""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("examples")
+    assert main(["train", "digits", "--epochs", "0.02", "--device", "cpu", "--quiet", "--out", str(folder / "runs/digits")]) == 0
+    return folder
+
+
+def each(check: Callable[[str], object]) -> Callable[[str], object]:
+    return lambda text: [check(part) for part in text.split(",")]
+
+
+CHECKS: dict[str, Callable[[str], object]] = {
+    "data": lambda name: name in ("folder:photos", "folder:flowers", "folder:sorted", "folder:imagenet/val", "photos") or check_name(name),
+    "from_data": check_name,
+    "models": each(check_model),
+    "methods": lambda text: asked_for(text.split(",")),
+    "method": lambda text: ":" in text or text in PRETRAINING or asked_for(text.split(",")),
+    "only": lambda text: check_figures(text.split(",")),
+    "vary": read_varied,
+    "budget": Budget.parse,
+    "recipe": each(RECIPES.__getitem__),
+    "pretrain": each(lambda name: [*PRETRAINING, "supervised", "untrained"].index(name)),
+    "sizes": lambda text: numbers(text, "--sizes"),
+    "image_sizes": lambda text: numbers(text, "--image-sizes"),
+    "patches": lambda text: numbers(text, "--patches"),
+    "set": lambda text: setting(text, pretrain=True),
+}
+"""Field of a flag → what refuses a wrong value of it after the line was read."""
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_example_can_be_pasted(
+    command: list[str], trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(trained)
+    assert main([*command, "--help"]) == 0
+    shown = capsys.readouterr().out.split("Examples:\n")[1].split("\n\n")[0].splitlines()
+    read = parsing._read
+
+    def reading(*parts: Any) -> None:
+        raise Parsed(read(*parts))
+
+    monkeypatch.setattr(parsing, "_read", reading)
+    assert shown
+    for line in shown:
+        assert line.startswith("  ") and len(line.rstrip()) <= 80, line
+        text, _, comment = line.strip().partition("  # ")
+        assert re.fullmatch(r"[\w ,.:-]*", comment), f"zsh, which reads comments as words, would not take it: {comment}"
+        start, *_ = re.split(r" [>|] ", re.sub(r"^source <\((.*)\)$", r"\1", text))
+        assert "   " not in start and not set(start) & set(";&|<>()`$'\"*?!"), line
+        words = shlex.split(start)
+        assert words[0] == "vitral" or (words[0] == "torchrun" and words[3:5] == ["-m", "vitral"]), line
+        assert is_valid([*words[words.index("vitral") + 1 :], "#", *comment.split()]), capsys.readouterr().err
+
+
+def is_valid(arguments: list[str]) -> bool:
+    """Whether the line can be read, with values that its verb takes."""
+    try:
+        return main(arguments) == 0 and arguments[0] == "completion"  # without flags it parses nothing
+    except Parsed as parsed:
+        for field, value in parsed.args[0].items():
+            for one in value if isinstance(value, tuple) else (value,):
+                if field in CHECKS and isinstance(one, str):
+                    CHECKS[field](one)
+    return True
 
 
 @pytest.mark.parametrize("arguments", UNKNOWN_FLAG, ids=" ".join)

@@ -59,6 +59,8 @@ VERBS = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()
 
 def main(argv: list[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if "#" in arguments:  # zsh passes on the comment of a pasted line
+        del arguments[arguments.index("#") :]
     debug = "--debug" in arguments
     if debug:
         arguments.remove("--debug")

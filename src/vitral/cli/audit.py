@@ -22,7 +22,7 @@ the picture. No labels are needed. `vitral look` then shows the verdicts beside 
 
 Examples:
   vitral audit runs/digits digits
-  vitral audit vit_tiny.safetensors photos --methods relevance,rollout --out audits/photos
+  vitral audit vit_tiny.safetensors photos --methods relevance,rollout
   vitral audit runs/flowers folder:photos --method my.py:my_map --json
 """
 

@@ -17,12 +17,12 @@ from vitral.study.recipe import Recipe
 EXAMPLES = """Several models under one budget: same splits, augmentation and tuning effort, several seeds, test opened once per run.
 
 Examples:
-  vitral compare digits --models vit,cnn,hybrid --budget samples=50000 --out runs/fight
-  vitral compare cifar10 --models vit,cnn,resnet18,hybrid --budget seconds=20 --batch-size 512 --parallel 4
-  vitral compare cifar100 flowers102 folder:photos --from vit=timm:vit_base_patch16_224,resnet=torchvision:resnet152 --tune attention
-  vitral compare cifar10 --models vit,cnn,cnn@parameters --recipe plain,strong --budget samples=2500000 --batch-size 512
-  vitral compare digits --models vit --vary norm_order=pre,post --budget samples=50000
-  vitral compare cifar10 --pretrain lejepa,dino,mae,supervised,untrained --budget seconds=200
+  vitral compare digits --models vit,cnn,hybrid --budget samples=50000
+  vitral compare cifar10 --models vit,cnn,resnet18 --budget seconds=20
+  vitral compare pets flowers102 --from vit=timm:vit_small_patch16_224
+  vitral compare cifar10 --models vit,cnn,cnn@parameters --recipe plain,strong
+  vitral compare digits --models vit --vary norm_order=pre,post
+  vitral compare cifar10 --pretrain lejepa,dino,mae,supervised,untrained
   vitral compare digits --models vit,cnn --ray local --json
 
 The same command again goes on where it was stopped.

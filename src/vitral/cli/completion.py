@@ -30,26 +30,26 @@ EXAMPLES = """Verbs, flags and names at the press of Tab: prints a script, to be
 
 Examples:
   vitral completion bash > ~/.local/share/bash-completion/completions/vitral
-  vitral completion zsh > ~/.zfunc/_vitral                           any folder of $fpath
+  vitral completion zsh > ~/.zfunc/_vitral  # any folder of fpath
   vitral completion fish > ~/.config/fish/completions/vitral.fish
 """
-BASH = """A script that completes in bash, 4.4 or newer.
+BASH = """A script that completes in bash, 4.4 or newer. The file works where the package bash-completion is installed.
 
 Examples:
-  vitral completion bash > ~/.local/share/bash-completion/completions/vitral     where the package bash-completion is installed
-  source <(vitral completion bash)                                               for this shell alone
+  vitral completion bash > ~/.local/share/bash-completion/completions/vitral
+  source <(vitral completion bash)  # for this shell alone
 """
-ZSH = """A script that completes in zsh.
+ZSH = """A script that completes in zsh. The file works with fpath+=~/.zfunc before compinit in ~/.zshrc.
 
 Examples:
-  vitral completion zsh > ~/.zfunc/_vitral           with fpath+=~/.zfunc before compinit in ~/.zshrc
-  source <(vitral completion zsh)                    for this shell alone, after compinit
+  vitral completion zsh > ~/.zfunc/_vitral
+  source <(vitral completion zsh)  # for this shell alone, after compinit
 """
 FISH = """A script that completes in fish.
 
 Examples:
   vitral completion fish > ~/.config/fish/completions/vitral.fish
-  vitral completion fish | source                    for this shell alone
+  vitral completion fish | source  # for this shell alone
 """
 
 

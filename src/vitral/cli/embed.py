@@ -19,7 +19,7 @@ EXAMPLES = """Feature vectors of all pictures in a folder, with their paths and 
 Examples:
   vitral embed runs/digits photos --out features.npz
   vitral embed timm:vit_tiny_patch16_224 photos --out features.parquet
-  vitral embed timm:vit_tiny_patch16_224 photos --out embedded       a folder: the features, and a page to look at
+  vitral embed timm:vit_tiny_patch16_224 photos --out embedded  # with a page
 """
 TOLD = 5
 """Near-duplicates that are printed."""

@@ -23,7 +23,7 @@ And what each head and MLP adds to the logit. With --fit, a lens is first traine
 Examples:
   vitral lens runs/digits photo.png --out lens
   vitral lens vit_tiny.safetensors cat.jpg --fit folder:photos --out lens
-  vitral lens vit_tiny.safetensors cat.jpg --trained lens/lens.safetensors --json
+  vitral lens vit_tiny.safetensors cat.jpg --trained lens/lens.safetensors
 """
 
 

@@ -18,9 +18,9 @@ EXAMPLES = """Heat maps of what a model attends to, one sheet per picture, with 
 
 Examples:
   vitral look runs/digits photo.png --out sheets --method rollout,relevance
-  vitral look vit_tiny.safetensors cat.jpg --out sheets --method attention --block 3 --head 1 --start 4,7
-  vitral look runs/flowers --worst 12                 its most confident errors on test: maps, the nearest pictures, the audit's verdict
-  vitral look runs/flowers scored --worst 12          of what `vitral eval … --out scored` or `--table answers.csv` wrote
+  vitral look vit_tiny.safetensors cat.jpg --method attention --block 3 --head 1
+  vitral look runs/flowers --worst 12  # its most confident errors on test
+  vitral look runs/flowers scored --worst 12  # of what eval --out scored wrote
 """
 
 

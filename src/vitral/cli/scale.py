@@ -13,12 +13,12 @@ from vitral.cli.compare import StudyFlags, numbers, show
 EXAMPLES = """Accuracy against data or compute, cost against tokens. Says what it will take, and asks, before it begins.
 
 Examples:
-  vitral scale cifar10 --kind data --models vit-small,vit,cnn --budget samples=500000 --batch-size 512 --yes --max-hours 1
-  vitral scale cifar10 --kind compute --models vit-small,vit,vit-large,hybrid,resnet18 --budget samples=500000 --yes
+  vitral scale cifar10 --kind data --models vit-small,vit,cnn --max-hours 1
+  vitral scale cifar10 --kind compute --models vit-small,vit,vit-large --yes
   vitral scale cifar10 --kind cost --image-sizes 32,64,128 --patches 2,4,8
-  vitral scale digits --kind data --sizes 0.05,0.1,0.3,1 --budget samples=20000 --yes
-  vitral scale cifar10 --kind data --models vit,cnn,resnet18 --budget epochs=30 --batch-size 512 --yes
-  vitral scale cifar10 --kind pretraining --from-data tinyimagenet32 --budget samples=1000000 --transfer samples=250000 --yes
+  vitral scale digits --sizes 0.05,0.1,0.3,1 --budget samples=20000 --yes
+  vitral scale cifar10 --models vit,cnn,resnet18 --budget epochs=30 --yes
+  vitral scale cifar10 --kind pretraining --from-data tinyimagenet32 --yes
 
 The same command again goes on where it was stopped.
 """

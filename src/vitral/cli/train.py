@@ -26,12 +26,12 @@ EXAMPLES = """Train or fine-tune a model.
 Examples:
   vitral train digits
   vitral train cifar10 --epochs 30 --seed 1 --out runs/short
-  vitral train finetune --data folder:photos --from timm:vit_tiny_patch16_224 --tune attention
+  vitral train finetune --data pets --from timm:vit_tiny_patch16_224 --tune head
   vitral train digits --set width=96 betas=0.9,0.95
   vitral train digits --out runs/digits --resume
-  vitral train digits --out runs/digits --resume auto    begins or goes on: the same line for every start of a job
-  vitral train runs/digits --seed 1                      the same settings again, another seed
-  vitral train runs/digits --from runs/digits --epochs 10 --out runs/digits-more     ten epochs more
+  vitral train digits --out runs/digits --resume auto  # begins or resumes
+  vitral train runs/digits --seed 1  # the same settings, another seed
+  vitral train runs/digits --from runs/digits --epochs 10  # 10 epochs more
   torchrun --nproc-per-node 4 -m vitral train cifar10 --strategy fsdp
 
 Named runs: {runs}

@@ -24,7 +24,7 @@ INSPECT = """What a weights file is, what becomes of each key, the config, what 
 Examples:
   vitral weights inspect vit_tiny.safetensors
   vitral weights inspect checkpoint.pth --heads 3 --json
-  vitral weights inspect vit_tiny.safetensors --brief --against timm:vit_tiny_patch16_224
+  vitral weights inspect vit_tiny.safetensors --brief --against other.pth
 """
 
 CONVERT = """Write weights in another library's format; what the format cannot hold is refused with the reason.
