@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "vitral"
 HOME = SOURCE / "base" / "numbers.py"
 MARK = "# host"
 """A line with this comment at its end computes on the host alone."""
-WIDE = {"float64", "double", "complex128", "cdouble"}
+WIDE = {"float64", "double", "complex128", "cdouble", "DoubleTensor"}
 
 
 def stray(code: str) -> Iterator[tuple[int, str]]:
@@ -29,7 +29,7 @@ def stray(code: str) -> Iterator[tuple[int, str]]:
             of_numpy = isinstance(node.value, ast.Name) and node.value.id in ("np", "numpy")
             if (node.attr == "numpy" or node.attr in WIDE) and not of_numpy and id(node) not in compared:
                 found = node.attr
-        elif isinstance(node, ast.Constant) and node.value in ("float64", "torch.float64"):
+        elif isinstance(node, ast.Constant) and node.value in ("float64", "torch.float64") and id(node) not in compared:
             found = str(node.value)
         elif isinstance(node, ast.Call) and called(node) in ("torch", "to", "type"):
             dtypes = [*node.args, *(word.value for word in node.keywords if word.arg == "dtype")]
@@ -81,6 +81,7 @@ def test_the_scan_finds(code: str) -> None:
         "torch.zeros(3, dtype=torch.float64)  # host",
         "array.astype(np.float64)",
         "images.dtype == torch.float64",
+        "'float64' in text",
         "to_numpy(to_double(value))",
         "value.to(torch.float32)",
         "float(value)",
