@@ -12,6 +12,8 @@ from typing import IO
 import pytest
 
 ROOT = Path(__file__).parents[1]
+collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
+"""`make test-browser` installs Playwright, `make test` has no use for it."""
 
 
 @pytest.fixture(scope="session")

@@ -100,6 +100,14 @@ def test_how_a_model_is_built_is_known_without_a_network(monkeypatch, tmp_path) 
     assert "\n" not in str(caught.value)
 
 
+def test_an_architecture_newer_than_transformers_needs_a_newer_transformers(tmp_path) -> None:
+    """As DINOv3 with transformers 4.55."""
+    (tmp_path / "config.json").write_text('{"model_type": "dinov9_vit"}', encoding="utf-8")
+    for open_it in (load, load_unfetched):
+        with pytest.raises(WeightsError, match=r"transformers \d\S+ does not have the architecture of hf:\S+: install .* 4\.56 or newer"):
+            open_it(f"hf:{tmp_path}")
+
+
 def test_unknown_names_are_corrected() -> None:
     with pytest.raises(UsageError, match="vit_tiny_patch16_224"):
         load("timm:vit_tiny_patch16_22")

@@ -123,7 +123,15 @@ def _huggingface(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
 def _from_pretrained(transformers: Any, name: str, weights: bool) -> tuple[nn.Module, Known]:
     """Without `weights`: from what lies in the cache alone, and with random ones."""
     here = {} if weights else {"local_files_only": True}
-    config = transformers.AutoConfig.from_pretrained(name, **here)
+    try:
+        config = transformers.AutoConfig.from_pretrained(name, **here)
+    except ValueError as error:
+        if "does not recognize this architecture" not in str(error):
+            raise
+        raise WeightsError(
+            f"transformers {transformers.__version__} does not have the architecture of hf:{name}",
+            "install a newer one, for DINOv3 4.56 or newer: pip install --upgrade transformers",
+        ) from error
     classifier = any("ForImageClassification" in kind for kind in (config.architectures or []))
     kind: Any = transformers.AutoModelForImageClassification if classifier else transformers.AutoModel
     if config.model_type == "clip" and not classifier:
