@@ -128,8 +128,9 @@ def test_other_systems_have_no_chip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MISSING = (
-    "The operator 'aten::_pdist_forward' is not currently implemented for the MPS device. If you want this op to be considered "
-    "for addition please comment on https://github.com/pytorch/pytorch/issues/141287.\nAs a temporary fix, you can set PYTORCH_ENABLE_MPS_FALLBACK=1"
+    "The operator 'aten::_pdist_forward' is not currently implemented for the MPS device. If you want this op to be considered for "
+    "addition please comment on https://github.com/pytorch/pytorch/issues/141287.\nAs a temporary fix, you can set "
+    "PYTORCH_ENABLE_MPS_FALLBACK=1"
 )
 WIDE = "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use float32 instead."
 
@@ -140,6 +141,10 @@ WIDE = "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn'
         (NotImplementedError(MISSING), "run aten::_pdist_forward"),
         (TypeError(WIDE), "compute in float64"),
         (RuntimeError("MPS: Unsupported Border padding mode"), "do this (MPS: Unsupported Border padding mode)"),
+        (NotImplementedError("Could not run 'aten::geqrf' with arguments from the 'MPS' backend: [CPU, CUDA]"), "run aten::geqrf"),
+        (RuntimeError("MPSGraph does not support 5D"), "do this (MPSGraph does not support 5D)"),
+        (TypeError("can't convert mps:0 device type tensor"), "do this (can't convert mps:0 device type tensor)"),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 5.00 GB)"), "find enough memory"),
     ],
 )
 def test_what_apple_s_gpu_refuses_is_one_line_with_the_way_out(error: Exception, cannot: str) -> None:
@@ -152,7 +157,8 @@ def test_what_apple_s_gpu_refuses_is_one_line_with_the_way_out(error: Exception,
     [
         TypeError("unsupported operand"),
         NotImplementedError("the operator is missing on SMPS"),
-        RuntimeError("MPS backend out of memory (MPS allocated: 5.00 GB)"),
+        RuntimeError("CUDA error: MPS client failed to connect to the MPS control daemon"),
+        RuntimeError("CUDA out of memory"),
         UsageError("device MPS", "use cpu"),
     ],
 )

@@ -63,10 +63,12 @@ def wait(device: torch.device) -> None:
 def refused_by_apple(error: BaseException) -> FailedError | None:
     """What Apple's GPU cannot do, in one line with the way out. None: the error has another cause."""
     text = " ".join(str(error).split())
-    if isinstance(error, VitralError) or "out of memory" in text or not re.search(r"\bMPS\b", text):
+    # CUDA's own errors may name its MPS, the Multi-Process Service.
+    if isinstance(error, VitralError) or "CUDA error" in text or not re.search(r"\bMPS|\bmps:\d", text):
         return None
-    operator = re.search(r"operator '([\w:.]+)'", text)
+    operator = re.search(r"(?:operator|run) '([\w:.]+)'", text)
     what = f"run {operator[1]}" if operator else "compute in float64" if "float64" in text else f"do this ({text[:120]})"
+    what = "find enough memory" if "out of memory" in text else what
     return FailedError(f"PyTorch cannot {what} on Apple's GPU", 'use --device cpu, or device="cpu" in Python')
 
 
