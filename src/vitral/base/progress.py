@@ -131,36 +131,31 @@ def _display() -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    step, taken, left = MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    console, step, taken, left = Console(stderr=True), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
 
     class Display(RichProgress):
         def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
-            grid = Table.grid(padding=(0, 1))
-            if not (tasks := list(tasks)):  # as it is made
+            grid, tasks = Table.grid(padding=(0, 1)), list(tasks)
+            if not tasks:
                 return grid
-            wide = min(24, (width := self.console.width) // 6)
-            names = [Text(task.description) for task in tasks]
-            cells = [[step.render(task), left.render(task) + (" left" if task.total else ""), taken.render(task)] for task in tasks]
-            longest = max(name.cell_len for name in names)
-            rooms = [width - wide - 1]
-            for column in zip(*cells, strict=True):
-                rooms.append(rooms[-1] - 1 - max(cell.cell_len for cell in column))
-            shown = 3 if rooms[3] >= longest else 2
-            for task, name, (done, ahead, behind) in zip(tasks, names, cells, strict=True):
-                name.truncate(max(rooms[shown], 1), overflow="ellipsis")
-                values = _fitting(task.fields["values"], rooms[shown] - longest - 1)
-                clocks = [behind, ahead][3 - shown :]
-                grid.add_row(name, BarColumn(wide).render(task), done, *clocks, *([Text(values)] if values else []))
+            ahead = [left.render(task) + (" left" if task.total else "") for task in tasks]
+            rows = [(Text(task.description), step.render(task), end, taken.render(task)) for task, end in zip(tasks, ahead, strict=True)]
+            longest, steps, ends, clocks = (max(cell.cell_len for cell in column) for column in zip(*rows, strict=True))
+            wide = min(24, console.width // 6)
+            room = console.width - wide - steps - ends - 3
+            timed = room > longest + clocks
+            room -= (clocks + 1) * timed
+            for task, (name, done, end, clock) in zip(tasks, rows, strict=True):
+                name.truncate(max(room, 1), overflow="ellipsis")
+                values = task.fields["values"]
+                texts = (", ".join(values[:count]) for count in range(len(values), 0, -1))
+                shown = [Text(text) for text in texts if columns(text) < room - longest][:1]
+                grid.add_row(name, BarColumn(wide).render(task), done, *[clock][:timed], end, *shown)
             for column in grid.columns:
                 column.no_wrap = True
             return grid
 
-    return Display(console=Console(stderr=True))
-
-
-def _fitting(values: list[str], room: int) -> str:
-    """As many of the first values as fit."""
-    return next((text for count in range(len(values), 0, -1) if columns(text := ", ".join(values[:count])) <= room), "")
+    return Display(console=console)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import tyro
 
 from vitral.base.errors import UsageError
 from vitral.base.progress import tell
+from vitral.cli.parsing import parse
 from vitral.study.recipe import Recipe
 
 EXAMPLES = """Several models under one budget: same splits, augmentation and tuning effort, several seeds, test opened once per run.
@@ -94,8 +95,6 @@ class Flags(StudyFlags):
 
 
 def run(arguments: list[str]) -> int:
-    from vitral.cli.parsing import parse
-
     flags = parse(Flags, arguments, "vitral compare", EXAMPLES)
     from vitral.study.compare import compare
 

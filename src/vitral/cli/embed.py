@@ -13,6 +13,7 @@ from vitral.base.layout import FEATURES
 from vitral.base.progress import tell
 from vitral.base.text import percent, table
 from vitral.cli.opening import FeatureFlags, open_model
+from vitral.cli.parsing import parse
 
 EXAMPLES = """Feature vectors of all pictures in a folder, with their paths and class folders; a map of them, neighbours, near-duplicates.
 
@@ -42,8 +43,6 @@ class Flags(FeatureFlags):
 
 
 def run(arguments: list[str]) -> int:
-    from vitral.cli.parsing import parse
-
     flags = parse(Flags, arguments, "vitral embed", EXAMPLES)
     from vitral.base.files import check_writable
     from vitral.base.records import check_kind

@@ -13,6 +13,7 @@ import tyro
 from vitral.base.progress import tell
 from vitral.base.text import percent, table
 from vitral.cli.opening import AnswerFlags, open_model
+from vitral.cli.parsing import parse
 
 EXAMPLES = """Loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
 
@@ -55,8 +56,6 @@ class Flags(AnswerFlags):
 
 
 def run(arguments: list[str]) -> int:
-    from vitral.cli.parsing import parse
-
     flags = parse(Flags, arguments, "vitral eval", EXAMPLES)
     from vitral.base.files import check_writable
     from vitral.base.records import check_kind, write_records

@@ -1,4 +1,7 @@
-"""The words of a verb, read here with our kind of error: one line that says what to do next. tyro writes `--help`."""
+"""The words of a verb, read here with our kind of error: one line that says what to do next. tyro writes `--help`.
+
+tyro could read them too, but its errors are a box of text that differs between its versions, as does which word goes where.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import typing
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 from vitral.base.errors import UsageError, one_of
 
@@ -19,13 +22,11 @@ T = TypeVar("T")
 
 KINDS = {int: "whole number", float: "number"}
 COUNTS = {1: "a", 2: "two", math.inf: "one or more"}
+FLAG = re.compile(r"-(?!$|\.?\d)")
 
 
 def parse(kind: type[T], arguments: list[str], program: str, description: str) -> T:
-    """An instance of the dataclass `kind` from the command line; `--help` prints and leaves with SystemExit(0).
-
-    tyro could read the words too, but its errors are a box of text and differ between its versions, as does which word goes where.
-    """
+    """An instance of the dataclass `kind` from the command line; `--help` prints and leaves with SystemExit(0)."""
     if "-h" in arguments or "--help" in arguments:
         import tyro
 
@@ -58,19 +59,15 @@ def spellings(kind: type[Any]) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class _Slot:
-    """A flag or a positional argument."""
+    """A flag or a positional argument. `most`: words that it takes; 0 is a switch, infinity one or more."""
 
     field: str
-    name: str
-    """As users see it: `--image-size`, `MODEL`."""
+    name: str  # as users see it: --image-size, MODEL
     aliases: tuple[str, ...]
     positional: bool
-    kinds: tuple[Any, ...]
-    """The types of one word, in the order in which they are tried."""
+    kinds: tuple[Any, ...]  # the types of one word, in the order in which they are tried
     most: float
-    """Words that it takes: 0 is a switch, infinity one or more."""
-    default: bool
-    """Whether it has one."""
+    default: bool  # whether it has one
 
     def value(self, words: list[str]) -> Any:
         if not words:
@@ -78,9 +75,7 @@ class _Slot:
         values = tuple(map(self._one, words))
         if self.most == 1 or values == (None,):
             return values[0]
-        if len(values) < self.most < math.inf:
-            raise self._refused(" ".join(words))
-        return values
+        return values if self.most in (len(values), math.inf) else self._refuse(" ".join(words))
 
     def _one(self, word: str) -> Any:
         for kind in self.kinds:
@@ -92,16 +87,15 @@ class _Slot:
                     return kind(word)
             elif word.lower() == "none":
                 return None
-        raise self._refused(word)
+        return self._refuse(word)
 
-    def _refused(self, word: str) -> UsageError:
-        none = ["None"] * (NoneType in self.kinds)
+    def _refuse(self, word: str) -> NoReturn:
         choices = [choice for kind in self.kinds for choice in typing.get_args(kind)]
-        wanted = ", ".join(choices + none)
-        if not choices:
-            wanted = " or ".join([f"{COUNTS[self.most]} {KINDS[self.kinds[-1]]}{'s' * (self.most > 1)}", *none])
+        wanted = ", ".join(choices) or f"{COUNTS[self.most]} {KINDS[self.kinds[-1]]}{'s' * (self.most > 1)}"
+        if NoneType in self.kinds:
+            wanted += ", None" if choices else " or None"
         near = difflib.get_close_matches(word, choices, n=1)
-        return UsageError(f"{self.name} cannot be {word!r}", f"did you mean {near[0]}? It is one of {wanted}" if near else f"use {wanted}")
+        raise UsageError(f"{self.name} cannot be {word!r}", f"did you mean {near[0]}? It is one of {wanted}" if near else f"use {wanted}")
 
 
 def _slots(kind: type[Any]) -> Iterator[_Slot]:
@@ -121,15 +115,10 @@ def _slots(kind: type[Any]) -> Iterator[_Slot]:
         if typing.get_origin(kinds[-1]) is tuple:
             items = typing.get_args(kinds[-1])
             kinds[-1], most = items[0], math.inf if items[-1] is Ellipsis else len(items)
-        yield _Slot(
-            field.name,
-            name if positional else f"--{name.replace('_', '-')}",
-            tuple(alias for extra in extras for alias in getattr(extra, "aliases", None) or ()),
-            positional,
-            tuple(kinds),
-            most,
-            field.default is not missing or field.default_factory is not missing,
-        )
+        name = name if positional else f"--{name.replace('_', '-')}"
+        aliases = tuple(alias for extra in extras for alias in getattr(extra, "aliases", None) or ())
+        default = field.default is not missing or field.default_factory is not missing
+        yield _Slot(field.name, name, aliases, positional, tuple(kinds), most, default)
 
 
 def _read(slots: list[_Slot], words: deque[str]) -> dict[str, Any]:
@@ -145,7 +134,7 @@ def _read(slots: list[_Slot], words: deque[str]) -> dict[str, Any]:
         if word == "--":
             loose += words
             break
-        if not _is_flag(word):
+        if not FLAG.match(word):
             loose.append(word)
             continue
         name, sign, first = word.partition("=")
@@ -160,8 +149,8 @@ def _read(slots: list[_Slot], words: deque[str]) -> dict[str, Any]:
             values[slot.field] = name in flags
             continue
         taken = [first] if sign else []
-        while words and len(taken) < slot.most and not _is_flag(words[0]):
-            if slot.most == math.inf and taken and sum(not _is_flag(word) for word in words) <= needed - len(loose):
+        while words and len(taken) < slot.most and not FLAG.match(words[0]):
+            if slot.most == math.inf and taken and sum(not FLAG.match(word) for word in words) <= needed - len(loose):
                 break  # the rest is the positional arguments'
             taken.append(words.popleft())
         values[slot.field] = slot.value(taken)
@@ -180,7 +169,3 @@ def _read(slots: list[_Slot], words: deque[str]) -> dict[str, Any]:
     if loose:
         raise UsageError(f"{loose[0]!r} is one word too many")
     return values
-
-
-def _is_flag(word: str) -> bool:
-    return re.match(r"-(?!$|\.?\d)", word) is not None

@@ -13,6 +13,7 @@ from vitral.base.errors import DataError, UsageError
 from vitral.base.layout import NEIGHBOURS
 from vitral.base.progress import say, tell
 from vitral.base.text import percent
+from vitral.cli.parsing import parse as parse_flags
 from vitral.cli.train import RESUME_HELP, gather_settings, setting, shaped, spoken_resume, value_of
 from vitral.cli.train import documents as documents_of
 from vitral.config import DataConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig
@@ -125,8 +126,6 @@ def _test(path: Any, config: RunConfig, flags: Any) -> dict[str, float]:
 
 
 def parse(arguments: list[str]) -> Any:
-    from vitral.cli.parsing import parse as parse_flags
-
     asked_help = any(argument in ("-h", "--help") for argument in arguments)
     data = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     if not data and not asked_help:

@@ -9,6 +9,7 @@ import tyro
 
 from vitral.base.errors import UsageError
 from vitral.cli.opening import FeatureFlags, open_model
+from vitral.cli.parsing import parse
 
 EXAMPLES = """Linear probe and nearest neighbours on frozen features, k pictures a class, with intervals.
 
@@ -50,7 +51,6 @@ class Flags(FeatureFlags):
 
 def run(arguments: list[str]) -> int:
     from vitral.cli.compare import show
-    from vitral.cli.parsing import parse
 
     flags = parse(Flags, arguments, "vitral probe", EXAMPLES)
     shots = [_shots(part.strip()) for part in flags.shots.split(",") if part.strip()]

@@ -9,6 +9,7 @@ from typing import Literal
 
 from vitral.base.errors import UsageError
 from vitral.cli.compare import StudyFlags, numbers, show
+from vitral.cli.parsing import parse
 
 EXAMPLES = """Accuracy against data or compute, cost against tokens. Says what it will take, and asks, before it begins.
 
@@ -58,8 +59,6 @@ class Flags(StudyFlags):
 
 
 def run(arguments: list[str]) -> int:
-    from vitral.cli.parsing import parse
-
     flags = parse(Flags, arguments, "vitral scale", EXAMPLES)
     for field in dataclasses.fields(flags):
         if field.name in UNUSED[flags.kind] and getattr(flags, field.name) != field.default:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vitral.base.errors import UsageError, one_of
 from vitral.base.progress import tell
+from vitral.cli.parsing import parse as parse_flags
 from vitral.config import TUNED, DataConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig, run_name
 
 if TYPE_CHECKING:
@@ -137,8 +138,6 @@ def parse(arguments: list[str], verb: str = "train") -> Any:
         base = _stored(name, _folder(name, value_of(arguments, "--name") or called, value_of(arguments, "--out")))
     if base is None:
         base = RUNS["digits"] if asked_help and name not in RUNS else _base(name)[0]
-    from vitral.cli.parsing import parse as parse_flags
-
     examples = (EXAMPLES if verb == "train" else PLAN).format(runs=", ".join(RUNS))
     return parse_flags(flags_of(base, verb), gather_settings(arguments), f"vitral {verb}", examples)
 
