@@ -87,8 +87,7 @@ class FolderLock:
 def _lock(handle: int) -> None:
     """Lock the file, or raise OSError at once where another handle has locked it."""
     if fcntl is not None:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return
+        return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.lseek(handle, FAR, os.SEEK_SET)
     try:
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]

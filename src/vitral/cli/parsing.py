@@ -127,7 +127,7 @@ def _read(slots: list[_Slot], words: deque[str]) -> dict[str, Any]:
     switched_off = {f"--no-{slot.name[2:]}": slot for slot in flags.values() if not slot.most}
     positional = [slot for slot in slots if slot.positional]
     needed = sum(slot.most == 1 and not slot.default for slot in positional)
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {slot.field: () for slot in positional if slot.most == math.inf and not slot.default}
     loose: list[str] = []
     while words:
         word = words.popleft()
@@ -154,17 +154,12 @@ def _read(slots: list[_Slot], words: deque[str]) -> dict[str, Any]:
                 break  # the rest is the positional arguments'
             taken.append(words.popleft())
         values[slot.field] = slot.value(taken)
-    missing: list[str] = []
     for slot in positional:
         count = len(loose) if slot.most == math.inf else 1
-        given, loose = loose[:count], loose[count:]
-        if given:
-            values[slot.field] = slot.value(given)
-        elif not slot.default and slot.most == 1:
-            missing.append(slot.name)
-        elif not slot.default:
-            values[slot.field] = ()
-    if missing:
+        if taken := loose[:count]:
+            values[slot.field] = slot.value(taken)
+        loose = loose[count:]
+    if missing := [slot.name for slot in positional if slot.most == 1 and not slot.default and slot.field not in values]:
         raise UsageError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     if loose:
         raise UsageError(f"{loose[0]!r} is one word too many")
