@@ -59,6 +59,12 @@ class Figure:
     """What must have been made before: keys of PREPARED."""
     width: int = 1200
     view: View = field(default_factory=View)
+    crop: tuple[float, float, float, float] = (0, 0, 1, 1)
+    """Left, top, right and bottom of the part that is shown, in shares of what was made."""
+    points: float = 0
+    """Size of its smallest label; 0: not measured."""
+    drawn_at: int = 200
+    """Dots per inch of a figure."""
 
 
 MODELS = {
@@ -101,6 +107,9 @@ PREPARED = {
     "runs/mae": PRETRAINED,
     "runs/fair": "vitral compare digits --models vit-small,cnn@parameters,hybrid-small@parameters --budget samples=20000 "
     "--lrs 3e-3,9e-3,2.7e-2 --out runs/fair",
+    "runs/demo": "vitral demo",
+    "vit_tiny": f"vitral weights convert {VIT} vit_tiny",
+    "vit_tiny/audit": "vitral audit vit_tiny pets/test --pictures 48 --methods attention,rollout,gradient_rollout,relevance,gradcam",
     "runs/digits-cnn": "vitral train digits --model cnn --epochs 5 --threads 1 --out runs/digits-cnn",
     "tiny-112": f"vitral weights convert {VIT} tiny-112 --image-size 112 112",
     "explorer.html": f"vitral explore {VIT} photos/cat.jpg --export explorer.html",
@@ -564,3 +573,68 @@ REPORTS = (
     ),
 )
 """Figures of the reports (docs/results/reports.md) with photographs that may be shown."""
+
+CAT = "runs/demo/cat.jpg"
+FIRST = "README"
+
+README = (
+    Figure(
+        "tour-train",
+        FIRST,
+        "The lens while a model learns",
+        "vitral train digits --snapshots 24\nvitral film runs/digits --format webp",
+        "runs/digits/film/film.webp",
+        "Right-hand panel of the film: what the head would answer after each block, for four digits, from step 0 to step 500.",
+        "that the four digits stand for all: a film follows a few.",
+        "digits",
+        ("digits",),
+        width=366,
+        crop=(690 / 1056, 0, 1, 390 / 873),
+        points=8,
+        drawn_at=110,
+    ),
+    Figure(
+        "tour-look",
+        FIRST,
+        "One map of one photograph",
+        f"vitral look vit_tiny {CAT} --method gradient_rollout --out sheets",
+        "sheets/cat.png",
+        "Gradient rollout for the predicted class over the photograph, with the verdict of an audit of this model.",
+        "that the model saw a nose: a map says where, not what.",
+        "vit-tiny",
+        ("cat.jpg",),
+        ("runs/demo", "vit_tiny", "vit_tiny/audit"),
+        width=900,
+        crop=(0, 0.525, 0.53, 0.95),
+        points=6,
+    ),
+    Figure(
+        "tour-audit",
+        FIRST,
+        "Verdicts on attribution methods",
+        PREPARED["vit_tiny/audit"],
+        "vit_tiny/audit/figures/a-scores.png",
+        "One of the audit's tests, coloured by verdict: what blurring a method's brightest patches first does to the answer.",
+        "that the verdicts hold for another model: they are about one model on some pictures.",
+        "vit-tiny",
+        (),
+        ("vit_tiny",),
+        width=1000,
+        crop=(0, 0.343, 0.318, 0.652),
+        points=8,
+    ),
+    Figure(
+        "tour-compare",
+        FIRST,
+        "Two models under one budget",
+        "vitral compare digits --models vit,cnn --budget samples=10000 --batch-size 64 --lrs 3e-3 --seeds 3 --out runs/fight",
+        "runs/fight/figures/accuracy.png",
+        "Test accuracy with 95 % intervals over seeds and test images.",
+        "that CNNs are better than ViTs: 10,000 samples of digits are little training.",
+        "",
+        ("digits",),
+        width=900,
+        points=8,
+    ),
+)
+"""Pictures of the README, but for the two films of the explorer, which docs/make_readme_pictures.py records."""

@@ -1,4 +1,5 @@
-"""Makes the gallery: every picture of docs/gallery.md, its provenance, and the page; and the figures of docs/results/reports.md.
+"""Makes the gallery: every picture of docs/gallery.md, its provenance, and the page; the figures of docs/results/reports.md,
+and the pictures of the README but its films.
 
     python docs/make_gallery.py --weights vit_tiny_patch16_224.safetensors      all that is new; --only NAME … for some
 
@@ -24,7 +25,7 @@ from PIL import Image, ImageSequence
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from gallery_list import FIGURES, MODELS, PHOTOGRAPHS, PREPARED, REPORTS, Figure
+from gallery_list import FIGURES, MODELS, PHOTOGRAPHS, PREPARED, README, REPORTS, Figure
 
 from vitral.base.files import read_json, sha256_bytes, sha256_file, write_atomic, write_json
 from vitral.base.version import __version__
@@ -33,7 +34,7 @@ from vitral.cli import main as vitral
 DOCS = Path(__file__).parent
 PHOTOS = DOCS / "images/photos"
 IMAGES = DOCS / "images"
-LISTS = {"gallery": FIGURES, "reports": REPORTS}
+LISTS = {"gallery": FIGURES, "reports": REPORTS, "readme": README}
 """Folder of docs/images → what lies in it."""
 PROVENANCE = "provenance.json"
 PAGE = DOCS / "gallery.md"
@@ -63,7 +64,8 @@ def make(figure: Figure, work: Path, out: Path) -> dict[str, Any]:
             for line in figure.command.splitlines():
                 run(line)
         images, times = photographed(figure) if figure.made.endswith(".html") else read_images(Path(figure.made))
-        shown = [fitted(image, figure) for image in images]
+        shown = [fitted(cropped(image, figure), figure) for image in images]
+        label = figure.points / 72 * figure.drawn_at * shown[0].width / cropped(images[0], figure).width
         content = encoded(shown, times)
         path = write_atomic(out.resolve() / f"{figure.name}.webp", content)
         return {
@@ -71,6 +73,7 @@ def make(figure: Figure, work: Path, out: Path) -> dict[str, Any]:
             "prepared": [PREPARED[name] for name in figure.needs],
             "file": figure.made,
             "size": list(shown[0].size),
+            **({"label": round(label, 1)} if label else {}),
             "sha256": sha256_bytes(content),
             "bytes": path.stat().st_size,
             **identity(figure),
@@ -112,6 +115,12 @@ def read_images(path: Path) -> tuple[list[Image.Image], list[int]]:
     with Image.open(path) as opened:
         frames = [(frame.convert("RGB"), frame.info.get("duration", 0)) for frame in ImageSequence.Iterator(opened)]
     return [frame for frame, _ in frames], [time for _, time in frames]
+
+
+def cropped(image: Image.Image, figure: Figure) -> Image.Image:
+    """The part of it that is shown."""
+    left, top, right, bottom = figure.crop
+    return image.crop((round(left * image.width), round(top * image.height), round(right * image.width), round(bottom * image.height)))
 
 
 def fitted(image: Image.Image, figure: Figure) -> Image.Image:

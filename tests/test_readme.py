@@ -31,7 +31,11 @@ README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GUIDES = [page for page in PAGES if page.parent.name in ("guide", "concepts", "how-to", "lesson")]
 RESULTS = [*(page for page in PAGES if page.parent.name == "results"), ROOT / "docs/LOG.md"]
-EXPENSIVE = ("train", "pretrain", "plan", "compare", "scale", "explore", "figures", "audit", "film", "bench", "quantise")
+PHONE = 368
+"""Pixels that a phone of 400 leaves a picture."""
+SMALLEST = 9
+"""Pixels of its labels there."""
+EXPENSIVE = ("demo", "train", "pretrain", "plan", "compare", "scale", "explore", "figures", "audit", "film", "bench", "quantise")
 """Verbs of the README that take longer than a test may, need data from elsewhere, wait for a browser, or were run by the demo already:
 their arguments are parsed."""
 
@@ -68,6 +72,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         patch.setattr("vitral.draw.provenance.DPI", 40)
         vitral.export(vitral.create("ti/16"), "timm", format="timm").rename("vit_tiny.safetensors")
+        vitral.save(vitral.load("vit_tiny.safetensors"), "vit_tiny")  # what the README's line that needs the network leaves
         with contextlib.redirect_stdout(io.StringIO()) as told:
             assert main(["demo", "--epochs", "1"]) == 0  # finds the weights in the folder
         (folder / "told.txt").write_text(told.getvalue(), encoding="utf-8")
@@ -167,9 +172,10 @@ def test_every_line_of_the_look_guide_runs(here: Path) -> None:
         assert eval(line, names) is not None
 
 
-@pytest.mark.parametrize("line", [line for page, line, _ in COMMANDS if page == README and line.split()[1] not in EXPENSIVE])
+@pytest.mark.parametrize("line", [step.command for step in steps(README) if step.runs and step.text.split()[1] not in EXPENSIVE])
 def test_readme_command_runs(line: str, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("runs", "vit_tiny.safetensors"):
+    """The others are run, hurried, by test_pages.py."""
+    for name in ("runs", "vit_tiny"):
         (tmp_path / name).symlink_to(here / name)
     monkeypatch.chdir(tmp_path)
     assert main(shlex.split(line)[1:]) == 0
@@ -217,22 +223,99 @@ def test_links_and_paths_exist(page: Path) -> None:
         assert (ROOT / path).exists(), f"{page.name} speaks of {path}"
 
 
-def test_every_picture_of_the_readme_says_what_it_is_made_of() -> None:
+def test_every_picture_of_the_readme_is_what_a_command_wrote() -> None:
     text = README.read_text(encoding="utf-8")
-    shown = re.findall(r"docs/images/readme/([\w-]+)\.webp", text)
-    record = json.loads((ROOT / "docs/images/readme/pictures.json").read_text(encoding="utf-8"))
-    assert list(record) == ["first", "train", "pretrain", "bring", "look", "audit", "compare", "explore"] == shown
-    for name, picture in record.items():
-        content = (ROOT / "docs/images/readme" / picture["file"]).read_bytes()
-        assert len(content) == picture["bytes"], f"{name}: run docs/make_readme_pictures.py"
-        assert picture["shows"] and picture["versions"]
-    told = re.findall(r'!\[(.*?)\]\(docs/images|<img [^>]*?alt="(.*?)"', text)
-    assert len(told) == len(shown) and all(len(one or other) > 40 for one, other in told)  # for those who do not see them
-    (name, share), *_ = record["first"]["answer"].items()
-    assert f"{name}, {100 * share:.0f} %" in told[0][0]
-    for row in record["compare"]["rows"]:
-        assert f"{100 * row['mean']:.1f} %" in " ".join(other for _, other in told)
+    shown = dict.fromkeys(re.findall(r"docs/images/readme/([\w-]+?)(?:-dark)?\.webp", text))
+    films = json.loads((ROOT / "docs/images/readme/pictures.json").read_text(encoding="utf-8"))
+    made = json.loads((ROOT / "docs/images/readme/provenance.json").read_text(encoding="utf-8"))
+    assert set(shown) == {*films, *made}
+    for name in films:
+        assert len((ROOT / f"docs/images/readme/{name}.webp").read_bytes()) == films[name]["bytes"], "run docs/make_readme_pictures.py"
+    lines = {line for _, line, _ in COMMANDS} | {step.command for step in steps(README)}
+    for name, about in {**films, **made}.items():
+        assert set(about["command"].splitlines()) <= lines, f"{name} is of a command that the README does not name"
+    assert all(len(alternative) > 40 for alternative in re.findall(r'alt="(.*?)"', text)) and text.count('alt="') == len(shown)
     assert PHOTOGRAPH.read_bytes() == (ROOT / "docs/images/photos/cat.jpg").read_bytes()  # the gallery shows the same
+
+
+def test_labels_in_pictures_of_the_readme_are_readable_on_a_phone() -> None:
+    made = json.loads((ROOT / "docs/images/readme/provenance.json").read_text(encoding="utf-8"))
+    widths = dict(re.findall(r'docs/images/readme/([\w-]+)\.webp" width="(\d+)"', README.read_text(encoding="utf-8")))
+    for name, about in made.items():
+        shown = min(int(widths[name]), PHONE)
+        assert about["label"] * shown / about["size"][0] >= SMALLEST, (
+            f"{name}: labels of {about['label'] * shown / about['size'][0]:.1f} px"
+        )
+
+
+PROGRAMS = ("vitral", "make", "pip", "uv", "git")
+"""What a block of the README may call."""
+
+
+def shell_blocks(text: str) -> list[str]:
+    return re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_every_block_of_the_readme_can_be_pasted_as_it_is() -> None:
+    found = shell_blocks(README.read_text(encoding="utf-8"))
+    assert len(found) >= 6
+    for line in "".join(found).splitlines():
+        command, _, said = line.partition("#")
+        words = shlex.split(line, comments=True)
+        assert words == shlex.split(command) and words[0] in PROGRAMS, line
+        assert not re.search(r"\S {2,}\S", command), f"{line}: what is not typed goes behind #"
+        assert not re.search(r"[<>|;…]", command) and said.strip() == said.strip().rstrip("."), line
+
+
+def test_a_word_behind_a_command_is_found() -> None:
+    with pytest.raises(AssertionError):
+        line = "vitral look runs/demo --worst 12   its most confident errors"
+        assert not re.search(r"\S {2,}\S", line)
+
+
+LONGEST = 25
+"""Words of a sentence."""
+
+
+def sentences(text: str) -> list[str]:
+    """What a reader reads: paragraphs, cells, captions and alternative texts, without code."""
+    text = re.sub(r"^```.*?^```|<!--.*?-->", "\n\n", text, flags=re.MULTILINE | re.DOTALL)
+    pieces = [part for _, part in re.findall(r'(alt=)"(.*?)"', text)]
+    text = re.sub(r"<[^>]+>", " ", text)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    for block in re.split(r"\n\s*\n|\n- ", text):
+        lines = block.strip().splitlines()
+        pieces += [cell for line in lines for cell in line.split("|")] if block.strip().startswith("|") else [" ".join(lines)]
+    return [one.strip() for piece in pieces for one in re.split(r"(?<=[.?!])\*{0,2}\s+(?=[\W\d]*[A-ZÄÖÜ¹²])", piece) if one.strip()]
+
+
+def test_the_readme_is_plain_english() -> None:
+    found = sentences(README.read_text(encoding="utf-8"))
+    assert len(found) > 50
+    long = [one for one in found if len(one.split()) > LONGEST]
+    assert not long, long
+    assert not [one for one in found if ";" in one], "no semicolons"
+    assert not [one for one in found if one.count(": ") > 1], "one colon a sentence"
+
+
+def test_long_sentences_are_found() -> None:
+    assert [len(one.split()) for one in sentences("One two. " + "Word and " * 13 + "word.\n\n| a cell | b |")] == [2, 27, 2, 1]
+
+
+def test_the_table_of_the_readme_is_part_of_the_whole_one() -> None:
+    def cells(page: Path) -> list[list[str]]:
+        lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+        lines = lines[next(number for number, line in enumerate(lines) if line.startswith("| what you want")) :]
+        plain = [re.sub(r"\[(.*?)\]\(.*?\)|[*⁰¹²³⁴-⁹]", r"\1", line) for line in lines]
+        return [[cell.strip() for cell in line.strip("| ").split("|")] for line in plain]
+
+    (head, *short), (whole_head, *whole) = cells(README), cells(ROOT / "docs/guide/others.md")
+    short = short[:6]
+    assert head[0] == "what you want" and len(head) == 4 and len(whole_head) == 10 and len(whole) == 15
+    of = [whole_head.index(name) for name in head]
+    assert [row for row in ([row[place] for place in of] for row in whole) if row in short] == sorted(
+        short, key=lambda row: [one[0] for one in whole].index(row[0])
+    )
 
 
 def test_the_picture_of_the_parts_is_what_the_imports_say() -> None:
@@ -264,8 +347,8 @@ def test_every_verb_that_is_mentioned_exists(page: Path) -> None:
     assert mentioned <= {*VERBS}, page
 
 
-def test_the_tree_in_the_readme_is_the_tree() -> None:
-    text = README.read_text(encoding="utf-8")
+def test_the_tree_in_contributing_is_the_tree() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     tree = text[text.index("src/vitral/\n") :].partition("```")[0]
     inside = re.findall(r"^  (\S+)", tree, re.MULTILINE)
     real = [path for path in (ROOT / "src/vitral").iterdir() if not path.name.startswith(("_", "."))]

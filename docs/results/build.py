@@ -22,6 +22,7 @@ import speed_tables
 from claim_tables import claims
 from evidence import HERE, Record, learning, read_records, read_studies, rows
 from gallery_list import REPORTS
+from install_lines import install_lines
 from missing import toml
 from speed_tables import speed_table
 from study_tables import study_table
@@ -38,7 +39,7 @@ PAGES = (ROOT / "README.md", *sorted(HERE.glob("*.md")))
 MARKED = re.compile(r"(<!-- results:([\w:.+-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 FROM_RECORDS: dict[str, Callable[[dict[str, list[Record]]], str]] = {
     "readme": row_tables.readme_table,
-    "readme-numbers": row_tables.numbers_table,
+    "readme-numbers": row_tables.numbers_list,
     "records": row_tables.records_table,
     "times": row_tables.times_table,
     "sealed": row_tables.sealed_table,
@@ -55,6 +56,7 @@ FROM_FILES: dict[str, Callable[[], str]] = {
     "speed-eager": partial(speed_table, "peers-eager", flags="--sizes b/16 --compile no --rounds 6"),
     "speed-cpu": partial(speed_table, "peers-cpu"),
     "readme-speed": speed_tables.readme_speed_table,
+    "install": install_lines,
     "fp8": speed_tables.fp8_table,
 }
 

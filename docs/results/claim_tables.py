@@ -14,7 +14,7 @@ from missing import Job, missing, toml
 from study_tables import study_means
 
 from vitral.base.files import read_json
-from vitral.base.text import NOTHING, table
+from vitral.base.text import NOTHING, percent, table
 
 WORDS = {"holds": "holds", "does not": "does not hold", "partly": "in part", "cannot": "cannot be tested here", "open": "not run yet"}
 
@@ -55,7 +55,9 @@ def steps_to(records: list[Record], levels: Sequence[float] = (0.5, 0.6, 0.7)) -
             for record in records
         ]
         reached = [step for step in first if step is not None]
-        told.append(f"{level:.0%} after {np.mean(reached):,.0f}" if len(reached) == len(first) else f"{level:.0%} not reached")
+        told.append(
+            f"{percent(level, 0)} after {np.mean(reached):,.0f}" if len(reached) == len(first) else f"{percent(level, 0)} not reached"
+        )
     return f"{', '.join(told)} steps, n = {len(records)}"
 
 

@@ -12,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 from scipy import stats
 
-from vitral.base.text import table
+from vitral.base.text import percent, table
 from vitral.study.statistics import accuracy_interval
 
 SETTINGS = {"seeds alike": (0.0, 0.3), "seeds alike, many flips": (0.0, 0.8), "seeds differ": (0.03, 0.5), "seeds differ much": (0.15, 0.5)}
@@ -41,7 +41,7 @@ def main() -> None:
     for images, accuracy in ((360, 0.99), (1000, 0.94), (10_000, 0.7), (10_000, 0.97)):
         for seeds in (2, 3, 5):
             found = [coverage(seeds, images, accuracy, *setting, studies) for setting in SETTINGS.values()]
-            rows.append([f"{images:,}", f"{accuracy:.0%}", str(seeds), *(f"{100 * a:.1f} ({100 * b:.0f})" for a, b in found)])
+            rows.append([f"{images:,}", percent(accuracy, 0), str(seeds), *(f"{100 * a:.1f} ({100 * b:.0f})" for a, b in found)])
     print(table(rows, ["pictures", "accuracy", "seeds", *SETTINGS], "r", markdown=True))
 
 

@@ -23,8 +23,8 @@ REFERENCE_VERDICT = "reference"
 PEERS = HERE / "measured/peers.json"
 FEW_LABELS = "flowers102-10"
 CAVEAT = (
-    "¹ CIFAR-10's test split was opened more than a hundred times, and the `cifar10` recipe began as a script that looked at it. These"
-    " figures may be a little too good: [what was chosen on what](docs/results/records.md)."
+    "¹ CIFAR-10's test split was opened more than a hundred times, and the from-scratch recipe began as a script that looked at it."
+    " These figures may be [a little too good](docs/results/records.md)."
 )
 DUPLICATES = HERE / "duplicates.json"
 """Data set → positions of test pictures that have a near copy among the training pictures, as `vitral data check` found them, and the hash
@@ -32,38 +32,38 @@ of the labels in whose order they stand."""
 
 
 def readme_table(records: dict[str, list[Record]]) -> str:
+    """The rows that have a short title for the README."""
     lines = []
     for row in (row for row in rows() if row.get("readme") and row["record"] in records):
         own = records[row["record"]]
-        time = f"{timed(own, 'training')} ({timed(own, 'total')}) on {machine(own[0])}"
-        caveat = " ¹" if "cifar10" in row["command"] else ""
-        lines.append([f"{row['title']}{caveat}", accuracy(own), str(len(own)), f"{len(own[0].right()):,}", time])
-    note = "Per cent on test, with the 95 % interval over seeds and test images. "
-    note += "Time: training of the fastest seed, and in brackets from command to result."
-    note += " ≤: other work ran on the machine." if any("≤" in line[4] for line in lines) else ""
-    note += f"\n\n{CAVEAT}" if any("¹" in line[0] for line in lines) else ""
-    return f"{table(lines, ['', 'test accuracy', 'seeds', 'test images', 'time'], 'lrrrl', markdown=True)}\n\n{note}"
+        caveat = " ¹" if "cifar10" in row["command"] else " ²" if row["record"] == FEW_LABELS else ""
+        time = f"{timed(own, 'training')}, {machine(own[0])}"
+        lines.append([f"{row['readme']}{caveat}", accuracy(own), str(len(own)), f"{len(own[0].right()):,}", time])
+    note = "Per cent on test, with the 95 % interval over seeds and test images. ViT-Ti: fine-tuned from its ImageNet weights."
+    note += " Time: training of the fastest seed."
+    note += " With ≤, other work ran on the machine." if any("≤" in line[4] for line in lines) else ""
+    note += f" {CAVEAT}" if any("¹" in line[0] for line in lines) else ""
+    note += " ² 10 labelled images per class." if any("²" in line[0] for line in lines) else ""
+    return f"{table(lines, ['', 'test accuracy', 'seeds', 'images', 'time'], 'lrrrl', markdown=True)}\n\n{note}"
 
 
-def numbers_table(records: dict[str, list[Record]]) -> str:
+def numbers_list(records: dict[str, list[Record]]) -> str:
     """Three numbers of the README, each with its n and its record: an accuracy, a speed, and what an audit found."""
     lines = []
     if own := records.get(FEW_LABELS):
         mean = 100 * np.mean([record.right().mean() for record in own])
-        seen = f"{len(own)} seeds, {len(own[0].right()):,} test images"
-        what = "test accuracy on Flowers-102, fine-tuned from ViT-Ti with 10 labelled images per class"
-        lines.append([f"**{mean:.2f} %**", what, seen, "[records](docs/results/records.md)"])
+        what = f"**{mean:.2f} %** on Flowers-102 with 10 labelled images per class, fine-tuned from ViT-Ti"
+        lines.append(f"- {what} ({len(own)} seeds, {len(own[0].right()):,} test images, [records](docs/results/records.md)).")
     if step := step_beside_timm():
         ratio, model, rounds = step
-        what = f"faster than timm in a training step of ViT-{model.upper()}, both compiled, on one H200"
-        lines.append([f"**{ratio:.2f} ×**", what, f"{rounds} rounds", "[speed](docs/results/speed.md)"])
+        what = f"**{ratio:.2f} ×** as many images per second as timm when both train a compiled ViT-{model.upper()} on one H200"
+        lines.append(f"- {what} ({rounds} rounds, [speed](docs/results/speed.md)).")
     if AUDIT.is_file():
         found = read_json(AUDIT)
         verdicts = [row["verdict"] for row in found["rows"] if row["verdict"] != REFERENCE_VERDICT]
-        what = "attribution methods that pass every test of the audit on ViT-Ti"
-        count = f"**{verdicts.count(USE)} of {len(verdicts)}**"
-        lines.append([count, what, f"{found['pictures']} photographs", "[audit](docs/results/audit.md)"])
-    return table(lines, ["", "what", "n", "record"], "rlll", markdown=True)
+        what = f"**{verdicts.count(USE)} of {len(verdicts)}** attribution methods pass the audit of ViT-Ti"
+        lines.append(f"- {what} ({found['pictures']} photographs of pets, [verdicts](docs/results/audit.md)).")
+    return "\n".join(lines)
 
 
 def step_beside_timm() -> tuple[float, str, int] | None:

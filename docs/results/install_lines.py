@@ -1,0 +1,36 @@
+"""How to install, as the README shows it: from an address where pyproject.toml names one, from a checkout until then."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+from evidence import HERE
+
+PROJECT = HERE.parents[1] / "pyproject.toml"
+ADDRESS = "Source"
+"""The name in [project.urls]. Its line goes in with the first release: it turns on `git clone` and `pip install vitral`."""
+SIZES = {"demo": "5.6 GiB", "pip": "5.7 GiB", "cpu": "1 GiB"}
+"""On the disk; docs/guide/install.md says how they were measured."""
+
+
+def install_lines(project: dict[str, Any] | None = None) -> str:
+    """Three ways to the demo, a block each."""
+    about = (project or tomllib.loads(PROJECT.read_text(encoding="utf-8")))["project"]
+    address = about.get("urls", {}).get(ADDRESS)
+    name = about["name"] if address else "."
+    clone = [f"git clone {address} {about['name']} && cd {about['name']}"] * bool(address)
+    ways = (
+        (
+            "You need Python 3.11 or newer and make." if address else "You need Python 3.11 or newer. In a checkout, with make:",
+            [[*clone, f"make demo  # sets up .venv, then runs the demo: {SIZES['demo']} on the disk"]],
+        ),
+        (
+            "With pip, or with uv and PyTorch's small build for CPUs:",
+            [
+                [f"pip install {name}  # {SIZES['pip']}, nearly all of it PyTorch with CUDA", "vitral demo"],
+                [f"uv pip install {name} --torch-backend cpu  # about {SIZES['cpu']}", "vitral demo"],
+            ],
+        ),
+    )
+    return "\n\n".join("\n\n".join([text, *("\n".join(["```", *lines, "```"]) for lines in blocks)]) for text, blocks in ways)
