@@ -39,10 +39,10 @@ export class Controls {
     }
     if (method === "attention") return "Point at a patch to see what it attends to. Click to keep it.";
     if (method === "similarity") return "Point at a patch to see what resembles it. The white frame marks the nearest patch.";
-    const click = model.attention ? " Click a patch to see what it attends to." : "";
+    const more = model.attention ? "Click one to see what it attends to." : "Point at one to read its value.";
     const { trace } = this.app.current();
     const answer = trace && EXPLAINING.includes(method) ? ` for “${className(model, targetFor(trace))}”` : "";
-    return `${method === "occlusion" ? "Red" : "Bright"} patches count most${answer}. Point at one to read its value.${click}`;
+    return `${method === "occlusion" ? "Red" : "Bright"} patches count most${answer}. ${more}`;
   }
 
   refresh() {
