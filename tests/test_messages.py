@@ -47,7 +47,7 @@ def shown() -> Iterator[tuple[str, str, bool]]:
     for path in sorted(path for kind in ("py", "html", "js") for path in SOURCE.rglob(f"*.{kind}")):
         for text in texts(path):
             name = path.relative_to(SOURCE).as_posix()
-            whole = re.findall(r"`(vitral [a-z]+ [^`\n…|]+)`|^  (vitral [a-z]+ .*?)(?: {4,}.*)?$", text, re.MULTILINE)
+            whole = re.findall(r"`(vitral [a-z]+ [^`\n…|]+)`|^  (vitral [a-z]+ .*?)(?:  # .*)?$", text, re.MULTILINE)
             lines = (re.split(r" [>|] ", quoted or example)[0] for quoted, example in whole)  # without what the shell does with it
             yield from ((name, line, True) for several in lines for line in several.split("; "))
             plain = re.sub(r"`[^`]*`", "", text)
