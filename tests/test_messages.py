@@ -24,8 +24,8 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+(?![\w-])")
 SOURCE = Path(__file__).parents[1] / "src" / "vitral"
 FILLED = {"RUN": "digits", "PATH": "photos", "NAME": "digits", "K": "5", "RUN_OR_STUDY": "runs/digits"}
 """What stands for a placeholder, where the word itself would be refused."""
-FOREIGN = {"--nproc-per-node", "--loglevel", "--pack-destination", "--extract"}
-"""Of torchrun, npm and dpkg."""
+FOREIGN = {"--nproc-per-node", "--loglevel", "--pack-destination", "--extract", "--upgrade"}
+"""Of torchrun, npm, dpkg and pip."""
 
 
 def texts(path: Path) -> Iterator[str]:
