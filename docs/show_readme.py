@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,22 +56,23 @@ def page(text: str, base: Path) -> str:
 
 
 @contextlib.contextmanager
-def shown(text: str, width: int, scheme: str = "light", base: Path = README.parent) -> Iterator[Any]:
-    """The document in a browser, its pictures loaded."""
-    import tempfile
-
-    from playwright.sync_api import sync_playwright
-
+def shown(text: str, width: int, scheme: str = "light", base: Path = README.parent, browser: Any = None) -> Iterator[Any]:
+    """The document in a browser, a new one where none is given, its pictures loaded."""
     phone: dict[str, Any] = {"is_mobile": True, "has_touch": True} if width < 600 else {}
-    with sync_playwright() as play, tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "readme.html"
+    with contextlib.ExitStack() as stack:
+        file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "readme.html"
         file.write_text(page(text, base).replace("<meta", '<meta name="viewport" content="width=device-width"><meta', 1), encoding="utf-8")
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        view = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, **phone)  # type: ignore[arg-type]
+        if browser is None:
+            from playwright.sync_api import sync_playwright
+
+            play = stack.enter_context(sync_playwright())
+            browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            stack.callback(browser.close)
+        view = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, **phone)
+        stack.callback(view.close)
         view.goto(file.as_uri())
         view.wait_for_function("[...document.images].every((image) => image.complete)")
         yield view
-        browser.close()
 
 
 def height(view: Any) -> int:

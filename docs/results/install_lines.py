@@ -20,17 +20,13 @@ def install_lines(project: dict[str, Any] | None = None) -> str:
     address = about.get("urls", {}).get(ADDRESS)
     name = about["name"] if address else "."
     clone = [f"git clone {address} {about['name']} && cd {about['name']}"] * bool(address)
-    ways = (
-        (
-            "You need Python 3.11 or newer and make." if address else "You need Python 3.11 or newer. In a checkout, with make:",
-            [[*clone, f"make demo  # sets up .venv, then runs the demo: {SIZES['demo']} on the disk"]],
-        ),
-        (
-            "With pip, or with uv and PyTorch's small build for CPUs:",
-            [
-                [f"pip install {name}  # {SIZES['pip']}, nearly all of it PyTorch with CUDA", "vitral demo"],
-                [f"uv pip install {name} --torch-backend cpu  # about {SIZES['cpu']}", "vitral demo"],
-            ],
-        ),
-    )
-    return "\n\n".join("\n\n".join([text, *("\n".join(["```", *lines, "```"]) for lines in blocks)]) for text, blocks in ways)
+    where = "With make" if address else "In a checkout, with make"
+    ways = {
+        f"You need Python 3.11 or newer. {where} ({SIZES['demo']} on the disk):": [*clone, "make demo"],
+        f"In an environment, with pip ({SIZES['pip']}, nearly all of it PyTorch with CUDA):": [f"pip install {name}", "vitral demo"],
+        f"The same with uv and PyTorch's small build for CPUs (about {SIZES['cpu']}, untried here):": [
+            f"uv pip install {name} --torch-backend cpu",
+            "vitral demo",
+        ],
+    }
+    return "\n\n".join("\n".join([text, "", "```", *lines, "```"]) for text, lines in ways.items())
