@@ -66,7 +66,7 @@ def main() -> None:
             f"{row['gpus']} × {row['pictures']}",
             row["strategy"].upper() if row["gpus"] > 1 else "",
             f"{row['step'] * 1e3:.1f} ms",
-            f"{row['efficiency']:.1%}",
+            f"{100 * row['efficiency']:.1f} %",
             f"{row['gpus'] * row['pictures'] / row['step']:,.0f}",
             byte_size(row["memory"]),
         ]
