@@ -21,7 +21,7 @@ Examples:
   vitral eval runs/digits digits
   vitral eval runs/flowers folder:photos --out scored
   vitral eval runs/flowers flowers102 --split validation --json
-  vitral eval timm:vit_tiny_patch16_224 folder:imagenet/val --table answers.csv
+  vitral eval timm:vit_tiny_patch16_224 folder:imagenet/val --table all.csv
   vitral eval timm:vit_base_patch16_224 folder:imagenet/val --precision fp8
 """
 

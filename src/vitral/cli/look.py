@@ -18,9 +18,9 @@ EXAMPLES = """Heat maps of what a model attends to, one sheet per picture, with 
 
 Examples:
   vitral look runs/digits photo.png --out sheets --method rollout,relevance
-  vitral look vit_tiny.safetensors cat.jpg --method attention --block 3 --head 1
+  vitral look vit_tiny.safetensors cat.jpg --method attention --block 3
   vitral look runs/flowers --worst 12  # its most confident errors on test
-  vitral look runs/flowers scored --worst 12  # of what eval --out scored wrote
+  vitral look runs/flowers scored --worst 12  # what eval --out scored wrote
 """
 
 

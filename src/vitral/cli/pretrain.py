@@ -29,7 +29,7 @@ Examples:
   vitral pretrain folder:photos --seconds 600 --out runs/photos
   vitral pretrain cifar10 --method dino --seconds 600 --seed 1
   vitral pretrain cifar10 --set gaussian_weight=0.03 projection=128
-  vitral pretrain folder:photos --from runs/photos --epochs 20  # 20 epochs more
+  vitral pretrain folder:photos --from runs/photos --epochs 20  # goes on
   vitral pretrain folder:photos --out runs/photos --resume
   vitral probe runs/photos folder:sorted
   vitral train finetune --from runs/photos --data folder:sorted

@@ -16,7 +16,7 @@ EXAMPLES = """Linear probe and nearest neighbours on frozen features, k pictures
 Examples:
   vitral probe runs/digits digits
   vitral probe timm:vit_tiny_patch16_224 folder:flowers --shots 1,5,10,all
-  vitral probe runs/photos folder:flowers --shots all --save runs/flowers-probe
+  vitral probe runs/photos folder:flowers --shots all --save runs/flower-probe
   vitral probe runs/pretrain-cifar10 cifar10 --shots all --blocks 4
 """
 

@@ -27,7 +27,7 @@ EXAMPLES = """Train or fine-tune a model.
 Examples:
   vitral train digits
   vitral train cifar10 --epochs 30 --seed 1 --out runs/short
-  vitral train finetune --data pets --from timm:vit_tiny_patch16_224 --tune head
+  vitral train finetune --data pets --from vit_tiny.safetensors --tune head
   vitral train digits --set width=96 betas=0.9,0.95
   vitral train digits --out runs/digits --resume
   vitral train digits --out runs/digits --resume auto  # begins or resumes
