@@ -208,14 +208,8 @@ def test_an_address_turns_on_clone_and_install_by_name(address: str | None) -> N
     commands = [line for block in re.findall(r"```\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
     named = [line for line in commands if "git clone" in line or re.search(r"pip install vitral\b", line)]
     assert len(named) == (3 if address else 0) and ("pip install ." in text) == (address is None)
-    assert all(f" {size}" in text for size in install_lines.SIZES.values())
-
-
-def test_sizes_of_the_readme_are_those_of_the_guide() -> None:
-    guide = (ROOT / "docs/guide/install.md").read_text(encoding="utf-8")
-    for size in install_lines.SIZES.values():
-        number = float(size.split()[0])
-        assert any(abs(int(found.replace(",", "")) / 1024 - number) < 0.06 for found in re.findall(r"\d,\d{3}", guide)), size
+    sizes = [found["MiB"] for way, found in read_json(install_lines.SIZES).items() if way != "how"]
+    assert len(sizes) == 3 and all(f"{size / 1024:.1f} GiB" in text for size in sizes)
 
 
 def test_steps_to_an_accuracy(run: Path, tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-from evidence import HERE
+from evidence import HERE, MEASURED
+
+from vitral.base.files import read_json
 
 PROJECT = HERE.parents[1] / "pyproject.toml"
 ADDRESS = "Source"
 """The name in [project.urls]. Its line goes in with the first release: it turns on `git clone` and `pip install vitral`."""
-SIZES = {"demo": "5.6 GiB", "pip": "5.7 GiB", "cpu": "1 GiB"}
-"""On the disk; docs/guide/install.md says how they were measured."""
+SIZES = MEASURED / "sizes.json"
+"""Way → MiB on the disk."""
 
 
 def install_lines(project: dict[str, Any] | None = None) -> str:
@@ -19,12 +21,13 @@ def install_lines(project: dict[str, Any] | None = None) -> str:
     about = (project or tomllib.loads(PROJECT.read_text(encoding="utf-8")))["project"]
     address = about.get("urls", {}).get(ADDRESS)
     name = about["name"] if address else "."
+    sizes = {way: f"{found['MiB'] / 1024:.1f} GiB" for way, found in read_json(SIZES).items() if way != "how"}
     clone = [f"git clone {address} {about['name']} && cd {about['name']}"] * bool(address)
     where = "With make" if address else "In a checkout, with make"
     ways = {
-        f"You need Python 3.11 or newer. {where} ({SIZES['demo']} on the disk):": [*clone, "make demo"],
-        f"In an environment, with pip ({SIZES['pip']}, nearly all of it PyTorch with CUDA):": [f"pip install {name}", "vitral demo"],
-        f"The same with uv and PyTorch's small build for CPUs (about {SIZES['cpu']}, untried here):": [
+        f"You need Python 3.11 or newer. {where} ({sizes['demo']} on the disk):": [*clone, "make demo"],
+        f"In an environment, with pip ({sizes['pip']}, nearly all of it PyTorch with CUDA):": [f"pip install {name}", "vitral demo"],
+        f"The same with uv and PyTorch's small build for CPUs (about {sizes['cpu']}, untried here):": [
             f"uv pip install {name} --torch-backend cpu",
             "vitral demo",
         ],
