@@ -22,8 +22,7 @@ except ImportError:
 
     fcntl = None
 
-FAR = 2**30
-"""The byte that is locked on Windows. No other process can read a locked byte there, and the holder's name is to be read."""
+FAR = 2**30  # the byte that Windows locks: no other process can read a locked one, and the name of the holder is to be read
 
 
 class FolderLock:
