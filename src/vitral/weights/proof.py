@@ -37,7 +37,9 @@ BLOCKS = (
     "dinov2.encoder.layer",
     "dinov2_with_registers.encoder.layer",
     "model.layer",
+    "layer",
     "beit.layers",
+    "beit.encoder.layer",
     "data2vec_vision.encoder.layer",
 )
 
