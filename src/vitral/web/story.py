@@ -198,7 +198,7 @@ def _sink(tape: Tape, block: int, columns: tuple[np.ndarray, np.ndarray], contra
         return None
     patches = found[found >= tape.prefix] - tape.prefix
     names = ["embedding", *tape.model.map_names()]
-    lengths = to_numpy(tape[names[block]][0, tape.prefix :].float().norm(dim=-1))
+    lengths = to_numpy(torch.linalg.vector_norm(tape[names[block]][0, tape.prefix :].float(), dim=-1))
     longer = float(lengths[patches].min() / np.median(lengths)) if len(patches) else 0.0
     return {
         "tokens": [[int(token), round(float(mean[token]), 5)] for token in found[np.argsort(-mean[found])]],
