@@ -436,7 +436,7 @@ assert after_step < before
 recipe = vitral.presets.run("digits", model=config, epochs=EPOCHS, evaluate_every=1)
 run = vitral.fit(recipe, quiet=True)
 print(
-    f"{run.test['accuracy']:.1%} of the 360 test digits are right, after {run.test['step']} steps"
+    f"{100 * run.test['accuracy']:.1f} % of the 360 test digits are right, after {run.test['step']} steps"
 )
 
 draw.training_curves({"": run.metrics}, title="Learning to read digits")
@@ -518,8 +518,8 @@ fights = {
 for optimizer, fight in fights.items():
     print(f"{optimizer}, {SAMPLES:,} pictures, {SEEDS} seeds")
     for row in fight.rows:
-        low, high = row["interval"]
-        print(f"  {row['model']:16}{row['mean']:.1%} ({low:.1%} to {high:.1%})", end="  ")
+        mean, low, high = (100 * value for value in (row["mean"], *row["interval"]))
+        print(f"  {row['model']:16}{mean:.1f} % ({low:.1f} % to {high:.1f} %)", end="  ")
         print(f"{row['parameters']:,} parameters, {row['flops']:,} FLOPs")
     print(textwrap.fill(fight.conclusion.partition(" (Paired")[0], 80), end="\n\n")
 
@@ -609,7 +609,7 @@ if vit_ti is not None:
     picture = vitral.open_picture(photograph, vit_ti)  # resized and cut to the square that it wants
     watched = vitral.watch(vit_ti, picture)
     for name, probability in vitral.predict(vit_ti, picture)[0]:
-        print(f"{probability:6.1%}  {name}")
+        print(f"{100 * probability:5.1f} %  {name}")
     assert watched.grid == (14, 14) and watched.attention(0).shape == (1, 3, 197, 197)
     figure = draw.patch_figure(picture.original, watched.grid, picture.box)
 figure
