@@ -130,7 +130,7 @@ def _from_pretrained(transformers: Any, name: str, weights: bool) -> tuple[nn.Mo
             raise
         raise WeightsError(
             f"transformers {transformers.__version__} does not have the architecture of hf:{name}",
-            "install a newer one, for DINOv3 4.56 or newer: pip install --upgrade transformers",
+            "install a newer one, for DINOv3 4.56 or newer: pip install -U transformers",
         ) from error
     classifier = any("ForImageClassification" in kind for kind in (config.architectures or []))
     kind: Any = transformers.AutoModelForImageClassification if classifier else transformers.AutoModel
