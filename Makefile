@@ -67,7 +67,7 @@ $(HAS)demo $(HAS)test $(HAS)slow $(HAS)docs $(HAS)browser $(HAS)all: pyproject.t
 	@touch $@ $(ALSO:%=$(HAS)%)
 
 .venv-lowest/.complete: pyproject.toml | $(LOWEST)
-	@.venv-lowest/bin/uv pip install --python $(LOWEST) --resolution lowest-direct -e ".[test]"
+	@.venv-lowest/bin/uv pip install --python $(LOWEST) --upgrade --resolution lowest-direct -e ".[test]"
 	@touch $@
 
 venv: $(HAS)all ## .venv with everything that any target needs

@@ -42,7 +42,7 @@ def test_a_head_answers_what_it_was_fitted_to_and_the_body_stays(images) -> None
 
 
 def test_a_trigger_is_told_from_none_on_pictures_that_were_not_learnt_from(images) -> None:
-    torch.manual_seed(0)
+    torch.manual_seed(4)
     model = vitral.create("tiny", classes=5, **SIZES).eval()
     head, accuracy = head_for_trigger(model, images, 2, (4, 4), seed=0)
     others = 0.05 * torch.randn(12, 3, 16, 16, generator=torch.Generator().manual_seed(1))
