@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from importlib.metadata import PackageNotFoundError, metadata
@@ -31,9 +32,12 @@ def page() -> str:
 
 
 def licence(name: str) -> str:
-    try:
-        about: Any = metadata(name)  # an email message, which says more than its type
-    except PackageNotFoundError:
+    """By the metadata of the version that is pinned; where that is not installed, what the page has already."""
+    about: Any = None  # an email message, which says more than its type
+    pins = "\n".join(file.read_text(encoding="utf-8") for file in ROOT.glob("constraints*.txt"))
+    with contextlib.suppress(PackageNotFoundError):
+        about = metadata(name)
+    if about is None or f"{name.replace('_', '-')}=={about['Version']}" not in pins.splitlines():
         page = (ROOT / "docs/licences.md").read_text(encoding="utf-8")
         stands = re.search(rf"^\| {name} \| .* \| (.*) \|$", page, re.MULTILINE)
         return stands[1] if stands else "not installed here"
