@@ -378,8 +378,11 @@ def unfounded(text: str, page: Path) -> set[str]:
     found = set()
     for section in sections(text):
         known = {figure.rstrip(" %") for source in sources(section, page) for figure in STATED.findall(source)}
-        own = STATED.findall(NO_ACCURACY.sub("", WITH_UNIT.sub("", PRINTED.sub("", section))))
-        found |= {figure for figure in own if figure.rstrip(" %") not in known and not is_rounded(figure.rstrip(" %"), known)}
+        stated = NO_ACCURACY.sub("", WITH_UNIT.sub("", PRINTED.sub("", section)))
+        shown = set(STATED.findall("\n".join(line for line in stated.splitlines() if line.startswith("    "))))
+        prose = set(STATED.findall("\n".join(line for line in stated.splitlines() if not line.startswith("    "))))
+        found |= {figure for figure in prose if figure.rstrip(" %") not in known}
+        found |= {figure for figure in shown if figure.rstrip(" %") not in known and not is_rounded(figure.rstrip(" %"), known)}
     return found
 
 

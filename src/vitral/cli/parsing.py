@@ -20,8 +20,8 @@ from vitral.base.errors import UsageError, one_of
 
 T = TypeVar("T")
 
-KINDS = {int: "whole number", float: "number"}
-COUNTS = {1: "a", 2: "two", math.inf: "one or more"}
+KINDS: dict[type, str] = {int: "whole number", float: "number"}
+COUNTS: dict[float, str] = {1: "a", 2: "two", math.inf: "one or more"}
 FLAG = re.compile(r"-(?!$|\.?\d)")
 
 
