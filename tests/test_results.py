@@ -28,7 +28,7 @@ from vitral.presets import run as run_preset
 from vitral.run.differences import differences
 from vitral.run.folder import RunFolder
 from vitral.run.journal import read_metrics
-from vitral.study.compare import compare
+from vitral.study.fight.compare import compare
 from vitral.train.fit import fit
 
 ROOT = Path(__file__).parents[1]
