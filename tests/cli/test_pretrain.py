@@ -15,7 +15,7 @@ from PIL import Image
 from vitral.base.errors import ConfigError, DataError
 from vitral.cli import main
 from vitral.config import DataConfig, RunConfig, TrainConfig
-from vitral.data.sources.protocol import Part
+from vitral.data.sources.protocol import ImageSet
 from vitral.data.splits.open import open_data, open_source
 from vitral.presets.runs import pretraining
 from vitral.report.run import write_run_report
@@ -76,7 +76,7 @@ def test_the_probe_judges_on_pictures_that_the_run_did_not_learn_from(run_folder
     assert set(blind.train.labels) == {0} and len(set(opened.train.labels)) == 10 and model.config.classes == 0
 
 
-class Forbidden(Part):
+class Forbidden(ImageSet):
     """A part whose labels may not be looked at."""
 
     @property
@@ -98,7 +98,7 @@ def test_labels_are_never_read(method: str, tmp_path: Path, monkeypatch: pytest.
             object.__setattr__(part, field, value)
         parts[name] = part
 
-    def refuse() -> Part:
+    def refuse() -> ImageSet:
         raise AssertionError("test was opened")
 
     closed = dataclasses.replace(source, **parts, test=refuse)

@@ -142,7 +142,7 @@ def broken(monkeypatch: pytest.MonkeyPatch):
     def round_badly(weight: np.ndarray, _: object) -> tuple[np.ndarray, np.ndarray]:
         return np.sign(weight).astype(np.int8), np.ones(weight.shape[1], np.float32)
 
-    monkeypatch.setattr("vitral.weights.onnx.quantise.round_for", round_badly)
+    monkeypatch.setattr("vitral.weights.onnx.quantise.gptq_round", round_badly)
 
 
 def test_a_model_that_fails_its_limit_is_refused_unless_asked_for(model, photos, broken):

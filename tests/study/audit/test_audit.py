@@ -29,7 +29,7 @@ SCEPTIC = '''
 import numpy as np
 from vitral import look, watch
 from vitral.look import references
-from vitral.look.faithfulness import permuted
+from vitral.look.faithfulness import with_permuted_weights
 
 def noise(tape, item=0, target=None):
     return np.random.default_rng(abs(hash(tape.images.numpy().tobytes())) % 2**32).random(tape.grid)
@@ -38,7 +38,7 @@ def sobel(tape, item=0, target=None):
     return references.edges(tape, item)
 
 def another_model(tape, item=0, target=None):
-    return look.relevance(watch(permuted(tape.model, seed=7), tape.images), item, target=target)
+    return look.relevance(watch(with_permuted_weights(tape.model, seed=7), tape.images), item, target=target)
 '''
 
 

@@ -28,7 +28,7 @@ from vitral.base.numbers import to_numpy
 from vitral.base.origin import per_channel
 from vitral.model.classifier import Classifier
 from vitral.weights.onnx.graph import to_graph
-from vitral.weights.onnx.rounding import LEVELS, SMALLEST, Inputs, balance, round_for, round_weights
+from vitral.weights.onnx.rounding import LEVELS, SMALLEST, Inputs, gptq_round, round_weights, smoothquant_scales
 from vitral.weights.predict_script import metadata
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def float_graph(model: Classifier, attention: bool = False) -> ModelProto:
 def quantise_graph(
     graph: ModelProto, model: Classifier, inputs: Mapping[str, Inputs] | None = None, layers: Collection[str] | None = None
 ) -> ModelProto:
-    """A copy of a `float_graph` in 8 bits, the head in fp16; `inputs`: of `watch_inputs`, for better rounding; `layers`: these alone."""
+    """A copy of a `float_graph` in 8 bits, the head in fp16; `inputs`: of `calibrate`, for better rounding; `layers`: these alone."""
     from onnx import helper
 
     heads = [graph.graph.node[one.node].input[1] for one in linears(graph.graph, model) if not one.rounded]
@@ -106,7 +106,7 @@ def quantise_graph(
     return made
 
 
-def watch_inputs(graph: ModelProto, model: Classifier, batches: Iterable[np.ndarray], threads: int = 0) -> dict[str, Inputs]:
+def calibrate(graph: ModelProto, model: Classifier, batches: Iterable[np.ndarray], threads: int = 0) -> dict[str, Inputs]:
     """What every layer of a `float_graph` is given on these images (B, C, H, W)."""
     from onnx import helper
 
@@ -207,7 +207,7 @@ class _Writer:
             takers = [one for one in readers if one is not None]
             if norm.op_type != "LayerNormalization" or not takers or len(takers) < len(readers) or takers[0].name not in self.inputs:
                 continue
-            factors = balance([one.weight for one in takers], self.inputs[takers[0].name])
+            factors = smoothquant_scales([one.weight for one in takers], self.inputs[takers[0].name])
             for place, name in enumerate(norm.input[1:], 1):
                 norm.input[place] = self._constant(f"{name}.balanced", self.values[name] / factors)
             for one in takers:
@@ -219,7 +219,7 @@ class _Writer:
         """`factors`: what the inputs that were watched are multiplied by here."""
         if name not in self.inputs:
             return round_weights(weight)
-        return round_for(weight, self.inputs[name] if factors is None else self.inputs[name].times(factors))
+        return gptq_round(weight, self.inputs[name] if factors is None else self.inputs[name].times(factors))
 
     def product(self, linear: Linear) -> Iterator[NodeProto]:
         yield from self._pixels(linear) if linear.kind == "pixels" else self._tokens(linear)
