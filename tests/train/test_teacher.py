@@ -22,7 +22,8 @@ from vitral.train.teacher import Teacher, as_teacher
 from vitral.weights.checkpoint import save
 from vitral.weights.load import load
 
-from .conftest import digest, stopped_after, tiny
+from .conftest import digest, tiny
+from .stops import stopped_after
 
 CPU = torch.device("cpu")
 DIGITS = tuple("0123456789")
