@@ -1,4 +1,4 @@
-"""make results: every generated table and figure of docs/results and the README, from the records alone.
+"""make results: every generated table and figure of docs/results and of the README, from the records alone.
 
 A page holds `<!-- results:NAME -->` … `<!-- /results -->`; what stands between is replaced by the table of that name below. Studies in
 records/ get a table each under `study:NAME`; those that ask one thing with one budget after another get one under `study:NAME+NAME`, whose
@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
 import claim_tables
 import row_tables
 import speed_tables
 from claim_tables import claims
-from evidence import HERE, Record, learning, read_records, read_studies, rows
+from evidence import ROOT, Record, learning, read_records, read_studies, rows
 from gallery_list import REPORTS
 from install_lines import install_lines
 from missing import toml
@@ -33,9 +33,8 @@ from vitral.base.text import counted
 from vitral.draw.curves import training_curves
 from vitral.draw.provenance import save_figure
 
-ROOT = HERE.parents[1]
 FIGURES = ROOT / "docs/images/results/records"
-PAGES = (ROOT / "README.md", *sorted(HERE.glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs/results").glob("*.md")))
 MARKED = re.compile(r"(<!-- results:([\w:.+-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 FROM_RECORDS: dict[str, Callable[[dict[str, list[Record]]], str]] = {
     "readme": row_tables.readme_table,

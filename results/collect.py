@@ -1,14 +1,14 @@
 """Keep what a stranger needs to check a published run: everything in its folder but the weights.
 
-    python docs/results/collect.py runs/cifar10 runs/cifar10-2 --alone
-    python docs/results/collect.py runs/confirmed --name cifar10-confirm --tar records.tar.gz
-    python docs/results/collect.py runs/compare-cifar10 --name compare-samples
+    python results/collect.py runs/cifar10 runs/cifar10-2 --alone
+    python results/collect.py runs/confirmed --name cifar10-confirm --tar records.tar.gz
+    python results/collect.py runs/compare-cifar10 --name compare-samples
 
-A run becomes docs/results/records/NAME-SEED/: asked.json, config.json, env.json (with the times), metrics.jsonl.gz, test.npz and, of a
+A run becomes results/records/NAME-SEED.zip: asked.json, config.json, env.json (with the times), metrics.jsonl.gz, test.npz and, of a
 confirming run, sealed.npz (labels, answers, probabilities; without labels neighbours.npz beside the linear probe's), and a manifest
 with the SHA-256 of all of them and of the weights.
-A study becomes records/NAME/: its own files, and of each cell the journal and the answers. `vitral diff RUN RECORD`, `vitral verify RECORD`
-and `make results` read them. Paths of the machine are cut to their last part.
+A study becomes records/NAME.zip: its own files, and of each cell the journal and the answers. The folder of a record is packed as it is.
+`vitral diff RUN RECORD`, `vitral verify RECORD` and `make results` read them. Paths of the machine are cut to their last part.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ import gzip
 import io
 import re
 import shutil
+import stat
 import sys
 import tarfile
+import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,7 @@ import numpy as np
 from vitral.base import layout
 from vitral.base.errors import UsageError, VitralError
 from vitral.base.files import make_folder, read_json, sha256_file, write_atomic, write_json
-from vitral.base.manifest import write_manifest
+from vitral.base.manifest import check, read_manifest, write_manifest
 from vitral.run.folder import RunFolder
 
 RECORDS = Path(__file__).parent / "records"
@@ -56,20 +59,39 @@ def main(arguments: list[str] | None = None) -> int:
             for path in made:
                 archive.add(path, path.name)
     for path in made:
-        print(path, f"{sum(file.stat().st_size for file in path.rglob('*') if file.is_file()):,} bytes")
+        print(path, f"{path.stat().st_size:,} bytes")
     return 0
 
 
 def collect(folder: Path, out: Path = RECORDS, name: str | None = None, alone: bool = False) -> Path:
-    """The record of a finished run or study; one that is there already is replaced."""
-    if (folder / layout.STUDY).is_file():
-        return _study(folder, out, name, alone)
+    """The archive of a finished run or study; one that is there already is replaced."""
+    if "record" in (read_manifest(folder) or {}):
+        check(folder)
+        return pack(folder, out / f"{folder.name}.zip")
+    with tempfile.TemporaryDirectory() as temporary:
+        write = _study if (folder / layout.STUDY).is_file() else _run
+        name = write(folder, Path(temporary), name, alone)
+        return pack(Path(temporary), out / f"{name}.zip")
+
+
+def pack(folder: Path, archive: Path) -> Path:
+    """The files of a folder as an archive: sorted and without dates, so that the same files give the same bytes."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
+        for name in sorted(_files(folder)):
+            entry = zipfile.ZipInfo(name)  # of 1980-01-01, the first day that the format has
+            entry.create_system, entry.external_attr, entry.compress_type = 3, (stat.S_IFREG | 0o644) << 16, zipfile.ZIP_DEFLATED
+            made.writestr(entry, (folder / name).read_bytes())
+    return write_atomic(archive, content.getvalue())
+
+
+def _run(folder: Path, record: Path, name: str | None, alone: bool) -> str:
+    """Write the files of a run's record; its name."""
     run = RunFolder.open(folder)
     digest = _weights(folder)
     if digest is None or run.is_record or (run.settled.opens and run.metrics[-1].get("split") != run.settled.opens[-1]):
         raise UsageError(f"{folder} is no finished run", "collect it when its training is over")
     name = name or (run.asked.run if run.asked else run.settled.name)
-    record = _fresh(out / f"{name}-{run.settled.train.seed}")
     for file in SETTINGS:
         if (folder / file).is_file():
             write_json(record / file, without_paths(read_json(folder / file)))
@@ -77,9 +99,8 @@ def collect(folder: Path, out: Path = RECORDS, name: str | None = None, alone: b
     probed = [split for split in PROBED if run.settled.pretrain is not None and (folder / layout.answers_name(split)).is_file()]
     for split in run.settled.opens or probed:
         _answers(run, record, split)
-    files = [file.name for file in record.iterdir()]
-    write_manifest(record, files, record=name, seed=run.settled.train.seed, alone=alone, weights=digest)
-    return record
+    write_manifest(record, _files(record), record=name, seed=run.settled.train.seed, alone=alone, weights=digest)
+    return f"{name}-{run.settled.train.seed}"
 
 
 def _weights(folder: Path) -> str | None:
@@ -90,18 +111,18 @@ def _weights(folder: Path) -> str | None:
     return vouched.get(layout.WEIGHTS, {}).get("sha256")
 
 
-def _study(folder: Path, out: Path, name: str | None, alone: bool) -> Path:
+def _study(folder: Path, record: Path, name: str | None, alone: bool) -> str:
+    """Write the files of a study's record; its name."""
     if not (folder / layout.RESULT).is_file():
         raise UsageError(f"{folder} is no finished study", "collect it when it has a result.json")
     name = name or folder.name
-    record = _fresh(out / name)
     _study_files(folder, record)
     if (folder / layout.PRETRAINING).is_dir():
         before = make_folder(record / layout.PRETRAINING)
         _study_files(folder / layout.PRETRAINING, before)
         write_manifest(before, _files(before))  # a study of its own, as `vitral verify` reads it
     write_manifest(record, _files(record), record=name, alone=alone)
-    return record
+    return name
 
 
 def _files(folder: Path) -> list[str]:
@@ -123,12 +144,6 @@ def _study_files(folder: Path, record: Path) -> None:
             _journal(cell, kept)
         if (cell / layout.answers_name()).is_file():
             _answers(RunFolder(cell), kept, "test", probabilities=False)
-
-
-def _fresh(record: Path) -> Path:
-    if record.exists():
-        shutil.rmtree(record)
-    return make_folder(record)
 
 
 def _journal(folder: Path, record: Path) -> None:

@@ -1,4 +1,4 @@
-"""How often the 95 % interval of an accuracy holds the truth: python docs/results/coverage.py [STUDIES]
+"""How often the 95 % interval of an accuracy holds the truth: python results/coverage.py [STUDIES]
 
 Simulated the way reality is: all seeds meet the same test images, some images are hard for every seed, seeds differ in quality, single
 answers flip. Prints the table that docs/concepts/statistics.md shows, beside Student's t over the seeds alone.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +14,19 @@ import numpy as np
 from missing import toml
 
 from vitral.base import layout
-from vitral.base.manifest import check, read_manifest
+from vitral.base.errors import DataError
+from vitral.base.manifest import faults, read_manifest
 from vitral.base.text import NOTHING, duration
 from vitral.run.answers import Answers
+from vitral.run.archive import opened
 from vitral.run.folder import RunFolder
 from vitral.study.conclude import compare_pairs
 from vitral.study.statistics import accuracy_interval
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent
 RECORDS = HERE / "records"
+"""One archive per seed of a row, and per study."""
 MEASURED = HERE / "measured"
 """What single commands printed, kept by `checks.py keep`."""
 
@@ -28,7 +35,9 @@ MEASURED = HERE / "measured"
 class Record:
     """One seed of a published row."""
 
+    name: str
     path: Path
+    """The folder that its archive was unpacked to."""
     manifest: dict[str, Any]
     run: RunFolder
 
@@ -47,18 +56,35 @@ class Record:
 def read_records(folder: Path = RECORDS) -> dict[str, list[Record]]:
     """Name of the row → its seeds. A record that is not what was written is refused."""
     found: dict[str, list[Record]] = {}
-    for path in sorted(path for path in folder.iterdir() if (path / layout.CONFIG).is_file()):
-        check(path)
+    for name, path in _unpacked(folder, layout.CONFIG).items():
         manifest = read_manifest(path) or {}
-        found.setdefault(manifest["record"], []).append(Record(path, manifest, RunFolder(path)))
+        found.setdefault(manifest["record"], []).append(Record(name, path, manifest, RunFolder(path)))
     return {name: sorted(records, key=lambda record: record.seed) for name, records in found.items()}
 
 
 def read_studies(folder: Path = RECORDS) -> dict[str, Path]:
-    studies = {path.name: path for path in sorted(folder.iterdir()) if (path / layout.STUDY).is_file()}
-    for path in studies.values():
-        check(path)
-    return studies
+    """Name of the study → its folder."""
+    return _unpacked(folder, layout.STUDY)
+
+
+def _unpacked(folder: Path, holding: str) -> dict[str, Path]:
+    """Name → the folder that the archive was unpacked to, of those with a file `holding`; each is checked against its manifest."""
+    paths = {archive.stem: _unpack(archive, archive.stat().st_mtime_ns) for archive in sorted(folder.glob("*.zip"))}
+    own = {name: path for name, path in paths.items() if (path / holding).is_file()}
+    for name, path in own.items():
+        if fault := next(faults(path), None):
+            raise DataError(f"{name}.zip: {fault}", "it is damaged, or was changed by hand: restore it")
+    return own
+
+
+_OPENED = contextlib.ExitStack()
+atexit.register(_OPENED.close)
+
+
+@functools.cache
+def _unpack(archive: Path, _changed: int) -> Path:
+    """Unpacked once, until this process ends or the archive changes."""
+    return _OPENED.enter_context(opened(archive))
 
 
 def rows() -> list[dict[str, Any]]:

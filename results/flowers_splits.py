@@ -1,6 +1,6 @@
 """The splits behind the rows of Flowers-102 with 10 pictures a class in records.md.
 
-    python docs/results/flowers_splits.py flowers102 splits
+    python results/flowers_splits.py flowers102 splits
 
 FLOWERS is a folder SPLIT/CLASS/picture; how it was split before does not matter. 20 pictures a class are drawn as a pool, the others are
 the test split of all four splits OUT/0 … OUT/3: the pool's two halves, the halves exchanged, and two drawn anew. Pictures are linked.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-from evidence import HERE, MEASURED
+from evidence import MEASURED, ROOT
 
 from vitral.base.files import read_json
 
-PROJECT = HERE.parents[1] / "pyproject.toml"
+PROJECT = ROOT / "pyproject.toml"
 ADDRESS = "Source"
 """The name in [project.urls]. Its line goes in with the first release: it turns on `git clone` and `pip install vitral`."""
 SIZES = MEASURED / "sizes.json"

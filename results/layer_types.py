@@ -1,4 +1,4 @@
-"""R3's table I, timed: what one layer of each kind costs as tokens (n) and width (d) grow: python docs/results/layer_types.py
+"""R3's table I, timed: what one layer of each kind costs as tokens (n) and width (d) grow: python results/layer_types.py
 
 Four layers by themselves, no projections: self-attention (softmax(qkᵀ/√d)·v, weights formed), recurrent (h ← tanh(W·h + x), one token
 after another), convolution (kernel 3 over a row of tokens), restricted self-attention (each token sees 9 neighbours). Each is timed at
@@ -25,7 +25,7 @@ from vitral.draw.curves import Line, line_chart
 from vitral.draw.provenance import save_figure
 
 HERE = Path(__file__).parent
-PICTURES = HERE.parent / "images/results"
+PICTURES = HERE.parent / "docs/images/results"
 TOKENS, WIDTHS = (128, 256, 512, 1024, 2048), (64, 128, 256, 512, 1024)
 FIXED_WIDTH, FIXED_TOKENS = 64, 256
 KERNEL, NEIGHBOURS = 3, 9
@@ -118,7 +118,7 @@ def main() -> None:
         lines = [Line(ends, measured[name][axis], f"{name}: {axis}^{fits[name][axis]:.2f}") for name in LAYERS]
         fixed = f"width {FIXED_WIDTH}" if axis == "tokens" else f"{FIXED_TOKENS} tokens"
         figure = line_chart(lines, x=axis, y="milliseconds of one layer", title=f"One layer, {fixed}", log_x=True, log_y=True)
-        save_figure(figure, PICTURES / f"layer-types-{axis}", {}, {"command": "python docs/results/layer_types.py"}, formats=("png",))
+        save_figure(figure, PICTURES / f"layer-types-{axis}", {}, {"command": "python results/layer_types.py"}, formats=("png",))
     rows = [
         [name, f"n^{n} d^{d}", f"{fits[name]['tokens']:.2f}", f"{fits[name]['width']:.2f}", f"{measured[name]['tokens'][-1]:.3g}"]
         for name, (n, d) in EXPECTED.items()

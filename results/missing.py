@@ -1,7 +1,7 @@
 """What is yet to be measured: the rows, choices and studies whose records are not there, in the order in which they are to be run.
 
 What is wanted stands in rows.toml (rows, choices, studies) and claims.toml (studies that a claim waits for); what is there, in a folder of
-records. `build.py` makes the queue's list of it, `run_missing.py` runs it.
+records, one archive each. `build.py` makes the queue's list of it, `run_missing.py` runs it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def wanted() -> list[Job]:
 
 def missing(records: Path) -> list[Job]:
     """What is wanted and has no record."""
-    return [job for job in wanted() if not (records / job.name / layout.MANIFEST).is_file()]
+    return [job for job in wanted() if not (records / f"{job.name}.zip").is_file()]
 
 
 def _each_seed(row: dict[str, Any], seeds: int) -> list[Job]:

@@ -97,7 +97,7 @@ def records_table(records: dict[str, list[Record]]) -> str:
     for row in rows():
         if not (own := records.get(row["record"])):
             continue
-        each = ", ".join(f"{record.seed}: [{100 * record.right().mean():.2f}](records/{record.path.name})" for record in own)
+        each = ", ".join(f"{record.seed}: [{100 * record.right().mean():.2f}](../../results/records/{record.name}.zip)" for record in own)
         pictures = f"{len(own[0].right()):,}"
         asked, aim = row.get("asked", NOTHING), row.get("aim", NOTHING)
         told = "; ".join([probed(own), *filter(None, [beside.get(row["record"])])])

@@ -1,10 +1,10 @@
 """Run what has no record yet, as far as the time goes, and collect each record as it is made.
 
-    python docs/results/run_missing.py                       what is missing, in order, and whether its data and weights are at hand
-    python docs/results/run_missing.py --minutes 9           runs the first that fit, one after another
-    python docs/results/run_missing.py --minutes 9 --only report-cifar,choice-* --seeds 0,1 --together 2 --tar records.tar.gz
+    python results/run_missing.py                       what is missing, in order, and whether its data and weights are at hand
+    python results/run_missing.py --minutes 9           runs the first that fit, one after another
+    python results/run_missing.py --minutes 9 --only report-cifar,choice-* --seeds 0,1 --together 2 --tar records.tar.gz
 
-Runs and studies stay in --out (runs/), their records go to docs/results/records. What the clock stops is saved, and the next call goes on
+Runs and studies stay in --out (runs/), their records go to results/records. What the clock stops is saved, and the next call goes on
 with it. So a row that does not fit into what is left is begun all the same while half of the time is left, or when nothing else fits; one
 whose own time is published (`whole` in rows.toml) is not. Where a row starts from another's weights, that one runs first. Nothing is
 fetched: what lacks its data is passed over, and said. OUT/NAME.log has what a command said, OUT/ledger.md a line for each, for queue.md.
@@ -37,6 +37,7 @@ from vitral.base.errors import VitralError
 from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.text import duration, few, table
 from vitral.run.answers import Answers
+from vitral.run.archive import opened
 from vitral.run.times import process_start
 
 GRACE = 25.0
@@ -186,10 +187,11 @@ def arguments(job: Job, out: Path) -> list[str]:
 
 def score(record: Path) -> str:
     """`test 97.87 %` of a run, on what it was judged on; `vit 72.10 %, cnn 88.39 %` of a study."""
-    if (record / layout.RESULT).is_file():
-        return ", ".join(f"{row['model']} {100 * row['mean']:.2f} %" for row in read_json(record / layout.RESULT)["rows"])
-    split = next((split for split in ("test", "validation") if (record / layout.answers_name(split)).is_file()), None)
-    return "collected" if split is None else f"{split} {100 * Answers.read(record, split).right.mean():.2f} %"
+    with opened(record) as folder:
+        if (folder / layout.RESULT).is_file():
+            return ", ".join(f"{row['model']} {100 * row['mean']:.2f} %" for row in read_json(folder / layout.RESULT)["rows"])
+        split = next((split for split in ("test", "validation") if (folder / layout.answers_name(split)).is_file()), None)
+        return "collected" if split is None else f"{split} {100 * Answers.read(folder, split).right.mean():.2f} %"
 
 
 def chosen(jobs: Sequence[Job], only: str | None, seeds: str | None) -> list[Job]:

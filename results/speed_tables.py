@@ -100,7 +100,7 @@ def doing(device: str, action: str, mode: str, others: str) -> str:
 def speed_table(name: str, flags: str = "") -> str:
     """Vitral beside other libraries out of measured/NAME.json by benchmarks/peers.py."""
     file = MEASURED / f"{name}.json"
-    command = " ".join(["python benchmarks/peers.py", *flags.split(), f"--out docs/results/measured/{file.name}"])
+    command = " ".join(["python benchmarks/peers.py", *flags.split(), f"--out results/measured/{file.name}"])
     if not file.is_file():
         return f"Not measured yet: `{command}`."
     runs = read_json(file)
