@@ -31,7 +31,7 @@ from vitral.base.device import describe_machine
 from vitral.base.files import make_folder, write_json
 from vitral.config import DataConfig
 from vitral.cost.flops import attention_map_ratio
-from vitral.data.datasets import open_data
+from vitral.data.splits.open import open_data
 from vitral.weights.load import load
 
 MEASURED = Path(__file__).parent / "measured"

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from vitral.base.text import percent, table
-from vitral.study.statistics import accuracy_interval
+from vitral.study.fight.statistics import accuracy_interval
 
 SETTINGS = {"seeds alike": (0.0, 0.3), "seeds alike, many flips": (0.0, 0.8), "seeds differ": (0.03, 0.5), "seeds differ much": (0.15, 0.5)}
 """Spread of the seeds' quality and of single answers, where images differ by 1."""

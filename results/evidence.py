@@ -20,8 +20,8 @@ from vitral.base.text import NOTHING, duration
 from vitral.run.answers import Answers
 from vitral.run.archive import opened
 from vitral.run.folder import RunFolder
-from vitral.study.conclude import compare_pairs
-from vitral.study.statistics import accuracy_interval
+from vitral.study.fight.conclude import compare_pairs
+from vitral.study.fight.statistics import accuracy_interval
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from vitral.base import layout
-from vitral.data.catalogue import CATALOGUE
-from vitral.data.fetch import advice, data_root, present
+from vitral.data.sources.catalogue import CATALOGUE
+from vitral.data.sources.fetch import advice, data_root, present
 from vitral.presets.runs import RUNS
 
 HERE = Path(__file__).parent

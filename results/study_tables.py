@@ -14,11 +14,11 @@ from vitral.base.files import read_json
 from vitral.base.text import table
 from vitral.report.study import APART, values_of
 from vitral.run.answers import Answers
-from vitral.study.conclude import compare_pairs
-from vitral.study.growth import Gap, gap_changes, gaps, power_laws
-from vitral.study.pretraining import REACH, against_scratch, way_name
-from vitral.study.statistics import accuracy_interval
-from vitral.study.table import Outcome
+from vitral.study.fight.conclude import compare_pairs
+from vitral.study.fight.growth import Gap, gap_changes, gaps, power_laws
+from vitral.study.fight.pretraining import REACH, against_scratch, way_name
+from vitral.study.fight.statistics import accuracy_interval
+from vitral.study.fight.table import Outcome
 
 HEADINGS = {"budget": "budget", **APART}
 

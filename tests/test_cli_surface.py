@@ -20,13 +20,13 @@ from vitral.cli import GROUPS, VERBS, main, parsing
 from vitral.cli.compare import numbers
 from vitral.cli.pretrain import METHODS as PRETRAINING
 from vitral.cli.train import setting
-from vitral.data.datasets import check_name
+from vitral.data.splits.open import check_name
 from vitral.look.figures import check_figures
 from vitral.look.method import asked_for
-from vitral.study.contenders import check_model
-from vitral.study.protocol import Budget
-from vitral.study.recipe import RECIPES
-from vitral.study.vary import read_varied
+from vitral.study.fight.contenders import check_model
+from vitral.study.fight.protocol import Budget
+from vitral.study.fight.recipe import RECIPES
+from vitral.study.fight.vary import read_varied
 from vitral.weights.checkpoint import save
 
 ROOT = Path(__file__).parents[1]

@@ -24,7 +24,7 @@ import vitral
 from vitral.cli import VERBS, main
 from vitral.cli.parsing import parse
 from vitral.cli.train import parse as parse_run
-from vitral.report.photograph import PHOTOGRAPH
+from vitral.report.demo.photograph import PHOTOGRAPH
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -11,8 +11,8 @@ import pytest
 
 from vitral.base.files import read_json
 from vitral.run.answers import Answers
-from vitral.study.conclude import compare_pairs
-from vitral.study.growth import gaps
+from vitral.study.fight.conclude import compare_pairs
+from vitral.study.fight.growth import gaps
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "results"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))

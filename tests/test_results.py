@@ -29,7 +29,7 @@ from vitral.run.archive import opened
 from vitral.run.differences import differences
 from vitral.run.folder import RunFolder
 from vitral.run.journal import read_metrics
-from vitral.study.compare import compare
+from vitral.study.fight.compare import compare
 from vitral.train.fit import fit
 
 ROOT = Path(__file__).parents[1]

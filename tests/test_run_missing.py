@@ -21,9 +21,9 @@ from vitral.base.files import make_folder, read_json
 from vitral.cli import compare, pretrain, scale, train
 from vitral.cli.parsing import parse
 from vitral.presets import run as run_preset
-from vitral.study.contenders import check_model
-from vitral.study.protocol import Budget
-from vitral.study.recipe import Recipe
+from vitral.study.fight.contenders import check_model
+from vitral.study.fight.protocol import Budget
+from vitral.study.fight.recipe import Recipe
 from vitral.train.fit import fit
 
 ROOT = Path(__file__).parents[1]

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.conftest import EXACT_PLACES, opened
 
 from vitral.build import create
+from vitral.web.export import export_page
 from vitral.web.session import Session
-from vitral.web.single_file import export_page
 
 pytestmark = pytest.mark.browser
 

@@ -16,9 +16,9 @@ from tests.browser.conftest import painted, served
 from tests.browser.test_access import RULES
 
 from vitral.build import create
+from vitral.web.export import export_page
 from vitral.web.pack import unpack
 from vitral.web.session import Session
-from vitral.web.single_file import export_page
 
 pytestmark = pytest.mark.browser
 

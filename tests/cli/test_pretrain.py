@@ -15,8 +15,8 @@ from PIL import Image
 from vitral.base.errors import ConfigError, DataError
 from vitral.cli import main
 from vitral.config import DataConfig, RunConfig, TrainConfig
-from vitral.data.datasets import open_data, open_source
-from vitral.data.source import Part
+from vitral.data.sources.protocol import Part
+from vitral.data.splits.open import open_data, open_source
 from vitral.presets.runs import pretraining
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
@@ -102,7 +102,7 @@ def test_labels_are_never_read(method: str, tmp_path: Path, monkeypatch: pytest.
         raise AssertionError("test was opened")
 
     closed = dataclasses.replace(source, **parts, test=refuse)
-    monkeypatch.setattr("vitral.data.datasets.open_named", lambda *_: closed)
+    monkeypatch.setattr("vitral.data.splits.open.open_named", lambda *_: closed)
     out = tmp_path / "run"
     assert main(["pretrain", "digits", "--method", method, "--epochs", "0.1", "--skip-probe", "--out", str(out), *SMALL]) == 0
     assert RunFolder.open(out).metrics[-1]["split"] == "validation" and (out / "figures" / "learning-neighbours.png").is_file()

@@ -15,14 +15,14 @@ from PIL import Image
 
 from vitral.base.errors import DataError, FailedError, UsageError
 from vitral.config import DataConfig, PretrainConfig
-from vitral.data.augment import policy as named_policy
-from vitral.data.datasets import Data, open_data
-from vitral.data.decode import Decoded
+from vitral.data.images.augment import policy as named_policy
+from vitral.data.images.decode import Decoded
+from vitral.data.images.preprocess import Preprocess
+from vitral.data.images.views import views_of
 from vitral.data.loader import DEVICE_LIMIT, Batch, Loader, device_limit, even_batches, road
-from vitral.data.preprocess import Preprocess
-from vitral.data.source import ArrayReader
-from vitral.data.split import Split
-from vitral.data.views import views_of
+from vitral.data.sources.protocol import ArrayReader
+from vitral.data.splits.open import Data, open_data
+from vitral.data.splits.split import Split
 
 
 @pytest.fixture(scope="module")

@@ -26,15 +26,16 @@ from vitral.cli import VERBS, main
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.config import DataConfig
 from vitral.data import loader as data_loader
-from vitral.data.datasets import open_data
-from vitral.data.geometry import _warp
+from vitral.data.images.geometry import _warp
+from vitral.data.images.preprocess import Preprocess
 from vitral.data.loader import Loader
-from vitral.data.preprocess import Preprocess
-from vitral.look import judge, maps
+from vitral.data.splits.open import open_data
+from vitral.look import faithfulness as judge
+from vitral.look import maps
 from vitral.look.method import METHODS
 from vitral.train import monitor
 from vitral.web.first_images import fitting_images
-from vitral.web.routes import make_app
+from vitral.web.server.routes import make_app
 from vitral.web.session import Session
 
 pytestmark = pytest.mark.slow

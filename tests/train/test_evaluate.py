@@ -15,8 +15,8 @@ from vitral.base.origin import known
 from vitral.build import create
 from vitral.cli.eval import text
 from vitral.config import DataConfig, to_dict
-from vitral.data.datasets import open_data
-from vitral.data.preprocess import transform
+from vitral.data.images.preprocess import transform
+from vitral.data.splits.open import open_data
 from vitral.kernels.fp8 import in_eight_bits
 from vitral.look.predict import predict
 from vitral.train.evaluate import evaluate, evaluate_loader, fit_temperature, mirrored

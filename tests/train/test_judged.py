@@ -15,7 +15,7 @@ from vitral.base.layout import SEEN
 from vitral.cli import main
 from vitral.config import DataConfig
 from vitral.run.folder import RunFolder
-from vitral.study.audit_pictures import open_pictures
+from vitral.study.audit.pictures import open_pictures
 from vitral.train.advice import before as before_training
 from vitral.train.evaluate import evaluate
 from vitral.train.fit import fit

@@ -14,9 +14,9 @@ import vitral
 from vitral.base.errors import ConfigError
 from vitral.build import create
 from vitral.config import DataConfig, RunConfig, TrainConfig
-from vitral.data.datasets import open_data
+from vitral.data.images.preprocess import Preprocess
 from vitral.data.loader import Loader
-from vitral.data.preprocess import Preprocess
+from vitral.data.splits.open import open_data
 from vitral.presets.models import model as preset
 from vitral.train.fit import fit
 from vitral.train.prepare import prepare

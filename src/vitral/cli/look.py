@@ -64,7 +64,7 @@ class Look(ModelFlags):
 
 def run(arguments: list[str]) -> int:
     asked = parse(Look, arguments, "vitral look", EXAMPLES)
-    from vitral.data.pictures import readable
+    from vitral.data.sources.pictures import readable
     from vitral.draw.provenance import command_line
     from vitral.look.method import asked_for
     from vitral.look.sheet import look_at

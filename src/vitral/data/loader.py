@@ -14,14 +14,14 @@ import numpy as np
 import torch
 
 from vitral.base.errors import DataError, UsageError
-from vitral.data.augment import Augment, Policy, image_transform
-from vitral.data.augment import policy as named_policy
+from vitral.data.images.augment import Augment, Policy, image_transform
+from vitral.data.images.augment import policy as named_policy
+from vitral.data.images.mixing import draw_mix, mix_images, partners, whole_groups
+from vitral.data.images.preprocess import Preprocess
+from vitral.data.images.views import ViewMaker, Views
 from vitral.data.keys import generator, key, uniforms
-from vitral.data.mixing import draw_mix, mix_images, partners, whole_groups
-from vitral.data.preprocess import Preprocess
-from vitral.data.split import Split
+from vitral.data.splits.split import Split
 from vitral.data.stream import Stream
-from vitral.data.views import ViewMaker, Views
 
 DEVICE_LIMIT = {"cuda": 8 << 30, "cpu": 2 << 30}
 """Bytes of pixels up to which a stored set lives on the device, a Mac's GPU apart (see `device_limit`)."""

@@ -13,10 +13,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from vitral.base.errors import DataError, FailedError
 from vitral.base.picture import Box
-from vitral.data.augment import Policy, image_transform
+from vitral.data.images.augment import Policy, image_transform
+from vitral.data.images.preprocess import size_of
 from vitral.data.keys import generator, key
-from vitral.data.preprocess import size_of
-from vitral.data.split import Split
+from vitral.data.splits.split import Split
 
 Address = tuple[int, int, int]
 """Position in the split, epoch, place in the epoch."""

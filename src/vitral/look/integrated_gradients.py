@@ -15,7 +15,7 @@ import torch
 from vitral.base.errors import UsageError, one_of
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.text import percent, signed
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.preprocess import Preprocess
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, find_target, unused
 from vitral.look.maps import heat, to_patches

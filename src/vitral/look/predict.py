@@ -17,7 +17,7 @@ from vitral.base.text import html, percent, table
 from vitral.config.formats import AnswerPrecision
 from vitral.cost.eight_bits import AnsweringInFp8
 from vitral.cost.precision import Answering, worth_bf16
-from vitral.data.split import SEVERAL
+from vitral.data.splits.split import SEVERAL
 from vitral.draw.charts import prediction_chart
 from vitral.kernels.replay import replayed
 from vitral.look.watch import as_images, each

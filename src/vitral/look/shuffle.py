@@ -17,7 +17,7 @@ from vitral.base.numbers import to_double, to_numpy
 from vitral.base.text import percent
 from vitral.build import build
 from vitral.config import ModelConfig
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.preprocess import Preprocess
 from vitral.draw.palette import ShowsItself
 from vitral.draw.tiles import picture_sheet
 from vitral.look.choice import Start, check_item, need_transformer, unused

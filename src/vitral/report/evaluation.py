@@ -8,8 +8,8 @@ from typing import Any
 from vitral.base.files import make_folder, write_json
 from vitral.base.layout import REPORT, scores_name
 from vitral.model.classifier import Classifier
-from vitral.report.outcome import explainer_of, how_it_did
 from vitral.report.render import write_page
+from vitral.report.test_results import explainer_of, how_it_did
 from vitral.run.answers import Answers
 from vitral.train.evaluate import Scored
 

@@ -15,7 +15,7 @@ from vitral.report import inline
 from vitral.report.render import percent, write_page
 from vitral.study.quantise import INT8, ORIGINAL, Quantised
 from vitral.study.quantised import Proof, Version
-from vitral.weights.beside import write_beside
+from vitral.weights.predict_script import write_beside
 
 LAYERS = 16
 """Layers that are drawn."""

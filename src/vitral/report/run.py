@@ -11,15 +11,15 @@ from vitral.base.errors import ConfigError, UsageError, VitralError
 from vitral.base.origin import Fact
 from vitral.base.text import NOTHING, duration
 from vitral.config import RunConfig, to_dict
-from vitral.data.augment import policy
-from vitral.data.datasets import open_split
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.augment import policy
+from vitral.data.images.preprocess import Preprocess
+from vitral.data.splits.open import open_split
 from vitral.draw.curves import read_curve, training_curves
 from vitral.look.verdicts import read_verdicts
 from vitral.report import inline
-from vitral.report.outcome import Explainer, explainer_of, file_of, how_it_did, opener_of
+from vitral.report.lenient_json import mapping, number, optional_object
 from vitral.report.render import percent, show, write_page
-from vitral.report.stored import mapping, number, optional_object
+from vitral.report.test_results import Explainer, explainer_of, file_of, how_it_did, opener_of
 from vitral.run.folder import RunFolder
 from vitral.run.journal import read_metrics
 from vitral.run.made_here import made_here

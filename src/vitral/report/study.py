@@ -10,8 +10,8 @@ from vitral.base import layout
 from vitral.base.errors import DataError
 from vitral.base.text import NOTHING, byte_size, duration, short, signed
 from vitral.report import inline
+from vitral.report.lenient_json import mapping, number, optional_object
 from vitral.report.render import percent, show, write_page
-from vitral.report.stored import mapping, number, optional_object
 
 SUMMARY = {"kind": "kind", "data": "data", "budget": "budget for each model", "seeds": "seeds"}
 SUMMARY |= {"source": "pre-trained on", "pretraining_budget": "budget of each pre-training"}

@@ -17,17 +17,17 @@ from vitral.base.files import make_folder
 from vitral.base.progress import say
 from vitral.base.records import KINDS, read_records
 from vitral.config import DataConfig
-from vitral.data.datasets import open_split
-from vitral.data.decode import decode
-from vitral.data.preprocess import Preprocess, viewable
-from vitral.data.split import Split
+from vitral.data.images.decode import decode
+from vitral.data.images.preprocess import Preprocess, viewable
+from vitral.data.splits.open import open_split
+from vitral.data.splits.split import Split
 from vitral.look.method import RECORDS, choose
 from vitral.look.notable import explain, usual_method
 from vitral.model.classifier import Classifier
 from vitral.report import inline
-from vitral.report.outcome import Opener, file_of, gallery, maps_words, name_in, opener_of
+from vitral.report.lenient_json import mapping, optional_object
 from vitral.report.render import write_page
-from vitral.report.stored import mapping, optional_object
+from vitral.report.test_results import Opener, file_of, gallery, maps_words, name_in, opener_of
 from vitral.run.answers import CLASSES, Answers, SeveralAnswers, small
 from vitral.run.folder import RunFolder
 from vitral.run.made_here import made_here

@@ -19,8 +19,8 @@ from vitral.base.errors import DataError
 from vitral.base.files import read_bounded, write_atomic
 from vitral.base.layout import answers_name, pictures_name
 from vitral.base.text import percent
-from vitral.data.decode import decode
-from vitral.data.preprocess import viewable
+from vitral.data.images.decode import decode
+from vitral.data.images.preprocess import viewable
 from vitral.weights.read import check_archive
 
 ALL = 10

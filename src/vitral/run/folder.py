@@ -27,7 +27,7 @@ from vitral.base.lock import FolderLock
 from vitral.base.manifest import vouching
 from vitral.base.origin import OWN, Origin
 from vitral.config import OPEN, RunConfig, from_dict, to_dict
-from vitral.data.learnt import SPLITS, Learnt
+from vitral.data.splits.seen import SPLITS, Learnt
 from vitral.model.classifier import Classifier
 from vitral.run.answers import Answers
 from vitral.run.journal import read_metrics

@@ -18,8 +18,8 @@ from vitral.base.files import replacing_folder, write_atomic
 from vitral.base.picture import Picture
 from vitral.base.progress import say, track
 from vitral.base.text import counted
-from vitral.data.datasets import open_data, open_source
-from vitral.data.preprocess import Preprocess, open_picture
+from vitral.data.images.preprocess import Preprocess, open_picture
+from vitral.data.splits.open import open_data, open_source
 from vitral.draw.animation import FORMATS, animate
 from vitral.draw.film import Reel, film_frame, film_sheet
 from vitral.draw.provenance import save_figure

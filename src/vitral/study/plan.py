@@ -25,12 +25,12 @@ from vitral.cost.flops import forward_flops, learning_passes
 from vitral.cost.memory import Memory
 from vitral.cost.precision import DTYPES, dtype_of, is_compiled
 from vitral.cost.time import LAUNCH, efficiency, find_gpu
-from vitral.data.augment import Policy
+from vitral.data.images.augment import Policy
 from vitral.data.loader import even_batches, road
-from vitral.data.stand_in import stand_in
+from vitral.data.sources.placeholder import stand_in
 from vitral.data.stream import seconds_to_read
 from vitral.model.classifier import Classifier
-from vitral.study.forecast import Timing, time_run
+from vitral.study.fight.forecast import Timing, time_run
 from vitral.train import advice
 from vitral.train.monitor import LOOKS
 from vitral.train.optim import choose

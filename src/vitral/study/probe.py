@@ -25,14 +25,14 @@ from vitral.base.progress import progress
 from vitral.base.text import percent, table
 from vitral.config import DataConfig, to_dict
 from vitral.config.formats import Precision
-from vitral.data.datasets import Data, open_data
+from vitral.data.images.preprocess import Preprocess
 from vitral.data.loader import Loader
-from vitral.data.preprocess import Preprocess
-from vitral.data.split import Split
+from vitral.data.splits.open import Data, open_data
+from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.run.folder import learnt_by
-from vitral.study.result import Result
-from vitral.study.statistics import accuracy_interval, images_interval
+from vitral.study.fight.result import Result
+from vitral.study.fight.statistics import accuracy_interval, images_interval
 from vitral.train.judged import learnt_from
 from vitral.train.probe import Labelled, Linear, Neighbours, fit_linear, fit_neighbours, last_layer, read_features
 from vitral.weights.checkpoint import save as write_model

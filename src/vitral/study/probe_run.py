@@ -19,18 +19,18 @@ from vitral.base.errors import DataError
 from vitral.base.numbers import to_numpy
 from vitral.base.text import percent, table
 from vitral.config import DataConfig
-from vitral.data.datasets import Data, open_data, open_source
+from vitral.data.images.preprocess import Preprocess
 from vitral.data.keys import generator
 from vitral.data.loader import Loader
-from vitral.data.preprocess import Preprocess
-from vitral.data.source import UNLABELLED
-from vitral.data.split import Split
+from vitral.data.sources.protocol import UNLABELLED
+from vitral.data.splits.open import Data, open_data, open_source
+from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.run.answers import Answers
 from vitral.run.folder import RunFolder
+from vitral.study.fight.result import Result
+from vitral.study.fight.statistics import images_interval
 from vitral.study.probe import as_model
-from vitral.study.result import Result
-from vitral.study.statistics import images_interval
 from vitral.train.evaluate import evaluate_loader, evaluation_loader
 from vitral.train.probe import TRIED_ON, Labelled, Linear, Neighbours, fit_linear, fit_neighbours, read_features, settle
 from vitral.train.scores import Evaluation

@@ -12,10 +12,10 @@ from PIL import Image
 
 from vitral.base.errors import DataError, VitralError
 from vitral.base.numbers import to_numpy
-from vitral.data.catalogue import CATALOGUE
-from vitral.data.pictures import find_pictures, readable
-from vitral.data.preprocess import Preprocess
-from vitral.data.split import Split
+from vitral.data.images.preprocess import Preprocess
+from vitral.data.sources.catalogue import CATALOGUE
+from vitral.data.sources.pictures import find_pictures, readable
+from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.train.evaluate import evaluation_loader, match_split
 from vitral.train.judged import as_learnt

@@ -21,8 +21,8 @@ from vitral.model.classifier import Classifier
 from vitral.study.proof_pictures import ProofPictures
 from vitral.study.quantised import Changed, Layer, Proof, Version
 from vitral.train.scores import calibrate
-from vitral.weights.quantise import Run, float_graph, linears, open_graph, quantise_graph, store_graph, watch_inputs
-from vitral.weights.to_onnx import to_graph
+from vitral.weights.onnx.graph import to_graph
+from vitral.weights.onnx.quantise import Run, float_graph, linears, open_graph, quantise_graph, store_graph, watch_inputs
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -24,10 +24,10 @@ from vitral.config.formats import AnswerPrecision
 from vitral.cost.eight_bits import AnsweringInFp8
 from vitral.cost.precision import Answering, has_bf16, worth_bf16
 from vitral.data.class_names import match_classes
+from vitral.data.images.preprocess import Preprocess
 from vitral.data.loader import Batch, Loader
-from vitral.data.own_dataset import class_names, own_name, part_of
-from vitral.data.preprocess import Preprocess
-from vitral.data.split import Split, check
+from vitral.data.sources.torch_dataset import class_names, own_name, part_of
+from vitral.data.splits.split import Split, check
 from vitral.kernels.fp8 import need_eight_bits
 from vitral.model.classifier import Classifier, evaluating
 from vitral.run.answers import kept

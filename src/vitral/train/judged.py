@@ -10,10 +10,10 @@ from typing import Literal
 from vitral.base.errors import UsageError
 from vitral.base.progress import say
 from vitral.config import DataConfig, from_dict
-from vitral.data.datasets import open_split
-from vitral.data.learnt import Learnt
-from vitral.data.preprocess import Preprocess
-from vitral.data.split import Split
+from vitral.data.images.preprocess import Preprocess
+from vitral.data.splits.open import open_split
+from vitral.data.splits.seen import Learnt
+from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.run.folder import learnt_by
 

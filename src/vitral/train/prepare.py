@@ -17,17 +17,17 @@ from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
 from vitral.cost.flops import forward_flops
 from vitral.cost.precision import dtype_of
 from vitral.cost.time import TINY
-from vitral.data.augment import Policy, policy
 from vitral.data.cache import cached
-from vitral.data.datasets import PHOTOGRAPH_SIZE, Data, open_data, open_source, training_images
-from vitral.data.fetch import data_root
+from vitral.data.images.augment import Policy, policy
+from vitral.data.images.preprocess import Preprocess
+from vitral.data.images.views import Views, views_of
 from vitral.data.loader import Loader, even_batches, road
-from vitral.data.own_dataset import own_name
-from vitral.data.preprocess import Preprocess
-from vitral.data.sealed import check_learnt, check_stage
-from vitral.data.source import Source, unlabelled
-from vitral.data.split import Split
-from vitral.data.views import Views, views_of
+from vitral.data.sources.fetch import data_root
+from vitral.data.sources.protocol import Source, unlabelled
+from vitral.data.sources.torch_dataset import own_name
+from vitral.data.splits.open import PHOTOGRAPH_SIZE, Data, open_data, open_source, training_images
+from vitral.data.splits.sealed import check_learnt, check_stage
+from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.model.lora import merge_lora
 from vitral.rivals.own_module import OwnModule

@@ -21,7 +21,7 @@ from vitral.base.progress import progress
 from vitral.config.formats import Precision
 from vitral.cost.precision import Answering, worth_bf16
 from vitral.data.loader import Loader
-from vitral.data.split import Split
+from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.train.evaluate import evaluation_loader
 from vitral.train.optim import is_head

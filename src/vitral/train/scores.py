@@ -9,7 +9,7 @@ import numpy as np
 
 from vitral.base.records import ranked
 from vitral.base.text import html, percent, table
-from vitral.data.split import Split
+from vitral.data.splits.split import Split
 from vitral.run.answers import Answers
 
 BINS = 15

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from vitral.base.errors import DataError, FailedError
 from vitral.base.numbers import to_numpy
 from vitral.base.text import html, percent, table
-from vitral.data.split import SEVERAL, Split
+from vitral.data.splits.split import SEVERAL, Split
 from vitral.model.classifier import Classifier, evaluating
 from vitral.run.answers import Answers, SeveralAnswers
 from vitral.train.scores import compared

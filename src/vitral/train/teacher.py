@@ -12,9 +12,9 @@ from vitral.base.errors import ConfigError
 from vitral.base.progress import say
 from vitral.base.text import few
 from vitral.data.class_names import check_order, find_classes
-from vitral.data.datasets import Data
-from vitral.data.preprocess import Preprocess
-from vitral.data.sealed import check_learnt
+from vitral.data.images.preprocess import Preprocess
+from vitral.data.splits.open import Data
+from vitral.data.splits.sealed import check_learnt
 from vitral.model.classifier import Classifier
 
 Distil = Literal["answers", "features"]

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from vitral.base.picture import Picture
-from vitral.look.removal import remove_least
+from vitral.look.pruning import remove_least
 from vitral.look.switch_off import ablate
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
-from vitral.web.payload import rounded
+from vitral.web.trace import rounded
 
 FEWEST = 2
 """A share of fewer pictures is none."""

@@ -16,23 +16,23 @@ from PIL import Image
 from vitral.base.errors import DataError, UsageError
 from vitral.base.files import sha256_bytes
 from vitral.base.picture import Picture
-from vitral.data.decode import decode
-from vitral.data.preprocess import open_picture
+from vitral.data.images.decode import decode
+from vitral.data.images.preprocess import open_picture
 from vitral.look.method import RECORDS
 from vitral.look.verdicts import audit_folder, read_verdicts
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
-from vitral.web.decoder import SAVE_AGAIN
 from vitral.web.depth import pack_depth, pack_features
+from vitral.web.film import moments_of, pack_film
 from vitral.web.first_images import labelled_images
 from vitral.web.importance import importance
-from vitral.web.jobs import Memory
-from vitral.web.limits import Limits, Refusal, check_image
-from vitral.web.moments import moments_of, pack_film
 from vitral.web.pack import LIVE_LEVELS
-from vitral.web.payload import clean_name, compare, describe, describe_heat, methods_of, model_figures, model_names, pack_trace, thumbnail
+from vitral.web.server.decoder import SAVE_AGAIN
+from vitral.web.server.jobs import Memory
+from vitral.web.server.limits import Limits, Refusal, check_image
 from vitral.web.story import pack_story
 from vitral.web.surgery import Cut, check_cut, edits_of, operate, without_patches
+from vitral.web.trace import clean_name, compare, describe, describe_heat, methods_of, model_figures, model_names, pack_trace, thumbnail
 
 WHOLE = Cut()
 

@@ -43,10 +43,10 @@ from vitral.model.classifier import Classifier
 from vitral.model.positions import AddPositionalEmbeddings
 from vitral.model.tape import ATTENTION, Tape
 from vitral.model.vit import ViT
-from vitral.web.limits import Refusal
 from vitral.web.pack import pack
-from vitral.web.payload import probabilities
+from vitral.web.server.limits import Refusal
 from vitral.web.surgery import without_patches
+from vitral.web.trace import probabilities
 
 BLOCK = 0
 """The block whose attention is told with all its numbers: the first, whose tokens the steps before have made."""

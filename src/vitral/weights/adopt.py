@@ -14,9 +14,9 @@ from torch import nn
 from vitral.base.errors import UsageError
 from vitral.model.classifier import Classifier
 from vitral.weights.assemble import assemble
-from vitral.weights.declared import of_timm, of_torchvision, of_transformers
 from vitral.weights.detect import detect
 from vitral.weights.infer import Known
+from vitral.weights.library_settings import of_timm, of_torchvision, of_transformers
 from vitral.weights.proof import TOLERANCE, prove
 
 

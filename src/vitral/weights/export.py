@@ -24,10 +24,10 @@ from vitral.base.progress import say
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights import from_google, from_timm, from_torchvision, to_huggingface
-from vitral.weights.beside import write_beside
 from vitral.weights.keymap import ELSEWHERE, revert
+from vitral.weights.onnx.graph import write_onnx
+from vitral.weights.predict_script import write_beside
 from vitral.weights.to_huggingface import limits, our_tensors
-from vitral.weights.to_onnx import write_onnx
 
 TIMM_SIZES = {(192, 12, 3): "tiny", (384, 12, 6): "small", (768, 12, 12): "base", (1024, 24, 16): "large", (1280, 32, 16): "huge"}
 TORCHVISION_EPSILON = 1e-6

@@ -24,10 +24,10 @@ from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights.assemble import assemble
 from vitral.weights.checkpoint import load_checkpoint
-from vitral.weights.declared import of_preprocessor, of_timm_folder, of_transformers
 from vitral.weights.family import preprocess_fields
 from vitral.weights.infer import Known, says
 from vitral.weights.keymap import listed
+from vitral.weights.library_settings import of_preprocessor, of_timm_folder, of_transformers
 from vitral.weights.named import LIBRARIES, check_named, fetch, fetch_nothing
 from vitral.weights.read import READERS, Contents, read_weights
 from vitral.weights.resize import adapt

@@ -18,9 +18,9 @@ from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights.adopt import adopt, converted
 from vitral.weights.assemble import assemble
-from vitral.weights.declared import of_preprocessor, of_torchvision_weights
 from vitral.weights.detect import detect
 from vitral.weights.infer import Known, says
+from vitral.weights.library_settings import of_preprocessor, of_torchvision_weights
 from vitral.weights.proof import Proof, prove
 from vitral.weights.read import read_weights, reason
 

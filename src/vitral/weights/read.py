@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from vitral.base.errors import MissingError, WeightsError
-from vitral.weights.rehearse import CODE, MALICIOUS, rehearse
+from vitral.weights.safe_pickle import CODE, MALICIOUS, rehearse
 
 DAMAGED = "the file is damaged or not what its name says: fetch it again"
 HEADER_LIMIT = 100 * 2**20
