@@ -122,8 +122,8 @@ format: $(TEST) ## let ruff mend what it can
 bench: $(HAS)slow ## speed and memory
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(PYTHON) $$script; done
 
-results: $(TEST) ## every table and figure of the results, from docs/results/records alone
-	@$(ONE_THREAD) PYTHONPATH=src $(PYTHON) docs/results/build.py
+results: $(TEST) ## every table and figure of the results, from results/records alone
+	@$(ONE_THREAD) PYTHONPATH=src $(PYTHON) results/build.py
 
 docs: $(DOCS) ## the documentation as web pages, in site/
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet

@@ -38,7 +38,7 @@ def test_the_interval_covers_the_truth(seeds: int, images: int, accuracy: float,
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 @pytest.mark.parametrize("images", [360, 1000, 10_000])
 def test_the_interval_covers_the_truth_from_360_to_10000_images(seeds: int, images: int) -> None:
-    """93 to 97 % in the mean of the settings; docs/results/coverage.py makes the table of all of them."""
+    """93 to 97 % in the mean of the settings; results/coverage.py makes the table of all of them."""
     settings = [(accuracy, spread, flips) for accuracy in (0.7, 0.94, 0.97) for spread in (0.0, 0.03, 0.15) for flips in (0.3, 0.8)]
     found = [simulate(seeds, images, *setting, 300) for setting in settings]
     assert 0.93 <= np.mean(found) <= 0.97 and min(found) > 0.89
