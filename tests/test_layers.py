@@ -1,13 +1,10 @@
-"""The shape of the tree: import layers, lazy imports, light import, short files, one name for one idea, tests that mirror the source."""
+"""The shape of the tree: import layers, lazy imports, light import, short files."""
 
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
-import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +12,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "vitral"
-TESTS = ROOT / "tests"
 
 # Top to bottom; a file imports only from rows below its own, or from its own part.
 ROWS = (
@@ -80,38 +76,6 @@ LAZY_TORCH = {"base", "cli"}
 LAZY_OURS = {"cli", "build"}
 
 MAX_LINES = 450
-# Tests of several parts together: they mirror no single file.
-FREE_TEST_FOLDERS = {"parity", "browser", "fuzz", "gpu", "mac"}
-
-# A base name occurs in two parts only where it is one idea in two roles.
-VERB = "the verb asks, the other does it"
-NUMBERS = "look computes what draw draws"
-ASKED = "the verb reads flags into the config of that name"
-ONE_IDEA_IN_TWO_ROLES = {
-    "audit": "the verb asks, study judges, draw and report show it",
-    "attention": "the layer, and the method that shows its weights",
-    "compare": VERB,
-    "data": ASKED,
-    "demo": VERB,
-    "bench": VERB,
-    "embed": VERB,
-    "figures": VERB,
-    "film": "the verb asks, study watches the snapshots, draw draws them",
-    "filters": NUMBERS,
-    "lens": "the verb asks, look computes, draw draws",
-    "plan": VERB,
-    "predict": VERB,
-    "pretrain": ASKED,
-    "probe": "the verb asks, study compares, train solves",
-    "quantise": "the verb asks, weights write the graph, study proves it, report shows the proof",
-    "run": "report draws what config asked for",
-    "runs": "the verb lists what was trained, presets what can be",
-    "scale": VERB,
-    "sheet": NUMBERS,
-    "switch_off": NUMBERS,
-    "train": ASKED,
-    "verify": VERB,
-}
 
 HEAVY = (
     "torchvision",
@@ -278,49 +242,3 @@ def test_files_are_short() -> None:
     lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
     assert lengths
     assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
-
-
-def test_a_name_stands_for_one_idea() -> None:
-    count = Counter(path.stem for path in SOURCE.rglob("*.py") if not path.stem.startswith("__"))
-    twice = {name for name, times in count.items() if times > 1}
-    assert twice == set(ONE_IDEA_IN_TWO_ROLES)
-
-
-def test_every_test_mirrors_a_source_file() -> None:
-    stray = [
-        test.relative_to(ROOT).as_posix()
-        for test in TESTS.glob("*/**/test_*.py")
-        if (folder := test.parent.relative_to(TESTS)).parts[0] not in FREE_TEST_FOLDERS
-        and not (SOURCE / folder / f"{test.stem.removeprefix('test_')}.py").exists()
-    ]
-    assert stray == []
-
-
-def mirror(path: Path) -> Path:
-    file = path.relative_to(SOURCE)
-    return TESTS / file.parent / f"test_{file.name}"
-
-
-def test_every_source_file_has_its_test() -> None:
-    elsewhere = {file: test for section in tomllib.loads((TESTS / "elsewhere.toml").read_text()).values() for file, test in section.items()}
-    for file, test in elsewhere.items():
-        source = SOURCE / file
-        assert source.is_file(), f"tests/elsewhere.toml names {file}, which is gone"
-        assert not mirror(source).exists(), f"{file} has a test of its own: take its line out of tests/elsewhere.toml"
-        assert (ROOT / test).is_file(), f"tests/elsewhere.toml sends {file} to {test}, which is gone"
-        assert mentions(ROOT / test, source), f"{test} names nothing of {file}: it does not test it"
-    without = [
-        path.relative_to(ROOT).as_posix()
-        for path in source_files()
-        if not path.stem.startswith("__") and not mirror(path).exists() and path.relative_to(SOURCE).as_posix() not in elsewhere
-    ]
-    assert without == []
-
-
-def mentions(test: Path, source: Path) -> bool:
-    """Whether a test imports the module, uses one of its public names, or at least speaks of it: a verb, a format."""
-    text = test.read_text(encoding="utf-8")
-    if source.stem.split("_")[-1] in text.lower():
-        return True
-    defined = (getattr(node, "name", "_") for node in ast.parse(source.read_text(encoding="utf-8")).body)
-    return any(re.search(rf"\b{name}\b", text) for name in defined if not name.startswith("_"))
