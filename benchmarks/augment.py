@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from vitral.data.augment import Augment, policy
+from vitral.data.images.augment import Augment, policy
+from vitral.data.images.preprocess import Preprocess
 from vitral.data.keys import uniforms
-from vitral.data.preprocess import Preprocess
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 

@@ -25,11 +25,11 @@ from PIL import Image
 
 from vitral.base.text import table
 from vitral.config import DataConfig
-from vitral.data.augment import policy
 from vitral.data.cache import cached
-from vitral.data.datasets import open_data
-from vitral.data.fetch import data_root
+from vitral.data.images.augment import policy
 from vitral.data.loader import Loader
+from vitral.data.sources.fetch import data_root
+from vitral.data.splits.open import open_data
 
 BATCH = 32
 

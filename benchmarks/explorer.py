@@ -30,11 +30,11 @@ from vitral.base.device import describe_machine
 from vitral.build import create
 from vitral.look import entropy, watch
 from vitral.model.classifier import Classifier
+from vitral.web.export import export_page
 from vitral.web.pack import EXPORT_LEVELS, unpack
-from vitral.web.routes import make_app
-from vitral.web.serve import bind
+from vitral.web.server.routes import make_app
+from vitral.web.server.serve import bind
 from vitral.web.session import Session
-from vitral.web.single_file import export_page
 
 TARGETS = {"first maps, ms": 1500, "second picture, ms": 1500, "hover, ms": 16, "wall, ms": 300, "export, MB a picture": 8}
 BITS = 6.0

@@ -46,7 +46,7 @@ def photograph(seed: int, side: int = 320) -> bytes:
 def serve(weights: str | None) -> None:
     """The server's process."""
     from vitral.build import create
-    from vitral.web.serve import serve
+    from vitral.web.server.serve import serve
     from vitral.web.session import Session
     from vitral.weights.load import load
 

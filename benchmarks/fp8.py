@@ -22,9 +22,9 @@ from vitral.base.device import describe_machine, pick_device
 from vitral.build import create
 from vitral.config import DataConfig
 from vitral.cost.precision import autocast, dtype_of
-from vitral.data.datasets import open_split
+from vitral.data.images.preprocess import Preprocess
 from vitral.data.loader import Loader
-from vitral.data.preprocess import Preprocess
+from vitral.data.splits.open import open_split
 from vitral.kernels.fp8 import in_eight_bits
 from vitral.kernels.replay import replayed
 from vitral.study.peers import build_timm

@@ -35,11 +35,11 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from vitral.base.device import describe_machine
 from vitral.base.files import sha256_file, write_json
-from vitral.data.decode import decode
-from vitral.data.preprocess import open_picture
+from vitral.data.images.decode import decode
+from vitral.data.images.preprocess import open_picture
 from vitral.web.live import export_live, rounded, rounding_change
-from vitral.web.payload import probabilities
 from vitral.web.session import Session
+from vitral.web.trace import probabilities
 from vitral.weights.export import export
 from vitral.weights.load import load
 
@@ -182,7 +182,7 @@ def main() -> int:
             "same top-1, pixels decoded by Pillow": pixels["same top-1"],
             "logits, worst relative difference": own["worst"],
             "logits, worst, pixels decoded by Pillow": pixels["worst"],
-            **rounding(in_python(model, contents), wanted, model.origin.several),
+            **rounding(in_python(model, contents), wanted, model.origin.multi_label),
         }
         if flags.onnxruntime:
             with onnxruntime(browser, model, flags.onnxruntime, image) as (other, sizes):

@@ -6,7 +6,7 @@ Contestants take turns within a run, eager and (on a GPU) compiled. A library th
 that cannot do an action. `--out` takes up what is there already, so that sizes may be measured one command after the other, and is written
 after each action. Compiling takes most of the time (12 blocks of a peer about a minute and a half in all): `--peers`, `--actions` and
 `--compile no` leave parts out. `--quick`: two blocks of ti/16 at batch 2, to see whether it runs. `docs/results/speed.md` is made from the
-files under docs/results/measured (`make results`).
+files under results/measured (`make results`).
 """
 
 from __future__ import annotations

@@ -24,16 +24,16 @@ from vitral.base.device import describe_machine, pick_device
 from vitral.build import build
 from vitral.cost.flops import forward_flops
 from vitral.cost.time import GPUS
-from vitral.data.augment import policy
-from vitral.data.catalogue import CATALOGUE
-from vitral.data.datasets import PHOTOGRAPH_SIZE
+from vitral.data.images.augment import policy
+from vitral.data.images.preprocess import Preprocess
 from vitral.data.loader import Batch, Loader
-from vitral.data.preprocess import Preprocess
-from vitral.data.source import ArrayReader
-from vitral.data.split import Split
+from vitral.data.sources.catalogue import CATALOGUE
+from vitral.data.sources.protocol import ArrayReader
+from vitral.data.splits.open import PHOTOGRAPH_SIZE
+from vitral.data.splits.split import Split
 from vitral.presets.runs import RUNS
 from vitral.run.resolve import DataFacts, resolve
-from vitral.study.forecast import median_seconds
+from vitral.study.fight.forecast import median_seconds
 from vitral.train.parallel import World
 from vitral.train.schedule import token_shares
 from vitral.train.steps import Stepper

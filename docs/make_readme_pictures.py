@@ -26,7 +26,7 @@ from vitral.base.files import read_json, sha256_file, write_atomic, write_json
 from vitral.cli import main as vitral_command
 from vitral.draw.provenance import versions
 from vitral.look.describe import digest
-from vitral.report.photograph import PHOTOGRAPH
+from vitral.report.demo.photograph import PHOTOGRAPH
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "docs/images/readme"

@@ -61,7 +61,7 @@ CLASSES = {
     "vitral.base.picture.Picture": (),
     "vitral.train.scores.Evaluation": ("to_dict",),
     "vitral.train.engine.Run": ("test",),
-    "vitral.study.result.Result": ("rows", "conclusion", "failed"),
+    "vitral.study.fight.result.Result": ("rows", "conclusion", "failed"),
 }
 """What the functions give back, with the methods worth naming."""
 
@@ -400,11 +400,11 @@ def size(value: Any) -> str:
 def completions() -> str:
     """The words that `vitral completion` completes, as src/vitral/cli/completion.py reads them."""
     from vitral.cost.time import GPUS
-    from vitral.data.augment import POLICIES
-    from vitral.data.catalogue import CATALOGUE
+    from vitral.data.images.augment import POLICIES
+    from vitral.data.sources.catalogue import CATALOGUE
     from vitral.look.figures import FIGURES
     from vitral.look.method import METHODS
-    from vitral.study.recipe import RECIPES
+    from vitral.study.fight.recipe import RECIPES
     from vitral.weights.family import PREPROCESS
 
     names: dict[str, list[str]] = {

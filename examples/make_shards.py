@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 from vitral.config import DataConfig
-from vitral.data.datasets import open_data
+from vitral.data.splits.open import open_data
 
 name, folder, most, size = sys.argv[1:] or ("digits", "shards", "200", "100")
 data, out = open_data(DataConfig(name=name)), Path(folder)

@@ -20,13 +20,13 @@ from vitral.cli import GROUPS, VERBS, main, parsing
 from vitral.cli.compare import numbers
 from vitral.cli.pretrain import METHODS as PRETRAINING
 from vitral.cli.train import setting
-from vitral.data.datasets import check_name
+from vitral.data.splits.open import check_name
 from vitral.look.figures import check_figures
-from vitral.look.method import METHODS, asked_for
-from vitral.study.contenders import check_model
-from vitral.study.protocol import Budget
-from vitral.study.recipe import RECIPES
-from vitral.study.vary import read_varied
+from vitral.look.method import METHODS, methods_named
+from vitral.study.fight.contenders import check_model
+from vitral.study.fight.protocol import Budget
+from vitral.study.fight.recipe import RECIPES
+from vitral.study.fight.vary import read_varied
 from vitral.weights.checkpoint import save
 
 ROOT = Path(__file__).parents[1]
@@ -218,8 +218,8 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "data": lambda name: name in ("folder:photos", "folder:flowers", "folder:sorted", "folder:imagenet/val", "photos") or check_name(name),
     "from_data": check_name,
     "models": each(check_model),
-    "methods": lambda text: asked_for(text.split(",")),
-    "method": lambda text: ":" in text or text in PRETRAINING or asked_for(text.split(",")),
+    "methods": lambda text: methods_named(text.split(",")),
+    "method": lambda text: ":" in text or text in PRETRAINING or methods_named(text.split(",")),
     "only": lambda text: check_figures(text.split(",")),
     "vary": read_varied,
     "budget": Budget.parse,

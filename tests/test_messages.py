@@ -101,8 +101,8 @@ def test_every_flag_that_is_named_is_a_flag(make_reference: ModuleType) -> None:
 def test_advice_on_data_names_flags_of_every_verb_that_gives_it() -> None:
     """ImageNet is fetched by nobody: what train, plan and pretrain say of it must help there."""
     from vitral.cli.pretrain import flags_of as flags_without_labels
-    from vitral.data.catalogue import CATALOGUE
-    from vitral.data.fetch import advice
+    from vitral.data.sources.catalogue import CATALOGUE
+    from vitral.data.sources.fetch import advice
 
     both = set(spellings(flags_of_a_run(RunConfig(), "plan"))) & set(spellings(flags_without_labels(RUNS["pretrain-photos"])))
     named = {flag for entry in CATALOGUE.values() if entry.name != "digits" for flag in FLAG.findall(advice(entry, Path("data")))}

@@ -11,16 +11,17 @@ import pytest
 
 from vitral.base.files import read_json
 from vitral.run.answers import Answers
-from vitral.study.conclude import compare_pairs
-from vitral.study.growth import gaps
+from vitral.study.fight.conclude import compare_pairs
+from vitral.study.fight.growth import gaps
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "docs/results"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "results"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
 import claim_tables
 import evidence
 
-PAGE = " ".join((evidence.HERE / "reports.md").read_text(encoding="utf-8").split())
+PAGE = " ".join((evidence.ROOT / "docs/results/reports.md").read_text(encoding="utf-8").split())
+STUDIES = evidence.read_studies()
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def records() -> dict[str, list[evidence.Record]]:
 
 def right_of(study: str) -> dict[str, np.ndarray]:
     """Model → (seeds, pictures)."""
-    path, found = evidence.RECORDS / study, {}
+    path, found = STUDIES[study], {}
     for cell in read_json(path / "result.json")["cells"]:
         found.setdefault(cell["model"], []).append(Answers.read(path / "cells" / cell["cell"]).right)
     return {model: np.stack(right) for model, right in found.items()}
@@ -38,7 +39,7 @@ def right_of(study: str) -> dict[str, np.ndarray]:
 
 def pretrained() -> dict[tuple[str, int], float]:
     """(Model, pictures before) → per cent, fine-tuned, of the study with photographs."""
-    path, found = evidence.RECORDS / "pretraining-16px", {}
+    path, found = STUDIES["pretraining-16px"], {}
     for cell in read_json(path / "result.json")["cells"]:
         if not cell["shots"]:
             right = Answers.read(path / "cells" / cell["cell"]).right
@@ -51,7 +52,7 @@ def test_differences_in_words_are_those_of_the_records(records: dict[str, list[e
     seeds = {name: [100 * record.right().mean() for record in records[name]] for name in named}
     mean = {name: float(np.mean(own)) for name, own in seeds.items()}
     short, long = ({name: 100 * right.mean() for name, right in right_of(f"compare-16px-{size}").items()} for size in ("100k", "400k"))
-    flops = {row["model"]: row["flops"] for row in read_json(evidence.RECORDS / "digits-patch/result.json")["rows"]}
+    flops = {row["model"]: row["flops"] for row in read_json(STUDIES["digits-patch"] / "result.json")["rows"]}
     after = pretrained()
     longer, shorter = seeds["report-cifar-small-60"], seeds["report-cifar-small"]
     said = {
@@ -92,7 +93,7 @@ def test_two_budgets_counted_together() -> None:
 
 
 def test_three_models_grow_alike() -> None:
-    path, found = evidence.RECORDS / "scale-16px", {}
+    path, found = STUDIES["scale-16px"], {}
     for cell in read_json(path / "result.json")["cells"]:
         found.setdefault(cell["size"], {}).setdefault(cell["model"], []).append(Answers.read(path / "cells" / cell["cell"]).right)
     right = {size: {model: np.stack(seeds) for model, seeds in models.items()} for size, models in sorted(found.items())}

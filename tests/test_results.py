@@ -1,4 +1,4 @@
-"""What docs/results publishes: made from its records, and nothing stated that has none.
+"""What docs/results publishes: made from the records in results/, and nothing stated that has none.
 
 The guide and the concepts state accuracies too: each is in a source that its section links, or is what a command prints.
 """
@@ -25,14 +25,15 @@ from vitral.base.files import read_json
 from vitral.cli import main
 from vitral.config import DataConfig
 from vitral.presets import run as run_preset
+from vitral.run.archive import opened
 from vitral.run.differences import differences
 from vitral.run.folder import RunFolder
 from vitral.run.journal import read_metrics
-from vitral.study.compare import compare
+from vitral.study.fight.compare import compare
 from vitral.train.fit import fit
 
 ROOT = Path(__file__).parents[1]
-RECORDS = ROOT / "docs/results/records"
+RECORDS = ROOT / "results/records"
 STATED = re.compile(r"(?<![\w.,-])(?:\d{2}|100)\.\d+(?![\w.,]*\d)(?: ?%)?|(?<![\w.,-])\d{2,3} ?(?:%|per cent)")
 """An accuracy: 96.91, 97.1 %, 94 %, 100.00%."""
 NO_ACCURACY = re.compile(r"\(10 %\)|95 % interval")
@@ -46,7 +47,7 @@ def stated(text: str) -> list[str]:
 
 
 def script(name: str) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(f"results_{name}", ROOT / f"docs/results/{name}.py")
+    specification = importlib.util.spec_from_file_location(f"results_{name}", ROOT / f"results/{name}.py")
     assert specification is not None and specification.loader is not None
     module = sys.modules[specification.name] = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
@@ -213,19 +214,21 @@ def test_an_address_turns_on_clone_and_install_by_name(address: str | None) -> N
 
 
 def test_steps_to_an_accuracy(run: Path, tmp_path: Path) -> None:
-    path = collect.collect(run, tmp_path, "mine")
-    record = evidence.Record(path, read_json(path / "manifest.json"), RunFolder.open(path))
+    collect.collect(run, tmp_path, "mine")
+    (record,) = evidence.read_records(tmp_path)["mine"]
     best = max(line["accuracy"] for line in record.run.metrics if line["split"] == "validation")
     told = claim_tables.steps_to([record], (best / 2, 1.01))
     assert re.search(r"% after [\d,]+, 101 % not reached steps, n = 1", told)
 
 
-@pytest.mark.parametrize("record", sorted(path.name for path in RECORDS.iterdir()))
+@pytest.mark.parametrize("record", sorted(path.stem for path in RECORDS.iterdir()))
 def test_every_record_is_what_was_written_and_tells_nothing_of_the_machine(record: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", str(RECORDS / record)]) == 0, capsys.readouterr().out
-    text = "".join(path.read_text(encoding="utf-8") for path in (RECORDS / record).rglob("*.json"))
-    assert not re.search(r'[" ]/(?:home|root|tmp|work|mnt|data|Users)/', text)
-    assert sum(path.stat().st_size for path in (RECORDS / record).rglob("*")) < 2**22
+    archive = RECORDS / f"{record}.zip"
+    assert main(["verify", str(archive)]) == 0, capsys.readouterr().out
+    with opened(archive) as folder:
+        text = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.json"))
+        assert text and not re.search(r'[" ]/(?:home|root|tmp|work|mnt|data|Users)/', text)
+        assert archive.stat().st_size < 2**21
 
 
 @pytest.fixture(scope="module")
@@ -246,8 +249,12 @@ def test_one_seed_differs_without_an_interval(run: Path, tmp_path: Path) -> None
 
 
 def test_a_record_holds_all_but_the_weights_and_can_be_compared_with_its_run(run: Path, tmp_path: Path) -> None:
-    path = collect.collect(run, tmp_path, "mine", alone=True)
-    assert path.name == "mine-3" and not (path / "model.safetensors").exists()
+    archive = collect.collect(run, tmp_path, "mine", alone=True)
+    assert archive.name == "mine-3.zip"
+    assert archive.read_bytes() == collect.collect(run, tmp_path / "again", "mine", alone=True).read_bytes(), "the same run, the same bytes"
+    with opened(archive) as folder:
+        path = Path(shutil.copytree(folder, tmp_path / "mine-3"))
+    assert collect.collect(path, tmp_path / "again").read_bytes() == archive.read_bytes(), "the folder of a record is packed as it is"
     assert {"asked.json", "config.json", "env.json", "metrics.jsonl.gz", "test.npz", "sealed.npz", "manifest.json"} == {
         file.name for file in path.iterdir()
     }
@@ -258,23 +265,21 @@ def test_a_record_holds_all_but_the_weights_and_can_be_compared_with_its_run(run
         kept, had = record.answers(split), original.answers(split)
         assert kept.probabilities is not None and had.probabilities is not None
         assert np.array_equal(kept.predictions, had.predictions) and np.array_equal(kept.probabilities, had.probabilities)
-    found = differences([run, path])
+    found = differences([run, archive])
     assert not found.differ and found.answers[0]["same"] == 360 and found.weights == [True]
-    assert (
-        collect.collect(run, tmp_path / "again", "mine", alone=True).joinpath("manifest.json").read_bytes()
-        == (path / "manifest.json").read_bytes()
-    ), "the same run gives the same record"
     shown = row_tables.sealed_table(evidence.read_records(tmp_path))
     assert "| mine | 1 |" in shown and "(one seed)" in shown
-    other = shutil.copytree(path, tmp_path / "mine-4")
-    (other / "metrics.jsonl.gz").write_bytes(b"\x1f\x8bno")
+    (path / "metrics.jsonl.gz").write_bytes(b"\x1f\x8bno")
     with pytest.raises(DataError, match="cannot be unpacked"):
-        read_metrics(other / "metrics.jsonl.gz")
-    with pytest.raises(DataError, match=r"metrics\.jsonl\.gz"):
+        read_metrics(path / "metrics.jsonl.gz")
+    with pytest.raises(DataError, match="mine-3"):
+        collect.collect(path, tmp_path / "again")
+    collect.pack(path, tmp_path / "mine-4.zip")
+    with pytest.raises(DataError, match=r"mine-4\.zip: metrics\.jsonl\.gz"):
         evidence.read_records(tmp_path)
     (run / "model.safetensors").rename(run / "gone")  # weights may stay where they were trained: the run's manifest vouches for them
-    again = collect.collect(run, tmp_path / "again", "mine")
-    assert read_json(again / "manifest.json")["weights"] == read_json(path / "manifest.json")["weights"]
+    with opened(collect.collect(run, tmp_path / "again", "mine")) as again:
+        assert read_json(again / "manifest.json")["weights"] == read_json(path / "manifest.json")["weights"]
     (run / "manifest.json").rename(run / "no-manifest")
     assert collect.main([str(run), "--out", str(tmp_path / "again")]) == 2
     (run / "no-manifest").rename(run / "manifest.json")
@@ -286,9 +291,10 @@ def test_a_study_is_computed_anew_from_its_cells(tmp_path: Path) -> None:
     result = compare(
         "digits", ["vit-small", "cnn"], budget="samples=256", seeds=2, lrs=[3e-3], out=tmp_path / "study", quiet=True, device="cpu"
     )
-    path = collect.collect(tmp_path / "study", tmp_path / "records", "small")
+    collect.collect(tmp_path / "study", tmp_path / "records", "small")
+    path = evidence.read_studies(tmp_path / "records")["small"]
     assert {file.name for file in path.iterdir()} >= {"study.json", "result.json", "table.md", "cells", "manifest.json"}
-    text = build.study_table(evidence.read_studies(tmp_path / "records")["small"])
+    text = build.study_table(path)
     for row in result.rows:
         low, high = row["interval"]
         assert f"{100 * row['mean']:.2f} ({100 * low:.2f} to {100 * high:.2f})" in text
@@ -303,10 +309,11 @@ def test_choices_are_compared_with_the_recipe_on_validation(tmp_path: Path, monk
     for seed, (name, epochs) in itertools.product((0, 1), (("recipe", 10.0), ("untrained", 0.0))):
         config = run_preset("digits", epochs=epochs, stage="choose", seed=seed, threads=1, device="cpu")
         collect.collect(fit(config, out=tmp_path / f"{name}-{seed}", quiet=True).path, tmp_path / "records", name)
-    assert not list((tmp_path / "records").rglob("test.npz"))
-    lines = row_tables.choices_table(evidence.read_records(tmp_path / "records")).splitlines()
+    records = evidence.read_records(tmp_path / "records")
+    assert records and not any((one.path / "test.npz").exists() for own in records.values() for one in own)
+    lines = row_tables.choices_table(records).splitlines()
     assert lines[2].startswith("| recipe |") and "worse" in lines[3] and "| -" in lines[3] and lines[-1] == "Not run: later."
-    shutil.rmtree(tmp_path / "records/untrained-1")
+    (tmp_path / "records/untrained-1.zip").unlink()
     alone = row_tables.choices_table(evidence.read_records(tmp_path / "records")).splitlines()[3]
     assert "(one seed) | 1 | -" in alone and "| – | `vitral train untrained`" in alone, "one seed carries no test"
 
@@ -332,7 +339,7 @@ WITH_UNIT = re.compile(r"[\d.]+ (?:ms|s|MB|GB|GiB)\b")
 
 def without_labels() -> list[str]:
     """The rows of the table in pre-training.md: means over seeds, which no source has."""
-    measured, lines = read_json(ROOT / "docs/results/measured/without-labels.json")["rows"], []
+    measured, lines = read_json(ROOT / "results/measured/without-labels.json")["rows"], []
     for method, name in (("random", "random weights"), *((each, f"`{each}`") for each in ("lejepa", "dino", "mae"))):
         rows = [row for row in measured if row["method"] == method]
         assert [row["seed"] for row in rows] == [0, 1, 2] and not any(row["alarms"] for row in rows)
@@ -351,8 +358,8 @@ def sections(text: str) -> list[str]:
 
 
 def sources(section: str, page: Path) -> Iterator[str]:
-    """What a section links: a file of docs/results, an entry of the diary, a transcript, a figure of others in cited.toml. And what it
-    shows of a command's output."""
+    """What a section links: a page of docs/results, a file of results/, an entry of the diary, a transcript, a figure of others in
+    cited.toml. And what it shows of a command's output."""
     yield from (shown for _, shown in PRINTED.findall(section))
     cited = {figure["source"]: figure["says"] for figure in build.toml("cited")["figure"]}
     entries = {
@@ -367,7 +374,7 @@ def sources(section: str, page: Path) -> Iterator[str]:
             yield entries.get(anchor, "")  # the whole diary holds nearly every number
         elif there.suffix == ".txt":
             yield there.read_text(encoding="utf-8")
-        elif there.is_file() and ROOT / "docs/results" in there.parents:
+        elif there.is_file() and (ROOT / "docs/results" in there.parents or ROOT / "results" in there.parents):
             yield ASKED.sub("", there.read_text(encoding="utf-8"))
 
 

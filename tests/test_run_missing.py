@@ -1,30 +1,33 @@
-"""docs/results/run_missing.py: what has no record is found, run in order as far as the time goes, and collected."""
+"""results/run_missing.py: what has no record is found, run in order as far as the time goes, and collected."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import shlex
 import sys
 import tarfile
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from vitral.base.files import read_json, write_json
+from vitral.base.files import make_folder, read_json
 from vitral.cli import compare, pretrain, scale, train
 from vitral.cli.parsing import parse
 from vitral.presets import run as run_preset
-from vitral.study.contenders import check_model
-from vitral.study.protocol import Budget
-from vitral.study.recipe import Recipe
+from vitral.study.fight.contenders import check_model
+from vitral.study.fight.protocol import Budget
+from vitral.study.fight.recipe import Recipe
 from vitral.train.fit import fit
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "docs/results"))
+sys.path.insert(0, str(ROOT / "results"))
 missing, run_missing, evidence = (importlib.import_module(name) for name in ("missing", "run_missing", "evidence"))
 Job = missing.Job
 SMALL = "--threads 1 --device cpu --set width=16 depth=1 heads=2 mlp_width=16"
@@ -84,8 +87,9 @@ def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_missing_comes_in_its_order_until_it_has_a_record(lists: Path) -> None:
     names = [job.name for job in missing.missing(lists / "records")]
     assert names == ["late-0", "choice-0", "choice-1", "first-0", "first-1", "first-2", "weights-0", "study", "claimed"]
-    write_json(lists / "records/first-1/manifest.json", {})
-    write_json(lists / "records/study/manifest.json", {})
+    (lists / "records").mkdir()
+    (lists / "records/first-1.zip").touch()
+    (lists / "records/study.zip").touch()
     left = missing.missing(lists / "records")
     assert [job.name for job in left] == [name for name in names if name not in ("first-1", "study")]
     job = left[0]
@@ -147,8 +151,9 @@ def runner(lists: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     """Runs jobs whose command is Python, and answers with the runner and what it said."""
 
     def collect(folder: Path, out: Path, name: str, alone: bool) -> Path:
-        write_json(out / folder.name / "manifest.json", {"alone": alone, "record": name})
-        return out / folder.name
+        with zipfile.ZipFile(make_folder(out) / f"{folder.name}.zip", "w") as archive:
+            archive.writestr("manifest.json", json.dumps({"alone": alone, "record": name}))
+        return out / f"{folder.name}.zip"
 
     def command(job: Job, out: Path) -> list[str]:
         return [sys.executable, "-S", "-c", job.command, str(out / job.name)]
@@ -167,10 +172,16 @@ def runner(lists: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return run
 
 
+def stored(record: Path, name: str = "manifest.json") -> Any:
+    """A JSON file in an archive."""
+    with zipfile.ZipFile(record) as archive:
+        return json.loads(archive.read(name))
+
+
 def test_one_after_another_and_each_collected_as_it_ends(runner: Run, lists: Path) -> None:
     made, told = runner(Job("first", 0, WEIGHTS, 0.1), Job("first", 1, WEIGHTS, 0.1))
-    assert not made.failed and [path.name for path in made.made] == ["first-0", "first-1"]
-    assert all(read_json(path / "manifest.json") == {"alone": True, "record": "first"} for path in made.made)
+    assert not made.failed and [path.stem for path in made.made] == ["first-0", "first-1"]
+    assert all(stored(path) == {"alone": True, "record": "first"} for path in made.made)
     assert re.search(r"first, seed 1: [\d.]+ (s|ms), collected", told)
     lines = (lists / "runs/ledger.md").read_text().splitlines()
     assert len(lines) == 2 and re.fullmatch(r"\| first, seed 0 \| 1 \| \d{4}-\d\d-\d\d, alone \|", lines[0])
@@ -179,12 +190,12 @@ def test_one_after_another_and_each_collected_as_it_ends(runner: Run, lists: Pat
 def test_what_runs_side_by_side_is_not_alone(runner: Run) -> None:
     slow = f"import time; time.sleep(0.6); {WEIGHTS}"
     made, _ = runner(*(Job("first", seed, slow, 0.1) for seed in (0, 1)), together=2)
-    assert [read_json(path / "manifest.json")["alone"] for path in made.made] == [False, False]
+    assert [stored(path)["alone"] for path in made.made] == [False, False]
 
 
 def test_a_row_that_does_not_fit_is_passed_over_and_said(runner: Run) -> None:
     made, told = runner(Job("first", 0, WEIGHTS, 100, whole=True), Job("first", 1, WEIGHTS, 0.1))
-    assert [path.name for path in made.made] == ["first-1"] and not made.failed
+    assert [path.stem for path in made.made] == ["first-1"] and not made.failed
     assert "first, seed 0: not run, it does not fit (1 h 40 min, estimated)" in told
 
 
@@ -212,7 +223,7 @@ def test_what_fails_says_its_last_line_and_the_others_go_on(runner: Run) -> None
     made, told = runner(
         Job("first", 0, broken, 0.1), Job("late", 0, f"'--from runs/first-0'; {WEIGHTS}", 0.1), Job("first", 1, WEIGHTS, 0.1)
     )
-    assert made.failed and [path.name for path in made.made] == ["first-1"]
+    assert made.failed and [path.stem for path in made.made] == ["first-1"]
     assert "failed: vitral: no such model" in told and "late, seed 0: not run, it waits for first-0" in told
 
 
@@ -236,10 +247,11 @@ def test_what_will_not_stop_is_ended(runner: Run, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_run_for_its_weights_keeps_its_record(runner: Run, lists: Path) -> None:
-    write_json(lists / "records/first-0/manifest.json", {"old": True})
+    (lists / "records").mkdir()
+    (lists / "records/first-0.zip").write_bytes(b"old")
     made, told = runner(Job("first", 0, WEIGHTS, 0.1), Job("late", 0, f"'--from runs/first-0'; {WEIGHTS}", 0.1))
-    assert [path.name for path in made.made] == ["late-0"] and "the record that it has stays" in told
-    assert read_json(lists / "records/first-0/manifest.json") == {"old": True}
+    assert [path.stem for path in made.made] == ["late-0"] and "the record that it has stays" in told
+    assert (lists / "records/first-0.zip").read_bytes() == b"old"
 
 
 # ---- with trainings --------------------------------------------------------------------------------------------------------------
@@ -256,9 +268,11 @@ def test_a_row_is_trained_collected_and_packed(lists: Path, capsys: pytest.Captu
     assert run_missing.main(["--minutes", "5", "--records", "records", "--out", "runs", "--tar", "records.tar.gz"]) == 0
     told = capsys.readouterr().out
     assert re.search(r"mine, seed 0: .*, test \d+\.\d\d %", told), told
-    assert read_json(lists / "records/mine-0/manifest.json")["alone"] is True
+    assert stored(lists / "records/mine-0.zip")["alone"] is True
     with tarfile.open("records.tar.gz") as archive:
-        assert "mine-0/test.npz" in archive.getnames() and not any("model" in name for name in archive.getnames())
+        assert archive.getnames() == ["mine-0.zip"]
+    with zipfile.ZipFile("records/mine-0.zip") as archive:
+        assert "test.npz" in archive.namelist() and not any("model" in name for name in archive.namelist())
     assert run_missing.main(["--records", "records"]) == 0 and "0 to run" in capsys.readouterr().out
 
 
@@ -279,8 +293,8 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(lists: Path, mo
     assert not first.made and not first.failed and not (lists / "runs/mine-0/model.safetensors").exists()
     second = run_missing.Runner([job], 600, lists / "runs", lists / "records")
     second.run()
-    assert [path.name for path in second.made] == ["mine-0"]
-    assert read_json(second.made[0] / "manifest.json")["alone"] is False and read_json(second.made[0] / "env.json")["times"]["resumed"]
+    assert [path.stem for path in second.made] == ["mine-0"]
+    assert stored(second.made[0])["alone"] is False and stored(second.made[0], "env.json")["times"]["resumed"]
     config = train.parse(shlex.split(job.command)[2:]).config()
     assert config.train.epochs == 40 and config.model.width == 16 != run_preset("digits").model.width
     whole = fit(config, out=lists / "whole", quiet=True)
@@ -312,9 +326,9 @@ seeds = 1
     )
     (lists / "claims.toml").write_text("")
     assert run_missing.main(["--minutes", "8", "--records", "records"]) == 0
-    assert {path.name for path in (lists / "records").iterdir()} == {"body-0", "probe-0", "few-0"}
-    assert {"test.npz", "neighbours.npz"} <= {path.name for path in (lists / "records/body-0").iterdir()}
-    assert [read_json(lists / f"records/{name}-0/env.json")["data"]["train"] for name in ("probe", "few")] == [1293, 50]
+    assert {path.name for path in (lists / "records").iterdir()} == {"body-0.zip", "probe-0.zip", "few-0.zip"}
     records = evidence.read_records(lists / "records")
+    assert {"test.npz", "neighbours.npz"} <= {path.name for path in records["body"][0].path.iterdir()}
+    assert [records[name][0].run.environment["data"]["train"] for name in ("probe", "few")] == [1293, 50]
     assert "; by neighbours " in evidence.probed(records["body"]) and "neighbours" not in evidence.probed(records["few"])
     assert set(evidence.learning(records)) == {"body", "few"}, "a probe takes no step and has no curve"

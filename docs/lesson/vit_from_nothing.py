@@ -659,7 +659,7 @@ figure
 
 # %% A small audit
 from vitral.draw.audit import score_figure
-from vitral.study.audit import audit
+from vitral.study.audit.audit import audit
 
 figure = None
 if vit_ti is not None:

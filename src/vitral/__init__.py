@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vitral.base.errors import ParityError, VitralError
     from vitral.build import create, models
     from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
-    from vitral.data.preprocess import open_picture, transform
+    from vitral.data.images.preprocess import open_picture, transform
     from vitral.draw.heatmap import Heatmap
     from vitral.look.predict import predict
     from vitral.look.watch import watch
@@ -71,7 +71,7 @@ __getattr__, __dir__ = lazily(
         "base.errors": ("ParityError", "VitralError"),
         "build": ("create", "models"),
         "config": ("DataConfig", "ModelConfig", "RunConfig", "TrainConfig"),
-        "data.preprocess": ("open_picture", "transform"),
+        "data.images.preprocess": ("open_picture", "transform"),
         "draw.heatmap": ("Heatmap",),
         "look.predict": ("predict",),
         "look.watch": ("watch",),

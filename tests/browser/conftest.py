@@ -20,8 +20,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, sync_pl
 from tests.browser.explorer import Explorer
 
 from vitral.build import create
-from vitral.web.routes import make_app
-from vitral.web.serve import bind
+from vitral.web.server.routes import make_app
+from vitral.web.server.serve import bind
 from vitral.web.session import Session
 
 EXACT_PLACES = "try { localStorage.getItem('vitral-words') ?? localStorage.setItem('vitral-words', 'exact') } catch {}"

@@ -12,8 +12,8 @@ from tests.browser.conftest import EXACT_PLACES, opened
 from tests.browser.explorer import Explorer, words
 
 from vitral.build import create
+from vitral.web.export import export_page
 from vitral.web.session import Session
-from vitral.web.single_file import export_page
 
 pytestmark = pytest.mark.browser
 

@@ -16,11 +16,11 @@ from tests.browser.test_story import sink
 from vitral import look
 from vitral.base.origin import known
 from vitral.build import create
-from vitral.data.preprocess import open_picture
+from vitral.data.images.preprocess import open_picture
+from vitral.web.export import export_page
 from vitral.web.live import export_live, rounded
 from vitral.web.pack import unpack
 from vitral.web.session import Session
-from vitral.web.single_file import export_page
 
 pytestmark = pytest.mark.browser
 

@@ -21,7 +21,7 @@ from tests.browser.explorer import STEPS, Explorer, words
 from vitral import presets
 from vitral.base.origin import known
 from vitral.build import build, create
-from vitral.data.preprocess import open_picture
+from vitral.data.images.preprocess import open_picture
 from vitral.model.classifier import Classifier
 from vitral.web.live import export_live, rounded
 from vitral.web.pack import decode_rows, unpack

@@ -20,9 +20,9 @@ from tests.study.test_film import make_run
 import vitral
 from vitral import look
 from vitral.build import create
+from vitral.web.export import export_page
 from vitral.web.notebook import explore
 from vitral.web.session import Session
-from vitral.web.single_file import export_page
 from vitral.weights.checkpoint import load_checkpoint
 
 pytestmark = pytest.mark.browser

@@ -15,9 +15,9 @@ from tests.browser.conftest import opened, painted, served
 from tests.browser.explorer import STEPS, Explorer, words
 
 from vitral.build import create
+from vitral.web.export import export_page
 from vitral.web.pack import unpack
 from vitral.web.session import Session
-from vitral.web.single_file import export_page
 
 pytestmark = pytest.mark.browser
 

@@ -18,8 +18,8 @@ from tests.browser.explorer import Explorer, words
 from vitral import look
 from vitral.base.progress import track
 from vitral.build import create
+from vitral.web.export import export_page
 from vitral.web.session import Session
-from vitral.web.single_file import export_page
 from vitral.web.surgery import Cut
 
 pytestmark = pytest.mark.browser

@@ -17,7 +17,7 @@ from vitral.base.origin import known
 from vitral.build import create
 from vitral.cli.eval import run
 from vitral.config import DataConfig, RunConfig, to_dict
-from vitral.data.datasets import open_data, open_split
+from vitral.data.splits.open import open_data, open_split
 from vitral.model.vit import ViT
 from vitral.weights.checkpoint import save
 

@@ -14,7 +14,7 @@ from vitral.base.errors import UsageError
 from vitral.build import create
 from vitral.cli import main
 from vitral.cli.explore import split_arguments
-from vitral.web.serve import bind
+from vitral.web.server.serve import bind
 from vitral.weights.checkpoint import save
 
 
@@ -93,6 +93,6 @@ def test_errors_are_one_line(
 
 def test_without_the_web_extra_the_way_out_is_named(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "vitral.web.serve")
+    monkeypatch.delitem(sys.modules, "vitral.web.server.serve")
     assert main(["explore", str(run)]) == 2
     assert "the explorer needs uvicorn: pip install 'vitral[web]'; --export works without it" in capsys.readouterr().err

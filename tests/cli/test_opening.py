@@ -69,7 +69,7 @@ def test_mistakes_are_found_before_a_model_is_fetched_or_data_is_read(
         pytest.fail("it was opened first")
 
     monkeypatch.setattr("vitral.weights.load.load", fail)
-    monkeypatch.setattr(importlib.import_module("vitral.study.compare"), "open_data", fail)
+    monkeypatch.setattr(importlib.import_module("vitral.study.fight.compare"), "open_data", fail)
     monkeypatch.setattr("vitral.train.prepare.open_source", fail)
     picture = tmp_path / "picture.png"
     picture.touch()

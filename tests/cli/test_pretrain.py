@@ -16,8 +16,8 @@ from tests.train.stops import signalled_after
 from vitral.base.errors import ConfigError, DataError, Stopped
 from vitral.cli import main
 from vitral.config import DataConfig, RunConfig, TrainConfig
-from vitral.data.datasets import open_data, open_source
-from vitral.data.source import Part
+from vitral.data.sources.protocol import ImageSet
+from vitral.data.splits.open import open_data, open_source
 from vitral.presets.runs import pretraining
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
@@ -77,7 +77,7 @@ def test_the_probe_judges_on_pictures_that_the_run_did_not_learn_from(run_folder
     assert set(blind.train.labels) == {0} and len(set(opened.train.labels)) == 10 and model.config.classes == 0
 
 
-class Forbidden(Part):
+class Forbidden(ImageSet):
     """A part whose labels may not be looked at."""
 
     @property
@@ -99,11 +99,11 @@ def test_labels_are_never_read(method: str, tmp_path: Path, monkeypatch: pytest.
             object.__setattr__(part, field, value)
         parts[name] = part
 
-    def refuse() -> Part:
+    def refuse() -> ImageSet:
         raise AssertionError("test was opened")
 
     closed = dataclasses.replace(source, **parts, test=refuse)
-    monkeypatch.setattr("vitral.data.datasets.open_named", lambda *_: closed)
+    monkeypatch.setattr("vitral.data.splits.open.open_named", lambda *_: closed)
     out = tmp_path / "run"
     assert main(["pretrain", "digits", "--method", method, "--epochs", "0.1", "--skip-probe", "--out", str(out), *SMALL]) == 0
     assert RunFolder.open(out).metrics[-1]["split"] == "validation" and (out / "figures" / "learning-neighbours.png").is_file()

@@ -17,9 +17,9 @@ from vitral.cli import main
 from vitral.config import DataConfig
 from vitral.data import cache
 from vitral.data.cache import FOLDER, cached, caches, delete_caches, key_of
-from vitral.data.datasets import open_data
 from vitral.data.loader import Loader
-from vitral.data.split import Split
+from vitral.data.splits.open import open_data
+from vitral.data.splits.split import Split
 
 
 def open_split(photographs: Path, **settings: object) -> Split:

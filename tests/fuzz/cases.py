@@ -23,9 +23,9 @@ from safetensors.torch import save as to_bytes
 from vitral.base.records import write_records
 from vitral.build import create
 from vitral.config import DataConfig
-from vitral.data.datasets import open_source
-from vitral.data.preprocess import Preprocess, open_picture
-from vitral.data.shards import open_shards
+from vitral.data.images.preprocess import Preprocess, open_picture
+from vitral.data.sources.shards import open_shards
+from vitral.data.splits.open import open_source
 from vitral.look.predict import predict
 from vitral.presets.runs import run as named_run
 from vitral.report.write import write_report
@@ -302,7 +302,7 @@ class Cases:
         """The explorer answers anything with a status below 500."""
         from fastapi.testclient import TestClient
 
-        from vitral.web.routes import make_app
+        from vitral.web.server.routes import make_app
         from vitral.web.session import Session
 
         session = Session({"tiny": self.model})

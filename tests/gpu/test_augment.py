@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from vitral.config import DataConfig
-from vitral.data.augment import SMALL, Augment, policy
-from vitral.data.datasets import open_data
+from vitral.data.images.augment import SMALL, Augment, policy
+from vitral.data.images.preprocess import Preprocess
 from vitral.data.keys import uniforms
 from vitral.data.loader import Loader
-from vitral.data.preprocess import Preprocess
+from vitral.data.splits.open import open_data
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
 CPU = torch.device("cpu")
@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 def test_recorded_or_compiled_on_the_device_as_plain_on_the_cpu(
     cuda: torch.device, name: str, photographs: bool, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vitral.data.augment.SMALL", most)
+    monkeypatch.setattr("vitral.data.images.augment.SMALL", most)
     chosen, preprocess = policy(name, photographs=photographs), Preprocess((32, 32), 3, (0.5, 0.4, 0.3), (0.2, 0.25, 0.3))
     there, here = (Augment(chosen, preprocess, device, crop=True) for device in (cuda, CPU))
     assert there.fused and not here.fused

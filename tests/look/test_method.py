@@ -77,11 +77,11 @@ def test_a_record_says_what_a_method_reads(make, images, method: Method) -> None
             method.function(lean)
     for refused, other in ((method.transformer, vitral.create("cnn", image_size=16, classes=5)), (method.explains, make(classes=0))):
         pictures = torch.zeros(1, 3, 16, 16, dtype=next(other.parameters()).dtype)
-        assert method.suits(other) is not refused
+        assert method.supports(other) is not refused
         if refused:
             with pytest.raises(vitral.VitralError, match=r"has none|no tokens|no head"):
                 method.function(given(method, other, vitral.watch(other, pictures)))
-        elif method.suits(other):
+        elif method.supports(other):
             method.function(given(method, other, vitral.watch(other, pictures)))
     if method.gradients:
         with torch.inference_mode(), pytest.raises(vitral.VitralError, match="inference_mode"):
@@ -99,7 +99,7 @@ def test_a_refusal_names_the_methods_that_suit(make, images) -> None:
 def test_methods_by_name(make, images) -> None:
     model = make()
     names = [method.name for method in choose(model)]
-    assert names == [method.name for method in MAPS if method.usual] and "norms" not in names
+    assert names == [method.name for method in MAPS if method.default] and "norms" not in names
     assert [method.name for method in choose(model, ["gradient-rollout", " "])] == ["gradient_rollout"]
     for other in (vitral.create("cnn"), make(classes=0)):
         assert choose(other) == [method for method in MAPS if method.usual and method.suits(other)] != choose(model)

@@ -36,7 +36,7 @@ def photographs() -> list[Image.Image]:
 def test_the_same_top_five_as_timm(theirs, photographs) -> None:
     from timm.data import create_transform, resolve_data_config
 
-    from vitral.data.preprocess import Preprocess
+    from vitral.data.images.preprocess import Preprocess
 
     model = load(FILE)
     transform = create_transform(**resolve_data_config({}, model=theirs))
@@ -59,7 +59,7 @@ def test_names_and_assumptions(capsys) -> None:
 
 @pytest.mark.skipif(not (SHARED / "data/santorini.png").is_file(), reason="the picture of Santorini is not here")
 def test_santorini_is_a_dome_when_normalised_with_a_half_and_a_mosque_with_imagenets_mean() -> None:
-    from vitral.data.preprocess import open_picture
+    from vitral.data.images.preprocess import open_picture
 
     def top(preprocess: dict) -> str:
         model = load(FILE, preprocess=preprocess)

@@ -16,7 +16,7 @@ from vitral.base.errors import DataError
 from vitral.base.origin import Origin, assumed, known
 from vitral.build import create
 from vitral.config import to_dict
-from vitral.data.augment import POLICIES, policy
+from vitral.data.images.augment import POLICIES, policy
 from vitral.presets.runs import run
 from vitral.report.run import headline, write_run_report
 from vitral.run.answers import Answers

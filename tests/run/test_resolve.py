@@ -9,7 +9,7 @@ import pytest
 
 from vitral.base.errors import ConfigError
 from vitral.config import ModelConfig, RunConfig, from_dict, to_dict
-from vitral.data.catalogue import CATALOGUE
+from vitral.data.sources.catalogue import CATALOGUE
 from vitral.presets.runs import RUNS, change, pretraining, run
 from vitral.run.resolve import DataFacts, fit_to_size, resolve
 

@@ -15,7 +15,7 @@ import vitral
 from vitral import look
 from vitral.cli import main
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.preprocess import Preprocess
 from vitral.draw import film as drawing
 from vitral.presets.runs import pretraining
 from vitral.report.run import write_run_report

@@ -9,7 +9,7 @@ from PIL import Image
 
 import vitral
 from vitral.cli import main
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.preprocess import Preprocess
 
 
 def test_the_verb_reads_trains_and_reads_again(tmp_path, capsys, monkeypatch) -> None:

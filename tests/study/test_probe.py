@@ -12,8 +12,8 @@ from PIL import Image
 from vitral.base.errors import DataError, UsageError
 from vitral.build import create
 from vitral.config import DataConfig
-from vitral.data.datasets import Data, open_data
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.preprocess import Preprocess
+from vitral.data.splits.open import Data, open_data
 from vitral.model.classifier import Classifier
 from vitral.study.probe import draw_shots, probe, run_probe
 

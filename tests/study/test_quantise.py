@@ -20,7 +20,7 @@ from vitral.model.classifier import Classifier
 from vitral.study.proof_pictures import ProofPictures
 from vitral.study.quantise import INT8, ORIGINAL, quantise
 from vitral.weights.checkpoint import save
-from vitral.weights.quantise import open_graph
+from vitral.weights.onnx.quantise import open_graph
 
 pytest.importorskip("onnxruntime")
 CLASSES = ("dark", "light")
@@ -97,7 +97,7 @@ def test_the_proof_is_of_the_models_that_are_given(model, photos, found):
 
 
 def model_image(model: Classifier, path: Path) -> torch.Tensor:
-    from vitral.data.preprocess import open_picture
+    from vitral.data.images.preprocess import open_picture
 
     return open_picture(path, model).tensor
 
@@ -142,7 +142,7 @@ def broken(monkeypatch: pytest.MonkeyPatch):
     def round_badly(weight: np.ndarray, _: object) -> tuple[np.ndarray, np.ndarray]:
         return np.sign(weight).astype(np.int8), np.ones(weight.shape[1], np.float32)
 
-    monkeypatch.setattr("vitral.weights.quantise.round_for", round_badly)
+    monkeypatch.setattr("vitral.weights.onnx.quantise.gptq_round", round_badly)
 
 
 def test_a_model_that_fails_its_limit_is_refused_unless_asked_for(model, photos, broken):

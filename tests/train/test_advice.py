@@ -12,7 +12,7 @@ from PIL import Image
 
 from vitral.build import create
 from vitral.config import DataConfig, RunConfig
-from vitral.data.datasets import open_data
+from vitral.data.splits.open import open_data
 from vitral.presets.runs import change, pretraining, run
 from vitral.run.resolve import DataFacts, resolve
 from vitral.train.advice import before, copied, during, of_config

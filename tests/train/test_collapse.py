@@ -12,7 +12,7 @@ import torch
 
 from vitral.base.errors import FailedError
 from vitral.config import RunConfig
-from vitral.data.views import ViewMaker
+from vitral.data.images.views import ViewMaker
 from vitral.presets.runs import pretraining
 from vitral.train.collapse import collapsed
 from vitral.train.finished import Run

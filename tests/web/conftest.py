@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from vitral.build import create
-from vitral.web.limits import Limits
-from vitral.web.routes import make_app
+from vitral.web.server.limits import Limits
+from vitral.web.server.routes import make_app
 from vitral.web.session import Session
 
 

@@ -7,8 +7,8 @@ from vitral import look
 from vitral.build import create
 from vitral.look.watch import watch
 from vitral.web.depth import directions, followed, pack_features, spread
-from vitral.web.limits import Refusal
 from vitral.web.pack import unpack
+from vitral.web.server.limits import Refusal
 from vitral.web.session import Session
 from vitral.web.surgery import Cut, edits_of
 

@@ -13,7 +13,7 @@ from vitral.config import DataConfig, RunConfig
 from vitral.presets.runs import pretraining, run
 from vitral.run.folder import Asked, RunFolder
 from vitral.web.first_images import fitting_images, named_images
-from vitral.web.limits import Limits
+from vitral.web.server.limits import Limits
 
 
 def test_files_are_read_within_bounds(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_relative_positions_and_angles_are_worked_out_beforehand() -> None:
 
 def test_page_and_guide_show_the_measured_change_by_rounding() -> None:
     root = Path(__file__).parents[2]
-    numbers = json.loads((root / "docs/results/measured/live-rounding.json").read_text(encoding="utf-8"))["numbers"]
+    numbers = json.loads((root / "results/measured/live-rounding.json").read_text(encoding="utf-8"))["numbers"]
     answers, changed = numbers["photographs"], numbers["answers changed by rounding"]
     most = numbers["largest change of a probability by rounding"]
     script = (root / "src/vitral/web/static/proof.js").read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ from vitral.base import layout
 from vitral.base.errors import UsageError
 from vitral.build import create
 from vitral.look.describe import digest
-from vitral.web.limits import Limits, Refusal
 from vitral.web.pack import unpack
+from vitral.web.server.limits import Limits, Refusal
 from vitral.web.session import Session
 from vitral.web.surgery import Cut
 

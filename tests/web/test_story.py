@@ -13,12 +13,12 @@ from PIL import Image
 
 from vitral.base.progress import watched
 from vitral.build import create
-from vitral.data.preprocess import open_picture
+from vitral.data.images.preprocess import open_picture
 from vitral.look import lens, watch
 from vitral.look.distance import distances, mean_distance
 from vitral.model.classifier import Classifier
-from vitral.web.limits import Refusal
 from vitral.web.pack import unpack
+from vitral.web.server.limits import Refusal
 from vitral.web.session import Session
 from vitral.web.story import DRAWS, PATTERNS, SHORT, shorten, tell
 from vitral.web.surgery import without_patches

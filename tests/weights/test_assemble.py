@@ -14,10 +14,10 @@ from vitral.base.errors import UsageError, WeightsError
 from vitral.build import create
 from vitral.weights.assemble import assemble, imagenet_names
 from vitral.weights.export import export
-from vitral.weights.infer import says
+from vitral.weights.infer import declare
 from vitral.weights.load import load
 
-HEADS = says("here", {"heads": 3})
+HEADS = declare("here", {"heads": 3})
 
 
 @pytest.fixture
@@ -43,12 +43,12 @@ def test_nothing_is_missing_and_nothing_left(tensors) -> None:
 
 
 def test_what_the_source_says_is_known_and_the_rest_assumed_of_its_family(tensors) -> None:
-    said = says("the caller", {"heads": 3}, {"mean": (0.1, 0.2, 0.3), "classes": tuple("abcdefghij")})
+    said = declare("the caller", {"heads": 3}, {"mean": (0.1, 0.2, 0.3), "classes": tuple("abcdefghij")})
     origin = assemble(tensors, "x", said, ("unwrapped",)).origin
     assert origin.mean.known and origin.mean.note == "the caller" and origin.classes.value == tuple("abcdefghij")
     assert not origin.std.known and origin.std.note == "usual for ViT, timm layout" and origin.changes[0] == "unwrapped"
     with pytest.raises(UsageError, match="2 class names for 10 outputs"):
-        assemble(tensors, "x", says("the caller", {"heads": 3}, {"classes": ("a", "b")}))
+        assemble(tensors, "x", declare("the caller", {"heads": 3}, {"classes": ("a", "b")}))
 
 
 def test_googles_kernels_tell_their_heads(tmp_path) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from vitral.base.errors import UsageError, VitralError
 from vitral.base.origin import Origin, known
 from vitral.build import create
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.preprocess import Preprocess
 from vitral.weights.export import export
 from vitral.weights.load import load
 

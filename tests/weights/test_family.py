@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vitral.base.errors import UsageError
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.preprocess import Preprocess
 from vitral.weights.detect import FAMILIES
 from vitral.weights.family import PREPROCESS, preprocess_fields
 

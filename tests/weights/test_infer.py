@@ -8,13 +8,13 @@ import torch
 from vitral.base.errors import UsageError, WeightsError
 from vitral.build import create, shadow
 from vitral.weights.detect import OURS
-from vitral.weights.infer import Known, infer_config, says
+from vitral.weights.infer import Declared, declare, infer_config
 
 
 def inferred(said=None, **changes):
     """The config of a model without learned numbers, from its shapes alone."""
     config = create("tiny", **changes).config
-    return config, *infer_config(shadow(config).state_dict(), OURS, says("here", said), "x")
+    return config, *infer_config(shadow(config).state_dict(), OURS, declare("here", said), "x")
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_a_missing_part_is_one_line() -> None:
     for gone, words in (("blocks.0.mlp.contract.weight", "lacks a part"), ("blocks.0.", r"lacks blocks: it has \[1")):
         rest = {name: tensor for name, tensor in tensors.items() if not name.startswith(gone)}
         with pytest.raises(WeightsError, match=words):
-            infer_config(rest, OURS, Known(), "x")
+            infer_config(rest, OURS, Declared(), "x")
     with pytest.raises(WeightsError, match="lacks a part"):
-        infer_config({"patches.projection.weight": torch.zeros(3)}, OURS, Known(), "x")
+        infer_config({"patches.projection.weight": torch.zeros(3)}, OURS, Declared(), "x")
 
 
 def test_known_is_kept_when_both_speak() -> None:
-    merged = says("user", {"heads": 4}).over(says("file", {"heads": 3, "activation": "relu"})).over(Known())
+    merged = declare("user", {"heads": 4}).or_else(declare("file", {"heads": 3, "activation": "relu"})).or_else(Declared())
     assert merged.config["heads"].value == 4 and merged.config["heads"].note == "user" and merged.config["activation"].note == "file"

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from vitral.base.errors import VitralError
 from vitral.build import create
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.preprocess import Preprocess
 from vitral.weights.checkpoint import save
 from vitral.weights.export import export
 from vitral.weights.inspect import inspect

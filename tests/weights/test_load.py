@@ -13,7 +13,7 @@ import vitral
 from vitral.base.errors import UsageError, WeightsError
 from vitral.base.origin import IMAGENET_MEAN, IMAGENET_STD, known
 from vitral.build import create
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.preprocess import Preprocess
 from vitral.weights.checkpoint import save
 from vitral.weights.export import export
 from vitral.weights.load import load

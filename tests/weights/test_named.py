@@ -10,7 +10,7 @@ from torch import nn
 
 from vitral.base.errors import ParityError, UsageError, WeightsError
 from vitral.weights import named
-from vitral.weights.load import load, load_unfetched
+from vitral.weights.load import load, load_untrained
 
 
 def _cut_off(*arguments, **keywords):
@@ -84,26 +84,26 @@ def test_how_a_model_is_built_is_known_without_a_network(monkeypatch, tmp_path) 
 
     monkeypatch.setattr(socket, "create_connection", _cut_off)
     monkeypatch.setattr(socket.socket, "connect", _cut_off)
-    tiny = load_unfetched("timm:vit_tiny_patch16_224.augreg_in21k_ft_in1k")
+    tiny = load_untrained("timm:vit_tiny_patch16_224.augreg_in21k_ft_in1k")
     assert (tiny.config.width, tiny.config.heads, tiny.config.classes) == (192, 3, 1000) and tiny.origin.mean.known
-    assert load_unfetched("timm:vit_small_patch16_224.augreg_in21k").config.classes == 21843
-    large = load_unfetched("torchvision:vit_b_16.IMAGENET1K_SWAG_E2E_V1")
+    assert load_untrained("timm:vit_small_patch16_224.augreg_in21k").config.classes == 21843
+    large = load_untrained("torchvision:vit_b_16.IMAGENET1K_SWAG_E2E_V1")
     assert large.config.image_size == (384, 384) and large.origin.classes.value[0] == "tench"
     kind = transformers.ViTConfig(
         hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, image_size=32, patch_size=16, num_labels=3
     )
     transformers.ViTForImageClassification(kind).save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()  # how it is built is all that is here
-    assert load_unfetched(f"hf:{tmp_path}").config.classes == 3
+    assert load_untrained(f"hf:{tmp_path}").config.classes == 3
     with pytest.raises(WeightsError, match=r"hf:someone/some-vit is not on this machine.*--model") as caught:
-        load_unfetched("hf:someone/some-vit")
+        load_untrained("hf:someone/some-vit")
     assert "\n" not in str(caught.value)
 
 
 def test_an_architecture_newer_than_transformers_needs_a_newer_transformers(tmp_path) -> None:
     """As DINOv3 with transformers 4.55."""
     (tmp_path / "config.json").write_text('{"model_type": "dinov9_vit"}', encoding="utf-8")
-    for open_it in (load, load_unfetched):
+    for open_it in (load, load_untrained):
         with pytest.raises(WeightsError, match=r"transformers \d\S+ does not have the architecture of hf:\S+: install .* 4\.56 or newer"):
             open_it(f"hf:{tmp_path}")
 
@@ -118,7 +118,7 @@ def test_unknown_names_are_corrected() -> None:
 
 
 def test_a_model_that_is_no_vit_is_refused_after_fetching(monkeypatch) -> None:
-    monkeypatch.setitem(named.LIBRARIES, "timm", lambda name: (nn.Linear(2, 2), named.Known()))
+    monkeypatch.setitem(named.LIBRARIES, "timm", lambda name: (nn.Linear(2, 2), named.Declared()))
     with pytest.raises(WeightsError, match="no family"):
         load("timm:anything")
 
@@ -128,6 +128,6 @@ def test_a_fetched_model_that_computes_something_else_is_refused(monkeypatch) ->
 
     source = VisionTransformer(img_size=32, patch_size=8, embed_dim=24, depth=1, num_heads=3, num_classes=5)
     source.blocks[0].attn.scale, source.blocks[0].attn.fused_attn = 3.0, False
-    monkeypatch.setitem(named.LIBRARIES, "timm", lambda name: (source, named.Known()))
+    monkeypatch.setitem(named.LIBRARIES, "timm", lambda name: (source, named.Declared()))
     with pytest.raises(ParityError, match=r"blocks\.0"):
         load("timm:anything")

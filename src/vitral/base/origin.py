@@ -121,7 +121,7 @@ class Origin:
         ]
 
     @property
-    def several(self) -> bool:
+    def multi_label(self) -> bool:
         """Whether the model gives a picture several labels, each with a probability of its own, or none."""
         return bool(self.thresholds)
 

@@ -13,7 +13,7 @@ import tyro
 from vitral.base.errors import UsageError
 from vitral.base.progress import tell
 from vitral.cli.parsing import parse
-from vitral.study.recipe import Recipe
+from vitral.study.fight.recipe import Recipe
 
 EXAMPLES = """Several models under one budget: same splits, augmentation and tuning effort, several seeds, test opened once per run.
 
@@ -96,7 +96,7 @@ class Flags(StudyFlags):
 
 def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral compare", EXAMPLES)
-    from vitral.study.compare import compare
+    from vitral.study.fight.compare import compare
 
     data = [flags.data, *flags.more]
     own = {"weights": flags.sources(), "tune": flags.tune, "claim": flags.claim, "pretrain": names(flags.pretrain), "vary": flags.vary}

@@ -136,8 +136,8 @@ def run(arguments: list[str]) -> int:
 
 def _list(arguments: list[str]) -> int:
     flags = parse(List, arguments, "vitral data list", LIST)
-    from vitral.data.catalogue import CATALOGUE
-    from vitral.data.fetch import data_root, present
+    from vitral.data.sources.catalogue import CATALOGUE
+    from vitral.data.sources.fetch import data_root, present
 
     folder = data_root(flags.root)
     rows = [
@@ -178,7 +178,7 @@ def _list(arguments: list[str]) -> int:
 def _get(arguments: list[str]) -> int:
     flags = parse(Get, arguments, "vitral data get", GET)
     from vitral.config import DataConfig
-    from vitral.data.datasets import open_data
+    from vitral.data.splits.open import open_data
 
     data = open_data(DataConfig(name=flags.name, root=flags.root))
     pictures = len(data.train) + len(data.validation)
@@ -189,8 +189,8 @@ def _get(arguments: list[str]) -> int:
 def _show(arguments: list[str]) -> int:
     flags = parse(Show, arguments, "vitral data show", SHOW)
     from vitral.config import DataConfig
-    from vitral.data.datasets import open_data
-    from vitral.data.show import save_class_sheets, save_seen_sheet
+    from vitral.data.contact_sheets import save_class_sheets, save_seen_sheet
+    from vitral.data.splits.open import open_data
 
     config = DataConfig(name=flags.name, root=flags.root, augment=flags.augment, on_bad_image=flags.on_bad_image)
     data = open_data(config, image_size=flags.image_size)
@@ -213,7 +213,7 @@ def _show(arguments: list[str]) -> int:
 def _check(arguments: list[str]) -> int:
     flags = parse(Check, arguments, "vitral data check", CHECK)
     from vitral.config import DataConfig
-    from vitral.data.check import check_data, write_check
+    from vitral.data.splits.check import check_data, write_check
 
     config, *against = (DataConfig(name=name, root=flags.root, on_bad_image="skip") for name in (flags.name, *flags.against))
     findings, shown = check_data(config, against, flags.near == "yes", flags.json)
@@ -231,7 +231,7 @@ def _cache(arguments: list[str]) -> int:
     flags = parse(Cache, arguments, "vitral data cache", CACHE)
     from vitral.base.errors import one_of
     from vitral.data.cache import caches, delete_caches
-    from vitral.data.fetch import data_root
+    from vitral.data.sources.fetch import data_root
 
     root = data_root(flags.root)
     found = caches(root)

@@ -39,8 +39,8 @@ class Demo:
 
 def run(arguments: list[str]) -> int:
     asked = parse(Demo, arguments, "vitral demo", EXAMPLES)
-    from vitral.report.demo import PICTURE, demo
-    from vitral.report.photograph import PHOTOGRAPH
+    from vitral.report.demo.demo import PICTURE, demo
+    from vitral.report.demo.photograph import PHOTOGRAPH
     from vitral.web.notebook import explore
 
     command = shlex.join(["vitral", "demo", *arguments])

@@ -22,7 +22,7 @@ Examples:
 @dataclass(frozen=True)
 class Flags:
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Two folders of runs, or more: each is compared with the first."""
+    """Two folders of runs, or more: each is compared with the first. A record's archive (NAME.zip) can take the place of a folder."""
     json: bool = False
     """Print the result as JSON."""
 

@@ -46,7 +46,7 @@ def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral embed", EXAMPLES)
     from vitral.base.files import check_writable
     from vitral.base.records import check_kind
-    from vitral.data.pictures import picture_folder
+    from vitral.data.sources.pictures import picture_folder
     from vitral.draw.provenance import command_line
     from vitral.study.embed import embed
 

@@ -70,14 +70,14 @@ def run(arguments: list[str]) -> int:
     for content, name in named_images(paths, session.limits) or fitting_images(where):
         session.give(content, name)
     if flags.export is not None:
+        from vitral.web.export import export_page
         from vitral.web.live import export_live
-        from vitral.web.single_file import export_page
 
         path = (export_live if flags.live else export_page)(session, flags.export)
         tell(f"{path}  {byte_size(path.stat().st_size)}")
         return 0
     try:
-        from vitral.web.serve import serve
+        from vitral.web.server.serve import serve
     except ModuleNotFoundError as error:
         raise UsageError(f"the explorer needs {error.name}", f"{how_to_install('fastapi')}; --export works without it") from None
     serve(session, flags.host, flags.port, not flags.no_open)

@@ -51,7 +51,7 @@ class Figures(ModelFlags):
 
 def run(arguments: list[str]) -> int:
     asked = parse(Figures, arguments, "vitral figures", EXAMPLES)
-    from vitral.data.pictures import readable
+    from vitral.data.sources.pictures import readable
     from vitral.draw.provenance import command_line
     from vitral.look.figures import check_figures, figure_set, photographs
 

@@ -53,8 +53,8 @@ def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral lens", EXAMPLES)
     if flags.fit and flags.trained:
         raise UsageError("--fit and --trained both give a lens", "choose one of them")
-    from vitral.data.datasets import check_name
-    from vitral.data.pictures import readable
+    from vitral.data.sources.pictures import readable
+    from vitral.data.splits.open import check_name
     from vitral.draw.provenance import command_line
     from vitral.look.lens import TrainedLens
     from vitral.study.lenses import fit_on, read_lenses

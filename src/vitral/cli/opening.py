@@ -84,7 +84,7 @@ def picture_paths(given: Sequence[str]) -> list[Path]:
         raise MissingError(f"{missing} does not exist", "name a picture or a folder of pictures")
     if not any(path.is_dir() for path in given_paths):
         return given_paths
-    from vitral.data.pictures import find_pictures  # a second: it brings PyTorch
+    from vitral.data.sources.pictures import find_pictures  # a second: it brings PyTorch
 
     return [found for path in given_paths for found in (find_pictures(path) if path.is_dir() else [path])]
 

@@ -48,7 +48,7 @@ def run(arguments: list[str]) -> int:
     if asked.table:
         check_kind(asked.table)
     model = open_model(asked.model, asked)
-    from vitral.data.pictures import readable
+    from vitral.data.sources.pictures import readable
     from vitral.look.predict import predict
 
     bad: list[tuple[str, DataError]] = []

@@ -64,7 +64,7 @@ def run(arguments: list[str]) -> int:
         if field.name in UNUSED[flags.kind] and getattr(flags, field.name) != field.default:
             name = f"--{field.name.replace('_', '-')}"
             raise UsageError(f"--kind {flags.kind} has no use for {name}", f"leave {name} out, or choose another --kind")
-    from vitral.study.scale import scale
+    from vitral.study.fight.scale import scale
 
     result = scale(
         flags.data,

@@ -23,7 +23,7 @@ Examples:
 @dataclass(frozen=True)
 class Flags:
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_STUDY")]
-    """A folder that Vitral wrote: all that lies in it is looked at, each cell of a study too."""
+    """A folder that Vitral wrote, or the archive of a record: every file in it is checked, also in each cell of a study."""
     json: bool = False
     """Print the result as JSON."""
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 from vitral.base.lazy import lazily
 
 if TYPE_CHECKING:
-    from vitral.data.datasets import Data, open_data
+    from vitral.data.images.preprocess import Preprocess, open_picture, transform
     from vitral.data.loader import Batch, Loader
-    from vitral.data.preprocess import Preprocess, open_picture, transform
-    from vitral.data.split import Split
+    from vitral.data.splits.open import Data, open_data
+    from vitral.data.splits.split import Split
 
 __all__ = ["Batch", "Data", "Loader", "Preprocess", "Split", "open_data", "open_picture", "transform"]
 
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "datasets": ("Data", "open_data"),
+        "splits.open": ("Data", "open_data"),
         "loader": ("Batch", "Loader"),
-        "preprocess": ("Preprocess", "open_picture", "transform"),
-        "split": ("Split",),
+        "images.preprocess": ("Preprocess", "open_picture", "transform"),
+        "splits.split": ("Split",),
     },
 )

@@ -27,11 +27,11 @@ from vitral.base.errors import DataError, VitralError
 from vitral.base.files import open_regular, read_json, replacing_folder, write_json, writing
 from vitral.base.progress import say, track
 from vitral.base.text import byte_size
-from vitral.data.decode import Decoded, decode, load_array
-from vitral.data.fingerprint import found_in
-from vitral.data.preprocess import INTERPOLATIONS, size_of
-from vitral.data.source import FileReader, Reader, ShardReader, TableReader
-from vitral.data.split import READERS, Split
+from vitral.data.images.decode import Decoded, decode, load_array
+from vitral.data.images.preprocess import INTERPOLATIONS, size_of
+from vitral.data.sources.protocol import FileReader, Reader, ShardReader, TableReader
+from vitral.data.splits.fingerprint import found_in
+from vitral.data.splits.split import READERS, Split
 
 FOLDER = "cached"
 PIXELS, INDEX, ABOUT = "pixels.bin", "index.npy", "about.json"

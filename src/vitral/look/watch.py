@@ -11,7 +11,7 @@ import torch
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Picture
-from vitral.data.preprocess import open_picture
+from vitral.data.images.preprocess import open_picture
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Edit, Reader, Tape
 

@@ -14,8 +14,8 @@ from vitral.look.describe import about_model
 from vitral.model.classifier import Classifier
 from vitral.report import inline
 from vitral.report.render import write_page
-from vitral.study.audit import LEVELS, Audit
-from vitral.study.verdict import TESTS
+from vitral.study.audit.audit import LEVELS, Audit
+from vitral.study.audit.verdict import TESTS
 
 CHANCE = {"planted patch": 0.5, "masks": 0.5, "four in one": 0.25, "permuted weights": 0.0, "salience order": 0.0}
 CHANCE |= {test: 0.0 for test in TESTS if test.startswith("removal")}

@@ -15,14 +15,14 @@ from vitral.base.errors import DataError
 from vitral.base.files import make_folder, write_json
 from vitral.base.layout import EMBEDDED, FEATURES, REPORT
 from vitral.base.text import counted, few
-from vitral.data.decode import decode
-from vitral.data.preprocess import viewable
+from vitral.data.images.decode import decode
+from vitral.data.images.preprocess import viewable
 from vitral.draw.pairs import pair_sheet
 from vitral.draw.palette import SERIES, series_colour
 from vitral.draw.tiles import picture_sheet
 from vitral.report import inline
-from vitral.report.outcome import link_to
 from vitral.report.render import percent, write_page
+from vitral.report.test_results import link_to
 from vitral.study.embed import Embedding
 
 ROWS, NEAREST = 8, 5

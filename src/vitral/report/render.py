@@ -16,7 +16,7 @@ from vitral.base import text
 from vitral.base.files import write_atomic
 from vitral.base.text import NOTHING
 from vitral.base.version import __version__
-from vitral.report.stored import number
+from vitral.report.lenient_json import number
 
 SHOWN = 12
 """Items of a list that are written out."""

@@ -19,8 +19,8 @@ from vitral.base.errors import DataError
 from vitral.base.files import read_bounded, write_atomic
 from vitral.base.layout import answers_name, pictures_name
 from vitral.base.text import percent
-from vitral.data.decode import decode
-from vitral.data.preprocess import viewable
+from vitral.data.images.decode import decode
+from vitral.data.images.preprocess import viewable
 from vitral.weights.read import check_archive
 
 ALL = 10
@@ -138,7 +138,7 @@ class Answers:
             check_archive(path)
             with np.load(path, allow_pickle=False) as stored:
                 held = {name: stored[name] for name in stored.files}
-            kind = SeveralAnswers if held["labels"].ndim == 2 else Answers
+            kind = MultiLabelAnswers if held["labels"].ndim == 2 else Answers
             answers = kind(
                 held["predictions"],
                 held["labels"],
@@ -156,7 +156,7 @@ class Answers:
         return dataclasses.replace(answers, pictures=_tiles(sheet, held["pictures"].astype(np.int64).tolist()))
 
 
-class SeveralAnswers(Answers):
+class MultiLabelAnswers(Answers):
     """The same of images with several labels: predictions and labels are (N, K) of 0 and 1, probabilities (N, K) of each class."""
 
     def _sound(self) -> bool:

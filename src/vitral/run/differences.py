@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from vitral.base.manifest import read_manifest
 from vitral.base.text import NOTHING, counted, table
 from vitral.config import to_dict
 from vitral.run.answers import agree
+from vitral.run.archive import opened
 from vitral.run.folder import RunFolder
 from vitral.run.survey import row_of
 
@@ -65,10 +67,14 @@ class Differences:
 
 
 def differences(paths: Sequence[str | Path]) -> Differences:
-    """What differs between runs; what is the same in all of them is left out."""
+    """What differs between runs, each a folder or a record's archive; what is the same in all of them is left out."""
     if len(paths) < 2:
         raise UsageError("one run has nothing to differ from", "name two or more")
-    runs = [RunFolder.open(path) for path in paths]
+    with contextlib.ExitStack() as stack:
+        return _differences([str(Path(path)) for path in paths], [RunFolder.open(stack.enter_context(opened(path))) for path in paths])
+
+
+def _differences(names: list[str], runs: list[RunFolder]) -> Differences:
     rows = [row_of(run.path) for run in runs]
     if broken := next((row for row in rows if row.problem), None):
         raise DataError(f"{broken.path}: {broken.problem}", "name runs that can be read")
@@ -76,7 +82,7 @@ def differences(paths: Sequence[str | Path]) -> Differences:
     data = [environment.pop("data", {}) for environment in environments]
     first, *others = runs
     return Differences(
-        [str(run.path) for run in runs],
+        names,
         {name: values for name in RESULTS if set(values := [getattr(row, name) for row in rows]) != {None}},
         _differing([to_dict(run.settled) for run in runs]),
         _differing(data),

@@ -12,6 +12,7 @@ from typing import Any
 from vitral.base import layout
 from vitral.base.errors import DataError, MissingError
 from vitral.base.manifest import CHECKSUM, describe, faults, is_entry, read_manifest
+from vitral.run.archive import opened
 
 PASSING = {layout.LOCK}
 """Files that come and go."""
@@ -32,8 +33,12 @@ class Verdict:
 
 
 def verify(path: str | Path) -> Verdict:
-    """Hold every file under `path` against the manifest beside it."""
-    root = Path(path)
+    """Hold every file of a folder, or of a record's archive, against the manifest beside it."""
+    with opened(path) as root:
+        return dataclasses.replace(_verify(root), path=str(Path(path)))
+
+
+def _verify(root: Path) -> Verdict:
     if not root.is_dir():
         raise (DataError if root.exists() else MissingError)(f"{root} is no folder", "name the folder of a run, a study or a model")
     manifests = sorted(root.rglob(layout.MANIFEST), key=lambda path: (len(path.parts), path))

@@ -2,8 +2,8 @@
 
 `vitral.study.compare`, `.scale`, `.probe` and `.embed` do what the verbs do, as calls; the first three return a `Result` (table, rows,
 conclusion, path).
-They are loaded when first used. They carry the names of their files: `vitral.study.compare` is the call, and
-`from vitral.study.compare import comparison` reaches into its file.
+They are loaded when first used. They carry the names of their files: `vitral.study.probe` is the call, and
+`from vitral.study.probe import …` reaches into its file.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from vitral.base.lazy import lazily
 
 if TYPE_CHECKING:
-    from vitral.study.compare import compare
     from vitral.study.embed import embed
+    from vitral.study.fight.compare import compare
+    from vitral.study.fight.recipe import Recipe
+    from vitral.study.fight.result import Result
+    from vitral.study.fight.scale import scale
     from vitral.study.probe import probe
-    from vitral.study.recipe import Recipe
-    from vitral.study.result import Result
-    from vitral.study.scale import scale
 
 __all__ = ["Recipe", "Result", "compare", "embed", "probe", "scale"]
 
-_CALLS = ("compare", "embed", "probe", "scale")
+_CALLS = ("embed", "probe")
 
 
 class _Package(ModuleType):
@@ -36,4 +36,14 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
-__getattr__, __dir__ = lazily(__name__, {"recipe": ("Recipe",), "result": ("Result",), **{name: (name,) for name in _CALLS}})
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "embed": ("embed",),
+        "fight.compare": ("compare",),
+        "fight.recipe": ("Recipe",),
+        "fight.result": ("Result",),
+        "fight.scale": ("scale",),
+        "probe": ("probe",),
+    },
+)

@@ -25,9 +25,9 @@ from vitral.base.progress import progress
 from vitral.base.records import write_records
 from vitral.config.formats import Precision
 from vitral.cost.precision import Answering, worth_bf16
-from vitral.data.class_folders import SPLITS
-from vitral.data.pictures import find_pictures, readable
-from vitral.data.preprocess import open_picture
+from vitral.data.images.preprocess import open_picture
+from vitral.data.sources.folders import SPLITS
+from vitral.data.sources.pictures import find_pictures, readable
 from vitral.model.classifier import Classifier
 from vitral.run.answers import small
 from vitral.weights.load import load

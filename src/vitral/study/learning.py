@@ -18,10 +18,10 @@ from PIL import Image
 from vitral.base.layout import FIGURES
 from vitral.base.numbers import to_numpy
 from vitral.base.text import percent
-from vitral.data.datasets import open_data, open_source
+from vitral.data.images.preprocess import Preprocess
 from vitral.data.loader import Loader
-from vitral.data.preprocess import Preprocess
-from vitral.data.split import Split
+from vitral.data.splits.open import open_data, open_source
+from vitral.data.splits.split import Split
 from vitral.draw.provenance import save_figure
 from vitral.draw.tiles import picture_sheet
 from vitral.look.joint import JointColours, enlarge, joint_colours, similar_patches

@@ -12,8 +12,8 @@ from vitral.base.picture import Picture
 from vitral.base.progress import say, track
 from vitral.base.text import percent
 from vitral.config import DataConfig
-from vitral.data.datasets import open_split
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.preprocess import Preprocess
+from vitral.data.splits.open import open_split
 from vitral.draw.provenance import save_figure
 from vitral.look.contributions import contributions
 from vitral.look.describe import about_model, about_picture, stems

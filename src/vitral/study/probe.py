@@ -25,14 +25,14 @@ from vitral.base.progress import progress
 from vitral.base.text import percent, table
 from vitral.config import DataConfig, to_dict
 from vitral.config.formats import Precision
-from vitral.data.datasets import Data, open_data
+from vitral.data.images.preprocess import Preprocess
 from vitral.data.loader import Loader
-from vitral.data.preprocess import Preprocess
-from vitral.data.split import Split
+from vitral.data.splits.open import Data, open_data
+from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
-from vitral.run.folder import learnt_by
-from vitral.study.result import Result
-from vitral.study.statistics import accuracy_interval, images_interval
+from vitral.run.folder import seen_by
+from vitral.study.fight.result import Result
+from vitral.study.fight.statistics import accuracy_interval, images_interval
 from vitral.train.judged import learnt_from
 from vitral.train.probe import Labelled, Linear, Neighbours, fit_linear, fit_neighbours, last_layer, read_features
 from vitral.weights.checkpoint import save as write_model
@@ -91,7 +91,7 @@ def probe(
         raise UsageError(f"{save} already holds a model", "choose another folder to save the probe in")
     network = model if isinstance(model, Classifier) else load(model)
     config = DataConfig(name=data, root=root, validation=validation, split_seed=split_seed, on_bad_image=on_bad_image)
-    learnt = learnt_by(network) if learnt_from(network, data) else None
+    learnt = seen_by(network) if learnt_from(network, data) else None
     opened = open_data(config, preprocess=Preprocess.of(network), learnt=learnt if learnt and learnt.splits else None)
     name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
     return run_probe(
@@ -182,7 +182,7 @@ def as_model(body: Classifier, head: Linear, data: Data, images: int) -> Classif
 
 
 def _check(data: Data, shots: Sequence[int | None], draws: int) -> None:
-    data.need_one_label("a probe's accuracy")
+    data.require_single_label("a probe's accuracy")
     if not shots:
         raise UsageError("no number of shots given", "use --shots 1,5,10,all")
     if draws < 2:

@@ -19,18 +19,18 @@ from vitral.base.errors import DataError
 from vitral.base.numbers import to_numpy
 from vitral.base.text import percent, table
 from vitral.config import DataConfig
-from vitral.data.datasets import Data, open_data, open_source
+from vitral.data.images.preprocess import Preprocess
 from vitral.data.keys import generator
 from vitral.data.loader import Loader
-from vitral.data.preprocess import Preprocess
-from vitral.data.source import UNLABELLED
-from vitral.data.split import Split
+from vitral.data.sources.protocol import UNLABELLED
+from vitral.data.splits.open import Data, open_data, open_source
+from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.run.answers import Answers
 from vitral.run.folder import RunFolder
+from vitral.study.fight.result import Result
+from vitral.study.fight.statistics import images_interval
 from vitral.study.probe import as_model
-from vitral.study.result import Result
-from vitral.study.statistics import images_interval
 from vitral.train.evaluate import evaluate_loader, evaluation_loader
 from vitral.train.probe import TRIED_ON, Labelled, Linear, Neighbours, fit_linear, fit_neighbours, read_features, settle
 from vitral.train.scores import Evaluation
@@ -76,7 +76,7 @@ def probe_in_place(
     what the nearest neighbours answer on the same test pictures goes beside them (neighbours.npz)."""
     body = folder.model().to(pick_device(device))
     opened = labelled(folder, body)
-    opened.need_one_label("a probe's accuracy")
+    opened.require_single_label("a probe's accuracy")
 
     learnt = read_features(body, _loader(opened, opened.train, device), quiet=True)
     head = linear_of(learnt, len(opened.class_names), folder.settled.data.split_seed)
@@ -100,7 +100,7 @@ def probe_few(
     """The same of any weights, from the few images of `data.subset`: their probe's strength is chosen on validation, test is opened."""
     body = load(weights, quiet=True).to(pick_device(device))
     opened = open_data(data, preprocess=Preprocess.of(body))
-    opened.need_one_label("a probe's accuracy")
+    opened.require_single_label("a probe's accuracy")
     learnt, judge = (read_features(body, _loader(opened, split, device), quiet=True) for split in (opened.train, opened.validation))
     head = fit_linear(learnt, judge, len(opened.class_names))
     return _judged(folder, body, head, opened, len(learnt[1]), True, device)

@@ -9,7 +9,7 @@ import numpy as np
 from vitral.base.layout import METRICS
 from vitral.base.text import counted, duration, few, percent
 from vitral.config import RunConfig
-from vitral.data.datasets import Data
+from vitral.data.splits.open import Data
 from vitral.run.folder import RunFolder
 from vitral.run.survey import row_of
 

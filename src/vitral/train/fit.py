@@ -15,7 +15,7 @@ from vitral.base.errors import DataError, UsageError
 from vitral.base.layout import STATE
 from vitral.base.progress import say
 from vitral.config import RunConfig
-from vitral.data.own_dataset import open_own
+from vitral.data.sources.torch_dataset import open_own
 from vitral.run.folder import Asked, RunFolder, train_on
 from vitral.run.journal import check_installed
 from vitral.run.times import Times, process_start

@@ -18,8 +18,8 @@ from vitral.base.errors import ConfigError
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import say
 from vitral.base.text import counted
-from vitral.data.datasets import open_data
 from vitral.data.loader import Batch
+from vitral.data.splits.open import open_data
 from vitral.model.classifier import evaluating
 from vitral.train.collapse import collapsed, stopped
 from vitral.train.ema import local

@@ -15,9 +15,9 @@ from vitral.look.similarity import patch_tokens
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Edit
-from vitral.web.limits import Refusal
 from vitral.web.pack import pack
-from vitral.web.payload import LISTED, shown_picture
+from vitral.web.server.limits import Refusal
+from vitral.web.trace import LISTED, shown_picture
 
 LARGEST = 50_000_000
 """Depths × patches × classes that are read out at once."""

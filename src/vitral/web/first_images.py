@@ -12,12 +12,12 @@ from PIL import Image
 from vitral.base.errors import VitralError
 from vitral.base.files import read_bounded
 from vitral.base.progress import say
-from vitral.data.datasets import open_data, open_source
-from vitral.data.preprocess import open_picture
+from vitral.data.images.preprocess import open_picture
+from vitral.data.splits.open import open_data, open_source
 from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.run.made_here import made_here
-from vitral.web.limits import Limits
+from vitral.web.server.limits import Limits
 
 COUNT = 6
 LABELLED = 64
@@ -40,7 +40,7 @@ def fitting_images(where: str) -> list[tuple[bytes, str]]:
 
 def labelled_images(where: str, model: Classifier) -> tuple[torch.Tensor, list[int]] | None:
     """Validation images (B, C, H, W) of the run and their labels; None without one class a picture, or without the data."""
-    if model.config.classes < 2 or model.origin.several:
+    if model.config.classes < 2 or model.origin.multi_label:
         return None
     try:
         folder = RunFolder.open(where)

@@ -26,20 +26,20 @@ from vitral.base.numbers import to_numpy
 from vitral.base.picture import Picture
 from vitral.base.progress import track
 from vitral.config import ModelConfig
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.preprocess import Preprocess
 from vitral.look.choice import start_index
 from vitral.look.method import RECORDS
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.rotary import RotaryPositions
 from vitral.model.vit import ViT
+from vitral.web.export import CLASSES, page
 from vitral.web.kernel import kernel
 from vitral.web.pack import pack
-from vitral.web.payload import methods_of, model_figures, probabilities
 from vitral.web.session import Session
-from vitral.web.single_file import CLASSES, page
 from vitral.web.story import shuffled_places
-from vitral.weights.rounding import round_weights
+from vitral.web.trace import methods_of, model_figures, probabilities
+from vitral.weights.onnx.rounding import round_weights
 
 METHODS = ("attention", "rollout", "occlusion", "similarity")
 """What a page can compute without gradients."""
@@ -141,7 +141,7 @@ def gradient_maps(session: Session, model: int, key: str, answer: np.ndarray) ->
 
 
 def probabilities_of(model: Classifier, picture: Picture) -> np.ndarray:
-    return probabilities(to_numpy(watch(model, picture, keep=["logits"]).logits[0].float()), model.origin.several)
+    return probabilities(to_numpy(watch(model, picture, keep=["logits"]).logits[0].float()), model.origin.multi_label)
 
 
 def rounding_change(before: np.ndarray, after: np.ndarray) -> tuple[bool, float]:

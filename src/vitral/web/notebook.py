@@ -13,11 +13,11 @@ import numpy as np
 from vitral.base.files import write_atomic
 from vitral.base.picture import Picture
 from vitral.base.text import byte_size
-from vitral.data.preprocess import open_picture
+from vitral.data.images.preprocess import open_picture
 from vitral.model.classifier import Classifier
+from vitral.web.export import render_page
 from vitral.web.first_images import fitting_images, named_images
 from vitral.web.session import Session
-from vitral.web.single_file import render_page
 from vitral.weights.load import load
 
 HEIGHT = 860

@@ -20,18 +20,18 @@ from vitral.weights.checkpoint import as_float32
 from vitral.weights.detect import Detected, detect
 from vitral.weights.family import PREPROCESS
 from vitral.weights.from_timm import NAMED
-from vitral.weights.infer import Known, infer_config, says
+from vitral.weights.infer import Declared, declare, infer_config
 from vitral.weights.keymap import Mapped, check, convert
 
 # Plain ViTs of these kinds have the same keys as AugReg's but other means: a word in the file's name is a better guess than none.
 HINTS = {"deit": "deit", "dino": "imagenet", "mae": "imagenet", "clip": "clip"}
 
 
-def assemble(tensors: Mapping[str, Tensor], source: str, said: Known | None = None, notes: tuple[str, ...] = ()) -> Classifier:
+def assemble(tensors: Mapping[str, Tensor], source: str, said: Declared | None = None, notes: tuple[str, ...] = ()) -> Classifier:
     """The model that the tensors make up, in eval mode on the CPU, every parameter filled exactly once."""
-    said = said or Known()
+    said = said or Declared()
     detected = detect(tensors, source)
-    said = said.over(file_says(detected)).over(name_says(detected, source))
+    said = said.or_else(from_shapes(detected)).or_else(from_name(detected, source))
     mapped = convert(detected.family.table, detected.tensors, source)
     config, facts = infer_config(mapped.tensors, detected.family, said, source)
     model = fill(config, mapped, source)
@@ -41,20 +41,20 @@ def assemble(tensors: Mapping[str, Tensor], source: str, said: Known | None = No
     return model
 
 
-def file_says(detected: Detected) -> Known:
+def from_shapes(detected: Detected) -> Declared:
     """What the shapes of a family tell that our own, joined ones no longer do: Google's kernels keep the heads apart."""
     if not detected.family.name.startswith("google"):
-        return Known()
+        return Declared()
     query = next((tensor for name, tensor in detected.tensors.items() if name.endswith("query/kernel")), None)
     if query is None or query.ndim != 3:
-        return Known()
-    return says("the file's own shapes", {"heads": query.shape[1]})
+        return Declared()
+    return declare("the file's own shapes", {"heads": query.shape[1]})
 
 
-def name_says(detected: Detected, name: str) -> Known:
+def from_name(detected: Detected, name: str) -> Declared:
     """What a timm architecture's name tells and its tensors do not; files are most often called after it."""
     found = [fields for word, fields in NAMED.items() if re.search(word, name)] if detected.family.name.startswith("timm") else []
-    return says(f"the name {name}", {key: value for fields in found for key, value in fields.items()})
+    return declare(f"the name {name}", {key: value for fields in found for key, value in fields.items()})
 
 
 def fill(config: ModelConfig, mapped: Mapped, source: str) -> Classifier:
@@ -72,7 +72,7 @@ def fill(config: ModelConfig, mapped: Mapped, source: str) -> Classifier:
 
 
 def make_origin(
-    source: str, detected: Detected, config: ModelConfig, facts: dict[str, Any], said: Known, changes: tuple[str, ...] = ()
+    source: str, detected: Detected, config: ModelConfig, facts: dict[str, Any], said: Declared, changes: tuple[str, ...] = ()
 ) -> Origin:
     """Known where the source or the user says so; else the family's convention, marked assumed."""
     usual, why = PREPROCESS[detected.family.preprocess], f"usual for {detected.family.label}"

@@ -28,7 +28,7 @@ RESNETS = {(2, False): "resnet18", (6, True): "resnet50", (36, True): "resnet152
 
 
 @dataclass(frozen=True)
-class Known:
+class Declared:
     """What the source itself or the user says beyond the tensors; each value with where it comes from."""
 
     config: dict[str, Fact[Any]] = field(default_factory=dict)
@@ -36,14 +36,14 @@ class Known:
     origin: dict[str, Fact[Any]] = field(default_factory=dict)
     """Origin fields: mean, std, resize, crop, interpolation, classes."""
 
-    def over(self, other: Known) -> Known:
+    def or_else(self, other: Declared) -> Declared:
         """Both, this one's word counting more."""
-        return Known({**other.config, **self.config}, {**other.origin, **self.origin})
+        return Declared({**other.config, **self.config}, {**other.origin, **self.origin})
 
 
-def says(note: str, config: Mapping[str, Any] | None = None, origin: Mapping[str, Any] | None = None) -> Known:
+def declare(note: str, config: Mapping[str, Any] | None = None, origin: Mapping[str, Any] | None = None) -> Declared:
     """Known values with their source; None means nothing was said."""
-    return Known(
+    return Declared(
         {name: known(value, note) for name, value in (config or {}).items() if value is not None},
         {name: known(value, note) for name, value in (origin or {}).items() if value is not None},
     )
@@ -54,7 +54,7 @@ def pair(size: Any) -> tuple[int, int]:
     return (int(size), int(size)) if isinstance(size, int | float) else (int(size[0]), int(size[1]))
 
 
-def infer_config(tensors: Mapping[str, Tensor], family: Family, said: Known, source: str) -> tuple[ModelConfig, dict[str, Fact[Any]]]:
+def infer_config(tensors: Mapping[str, Tensor], family: Family, said: Declared, source: str) -> tuple[ModelConfig, dict[str, Fact[Any]]]:
     """The config of the tensors (under our names), and the facts of it that no shape tells."""
     if family.name == "torchvision-resnet":
         return _resnet(tensors, said, source), {}
@@ -69,7 +69,9 @@ def infer_config(tensors: Mapping[str, Tensor], family: Family, said: Known, sou
         raise WeightsError(f"{source} lacks a part that its size is read from ({error})", "the file is damaged or incomplete") from None
 
 
-def _transformer(shapes: dict[str, tuple[int, ...]], family: Family, said: Known, source: str) -> tuple[ModelConfig, dict[str, Fact[Any]]]:
+def _transformer(
+    shapes: dict[str, tuple[int, ...]], family: Family, said: Declared, source: str
+) -> tuple[ModelConfig, dict[str, Fact[Any]]]:
     width, channels, *patch = shapes["patches.projection.weight"]
     blocks = {int(name.split(".")[1]) for name in shapes if name.startswith("blocks.")}
     if blocks != set(range(len(blocks))):
@@ -129,7 +131,7 @@ def _transformer(shapes: dict[str, tuple[int, ...]], family: Family, said: Known
     return ModelConfig(**fields), facts
 
 
-def _fact(said: Known, name: str, usual: Any, why: str) -> Fact[Any]:
+def _fact(said: Declared, name: str, usual: Any, why: str) -> Fact[Any]:
     return said.config.get(name) or assumed(usual, why)
 
 
@@ -184,7 +186,7 @@ def _image_size(shapes: dict[str, tuple[int, ...]], fields: dict[str, Any], said
     )
 
 
-def _resnet(tensors: Mapping[str, Tensor], said: Known, source: str) -> ModelConfig:
+def _resnet(tensors: Mapping[str, Tensor], said: Declared, source: str) -> ModelConfig:
     stage = {name.split(".")[2] for name in tensors if name.startswith("network.layer3.")}
     kind = (len(stage), "network.layer1.0.conv3.weight" in tensors)
     if kind not in RESNETS or "network.conv1.weight" not in tensors:

@@ -14,12 +14,12 @@ from vitral.base.layout import WEIGHTS
 from vitral.base.origin import Fact, Origin
 from vitral.build import shadow
 from vitral.config import ModelConfig, to_dict
-from vitral.weights.assemble import file_says, make_origin
+from vitral.weights.assemble import from_shapes, make_origin
 from vitral.weights.checkpoint import read_description
 from vitral.weights.detect import Detected, detect
-from vitral.weights.infer import Known, infer_config, says
+from vitral.weights.infer import Declared, declare, infer_config
 from vitral.weights.keymap import Mapped, Row, convert, pattern
-from vitral.weights.load import CALLER, describes_itself, read_place
+from vitral.weights.load import CALLER, has_own_config, read_source
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,16 @@ class Inspection:
 def inspect(path: str | Path, heads: int | None = None) -> Inspection:
     """Look into a file or folder without building the model; raises only where there is nothing to show."""
     path = Path(path)
-    contents, spoken = read_place(path)
+    contents, spoken = read_source(path)
     detected = detect(contents.tensors, path.name)
-    said = says(CALLER, {"heads": heads}).over(spoken).over(file_says(detected))
+    said = declare(CALLER, {"heads": heads}).or_else(spoken).or_else(from_shapes(detected))
     folder = path.parent if path.name == WEIGHTS else path
-    stored = read_description(folder) if folder.is_dir() and describes_itself(folder) else None
+    stored = read_description(folder) if folder.is_dir() and has_own_config(folder) else None
     return _inspected(path, detected, said, contents.notes, stored)
 
 
 def _inspected(
-    path: Path, detected: Detected, said: Known, notes: tuple[str, ...], stored: tuple[ModelConfig, Origin] | None = None
+    path: Path, detected: Detected, said: Declared, notes: tuple[str, ...], stored: tuple[ModelConfig, Origin] | None = None
 ) -> Inspection:
     """`stored`: what a folder of ours says of its model, so that nothing is inferred."""
     config, origin, problem = None, None, ""

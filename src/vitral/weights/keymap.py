@@ -27,7 +27,7 @@ from vitral.base.text import counted
 Target = str | tuple[str, str] | None
 Table = Mapping[str | tuple[str, ...], Target]
 
-ELSEWHERE = "save it in Vitral's own format, or export it to onnx"
+OTHER_FORMATS = "save it in Vitral's own format, or export it to onnx"
 """The two that hold every model."""
 GROUPS = {"{i}": r"(?P<i>\d+)", "{p}": r"(?P<p>weight|bias)", "{rest}": r"(?P<rest>.+)"}
 
@@ -53,7 +53,7 @@ def _unstack(tensor: Tensor, count: int) -> list[Tensor]:
 def _without_keys(tensor: Tensor) -> list[Tensor]:
     query, key, value = tensor.chunk(3)
     if key.any():
-        raise WeightsError("the format has no place for a bias of the keys", ELSEWHERE)
+        raise WeightsError("the format has no place for a bias of the keys", OTHER_FORMATS)
     return [query.contiguous(), value.contiguous()]
 
 
@@ -216,7 +216,7 @@ def revert(table: Table, tensors: Mapping[str, Tensor], heads: int, target: str)
         else:
             homeless.append(name)
     if homeless:
-        raise WeightsError(f"{target} has no place for {listed(homeless)}", ELSEWHERE)
+        raise WeightsError(f"{target} has no place for {listed(homeless)}", OTHER_FORMATS)
     return out
 
 

@@ -18,9 +18,9 @@ from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights.adopt import adopt, converted
 from vitral.weights.assemble import assemble
-from vitral.weights.declared import of_preprocessor, of_torchvision_weights
 from vitral.weights.detect import detect
-from vitral.weights.infer import Known, says
+from vitral.weights.infer import Declared, declare
+from vitral.weights.library_settings import of_preprocessor, of_torchvision_weights
 from vitral.weights.proof import Proof, prove
 from vitral.weights.read import read_weights, reason
 
@@ -35,7 +35,7 @@ NOT_PLAIN = re.compile(
 """In names of timm: more than a plain ViT. They are not listed; those that Vitral has the parts of can be opened all the same."""
 
 
-def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
+def fetch(library: str, name: str, said: Declared | None = None) -> Classifier:
     """The pretrained model of that name as our own, proved against its source."""
     spec = f"{library}:{name}"
     try:
@@ -48,13 +48,13 @@ def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
         raise WeightsError(f"{spec} needs the library {error.name or library}", how_to_install("timm")) from None
     except Exception as error:  # each library has its own errors for a lost network
         raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {reason(error)})", OFFLINE) from error
-    model = adopt(module, said=(said or Known()).over(spoken))
+    model = adopt(module, said=(said or Declared()).or_else(spoken))
     worst = max(model.origin.parity.values())
     say(f"{spec}: {sum(p.numel() for p in model.parameters()):,} parameters; largest difference from the source {worst:.0e}")
     return model
 
 
-def fetch_nothing(library: str, name: str) -> Classifier:
+def build_without_weights(library: str, name: str) -> Classifier:
     """The model of that name as it is built, with random weights: enough to plan with. What only the network could say is refused."""
     spec = f"{library}:{name}"
     try:
@@ -91,17 +91,17 @@ def check_named(library: str, name: str) -> Any:
     return entries
 
 
-def _timm(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
+def _timm(name: str, weights: bool = True) -> tuple[nn.Module, Declared]:
     import timm
 
     check_named("timm", name)
     if not weights:
-        return timm.create_model(name, pretrained=False), Known()
+        return timm.create_model(name, pretrained=False), Declared()
     with asking_the_hub():
-        return timm.create_model(name, pretrained=True), Known()
+        return timm.create_model(name, pretrained=True), Declared()
 
 
-def _torchvision(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
+def _torchvision(name: str, weights: bool = True) -> tuple[nn.Module, Declared]:
     models = needed("torchvision.models", f"torchvision:{name}")
     model, _, chosen = name.partition(".")
     entries: Any = check_named("torchvision", name)
@@ -113,14 +113,14 @@ def _torchvision(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
     return models.get_model(model, weights=entry), of_torchvision_weights(entry)
 
 
-def _huggingface(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
+def _huggingface(name: str, weights: bool = True) -> tuple[nn.Module, Declared]:
     import transformers
 
     with asking_the_hub() if weights else contextlib.nullcontext():
         return _from_pretrained(transformers, name, weights)
 
 
-def _from_pretrained(transformers: Any, name: str, weights: bool) -> tuple[nn.Module, Known]:
+def _from_pretrained(transformers: Any, name: str, weights: bool) -> tuple[nn.Module, Declared]:
     """Without `weights`: from what lies in the cache alone, and with random ones."""
     here = {} if weights else {"local_files_only": True}
     try:
@@ -157,7 +157,7 @@ def prove_file(path: str | Path, spec: str, heads: int | None = None) -> Proof:
     if library not in ("timm", "torchvision") or not name:
         raise UsageError(f"{spec!r} names no module to compare with", "use timm:NAME or torchvision:NAME")
     tensors = detect(read_weights(path).tensors, Path(path).name).tensors
-    model = assemble(tensors, Path(path).name, says("set by the caller", {"heads": heads}))
+    model = assemble(tensors, Path(path).name, declare("set by the caller", {"heads": heads}))
     try:
         module = _timm_empty(name, model.config) if library == "timm" else _torchvision_empty(name, model.config)
         module.load_state_dict(tensors)
@@ -181,7 +181,7 @@ def _torchvision_empty(name: str, config: ModelConfig) -> nn.Module:
     return models.get_model(name, weights=None, num_classes=config.classes, **size)
 
 
-LIBRARIES: dict[str, Callable[..., tuple[nn.Module, Known]]] = {"timm": _timm, "torchvision": _torchvision, "hf": _huggingface}
+LIBRARIES: dict[str, Callable[..., tuple[nn.Module, Declared]]] = {"timm": _timm, "torchvision": _torchvision, "hf": _huggingface}
 
 
 def names() -> dict[str, list[str]]:

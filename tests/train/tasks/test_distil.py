@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 from vitral.base.errors import ConfigError
 from vitral.build import create
-from vitral.data.preprocess import Preprocess
+from vitral.data.images.preprocess import Preprocess
 from vitral.train.tasks.classify import one_label
 from vitral.train.tasks.distil import FeatureDistillation, distillation
 from vitral.train.tasks.task import Learner

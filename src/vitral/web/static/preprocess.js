@@ -1,4 +1,4 @@
-// From a picture's file to the numbers that the model takes, as vitral.data.preprocess makes them: bit for bit what Pillow's resizing gives.
+// From a picture's file to the numbers that the model takes, as vitral.data.images.preprocess makes them: bit for bit what Pillow's resizing gives.
 
 const PRECISION = 22; // bits after the point of Pillow's weights for eight-bit pixels
 const LARGEST_RESIZED = 32_000_000;

@@ -3,7 +3,7 @@
 import { byId, percent } from "./dom.js";
 
 const TOLERANCE = 1e-3;
-/** ViT-Ti on photographs of pets, from docs/results/measured/live-rounding.json; tests/web/test_live.py compares the two. */
+/** ViT-Ti on photographs of pets, from results/measured/live-rounding.json; tests/web/test_live.py compares the two. */
 const MEASURED = { answers: 100, changed: 1, most: 0.0403 };
 
 /** Run each model on its test input and show how far the answer is from Python's. */

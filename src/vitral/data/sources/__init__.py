@@ -1,0 +1,1 @@
+"""Image sources: folders, tables, shards, hubs, named sets: each becomes one `Source`."""

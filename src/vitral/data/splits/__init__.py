@@ -1,0 +1,1 @@
+"""Splits: what is trained on, validated on, tested on, and what keeps them apart."""

@@ -1,0 +1,1 @@
+"""What `vitral demo` runs."""

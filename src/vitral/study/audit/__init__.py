@@ -1,0 +1,1 @@
+"""Which explanation of a model can be trusted."""

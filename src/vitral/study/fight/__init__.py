@@ -1,0 +1,1 @@
+"""Fair comparisons: contenders, one budget, seeds, statistics."""

@@ -1,0 +1,1 @@
+"""ONNX: the graph, and its 8-bit version."""
