@@ -76,8 +76,8 @@ def config_of(*arguments: str) -> Any:
     return parse(list(arguments)).config()
 
 
-def test_the_flags_are_frozen():
-    assert [field.name for field in dataclasses.fields(flags_of(RUNS["digits"]))] == list(FLAGS)
+def test_no_flag_is_lost():
+    assert set(FLAGS) <= {field.name for field in dataclasses.fields(flags_of(RUNS["digits"]))}
 
 
 def test_without_flags_a_run_is_its_preset():
