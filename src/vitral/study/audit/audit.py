@@ -77,7 +77,7 @@ def audit(
 ) -> Audit:
     """Every method (default: the usual ones that suit the model) and three references through every test that the model allows.
 
-    data: a data set's name or DataConfig (for a root of its own), a folder of images, or images. methods: names, or methods of your own. masks: a folder with a mask
+    data: the name of a data set or a DataConfig, a folder of images, or images. methods: names, or methods of your own.
     (white: inside) for each image, by its name.
     """
     rows = _rows(model, methods)
