@@ -421,9 +421,9 @@ def test_an_accuracy_in_the_guide_or_the_concepts_is_in_a_source_that_its_sectio
         ("It has 97.01 %.", True),
         ("It has 97.2 % ([records](../results/records.md)).", True),  # the aim
         ("It has 97 % ([records](../results/records.md)).", True),
-        ("It had 77.23 % ([diary](../LOG.md#2026-11-15-first-round-on-the-gpu)).", False),
+        ("It had 77.23 % ([diary](../LOG.md#cifar-10-from-scratch)).", False),
         ("It had 77.23 % ([diary](../LOG.md)).", True),
-        ("It had 77.23 % ([diary](../LOG.md#2026-11-15-second-round-on-the-gpu)).", True),
+        ("It had 77.23 % ([diary](../LOG.md#fine-tuning)).", True),
         ("test accuracy 100.00%", True),
         ("a 95 % interval in 65.4 ms", False),
     ],
