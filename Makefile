@@ -94,10 +94,11 @@ test-gpu: $(TEST) ## CUDA graphs, fp16, compiling, exact resume, memory: on a ma
 fuzz: $(TEST) ## 20,000 damaged and hostile inputs, each with a deadline and 2 GB (fuzz.json; CASES=, SEED=)
 	@$(ONE_THREAD) PYTHONPATH=src $(PYTHON) tests/fuzz/run.py --cases $(or $(CASES),20000) --seed $(or $(SEED),1)
 
-check: $(TEST) ## ruff, format check, pyright
+check: $(TEST) ## ruff, format check, pyright, the size of the code beside its limits
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/pyright
+	@$(PYTHON) tools/count.py
 
 # Names of uv: linux and windows are x86-64, macos is ARM. PyTorch has wheels for macOS 14 or newer. Of grad-cam there is only the source.
 PLATFORMS ?= linux aarch64-unknown-linux-gnu macos windows

@@ -182,7 +182,7 @@ def main() -> int:
             "same top-1, pixels decoded by Pillow": pixels["same top-1"],
             "logits, worst relative difference": own["worst"],
             "logits, worst, pixels decoded by Pillow": pixels["worst"],
-            **rounding(in_python(model, contents), wanted, model.origin.several),
+            **rounding(in_python(model, contents), wanted, model.origin.multi_label),
         }
         if flags.onnxruntime:
             with onnxruntime(browser, model, flags.onnxruntime, image) as (other, sizes):

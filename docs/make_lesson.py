@@ -34,7 +34,7 @@ HEADER = re.compile(r"# %%(?P<title>[^\[\n]*?)(?: *\[(?P<kind>markdown)\])?(?: *
 
 
 @dataclass(frozen=True)
-class Part:
+class ImageSet:
     """One cell: text, or code with what its picture shows as its title."""
 
     text: str
@@ -54,7 +54,7 @@ class Output:
     picture: bytes | None = field(default=None, repr=False)
 
 
-def parts(text: str) -> list[Part]:
+def parts(text: str) -> list[ImageSet]:
     """The cells of a script in the percent format (Jupytext, VS Code, Spyder)."""
     found: list[tuple[re.Match[str], list[str]]] = []
     for line in text.splitlines():
@@ -66,11 +66,11 @@ def parts(text: str) -> list[Part]:
     for header, lines in found:
         markdown = header["kind"] == "markdown"
         body = "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines) if markdown else "\n".join(lines)
-        made.append(Part(body.strip("\n"), markdown, header["title"].strip(), tuple(json.loads(header["tags"] or "[]"))))
+        made.append(ImageSet(body.strip("\n"), markdown, header["title"].strip(), tuple(json.loads(header["tags"] or "[]"))))
     return made
 
 
-def notebook(cells: Sequence[Part]) -> str:
+def notebook(cells: Sequence[ImageSet]) -> str:
     """As Jupyter reads it: no outputs; answers are folded."""
     made = []
     for number, part in enumerate(cells, 1):
@@ -87,7 +87,7 @@ def notebook(cells: Sequence[Part]) -> str:
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
-def run(cells: Sequence[Part], changes: Mapping[str, Any] | None = None, without: Sequence[str] = ()) -> Iterator[Output | None]:
+def run(cells: Sequence[ImageSet], changes: Mapping[str, Any] | None = None, without: Sequence[str] = ()) -> Iterator[Output | None]:
     """What each cell prints and shows, as a notebook would; `changes` replace settings, cells with a tag of `without` are left out."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for part in cells:
@@ -101,7 +101,7 @@ def run(cells: Sequence[Part], changes: Mapping[str, Any] | None = None, without
             names |= changes
 
 
-def execute(part: Part, names: dict[str, Any]) -> Output:
+def execute(part: ImageSet, names: dict[str, Any]) -> Output:
     """Run one cell; the value of its last line is shown."""
     tree = ast.parse(part.text)
     shown = tree.body[-1] if tree.body else None
@@ -121,7 +121,7 @@ def execute(part: Part, names: dict[str, Any]) -> Output:
     return output
 
 
-def page(cells: Sequence[Part], outputs: Sequence[str] | None = None) -> str:
+def page(cells: Sequence[ImageSet], outputs: Sequence[str] | None = None) -> str:
     """Text, code and (where given) outputs as Markdown; without outputs it is what the page must be apart from them."""
     pieces = ["<!-- Written by docs/make_lesson.py from docs/lesson/vit_from_nothing.py: change it there. -->"]
     for part, output in zip(cells, outputs or [""] * len(cells), strict=True):
@@ -133,7 +133,7 @@ def page(cells: Sequence[Part], outputs: Sequence[str] | None = None) -> str:
     return "\n\n".join(pieces) + "\n"
 
 
-def shown(part: Part, output: Output | None) -> str:
+def shown(part: ImageSet, output: Output | None) -> str:
     """An output as Markdown; nothing where there is none."""
     if output is None or not (output.text.strip() or output.picture):
         return ""
@@ -142,7 +142,7 @@ def shown(part: Part, output: Output | None) -> str:
     return "\n\n".join([BEGIN, *text, *picture, END])
 
 
-def kept(cells: Sequence[Part], text: str) -> list[str]:
+def kept(cells: Sequence[ImageSet], text: str) -> list[str]:
     """The outputs that a page has for the same code; what shows sources is run again."""
     outputs: list[str] = []
     names: dict[str, Any] = {}

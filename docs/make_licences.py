@@ -17,7 +17,7 @@ PICTURES = """
 
 | photograph | where | author | licence |
 |---|---|---|---|
-| Chelsea the cat | `src/vitral/report/demo/cat.jpg`, made from scikit-image's `chelsea`; in the README's pictures | Stéfan van der Walt | CC0 |
+| Chelsea the cat | `src/vitral/report/demo/cat.jpg`, from scikit-image's `chelsea`; in the README's pictures | Stéfan van der Walt | CC0 |
 """
 
 

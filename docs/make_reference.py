@@ -309,7 +309,8 @@ def python_page() -> str:
 
 
 def function_entry(path: str, function: Callable[..., Any]) -> str:
-    return f"### {path}\n\n{fenced(signature(path, function))}\n\n{described(function)}\n\n{fenced(EXAMPLES[path], 'python')}"
+    example = EXAMPLES.get(path, f"{path}(tape)")
+    return f"### {path}\n\n{fenced(signature(path, function))}\n\n{described(function)}\n\n{fenced(example, 'python')}"
 
 
 def class_entry(path: str, methods: tuple[str, ...]) -> str:

@@ -48,13 +48,13 @@ def live(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], obj
     begun: queue.Queue[tuple[uvicorn.Server, int]] = queue.Queue()
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
-    class Known(uvicorn.Server):
+    class Declared(uvicorn.Server):
         def run(self, sockets: list | None = None) -> None:
             assert sockets
             begun.put((self, sockets[0].getsockname()[1]))
             super().run(sockets)
 
-    monkeypatch.setattr(uvicorn, "Server", Known)
+    monkeypatch.setattr(uvicorn, "Server", Declared)
 
     def start(serve: Callable[[], object]) -> int:
         thread = threading.Thread(target=serve, daemon=True)

@@ -12,7 +12,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "vitral"
-TESTS = ROOT / "tests"
 
 # Top to bottom; a file imports only from rows below its own, or from its own part.
 ROWS = (
@@ -77,6 +76,7 @@ LAZY_TORCH = {"base", "cli"}
 LAZY_OURS = {"cli", "build"}
 
 MAX_LINES = 450
+
 HEAVY = (
     "torchvision",
     "matplotlib",

@@ -103,12 +103,12 @@ def test_the_whole_lesson(run_lesson: Callable[..., list], tmp_path: Path) -> No
 
 def test_a_setting_that_is_not_there_is_refused(lesson: ModuleType) -> None:
     with pytest.raises(KeyError, match="no setting TEMPO"):
-        list(lesson.run([lesson.Part("EPOCHS = 1", tags=("settings",))], {"TEMPO": 1}))
+        list(lesson.run([lesson.ImageSet("EPOCHS = 1", tags=("settings",))], {"TEMPO": 1}))
 
 
 def test_cells_are_read_as_they_are_written(lesson: ModuleType) -> None:
     text = '# %% [markdown]\n# # Title\n#\n# text\n\n# %% A picture tags=["answer"]\nx = 1\nx\n'
-    assert lesson.parts(text) == [lesson.Part("# Title\n\ntext", True), lesson.Part("x = 1\nx", False, "A picture", ("answer",))]
+    assert lesson.parts(text) == [lesson.ImageSet("# Title\n\ntext", True), lesson.ImageSet("x = 1\nx", False, "A picture", ("answer",))]
     (_, output) = lesson.run(lesson.parts(text))
     assert output == lesson.Output("1")
     page = lesson.page(cells := lesson.parts(text), ["", lesson.shown(cells[1], output)])

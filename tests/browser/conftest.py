@@ -16,7 +16,8 @@ import pytest
 import torch
 import uvicorn
 from PIL import Image
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, sync_playwright
+from tests.browser.explorer import Explorer
 
 from vitral.build import create
 from vitral.web.server.routes import make_app
@@ -88,7 +89,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 
 @contextmanager
-def opened(browser: Browser, file: Path, script: str = "", **options: Any) -> Iterator[Page]:
+def opened(browser: Browser, file: Path, script: str = "", hash: str = "", **options: Any) -> Iterator[Explorer]:
     """A page in one file, without a network: an error or a request to anywhere fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
     context.add_init_script(script)
@@ -98,15 +99,14 @@ def opened(browser: Browser, file: Path, script: str = "", **options: Any) -> It
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     page.on("request", lambda request: problems.append(request.url) if not request.url.startswith(("file:", "data:", "blob:")) else None)
-    page.goto(file.as_uri())
-    page.wait_for_selector("body.ready", timeout=30_000)
-    yield page
+    page.goto(file.as_uri() + hash)
+    yield Explorer(page).ready()
     assert problems == []
     context.close()
 
 
 @pytest.fixture
-def visit(context: BrowserContext, address: str) -> Iterator[Callable[..., Page]]:
+def visit(context: BrowserContext, address: str) -> Iterator[Callable[..., Explorer]]:
     """Open the page at a view; errors in its scripts fail the test."""
     problems: list[str] = []
 
@@ -115,24 +115,23 @@ def visit(context: BrowserContext, address: str) -> Iterator[Callable[..., Page]
         if message.type == "error" and not refused:
             problems.append(message.text)
 
-    def open_page(hash: str = "#method=attention", at: str | None = None) -> Page:
+    def open_page(hash: str = "#method=attention", at: str | None = None) -> Explorer:
         """At plain attention, whose numbers are easy to recompute; "" opens what users get."""
         page = context.new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", heed)
         page.goto(at if at and "#" in at else (at or address) + hash)
-        page.wait_for_selector("body.ready", timeout=30_000)
-        return page
+        return Explorer(page).ready()
 
     yield open_page
     assert problems == []
 
 
 @pytest.fixture
-def keep(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
+def keep(request: pytest.FixtureRequest) -> Callable[[Explorer, str], None]:
     """Save a screenshot as an artefact, to be looked at."""
 
-    def save(page: Page, name: str) -> None:
+    def save(page: Explorer, name: str) -> None:
         ARTEFACTS.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=str(ARTEFACTS / f"{name}.png"), full_page=True)
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 from tests.browser.conftest import EXACT_PLACES, opened
+from tests.browser.explorer import Explorer, words
 
 from vitral.build import create
 from vitral.web.export import export_page
@@ -26,26 +27,24 @@ def file(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def page(browser: Browser, file: Path) -> Iterator[Page]:
+def page(browser: Browser, file: Path) -> Iterator[Explorer]:
     with opened(browser, file, EXACT_PLACES) as page:
         yield page
 
 
-def test_the_page_works_alone(page: Page, session: Session, keep: Callable[[Page, str], None]) -> None:
-    expect(page.locator("#offline")).to_be_visible()
-    expect(page.locator("#open")).to_be_hidden()
-    expect(page.locator(".thumb")).to_have_count(12)
-    page.locator("#methods label", has_text="Attention").click()
-    box = page.locator("#picture canvas").bounding_box()
-    assert box
-    page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] * 0.2)
-    expect(page.locator("#picture .reading")).to_have_text(re.compile("^Patch in row 1, column 1 "))
-    page.mouse.move(5, 5)
+def test_the_page_works_alone(page: Explorer, session: Session, keep: Callable[[Explorer, str], None]) -> None:
+    expect(page.offline).to_be_visible()
+    expect(page.upload_button).to_be_hidden()
+    expect(page.tiles).to_have_count(12)
+    page.choose_method("Attention")
+    page.point(1, 1)
+    expect(page.reading).to_have_text(re.compile(words.of_patch(1, 1)))
+    page.point_nowhere()
     for method in ("Rollout", "Relevance", "Grad-CAM", "Occlusion"):
-        page.locator("#methods label", has_text=re.compile(f"^{method}$")).click()
-        expect(page.locator("#picture .reading")).to_have_text(re.compile("^" + method))
-    page.locator("#pictures .chip").nth(1).click()
-    expect(page.locator("#pictures .chip").nth(1)).to_have_attribute("aria-pressed", "true")
+        page.choose_method(method)
+        expect(page.reading).to_have_text(words.begins(method))
+    page.pictures.nth(1).click()
+    expect(page.pictures.nth(1)).to_have_attribute("aria-pressed", "true")
     keep(page, "exported")
 
 
@@ -53,42 +52,36 @@ def test_a_model_without_a_head_is_promised_no_classes(browser: Browser, session
     features = Session({"features": create("tiny", classes=0)})
     features.give(session._given_bytes[session.given[0]["picture"]], "one")
     with opened(browser, export_page(features, tmp_path / "page.html"), EXACT_PLACES) as page:
-        expect(page.locator("#offline")).to_contain_text("all attention, the story")
-        expect(page.locator("#offline-classes")).to_be_hidden()
-        expect(page.get_by_text("This model has no head").first).to_be_visible()
-        expect(page.get_by_role("searchbox", name="Explain another class")).to_have_count(0)
+        expect(page.offline).to_contain_text(words.PROMISED_WITHOUT_HEAD)
+        expect(page.offline_classes).to_be_hidden()
+        expect(page.get_by_text(words.NO_HEAD).first).to_be_visible()
+        expect(page.search_for_a_class()).to_have_count(0)
 
 
-def test_surgery_says_what_was_computed(page: Page, session: Session, keep: Callable[[Page, str], None]) -> None:
-    page.locator("#tab-surgery").click()
-    expect(page.locator("#panel-surgery .notice")).to_contain_text("Computed when this page was made")
-    page.get_by_role("switch", name="block 1, head 0", exact=True).click()
-    expect(page.locator(".verdict").first).to_contain_text("1 part off")
-    page.get_by_role("switch", name="block 2", exact=True).click()
-    expect(page.locator(".verdict").first).to_contain_text("1 part off")
-    expect(page.get_by_role("switch", name="block 1, head 0", exact=True)).to_have_attribute("aria-checked", "true")
+def test_surgery_says_what_was_computed(page: Explorer, session: Session, keep: Callable[[Explorer, str], None]) -> None:
+    page.show("surgery")
+    expect(page.notice).to_contain_text(words.COMPUTED_BEFORE)
+    page.switch(1, 0).click()
+    expect(page.verdict.first).to_contain_text(words.verdict(1))
+    page.switch(2).click()
+    expect(page.verdict.first).to_contain_text(words.verdict(1))
+    expect(page.switch(1, 0)).to_have_attribute("aria-checked", "true")
     keep(page, "exported-surgery")
 
 
-def test_figures_and_comparison_are_inside(page: Page) -> None:
-    page.locator("#tab-model").click()
-    expect(page.locator(".tiles")).to_have_count(2)
-    page.locator("#tab-compare").click()
-    expect(page.locator("#panel-compare .bar")).to_have_count(5)
+def test_figures_and_comparison_are_inside(page: Explorer) -> None:
+    page.show("model")
+    expect(page.filters).to_have_count(2)
+    page.show("compare")
+    expect(page.other_bars).to_have_count(5)
 
 
-def test_a_class_that_was_not_computed_is_explained(page: Page) -> None:
-    page.locator("#methods label", has_text="Grad-CAM").click()
-    page.locator("#predictions .bar").nth(4).click()
-    expect(page.locator("#toast")).to_contain_text("most probable classes only")
+def test_a_class_that_was_not_computed_is_explained(page: Explorer) -> None:
+    page.choose_method("Grad-CAM")
+    page.bars.nth(4).click()
+    expect(page.toast).to_contain_text(words.FEW_CLASSES)
 
 
 def test_a_link_into_the_file(browser: Browser, file: Path) -> None:
-    context = browser.new_context()
-    context.add_init_script(EXACT_PLACES)
-    context.set_offline(True)
-    page = context.new_page()
-    page.goto(file.as_uri() + "#block=1&head=2&token=20")
-    page.wait_for_selector("body.ready")
-    expect(page.locator("#picture .reading")).to_have_text(re.compile("^Patch in row 2, column 2 · block 1, head 2"))
-    context.close()
+    with opened(browser, file, EXACT_PLACES, "#block=1&head=2&token=20") as page:
+        expect(page.reading).to_have_text(words.begins(f"{words.of_patch(2, 2)} · {words.head(1, 2)}"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import io
 import re
@@ -14,12 +13,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 from sklearn.datasets import load_digits
 from tests.browser.conftest import opened, painted
+from tests.browser.explorer import STEPS, Explorer, words
 
 from vitral import presets
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import build, create
 from vitral.data.images.preprocess import open_picture
 from vitral.model.classifier import Classifier
@@ -29,12 +29,6 @@ from vitral.web.session import Session
 from vitral.web.surgery import Cut
 
 pytestmark = pytest.mark.browser
-
-RUN = """async (content) => {
-  const bytes = Uint8Array.from(atob(content), (sign) => sign.charCodeAt(0));
-  return window.vitral.run(new Blob([bytes]));
-}"""
-"""What a script outside calls."""
 
 
 def lively(name: str = "tiny", **options: Any) -> Classifier:
@@ -50,13 +44,13 @@ def lively(name: str = "tiny", **options: Any) -> Classifier:
     return model
 
 
-def compare(page: Page, model: Classifier, contents: list[bytes]) -> None:
+def compare(page: Explorer, model: Classifier, contents: list[bytes]) -> None:
     """The browser's logits against those of Python with the same rounded weights."""
     same = rounded(model)
     for content in contents:
         with torch.no_grad():
             wanted = same(open_picture(content, same).tensor[None])[0].numpy()
-        found = page.evaluate(RUN, base64.b64encode(content).decode())
+        found = page.run(content)
         logits = np.array(found["logits"])
         assert np.abs(logits - wanted).max() <= 1e-4 * np.abs(wanted).max()
         assert logits.argmax() == wanted.argmax()
@@ -76,13 +70,13 @@ def file(model: Classifier, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def page(browser: Browser, file: Path) -> Iterator[Page]:
+def page(browser: Browser, file: Path) -> Iterator[Explorer]:
     with opened(browser, file) as page:
         yield page
 
 
-def test_it_proves_itself_and_answers_scripts(page: Page, model: Classifier) -> None:
-    expect(page.locator("#runs")).to_contain_text("the logits match Python")
+def test_it_proves_itself_and_answers_scripts(page: Explorer, model: Classifier) -> None:
+    expect(page.runs).to_contain_text(words.MATCHES_PYTHON)
     compare(page, model, [painted(3), painted(4, (200, 90)), painted(5, (31, 77))])
 
 
@@ -122,8 +116,8 @@ PREPROCESSING = {
 @pytest.mark.parametrize("how", PREPROCESSING)
 def test_pictures_are_prepared_bit_for_bit_as_in_python(browser: Browser, how: str, tmp_path: Path) -> None:
     model = lively(depth=1)
-    facts = {name: known(value) for name, value in PREPROCESSING[how].items()}
-    model.origin = dataclasses.replace(model.origin, mean=known((0.4, 0.5, 0.6)), std=known((0.2, 0.3, 0.25)), **facts)
+    facts = {name: fact(value) for name, value in PREPROCESSING[how].items()}
+    model.origin = dataclasses.replace(model.origin, mean=fact((0.4, 0.5, 0.6)), std=fact((0.2, 0.3, 0.25)), **facts)
     session = Session({how: model})
     session.give(painted(1), "first.png")
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (101, 67, 3), dtype=np.uint8))
@@ -137,66 +131,53 @@ def test_pictures_are_prepared_bit_for_bit_as_in_python(browser: Browser, how: s
 def test_without_webassembly_it_is_slower_and_the_same(browser: Browser, file: Path, model: Classifier) -> None:
     context = browser.new_context()
     context.add_init_script("delete window.WebAssembly")
-    page = context.new_page()
+    page = Explorer(context.new_page())
     page.goto(file.as_uri())
-    page.wait_for_selector("body.ready", timeout=30_000)
+    page.ready()
     compare(page, model, [painted(3)])
     context.close()
 
 
-def test_a_dropped_picture_is_shown_with_all_heads(page: Page, model: Classifier, keep: Callable[[Page, str], None]) -> None:
+def test_a_dropped_picture_is_shown_with_all_heads(page: Explorer, model: Classifier, keep: Callable[[Explorer, str], None]) -> None:
     content = painted(7, (120, 90))
-    page.locator("#file").set_input_files({"name": "mine.png", "mimeType": "image/png", "buffer": content})
-    expect(page.locator("#pictures .chip").nth(1)).to_have_text("mine.png")
-    expect(page.locator("#pictures .chip").nth(1)).to_have_attribute("aria-pressed", "true")
+    page.upload(content, "mine.png")
+    expect(page.pictures.nth(1)).to_have_text("mine.png")
+    expect(page.pictures.nth(1)).to_have_attribute("aria-pressed", "true")
     same = rounded(model)
     with torch.no_grad():
         top = int(same(open_picture(content, same).tensor[None])[0].argmax())
-    expect(page.locator("#predictions .bar").first).to_contain_text(f"class {top}")
-    expect(page.locator("#panel-wall .thumb")).to_have_count(12)
-    page.locator("#methods label", has_text="Attention").click()
-    box = page.locator("#picture canvas").bounding_box()
-    assert box
-    page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] * 0.2)
-    expect(page.locator("#picture .reading")).to_have_text(re.compile("^(The )?[Pp]atch in "))
+    expect(page.bars.first).to_contain_text(f"class {top}")
+    expect(page.tiles).to_have_count(12)
+    page.choose_method("Attention")
+    page.point(1, 1)
+    expect(page.reading).to_have_text(words.begins(words.PATCH_IN))
     keep(page, "live")
 
 
-def test_every_view_works_on_a_dropped_picture(page: Page, keep: Callable[[Page, str], None]) -> None:
-    page.locator("#file").set_input_files({"name": "mine.png", "mimeType": "image/png", "buffer": painted(7, (120, 90))})
-    page.locator("#tab-depth").click()
-    expect(page.locator("#panel-depth canvas, #panel-depth svg").first).to_be_visible()
-    page.locator("#tab-similar").click()
-    box = page.locator("#picture canvas").bounding_box()
-    assert box
-    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.6)
-    expect(page.locator("#picture .reading")).to_contain_text("block 3")
+def test_every_view_works_on_a_dropped_picture(page: Explorer, keep: Callable[[Explorer, str], None]) -> None:
+    page.upload(painted(7, (120, 90)), "mine.png")
+    page.show("depth")
+    expect(page.depth_drawings.first).to_be_visible()
+    page.show("similar")
+    page.point(4, 2)
+    expect(page.reading).to_contain_text("block 3")
     keep(page, "live-similar")
-    page.mouse.move(5, 5)
-    page.locator("#tab-surgery").click()
-    page.get_by_role("button", name="Measure every head").click()
-    expect(page.locator("#panel-surgery")).to_contain_text("can go before it loses half", timeout=30_000)
+    page.point_nowhere()
+    page.show("surgery")
+    page.button(words.MEASURE).click()
+    expect(page.panel("surgery")).to_contain_text(words.LOSES_HALF, timeout=30_000)
     keep(page, "live-importance")
-    page.locator("#tab-model").click()
-    expect(page.locator("#panel-model .tiles").first).to_be_visible()
+    page.show("model")
+    expect(page.own_tiles.first).to_be_visible()
 
 
-def test_the_trace_is_the_one_that_the_server_makes(page: Page, model: Classifier) -> None:
+def test_the_trace_is_the_one_that_the_server_makes(page: Explorer, model: Classifier) -> None:
     """Attention, maxima and what heads are like: one page shows both, so both must be one."""
     content = painted(8)
     server = Session({"tiny": rounded(model)})
     key = server.give(content, "eight.png")
     header, sections = unpack(server.trace(0, key))
-    found = page.evaluate(
-        """async (content) => {
-          const bytes = Uint8Array.from(atob(content), (sign) => sign.charCodeAt(0));
-          const { source } = window.vitral;
-          const { picture } = await source.upload(new Blob([bytes]));
-          const { header, codes, maxima } = await source.trace(0, picture);
-          return { header, codes: Array.from(codes), maxima: Array.from(maxima) };
-        }""",
-        base64.b64encode(content).decode(),
-    )
+    found = page.trace(page.upload_by_script(content))
     for name in ("grid", "prefix", "tokens", "rows", "whole", "levels", "reference"):
         assert found["header"][name] == pytest.approx(header[name]), name
     for name in ("distance", "entropy"):
@@ -210,25 +191,22 @@ def test_the_trace_is_the_one_that_the_server_makes(page: Page, model: Classifie
     assert (maxima[..., [0, 2]] == most[..., [0, 2]]).mean() > 0.99  # near ties may fall either way
 
 
-def test_switches_work_in_any_combination(page: Page, model: Classifier, keep: Callable[[Page, str], None]) -> None:
-    page.locator("#tab-surgery").click()
-    page.get_by_role("switch", name="block 1, head 0", exact=True).click()
-    expect(page.locator(".verdict").first).to_contain_text("1 part off")
-    page.get_by_role("switch", name="block 2", exact=True).click()
-    expect(page.locator(".verdict").first).to_contain_text("2 parts off")
-    box = page.locator("#picture canvas").bounding_box()
-    assert box
-    page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
-    expect(page.locator(".verdict").first).to_contain_text("3 parts off")
-    expect(page.locator("#cut")).to_contain_text("Everything here shows the model without.")
+def test_switches_work_in_any_combination(page: Explorer, model: Classifier, keep: Callable[[Explorer, str], None]) -> None:
+    page.show("surgery")
+    page.switch(1, 0).click()
+    expect(page.verdict.first).to_contain_text(words.verdict(1))
+    page.switch(2).click()
+    expect(page.verdict.first).to_contain_text(words.verdict(2))
+    page.click_patch(4, 4)
+    expect(page.verdict.first).to_contain_text(words.verdict(3))
+    expect(page.cut).to_contain_text(words.SHOWN_WITHOUT)
     off = re.search(r"off=([^&]*)", page.url)
     assert off
     parts = re.findall(r"p(\d+)", off.group(1))
     server = Session({"tiny": rounded(model)})
     key = server.give(painted(1), "first.png")
     wanted = server.surgery(0, key, [(1, 0)], [2], [int(patch) for patch in parts])
-    ask = "([picture, off]) => window.vitral.source.surgery(0, picture, new Set(off.split(',')), null)"
-    found = page.evaluate(ask, [key, off.group(1).replace("%2C", ",")])
+    found = page.source("surgery(0, picture, new Set(off.split(',')), null)", picture=key, off=off.group(1).replace("%2C", ","))
     assert found["top"] == wanted["top"]
     for row, other in zip(sorted(found["rows"]), sorted(wanted["rows"]), strict=True):
         assert row == pytest.approx(other, abs=1e-4)
@@ -236,15 +214,15 @@ def test_switches_work_in_any_combination(page: Page, model: Classifier, keep: C
     keep(page, "live-surgery")
 
 
-def test_rollout_is_at_hand(page: Page, model: Classifier) -> None:
-    page.locator("#methods label", has_text=re.compile("^Rollout$")).click()
-    expect(page.locator("#picture .reading")).to_have_text(re.compile("^Rollout"))
+def test_rollout_is_at_hand(page: Explorer, model: Classifier) -> None:
+    page.choose_method("Rollout")
+    expect(page.reading).to_have_text(words.begins("Rollout"))
 
 
-def test_what_is_no_picture_is_refused_in_a_line(page: Page) -> None:
-    page.locator("#file").set_input_files({"name": "no.png", "mimeType": "image/png", "buffer": b"no picture"})
-    expect(page.locator("#toast")).to_contain_text("not a picture that the browser can read")
-    expect(page.locator("#pictures .chip")).to_have_count(1)
+def test_what_is_no_picture_is_refused_in_a_line(page: Explorer) -> None:
+    page.upload(b"no picture", "no.png")
+    expect(page.toast).to_contain_text(words.NOT_READ_HERE)
+    expect(page.pictures).to_have_count(1)
 
 
 @pytest.fixture(scope="module")
@@ -255,18 +233,15 @@ def server(model: Classifier) -> Session:
     return session
 
 
-def test_occlusion_and_importance_are_those_of_the_server(page: Page, server: Session) -> None:
+def test_occlusion_and_importance_are_those_of_the_server(page: Explorer, server: Session) -> None:
     key = server.given[0]["picture"]
     off = "h1.0,p3"
-    found = page.evaluate(
-        "([picture, off]) => window.vitral.source.map(0, picture, 'occlusion', 2, new Set(off.split(',')))",
-        [key, off],
-    )
+    found = page.source("map(0, picture, 'occlusion', 2, new Set(off.split(',')))", picture=key, off=off)
     wanted = server.map(0, key, "occlusion", 2, Cut.parse(off))
     np.testing.assert_allclose(found["grid"], wanted["grid"], atol=1e-5)
     for name in ("target", "unit", "signed", "note"):
         assert found[name] == wanted[name]
-    found = page.evaluate("(picture) => window.vitral.source.importance(0, picture, 1)", key)
+    found = page.source("importance(0, picture, 1)", picture=key)
     wanted = server.importance(0, key, 1)
     assert set(found) == set(wanted)
     np.testing.assert_allclose(found["heads"], wanted["heads"], atol=1e-5)
@@ -275,18 +250,9 @@ def test_occlusion_and_importance_are_those_of_the_server(page: Page, server: Se
     np.testing.assert_allclose(found["confidence"], wanted["confidence"], atol=1e-5)
 
 
-def test_a_long_work_can_be_stopped(page: Page, server: Session) -> None:
+def test_a_long_work_can_be_stopped(page: Explorer, server: Session) -> None:
     key = server.given[0]["picture"]
-    said = page.evaluate(
-        """async (picture) => {
-          const stop = new AbortController();
-          const asked = window.vitral.source.importance(0, picture, null, stop.signal);
-          setTimeout(() => stop.abort(), 5);
-          return asked.then(() => "done", (error) => error.name);
-        }""",
-        key,
-    )
-    assert said == "AbortError"
+    assert page.stopped("importance(0, picture, null, stop.signal)", picture=key) == "AbortError"
 
 
 @pytest.mark.parametrize("odd", ["tiny", "dinov2", "siglip", "deit", "parallel"])
@@ -297,12 +263,8 @@ def test_every_depth_is_that_of_the_server(browser: Browser, model: Classifier, 
     same = Session({odd: rounded(chosen)})
     key = same.give(painted(1), "first.png")
     with opened(browser, export_live(session, tmp_path / "page.html")) as page:
-        ask = """async ([part, picture]) => {
-          const { header, sections } = await window.vitral.source.packed(part, 0, picture, { off: new Set(["h0.1"]) });
-          return { header, sections: Object.fromEntries(Object.entries(sections).map(([name, values]) => [name, Array.from(values)])) };
-        }"""
-        cut = Cut.parse("h0.1")
-        found = page.evaluate(ask, ["depth", key])
+        ask, cut = "packed(part, 0, picture, { off: new Set(['h0.1']) })", Cut.parse("h0.1")
+        found = page.packed(ask, part="depth", picture=key)
         header, sections = unpack(same.depth(0, key, cut=cut))
         assert {name: found["header"][name] for name in ("settled", "target", "grid")} == {
             name: header[name] for name in ("settled", "target", "grid")
@@ -315,7 +277,7 @@ def test_every_depth_is_that_of_the_server(browser: Browser, model: Classifier, 
         for name in ("answers", "confidence", "target"):
             wanted = np.asarray(sections[name]).ravel().astype(int)
             np.testing.assert_allclose(found["sections"][name], wanted, atol=0 if name == "answers" else 1)
-        found = page.evaluate(ask, ["features", key])
+        found = page.packed(ask, part="features", picture=key)
         header, sections = unpack(same.features(0, key, cut))
         assert found["header"]["blocks"] == header["blocks"]
         for block in header["blocks"]:
@@ -325,19 +287,15 @@ def test_every_depth_is_that_of_the_server(browser: Browser, model: Classifier, 
 
 @pytest.mark.parametrize("odd", ["tiny", "mean", "beit"])
 def test_the_story_is_that_of_the_server(
-    browser: Browser, model: Classifier, odd: str, tmp_path: Path, keep: Callable[[Page, str], None]
+    browser: Browser, model: Classifier, odd: str, tmp_path: Path, keep: Callable[[Explorer, str], None]
 ) -> None:
     chosen = model if odd == "tiny" else lively(width=48, heads=3, depth=2, **ODD[odd])
     session = Session({odd: chosen})
     session.give(painted(1), "first.png")
     same = Session({odd: rounded(chosen)})
     key = same.give(painted(1), "first.png")
-    ask = """async (picture) => {
-      const { sections, ...header } = await window.vitral.source.story(0, picture);
-      return { header, sections: Object.fromEntries(Object.entries(sections).map(([name, values]) => [name, Array.from(values)])) };
-    }"""
     with opened(browser, export_live(session, tmp_path / "page.html")) as page:
-        found = page.evaluate(ask, key)
+        found = page.packed("story(0, picture)", picture=key)
         header, sections = unpack(same.story(0, key))
         for name in set(header) - {"sections", "reason"}:
             same_numbers(found["header"][name], header[name], name)
@@ -349,8 +307,8 @@ def test_the_story_is_that_of_the_server(
             np.testing.assert_allclose(
                 found["sections"][name], wanted, rtol=1e-3, atol=1 if isinstance(values, bytes) else 2e-3, err_msg=name
             )
-        page.locator("#tell").click()
-        expect(page.locator(".step")).to_have_count(7)
+        page.tell.click()
+        expect(page.steps).to_have_count(STEPS)
         keep(page, f"live-story-{odd}")
 
 
@@ -370,7 +328,7 @@ def same_numbers(found: Any, wanted: Any, name: str) -> None:
         assert found == wanted, name
 
 
-def test_digits_and_a_second_model(browser: Browser, tmp_path: Path, keep: Callable[[Page, str], None]) -> None:
+def test_digits_and_a_second_model(browser: Browser, tmp_path: Path, keep: Callable[[Explorer, str], None]) -> None:
     """The model of `vitral train digits`, as it starts, on digits; beside it another, as --compare has it."""
     torch.manual_seed(0)
     config = dataclasses.replace(presets.run("digits").model, image_size=(8, 8), channels=1, classes=10)
@@ -383,9 +341,9 @@ def test_digits_and_a_second_model(browser: Browser, tmp_path: Path, keep: Calla
     session = Session({"digits": model, "other": other})
     session.give(contents[0], "zero.png")
     with opened(browser, export_live(session, tmp_path / "page.html")) as page:
-        expect(page.locator("#runs")).to_contain_text("the logits match Python")
+        expect(page.runs).to_contain_text(words.MATCHES_PYTHON)
         compare(page, model, contents)
-        page.locator("#tab-compare").click()
-        expect(page.locator("#panel-compare")).to_contain_text("other")
-        expect(page.locator("#panel-compare .bar").first).to_be_visible()
+        page.show("compare")
+        expect(page.panel("compare")).to_contain_text("other")
+        expect(page.other_bars.first).to_be_visible()
         keep(page, "live-digits")

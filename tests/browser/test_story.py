@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, expect
-from tests.browser.conftest import painted, served
-from tests.browser.test_access import RULES
+from playwright.sync_api import Browser, BrowserContext, expect
+from tests.browser.conftest import opened, painted, served
+from tests.browser.explorer import STEPS, Explorer, words
 
 from vitral.build import create
 from vitral.web.export import export_page
@@ -22,22 +21,8 @@ from vitral.web.session import Session
 
 pytestmark = pytest.mark.browser
 
-Visit = Callable[..., Page]
-Keep = Callable[[Page, str], None]
-STEPS = 7
-LOOK = """() => {
-    window.pictures = Array.from({ length: 7 }, () => new Set());
-    const look = () => {
-        document.querySelectorAll(".step").forEach((step, index) => {
-            const { top, bottom } = step.getBoundingClientRect();
-            const seen = window.pictures[index];
-            if (top < innerHeight && bottom > 0 && seen.size < 4) seen.add(step.querySelector("canvas.scene").toDataURL());
-        });
-        requestAnimationFrame(look);
-    };
-    look();
-}"""
-"""Keeps the first few pictures that each step shows."""
+Visit = Callable[..., Explorer]
+Keep = Callable[[Explorer, str], None]
 
 
 @pytest.fixture
@@ -49,29 +34,11 @@ def told(session: Session) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def calm(context: BrowserContext, visit: Visit) -> Visit:
     """The page for those who want no motion."""
 
-    def open_page(hash: str = "", at: str | None = None) -> Page:
+    def open_page(hash: str = "", at: str | None = None) -> Explorer:
         context.on("page", lambda page: page.emulate_media(reduced_motion="reduce"))
         return visit(hash, at)
 
     return open_page
-
-
-def step(page: Page, number: int) -> Any:
-    return page.locator(".step").nth(number - 1)
-
-
-def reading(page: Page, number: int) -> str:
-    return step(page, number).locator(".story-reading").inner_text()
-
-
-def go(page: Page, number: int) -> None:
-    page.locator(".story-steps button").nth(number - 1).click()
-    expect(page.locator(".story-steps [aria-current=step] b")).to_have_text(str(number))
-
-
-def slide(page: Page, number: int, value: float) -> None:
-    script = "(input, value) => { input.value = value; input.dispatchEvent(new Event('input', { bubbles: true })); }"
-    step(page, number).locator("input[type=range]").evaluate(script, value)
 
 
 def shares_of(
@@ -96,68 +63,64 @@ def percent(share: float) -> str:
 
 def test_one_scrolls_through_seven_steps_that_move(visit: Visit, keep: Keep) -> None:
     page = visit()
-    page.locator("#tell").click()
-    expect(page.locator(".step")).to_have_count(STEPS)
-    expect(page.locator("#work")).to_be_hidden()
-    expect(page.locator("#save-as")).to_be_hidden()  # it saves what the explorer shows
+    page.tell.click()
+    expect(page.steps).to_have_count(STEPS)
+    expect(page.work).to_be_hidden()
+    expect(page.save_menu).to_be_hidden()  # it saves what the explorer shows
     assert "view=story" in page.url
-    page.evaluate(LOOK)
+    page.watch_scenes()
     page.mouse.move(640, 500)
     for number in range(1, STEPS + 1):
         for _ in range(60):
-            if page.locator(".story-steps [aria-current=step] b").inner_text() == str(number):
+            if page.current_mark.inner_text() == str(number):
                 break
             page.mouse.wheel(0, 100)
             page.wait_for_timeout(30)
-        expect(page.locator(".story-steps [aria-current=step] b")).to_have_text(str(number))
-        expect(step(page, number).locator(".lead")).to_have_text(re.compile(r"^[A-Z].*\.$"))
-        page.wait_for_function(f"() => window.pictures[{number - 1}].size > 2")  # it moves
-    page.locator(".story-end button").click()
-    expect(page.locator("#work")).to_be_visible()
-    expect(page.locator("#tab-wall")).to_have_attribute("aria-selected", "true")
+        expect(page.current_mark).to_have_text(str(number))
+        expect(page.step(number).lead).to_have_text(re.compile(r"^[A-Z].*\.$"))
+        page.wait_for_motion(number)
+    page.story_end.click()
+    expect(page.work).to_be_visible()
+    expect(page.tab("wall")).to_have_attribute("aria-selected", "true")
 
 
 def test_a_patch_of_ones_own_goes_through_all_steps(calm: Visit, told: Any) -> None:
     header, sections = told
     page = calm("#view=story")
     row, column = divmod(header["patch_start"], 8)
-    expect(step(page, 1).locator(".story-reading")).to_contain_text(
-        f"row {row}, column {column}, counted from 0. 4 × 4 pixels × 3 colours = 48 numbers"
-    )
-    go(page, 1)
-    box = step(page, 1).locator("canvas.scene").bounding_box()
-    assert box
-    page.mouse.click(box["x"] + box["width"] * 2.5 / 8, box["y"] + box["height"] * 5.5 / 8)
-    expect(step(page, 1).locator(".story-reading")).to_contain_text("row 5, column 2")
+    expect(page.step(1).reading).to_contain_text(words.patch_of_48_numbers(row, column))
+    page.go_to_step(1)
+    page.click_patch(5, 2, on=page.step(1).scene)
+    expect(page.step(1).reading).to_contain_text(words.place(5, 2))
     patch = 5 * 8 + 2
     assert f"token={header['prefix'] + patch}" in page.url
     first = header["numbers"][0]
-    assert f"Pattern {first} in your patch: {sections['patches'][patch, first]:.2f}".replace("-", "−") in reading(page, 2)
-    expect(step(page, 3).locator(".number-row").nth(1)).to_contain_text("row 5, column 2")
+    assert words.pattern(first, sections["patches"][patch, first]).replace("-", "−") in page.step(2).text()
+    expect(page.step(3).number_rows.nth(1)).to_contain_text(words.place(5, 2))
     scores, shares = shares_of(told, patch, header["head_start"])
-    best = step(page, 5).locator(".share-list .number").first.inner_text()
+    best = page.step(5).shares.first.inner_text()
     assert best == f"{scores[shares.argmax()]:.2f} → {percent(shares.max())}".replace("-", "−")
 
 
 def test_patterns_and_places(calm: Visit, told: Any, session: Session) -> None:
     header, sections = told
     page = calm("#view=story")
-    go(page, 2)
-    step(page, 2).get_by_role("radio").nth(3).check(force=True)
+    page.go_to_step(2)
+    page.step(2).get_by_role("radio").nth(3).check(force=True)
     values = sections["patches"][:, header["numbers"][3]]
-    mine = f"Pattern {header['numbers'][3]} in your patch: {values[header['patch_start']]:.2f}."
-    assert reading(page, 2) == f"{mine} In all patches: from {values.min():.2f} to {values.max():.2f}.".replace("-", "−")
-    go(page, 3)
-    canvas = step(page, 3).locator("canvas.scene")
+    mine = words.pattern(header["numbers"][3], values[header["patch_start"]])
+    assert page.step(2).text() == f"{mine}. {words.in_all(values.min(), values.max())}"
+    page.go_to_step(3)
+    canvas = page.step(3).scene
     before = canvas.evaluate("canvas => canvas.toDataURL()")
-    shuffle = page.get_by_role("button", name="Shuffle the patches")
+    shuffle = page.button(words.SHUFFLE)
     shuffle.click()
     expect(shuffle).to_have_attribute("aria-pressed", "true")
     assert canvas.evaluate("canvas => canvas.toDataURL()") != before
     to = header["shuffle"]["order"].index(header["patch_start"])
-    expect(step(page, 3).locator(".number-row").nth(1)).to_contain_text(f"row {to // 8}, column {to % 8}")
+    expect(page.step(3).number_rows.nth(1)).to_contain_text(words.place(to // 8, to % 8))
     (now, share), (mixed, other) = header["depth"][-1][0], header["shuffle"]["answer"][0]
-    assert f"In order: class {now} ({percent(share)}). Shuffled: class {mixed} ({percent(other)})" in reading(page, 3)
+    assert words.shuffled(now, percent(share), mixed, percent(other)) in page.step(3).text()
     shuffle.click()
     assert canvas.evaluate("canvas => canvas.toDataURL()") == before
 
@@ -165,39 +128,39 @@ def test_patterns_and_places(calm: Visit, told: Any, session: Session) -> None:
 def test_question_key_and_score(calm: Visit, told: Any) -> None:
     header, sections = told
     page = calm("#view=story")
-    go(page, 4)
+    page.go_to_step(4)
     head, start, prefix, width = header["head_start"], header["patch_start"], header["prefix"], header["head_width"]
     scores, _ = shares_of(told, start, head)
     others = scores[prefix:].copy()
     others[start] = -np.inf
     best = int(others.argmax())
-    assert f"The best answer of another patch: row {best // 8}, column {best % 8}." in reading(page, 4)
-    canvas = step(page, 4).locator("canvas.scene")
+    assert words.best_answer(best // 8, best % 8) in page.step(4).text()
+    canvas = page.step(4).scene
     canvas.click(position={"x": 4, "y": 4})  # the top-left patch
     at = header["heads"].index(head)
     query, key = sections["query"][at][prefix + start], sections["key"][at][prefix]
-    said = reading(page, 4)
+    said = page.step(4).text()
     rank = 1 + int((scores[prefix:] > scores[prefix]).sum())
-    assert f"The answer of row 0, column 0, number {rank} of 64 among the patches." in said
-    found = re.search(r"\(?(−?[\d.]+)\)? × \(?(−?[\d.]+)\)? \+ .* \((\d+) products\) = (−?[\d.]+), divided by √(\d+): (−?[\d.]+)\.$", said)
+    assert words.ranked_answer(rank) in said
+    found = re.search(words.PRODUCTS, said)
     assert found
     first, second, count, match, root, score = map(number, found.groups())
     assert (first, second) == pytest.approx((query[0], key[0]), abs=0.006)
     assert count == root == width
     assert (match, score) == pytest.approx((float(query @ key), scores[prefix]), abs=0.02)
     canvas.hover(position={"x": 20, "y": 4})  # the mouse shows an answer, it keeps none
-    page.get_by_role("button", name="Let it ask").hover()
-    assert reading(page, 4) == said
-    page.get_by_role("button", name="Let it ask").click()
+    page.button(words.LET_IT_ASK).hover()
+    assert page.step(4).text() == said
+    page.button(words.LET_IT_ASK).click()
     assert f"token={prefix}" in page.url
-    expect(step(page, 1).locator(".story-reading")).to_contain_text("row 0, column 0")
-    token = step(page, 4).get_by_role("button", name=re.compile("^class token: "))
+    expect(page.step(1).reading).to_contain_text(words.place(0, 0))
+    token = page.step(4).get_by_role("button", name=words.begins("class token: "))
     assert number(token.inner_text().split(": ")[1]) == pytest.approx(shares_of(told, 0, head)[0][0], abs=0.006)
     token.click()
-    assert reading(page, 4).startswith("The answer of the class token.")
-    expect(page.get_by_role("button", name="Let it ask")).to_be_disabled()
+    assert page.step(4).text().startswith(words.answer_of(words.PREFIX[0]))
+    expect(page.button(words.LET_IT_ASK)).to_be_disabled()
     other = next(each for each in header["heads"] if each != head)
-    step(page, 4).locator("select").select_option(str(other))
+    page.step(4).heads.select_option(str(other))
     expected = shares_of(told, 0, other)[0][0]
     assert number(token.inner_text().split(": ")[1]) == pytest.approx(expected, abs=0.006)
 
@@ -205,48 +168,48 @@ def test_question_key_and_score(calm: Visit, told: Any) -> None:
 def test_shares_and_mix(calm: Visit, told: Any, session: Session) -> None:
     header, sections = told
     page = calm("#view=story")
-    go(page, 5)
+    page.go_to_step(5)
     patch, head, tokens = header["patch_start"], header["head_start"], header["tokens"]
     for sharpness in (1, 2, 0.5):
-        slide(page, 5, np.log2(sharpness))
+        page.step(5).slide(np.log2(sharpness))
         scores, shares = shares_of(told, patch, head, sharpness)
         order = np.argsort(-shares)[:6]
-        listed = step(page, 5).locator(".share-list .number").all_inner_texts()
+        listed = page.step(5).shares.all_inner_texts()
         assert listed == [f"{scores[token] * sharpness:.2f} → {percent(shares[token])}".replace("-", "−") for token in order]
-        said = reading(page, 5)
-        assert said.startswith("Not the model's own.") == (sharpness != 1)
-        assert f"{(shares > 1 / tokens).sum()} of {tokens} get more than an even share" in said
-    go(page, 6)
+        said = page.step(5).text()
+        assert said.startswith(words.NOT_ITS_OWN) == (sharpness != 1)
+        assert words.more_than_even((shares > 1 / tokens).sum(), tokens) in said
+    page.go_to_step(6)
     _, shares = shares_of(told, patch, head)
     values, order = sections["value"][header["heads"].index(head)], np.argsort(-shares)
     for count in (5, tokens):
-        slide(page, 6, count)
+        page.step(6).slide(count)
         taken = order[:count]
         mixed = (shares[taken, None] * values[taken]).sum(axis=0)
-        said = reading(page, 6)
-        assert f"{count} of {tokens} values hold {percent(shares[taken].sum())} of the attention." in said
+        said = page.step(6).text()
+        assert words.values_hold(count, tokens, percent(shares[taken].sum())) in said
         found = re.search(r"The mix begins (\S+), (\S+), (\S+) and", said)
         assert found
         assert list(map(number, found.groups())) == pytest.approx(mixed[:3].tolist(), abs=0.006)
-    assert "is what your patch receives from this head" in said
+    assert words.RECEIVES in said
 
 
 def test_through_the_depth_to_a_class(calm: Visit, told: Any, keep: Keep) -> None:
     header, _ = told
     page = calm("#view=story")
-    go(page, 7)
+    page.go_to_step(7)
     for block in (0, 2, 3):
-        slide(page, 7, block)
+        page.step(7).slide(block)
         answers = header["depth"][block + 1]
-        assert step(page, 7).locator(".share-list .number").all_inner_texts() == [percent(share) for _, share in answers]
-        assert step(page, 7).locator(".share-list .name").all_inner_texts() == [f"class {index}" for index, _ in answers]
-    assert reading(page, 7).startswith(f"The answer: class {answers[0][0]} ({percent(answers[0][1])}).")
-    found, notes = header["reason"], step(page, 7).locator(".story-notes")
-    expect(notes).to_contain_text("Why a map is not a reason")
-    expect(notes).to_contain_text(f"goes from {percent(found['before'])} to {percent(found['most'])};")
-    expect(notes).to_contain_text(f"cover as many others at random, to {percent(found['random'])} on average")
-    slide(page, 7, 1)
-    expect(notes).not_to_contain_text("Why a map is not a reason")
+        assert page.step(7).shares.all_inner_texts() == [percent(share) for _, share in answers]
+        assert page.step(7).share_names.all_inner_texts() == [f"class {index}" for index, _ in answers]
+    assert page.step(7).text().startswith(words.final_answer(answers[0][0], percent(answers[0][1])))
+    found, notes = header["reason"], page.step(7).notes
+    expect(notes).to_contain_text(words.NOT_A_REASON)
+    expect(notes).to_contain_text(words.goes_from(percent(found["before"]), percent(found["most"])))
+    expect(notes).to_contain_text(words.at_random(percent(found["random"])))
+    page.step(7).slide(1)
+    expect(notes).not_to_contain_text(words.NOT_A_REASON)
     keep(page, "story")
 
 
@@ -275,16 +238,16 @@ def test_what_is_said_is_said_only_where_it_was_measured(calm: Visit) -> None:
     header, _ = unpack(parked.story(0, parked.given[0]["picture"]))
     with served(parked) as (address, _):
         page = calm("#view=story", at=address)
-        go(page, 7)
-        slide(page, 7, 0)
-        expect(step(page, 7).locator(".story-notes")).not_to_contain_text("Bright")
-        slide(page, 7, 1)
-        notes = step(page, 7).locator(".story-notes")
+        page.go_to_step(7)
+        page.step(7).slide(0)
+        expect(page.step(7).notes).not_to_contain_text(words.BRIGHT_CORNER)
+        page.step(7).slide(1)
+        notes = page.step(7).notes
         share = sum(part for _, part in header["sinks"][1]["tokens"])
-        expect(notes).to_contain_text(f"Bright corner. One patch gets {percent(share)} of all attention in this block, whoever asks.")
+        expect(notes).to_contain_text(words.bright_corner(percent(share)))
         expect(notes).to_contain_text(f"from {percent(header['covered']['before'])} to {percent(header['covered']['after'])}")
         assert all(each["distance"] >= 0.6 * each["even"] for each in header["local"].values())
-        expect(page.locator("body")).not_to_contain_text("Why it looks so near")
+        expect(page.body).not_to_contain_text(words.LOOKS_NEAR)
 
 
 def test_near_looks_are_explained_by_their_cause(calm: Visit) -> None:
@@ -304,11 +267,11 @@ def test_near_looks_are_explained_by_their_cause(calm: Visit) -> None:
     assert found["distance"] < 0.6 * found["even"], "as it was made"
     with served(near) as (address, _):
         page = calm("#view=story", at=address)
-        notes = step(page, 5).locator(".story-notes")
-        expect(notes).to_contain_text(f"this head looks {found['distance']:.{1 if found['distance'] < 10 else 0}f}\u00a0pixels away")
-        expect(notes).to_contain_text("it is the place that decides")
-        slide(page, 5, 1)
-        expect(notes).not_to_contain_text("Why it looks so near")  # of a sharpness that is not the model's nothing was measured
+        notes = page.step(5).notes
+        expect(notes).to_contain_text(words.pixels_away(found["distance"]))
+        expect(notes).to_contain_text(words.PLACE_DECIDES)
+        page.step(5).slide(1)
+        expect(notes).not_to_contain_text(words.LOOKS_NEAR)  # of a sharpness that is not the model's nothing was measured
 
 
 def test_a_model_without_class_token_says_so(calm: Visit) -> None:
@@ -318,19 +281,19 @@ def test_a_model_without_class_token_says_so(calm: Visit) -> None:
     own.give(painted(1), "first.png")
     with served(own) as (address, _):
         page = calm("#view=story", at=address)
-        expect(step(page, 1).locator(".lead")).to_contain_text("8 × 8 = 64 overlapping patches of 4 × 4 pixels")
-        expect(step(page, 3).locator(".lead")).to_contain_text("turned by angles that stand for row and column")
-        expect(step(page, 3).locator(".number-row")).to_have_count(0)
-        expect(step(page, 7).locator(".lead")).to_contain_text("this model has no class token, the head reads the mean of all of them")
-        assert "class token" not in step(page, 4).inner_text()
+        expect(page.step(1).lead).to_contain_text(words.OVERLAPPING)
+        expect(page.step(3).lead).to_contain_text(words.TURNED)
+        expect(page.step(3).number_rows).to_have_count(0)
+        expect(page.step(7).lead).to_contain_text(words.READS_MEAN)
+        assert "class token" not in page.step(4).inner_text()
 
 
 @pytest.mark.parametrize(
     ("changes", "title", "lead"),
     [
-        ({"classes": 0}, "Block by block, to a vector", "its vector is what the model gives out."),
-        ({"classes": 1, "positions": "none"}, "Block by block, to a number", "the head reads it alone and says"),
-        ({"registers": 2}, "Block by block, to a class", "the head reads it alone and says class"),
+        ({"classes": 0}, *words.TO_A_VECTOR),
+        ({"classes": 1, "positions": "none"}, *words.TO_A_NUMBER),
+        ({"registers": 2}, *words.TO_A_CLASS),
     ],
 )
 def test_models_that_end_otherwise(calm: Visit, changes: dict[str, Any], title: str, lead: str) -> None:
@@ -338,46 +301,44 @@ def test_models_that_end_otherwise(calm: Visit, changes: dict[str, Any], title: 
     own.give(painted(1), "first.png")
     with served(own) as (address, _):
         page = calm("#view=story", at=address)
-        expect(step(page, 7).locator("h2")).to_have_text(title)
-        expect(step(page, 7).locator(".lead")).to_contain_text(lead)
+        expect(page.step(7).title).to_have_text(title)
+        expect(page.step(7).lead).to_contain_text(lead)
         if changes.get("positions") == "none":
-            expect(step(page, 3).locator(".story-reading")).to_contain_text("the order of patches does not exist")
+            expect(page.step(3).reading).to_contain_text(words.NO_ORDER)
         if changes.get("registers"):
-            expect(step(page, 4).locator(".lead")).to_contain_text(
-                "all patches and 3 more tokens (class token, register 0, register 1) hold out their keys"
-            )
+            expect(page.step(4).lead).to_contain_text(words.MORE_TOKENS)
 
 
 def test_a_rival_has_no_story_and_the_page_says_why(visit: Visit) -> None:
     page = visit("#model=1")
-    expect(page.locator("#tell")).to_have_attribute("aria-disabled", "true")
-    page.locator("#tell").click(force=True)
-    expect(page.locator("#toast")).to_contain_text("a cnn has none")
+    expect(page.tell).to_have_attribute("aria-disabled", "true")
+    page.tell.click(force=True)
+    expect(page.toast).to_contain_text(words.NO_TRANSFORMER)
     assert "view=story" not in page.url
     page = visit("#model=1&view=story")
-    expect(page.locator("#story")).to_contain_text("a cnn has none")
-    page.locator("#models button").first.click()
-    expect(page.locator(".step")).to_have_count(STEPS)
+    expect(page.story).to_contain_text(words.NO_TRANSFORMER)
+    page.models.first.click()
+    expect(page.steps).to_have_count(STEPS)
 
 
 def test_back_and_other_pictures(calm: Visit) -> None:
     page = calm("#view=surgery&off=b1")
-    page.locator("#tell").click()
-    expect(page.locator(".story-head .notice")).to_contain_text("The story is of the whole model")
-    expect(page.locator(".story-head h2")).to_contain_text("first.png")
-    page.locator("#pictures .chip").nth(1).click()
-    expect(page.locator(".story-head h2")).to_contain_text("second.png")
+    page.tell.click()
+    expect(page.story_notice).to_contain_text(words.STORY_OF_WHOLE)
+    expect(page.story_title).to_contain_text("first.png")
+    page.pictures.nth(1).click()
+    expect(page.story_title).to_contain_text("second.png")
     page.go_back()
-    expect(page.locator(".story-head h2")).to_contain_text("first.png")
-    page.locator("#tell").click()
-    expect(page.locator("#tab-surgery")).to_have_attribute("aria-selected", "true")
+    expect(page.story_title).to_contain_text("first.png")
+    page.tell.click()
+    expect(page.tab("surgery")).to_have_attribute("aria-selected", "true")
     page.go_back()
-    expect(page.locator(".step")).to_have_count(STEPS)
+    expect(page.steps).to_have_count(STEPS)
     refuse = '{"error": "this is no picture", "hint": ""}'
     page.route(re.compile(r"/trace(\?|$)"), lambda route: route.fulfill(status=422, content_type="application/json", body=refuse))
     page.reload()
-    expect(page.locator("#failed")).to_be_visible()
-    expect(page.locator("#story")).to_be_hidden()
+    expect(page.failed).to_be_visible()
+    expect(page.story).to_be_hidden()
 
 
 def test_a_story_that_takes_long_can_be_left(calm: Visit, session: Session) -> None:
@@ -387,79 +348,74 @@ def test_a_story_that_takes_long_can_be_left(calm: Visit, session: Session) -> N
     page.route(re.compile("/story$"), lambda route: waiting.append(route))  # and no answer
     page.route(re.compile("/api/work$"), lambda route: route.fulfill(json={"done": 3, "total": 10, "seconds": 9}))
     page.on("requestfailed", lambda request: gone.append(request.url))
-    page.locator("#tell").click()
-    expect(page.locator("#story")).to_contain_text("Following your picture through the model … 30\u00a0%")
-    page.locator("#tell").click()
-    expect(page.locator("#work")).to_be_visible()
+    page.tell.click()
+    expect(page.story).to_contain_text(words.STORY_OPENS)
+    page.tell.click()
+    expect(page.work).to_be_visible()
     page.wait_for_timeout(300)
     assert [url.rsplit("/", 1)[1] for url in gone] == ["story"], "the server hears that nobody waits"
     page.unroute(re.compile("/story$"))
-    page.locator("#tell").click()
-    expect(page.locator(".step")).to_have_count(STEPS)
+    page.tell.click()
+    expect(page.steps).to_have_count(STEPS)
 
 
 def test_by_keyboard(calm: Visit, told: Any) -> None:
     header, _ = told
     page = calm()
-    page.locator("#tell").focus()
+    page.tell.focus()
     page.keyboard.press("Enter")
-    expect(page.locator(".step")).to_have_count(STEPS)
-    page.locator(".story-steps button").nth(3).focus()
+    expect(page.steps).to_have_count(STEPS)
+    page.marks.nth(3).focus()
     page.keyboard.press("Enter")
-    expect(page.locator("#story-step-4")).to_be_focused()
-    step(page, 1).locator("canvas.scene").focus()
+    expect(page.step_itself(4)).to_be_focused()
+    page.step(1).scene.focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowDown")
-    expect(step(page, 1).locator(".story-reading")).to_contain_text("row 1, column 0")
-    expect(page.locator("#announcer")).to_contain_text("row 1, column 0")
-    step(page, 4).locator("canvas.scene").focus()
+    expect(page.step(1).reading).to_contain_text(words.place(1, 0))
+    expect(page.announcer).to_contain_text(words.place(1, 0))
+    page.step(4).scene.focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
-    assert reading(page, 4).startswith("The answer of row 0, column 1")
+    assert page.step(4).text().startswith(words.answer_of(words.place(0, 1)).rstrip("."))
     page.keyboard.press("Enter")
-    expect(step(page, 1).locator(".story-reading")).to_contain_text("row 0, column 1")
-    step(page, 7).locator("input[type=range]").focus()
+    expect(page.step(1).reading).to_contain_text(words.place(0, 1))
+    page.step(7).slider.focus()
     page.keyboard.press("Home")
-    expect(step(page, 7).locator("output")).to_have_text("0 (of 0 to 3)")
-    step(page, 2).get_by_role("radio").first.focus()
+    expect(page.step(7).slider_value).to_have_text(words.of_range(0, 3))
+    page.step(2).get_by_role("radio").first.focus()
     page.keyboard.press("ArrowRight")
-    assert reading(page, 2).startswith(f"Pattern {header['numbers'][1]} ")
+    assert page.step(2).text().startswith(f"Pattern {header['numbers'][1]} ")
 
 
 def test_the_mark_follows_up_and_down(visit: Visit) -> None:
     page = visit("#view=story")
     for number in (5, 3, 7, 1):
-        page.locator(".story-steps button").nth(number - 1).click()
+        page.marks.nth(number - 1).click()
         page.wait_for_timeout(1500)  # it scrolls by itself
-        assert page.locator(".story-steps [aria-current=step] b").all_inner_texts() == [str(number)]
+        assert page.current_mark.all_inner_texts() == [str(number)]
 
 
 def test_who_wants_no_motion_gets_none(calm: Visit) -> None:
     page = calm("#view=story")
     for index in (1, 3, 5, 6, 7):
-        go(page, index)
+        page.go_to_step(index)
         page.wait_for_timeout(60)
-        canvas = step(page, index).locator("canvas.scene")
+        canvas = page.step(index).scene
         frames = set()
         for _ in range(5):
             frames.add(canvas.evaluate("canvas => canvas.toDataURL()"))
             page.wait_for_timeout(60)
         assert len(frames) == 1, index
-    expect(step(page, 7).locator("output")).to_have_text("3 (of 0 to 3)")
+    expect(page.step(7).slider_value).to_have_text(words.of_range(3, 3))
 
 
 def test_in_the_systems_own_colours_choices_can_be_told_apart(calm: Visit) -> None:
     page = calm("#view=story")
     page.emulate_media(forced_colors="active", reduced_motion="reduce")
-    expect(page.locator(".step")).to_have_count(STEPS)
-    script = (
-        "selector => { const style = getComputedStyle(document.querySelector(selector)); return [style.outlineStyle, style.outlineWidth]; }"
-    )
-    for chosen, other in (
-        (".patterns label:has(:checked)", ".patterns label:not(:has(:checked))"),
-        (".story-steps [aria-current]", ".story-steps button:not([aria-current])"),
-    ):
-        assert page.evaluate(script, chosen) == ["solid", "3px"] != page.evaluate(script, other)
+    expect(page.steps).to_have_count(STEPS)
+    script = "node => { const style = getComputedStyle(node); return [style.outlineStyle, style.outlineWidth]; }"
+    for chosen, other in ((page.chosen_pattern, page.other_patterns), (page.chosen_mark, page.other_marks)):
+        assert chosen.first.evaluate(script) == ["solid", "3px"] != other.first.evaluate(script)
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -468,14 +424,12 @@ def test_axe_finds_nothing(calm: Visit, width: int, scheme: str, keep: Keep) -> 
     page = calm("#view=story&off=b1")
     page.set_viewport_size({"width": width, "height": 844})
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-    expect(page.locator(".step")).to_have_count(STEPS)
+    expect(page.steps).to_have_count(STEPS)
     page.wait_for_timeout(300)
-    answer = Axe().run(page, options=RULES).response
-    assert len(answer["passes"]) > 20, "it has looked"
-    assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in answer["violations"]] == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width, "nothing lies beside the screen"
+    assert page.faults() == []
+    assert page.width() <= width, "nothing lies beside the screen"
     if width == 390:
-        lead, scene, touch = (step(page, 1).locator(part).bounding_box() for part in (".lead", "canvas.scene", ".touch"))
+        lead, scene, touch = (part.bounding_box() for part in (page.step(1).lead, page.step(1).scene, page.step(1).touch))
         assert lead["y"] < scene["y"] < touch["y"], "sentence, picture, what to touch"
     keep(page, f"story-{width}-{scheme}")
 
@@ -488,29 +442,20 @@ def file(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def exported(browser: Browser, file: Path) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
-    context.set_offline(True)
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.goto(file.as_uri() + "#view=story")
-    page.wait_for_selector("body.ready", timeout=30_000)
-    yield page
-    assert problems == []
-    context.close()
+def exported(browser: Browser, file: Path) -> Iterator[Explorer]:
+    with opened(browser, file, hash="#view=story", reduced_motion="reduce") as page:
+        yield page
 
 
-def test_the_story_ships_in_the_export(exported: Page, calm: Visit) -> None:
+def test_the_story_ships_in_the_export(exported: Explorer, calm: Visit) -> None:
     live = calm("#view=story")
     for page in (live, exported):
-        expect(page.locator(".step")).to_have_count(STEPS)
-        page.get_by_role("button", name="Shuffle the patches").click()
-        step(page, 4).locator("canvas.scene").click(position={"x": 4, "y": 4})
-        slide(page, 6, 3)
-        slide(page, 7, 1)
+        expect(page.steps).to_have_count(STEPS)
+        page.button(words.SHUFFLE).click()
+        page.step(4).scene.click(position={"x": 4, "y": 4})
+        page.step(6).slide(3)
+        page.step(7).slide(1)
     for index in range(1, STEPS + 1):
-        assert step(exported, index).locator(".words").inner_text() == step(live, index).locator(".words").inner_text()
-    exported.locator("#models button").nth(1).click()
-    expect(exported.locator("#story")).to_contain_text("a cnn has none")
+        assert exported.step(index).words.inner_text() == live.step(index).words.inner_text()
+    exported.models.nth(1).click()
+    expect(exported.story).to_contain_text(words.NO_TRANSFORMER)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, expect
 from tests.browser.conftest import painted, served
-from tests.browser.test_explorer import CANVAS, pixels, reading
+from tests.browser.explorer import Explorer, words
 
 from vitral import look
 from vitral.base.progress import track
@@ -24,7 +24,7 @@ from vitral.web.surgery import Cut
 
 pytestmark = pytest.mark.browser
 
-Visit = Callable[..., Page]
+Visit = Callable[..., Explorer]
 
 
 def percent(text: str) -> float:
@@ -42,15 +42,15 @@ def test_the_sentence_names_the_token_that_gets_most(visit: Visit, session: Sess
     page = visit()
     for block, head, token in [*prefixed[:4], *patched[:4]]:
         row = weights[block][head, token]
-        page.evaluate("hash => (location.hash = hash)", f"#block={block}&head={head}&token={token}")
-        expect(page.locator("#picture .reading")).to_contain_text(f"block {block}, head {head}")
+        page.go(f"#block={block}&head={head}&token={token}")
+        expect(page.reading).to_contain_text(words.head(block, head))
         best, patch = int(row.argmax()), int(row[2:].argmax())
-        words = ["the class token", "the register 0"][best] if best < 2 else f"row {patch // 8}, column {patch % 8}"
-        said = reading(page).split("looks most at ")[1]
-        assert said.startswith(words), (block, head, token)
+        token_name = words.PREFIX[best] if best < 2 else words.place(patch // 8, patch % 8)
+        said = page.text().split(f"{words.LOOKS_AT} ")[1]
+        assert said.startswith(token_name), (block, head, token)
         assert percent(said.split("(")[1]) == pytest.approx(100 * row.max(), abs=0.51)
         if best < 2:
-            assert f"of the patches at row {patch // 8}, column {patch % 8}" in said
+            assert f"of the patches at {words.place(patch // 8, patch % 8)}" in said
 
 
 def test_the_live_and_the_exported_page_say_the_same(visit: Visit, session: Session, tmp_path: Path) -> None:
@@ -58,35 +58,35 @@ def test_the_live_and_the_exported_page_say_the_same(visit: Visit, session: Sess
     live, exported = visit(), visit(at=file)
     for hash in (f"#block={block}&head={head}&token={token}" for block in (0, 3) for head in (-1, 1) for token in (-1, 0, 9, 30, 65)):
         for page in (live, exported):
-            page.evaluate("hash => (location.hash = hash)", hash)
+            page.go(hash)
             page.wait_for_function("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
-        assert reading(live) == reading(exported), hash
+        assert live.text() == exported.text(), hash
 
 
 def test_choosing_a_class_explains_it(visit: Visit) -> None:
     """Under Attention, which is the same for every class, nothing happened."""
     page = visit("#method=attention")
-    before = pixels(page, CANVAS)
-    name = page.locator("#predictions .bar .name").nth(2).inner_text()
-    page.locator("#predictions .bar").nth(2).click()
-    expect(page.locator("#picture .reading")).to_have_text(re.compile(f"^Gradient rollout · {re.escape(name)}"))
-    expect(page.locator("#toast")).to_contain_text("Attention is the same for every class")
-    assert np.abs(pixels(page, CANVAS) - before).max() > 10
+    before = page.pixels()
+    name = page.names.nth(2).inner_text()
+    page.bars.nth(2).click()
+    expect(page.reading).to_have_text(words.begins(f"Gradient rollout · {re.escape(name)}"))
+    expect(page.toast).to_contain_text(words.SAME_FOR_EVERY_CLASS)
+    assert np.abs(page.pixels() - before).max() > 10
 
 
 def test_the_audits_verdict_stands_beside_the_map(context: BrowserContext, own: Session) -> None:
     own.verdicts[0] = {"rollout": "do not use: it finds nothing (0.45; 0.5: chance)", "relevance": "use: it finds what counts"}
     with served(own) as (address, _):
         page = opened(context, address)
-        text = page.locator("#method-text")
-        expect(page.locator("#picture .reading")).to_have_text(re.compile("^Relevance · class "))  # the best by the audit
-        page.locator("#methods label", has_text="Attention").click()
-        expect(text).not_to_contain_text("audit")  # attention was not judged
-        page.locator("#methods label", has_text=re.compile("^Rollout$")).click()
-        expect(text.locator("strong")).to_have_text("The audit of this model: do not use")
+        text = page.method_text
+        expect(page.reading).to_have_text(words.begins("Relevance · class "))  # the best by the audit
+        page.choose_method("Attention")
+        expect(text).not_to_contain_text(words.AUDIT)  # attention was not judged
+        page.choose_method("Rollout")
+        expect(page.method_verdict).to_have_text(words.audit("do not use"))
         expect(text).to_contain_text("do not use: it finds nothing (0.45; 0.5: chance).")
-        page.locator("#methods label", has_text="Relevance").click()
-        expect(text.locator("strong")).to_have_text("The audit of this model: use")
+        page.choose_method("Relevance")
+        expect(page.method_verdict).to_have_text(words.audit("use"))
 
 
 def test_no_path_of_the_machine_is_on_the_page(context: BrowserContext, session: Session, tmp_path: Path) -> None:
@@ -96,11 +96,11 @@ def test_no_path_of_the_machine_is_on_the_page(context: BrowserContext, session:
     file = export_page(own, tmp_path / "page.html")
     assert not re.search("/home/ada|private|secret", file.read_text())
     with served(own) as (address, _):
-        page = context.new_page()
+        page = Explorer(context.new_page())
         page.goto(address + "#view=compare")
-        page.wait_for_selector("body.ready")
-        expect(page.locator("#panel-compare .bar")).to_have_count(5)
-        text = page.locator("body").inner_text()
+        page.ready()
+        expect(page.other_bars).to_have_count(5)
+        text = page.body.inner_text()
         assert "flowers" in text and "vit_tiny" in text
         assert not re.search("/home/ada|private|secret", text + page.content())
 
@@ -114,11 +114,10 @@ def own(session: Session) -> Session:
     return own
 
 
-def opened(context: BrowserContext, address: str) -> Page:
-    page = context.new_page()
+def opened(context: BrowserContext, address: str) -> Explorer:
+    page = Explorer(context.new_page())
     page.goto(address)
-    page.wait_for_selector("body.ready", timeout=30_000)
-    return page
+    return page.ready()
 
 
 def test_a_failed_request_leaves_nothing_of_another_picture(context: BrowserContext, own: Session) -> None:
@@ -126,29 +125,29 @@ def test_a_failed_request_leaves_nothing_of_another_picture(context: BrowserCont
         page = opened(context, address)
         second = own.given[1]["picture"]
         page.route(f"**/{second}/trace", lambda route: route.fulfill(status=503, json={"error": "the line is full", "hint": "try again"}))
-        page.locator("#pictures .chip").nth(1).click()
-        expect(page.locator("#failed")).to_contain_text("“2.png” could not be shown")
-        expect(page.locator("#failed")).to_contain_text("the line is full")
-        expect(page.locator("#work")).to_be_hidden()
+        page.pictures.nth(1).click()
+        expect(page.failed).to_contain_text(words.not_shown("2.png"))
+        expect(page.failed).to_contain_text("the line is full")
+        expect(page.work).to_be_hidden()
         page.unroute(f"**/{second}/trace")
-        page.locator("#retry").click()
-        expect(page.locator("#work")).to_be_visible()
-        expect(page.locator("#failed")).to_be_hidden()
+        page.retry.click()
+        expect(page.work).to_be_visible()
+        expect(page.failed).to_be_hidden()
 
 
 def test_a_stopped_server_leaves_a_lasting_sign(context: BrowserContext, own: Session) -> None:
     with served(own) as (address, _):
         page = opened(context, address)
-        expect(page.locator("#lost")).to_be_hidden()
+        expect(page.lost).to_be_hidden()
         page.route("**/api/**", lambda route: route.abort("connectionrefused"))
-        page.locator("#pictures .chip").nth(1).click()
-        expect(page.locator("#lost")).to_be_visible()
+        page.pictures.nth(1).click()
+        expect(page.lost).to_be_visible()
         page.wait_for_timeout(8000)  # longer than a passing message stays
-        expect(page.locator("#lost")).to_be_visible()
+        expect(page.lost).to_be_visible()
         page.unroute("**/api/**")
-        expect(page.locator("#lost")).to_be_hidden(timeout=5000)
-        expect(page.locator("#work")).to_be_visible()
-        expect(page.locator("#picture .reading")).to_have_text(re.compile("^Gradient rollout"))
+        expect(page.lost).to_be_hidden(timeout=5000)
+        expect(page.work).to_be_visible()
+        expect(page.reading).to_have_text(words.begins("Gradient rollout"))
 
 
 def slowly(session: Session, steps: int = 60) -> list[int]:
@@ -170,11 +169,11 @@ def test_occlusion_shows_its_progress_and_can_be_stopped(context: BrowserContext
     done = slowly(own)
     with served(own) as (address, _):
         page = opened(context, address)
-        page.locator("#methods label", has_text="Occlusion").click()
-        expect(page.locator("#picture .wait")).to_contain_text(re.compile(r"computing … \d+\s%, about \d+\ss left"))
-        page.get_by_role("button", name="Stop").first.click()
-        expect(page.locator("#picture .wait")).to_be_hidden()
-        expect(page.locator("#picture .reading")).to_have_text(re.compile("^Class token"))
+        page.choose_method("Occlusion")
+        expect(page.wait).to_contain_text(words.COMPUTING)
+        page.button(words.STOP).first.click()
+        expect(page.wait).to_be_hidden()
+        expect(page.reading).to_have_text(words.begins(words.OF_CLASS_TOKEN))
         time.sleep(0.5)
         reached = len(done)
         time.sleep(0.5)
@@ -185,23 +184,23 @@ def test_a_new_picture_does_not_wait_behind_occlusion(context: BrowserContext, o
     done = slowly(own)
     with served(own) as (address, _):
         first, second = opened(context, address), opened(context, address)
-        first.locator("#methods label", has_text="Occlusion").click()
-        expect(first.locator("#picture .wait")).to_contain_text("left")
+        first.choose_method("Occlusion")
+        expect(first.wait).to_contain_text(words.COMPUTING)
         began = time.monotonic()
-        second.locator("#file").set_input_files({"name": "new.png", "mimeType": "image/png", "buffer": painted(7)})
-        expect(second.locator("#pictures .chip[aria-pressed=true]")).to_have_text("new.png")
-        expect(second.locator("body.loading")).to_have_count(0)
+        second.upload(painted(7), "new.png")
+        expect(second.chosen_picture).to_have_text("new.png")
+        expect(second.loading).to_have_count(0)
         assert time.monotonic() - began < 4 and len(done) < 60
-        assert not second.locator("#toast").is_visible()
-        expect(first.locator("#picture .reading")).to_have_text(re.compile("^Occlusion"), timeout=15_000)
+        assert not second.toast.is_visible()
+        expect(first.reading).to_have_text(words.begins("Occlusion"), timeout=15_000)
 
 
 def test_ctrl_c_does_not_wait_for_occlusion(context: BrowserContext, own: Session) -> None:
     done = slowly(own, 300)
     with served(own) as (address, server):
         page = opened(context, address)
-        page.locator("#methods label", has_text="Occlusion").click()
-        expect(page.locator("#picture .wait")).to_contain_text("left")
+        page.choose_method("Occlusion")
+        expect(page.wait).to_contain_text(words.COMPUTING)
         server.should_exit = True
         began = time.monotonic()
     assert time.monotonic() - began < 5
@@ -211,18 +210,18 @@ def test_ctrl_c_does_not_wait_for_occlusion(context: BrowserContext, own: Sessio
 def test_a_reload_keeps_the_uploads_and_back_goes_back(context: BrowserContext, own: Session) -> None:
     with served(own) as (address, _):
         page = opened(context, address)
-        page.locator("#file").set_input_files({"name": "mine.png", "mimeType": "image/png", "buffer": painted(8)})
-        chosen = page.locator("#pictures .chip[aria-pressed=true]")
+        page.upload(painted(8), "mine.png")
+        chosen = page.chosen_picture
         expect(chosen).to_have_text("mine.png")
         page.reload()
-        page.wait_for_selector("body.ready")
+        page.ready()
         expect(chosen).to_have_text("mine.png")
-        expect(page.locator("#pictures .chip")).to_have_count(3)
-        page.locator("#pictures .chip").nth(1).click()
+        expect(page.pictures).to_have_count(3)
+        page.pictures.nth(1).click()
         expect(chosen).to_have_text("2.png")
-        page.locator("#tab-surgery").click()
+        page.show("surgery")
         page.go_back()
-        expect(page.locator("#panel-wall")).to_be_visible()
+        expect(page.panel("wall")).to_be_visible()
         expect(chosen).to_have_text("2.png")
         page.go_back()
         expect(chosen).to_have_text("mine.png")
@@ -232,32 +231,32 @@ def test_a_reload_keeps_the_uploads_and_back_goes_back(context: BrowserContext, 
 def test_copy_link_says_for_whom_it_works(context: BrowserContext, own: Session, tmp_path: Path) -> None:
     file = export_page(own, tmp_path / "page.html").as_uri()
     with served(own) as (address, _):
-        for at, words in ((address, "on this computer only"), (file, "send them the file")):
+        for at, hint in ((address, words.ON_THIS_COMPUTER), (file, words.SEND_THE_FILE)):
             context.grant_permissions(["clipboard-read", "clipboard-write"])
             page = opened(context, at)
-            page.locator("#link").click()
-            expect(page.locator("#toast")).to_contain_text(words)
+            page.link.click()
+            expect(page.toast).to_contain_text(hint)
 
 
 def test_a_visitor_without_the_token_sees_a_page(context: BrowserContext, own: Session) -> None:
     with served(own, host="0.0.0.0", token="secret") as (address, _):
-        page = context.new_page()
+        page = Explorer(context.new_page())
         answer = page.goto(address)
         assert answer and answer.status == 401
-        expect(page.locator("h1")).to_have_text("This explorer asks for its token")
+        expect(page.headline).to_have_text(words.ASKS_FOR_TOKEN)
         page.goto(address + "?token=secret")
-        page.wait_for_selector("body.ready")
+        page.ready()
 
 
-def brightness(page: Page, selector: str) -> list[float]:
+def brightness(canvases: Locator) -> list[float]:
     """The brightest pixel of each canvas."""
-    script = """(selector) => [...document.querySelectorAll(selector)].map((canvas) => {
+    script = """(all) => all.map((canvas) => {
         const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
         let most = 0;
         for (let at = 0; at < data.length; at += 4) most = Math.max(most, data[at] + data[at + 1] + data[at + 2]);
         return most / 765;
     })"""
-    return page.evaluate(script, selector)
+    return canvases.evaluate_all(script)
 
 
 def test_a_model_that_attends_evenly_does_not_glow(context: BrowserContext, session: Session) -> None:
@@ -267,30 +266,30 @@ def test_a_model_that_attends_evenly_does_not_glow(context: BrowserContext, sess
     pair.give(painted(1), "1.png")
     with served(pair) as (address, _):
         page = opened(context, address + "#method=attention")
-        chooses = brightness(page, ".thumb canvas")
+        chooses = brightness(page.tile_canvases)
         assert float(np.median(chooses)) > 0.6
-        expect(page.locator("#picture .scale")).to_contain_text("Colours span at least 3 × an equal share")
-        expect(page.locator("#panel-wall")).to_contain_text("a flat map stays dark")
-        page.locator("#models button").nth(1).click()
-        expect(page.locator("#models button").nth(1)).to_have_attribute("aria-pressed", "true")
-        page.wait_for_function("() => !document.body.classList.contains('loading')")
-        fresh = brightness(page, ".thumb canvas")
+        expect(page.scale).to_contain_text(words.ATTENTION_SCALE)
+        expect(page.panel("wall")).to_contain_text(words.FLAT_IS_DARK)
+        page.models.nth(1).click()
+        expect(page.models.nth(1)).to_have_attribute("aria-pressed", "true")
+        page.settled()
+        fresh = brightness(page.tile_canvases)
         assert max(fresh) < 0.45 < float(np.median(chooses)), (fresh, chooses)
-        high = page.locator("#picture .legend span").nth(1).inner_text()
+        high = page.legend.nth(1).inner_text()
         assert percent(high) > 100 * 3 / 66, "the legend says how far the colours reach"
-        page.locator("#methods label", has_text="Occlusion").click()
-        expect(page.locator("#picture .reading")).to_have_text(re.compile("^Occlusion"))
-        assert percent(page.locator("#picture .legend span").nth(1).inner_text()) >= 0.02
-        page.locator("#methods label", has_text="Grad-CAM").click()
-        expect(page.locator("#picture .scale")).to_contain_text("range of this map")
+        page.choose_method("Occlusion")
+        expect(page.reading).to_have_text(words.begins("Occlusion"))
+        assert percent(page.legend.nth(1).inner_text()) >= 0.02
+        page.choose_method("Grad-CAM")
+        expect(page.scale).to_contain_text(words.OWN_SCALE)
 
 
-def shares(page: Page) -> dict[str, tuple[float, float]]:
+def shares(page: Explorer) -> dict[str, tuple[float, float]]:
     """Class → probability as the page has it now, and that of the whole model beside it, in percent."""
     found = {}
-    for bar in page.locator("#predictions .bar").all():
-        now, whole = bar.locator(".number").inner_text().split("whole")
-        found[bar.locator(".name").inner_text()] = (percent(now), percent(whole))
+    for name, number in zip(page.names.all_inner_texts(), page.numbers.all_inner_texts(), strict=True):
+        now, whole = number.split(words.OF_WHOLE)
+        found[name] = (percent(now), percent(whole))
     return found
 
 
@@ -298,49 +297,47 @@ def test_with_parts_off_the_whole_page_shows_the_cut_model(visit: Visit, session
     """Prediction, picture and wall showed the uncut model while surgery showed another."""
     key, cut = session.given[0]["picture"], Cut(((3, 1),), (1,), (10,))
     page = visit("#view=surgery")
-    expect(page.locator("#cut")).to_be_hidden()
-    page.get_by_role("switch", name="block 3, head 1", exact=True).click()
-    page.get_by_role("switch", name="block 1", exact=True).click()
-    box = page.locator(CANVAS).bounding_box()
-    assert box
-    page.mouse.click(box["x"] + box["width"] * 2.5 / 8, box["y"] + box["height"] * 1.5 / 8)
-    expect(page.locator("#cut")).to_contain_text("3 parts are off")
-    page.mouse.move(5, 5)
+    expect(page.cut).to_be_hidden()
+    page.switch(3, 1).click()
+    page.switch(1).click()
+    page.click_patch(1, 2)
+    expect(page.cut).to_contain_text(words.off(3))
+    page.point_nowhere()
     truth = {row[0]: row for row in session.surgery(0, key, cut.heads, cut.blocks, cut.patches)["rows"]}
     shown = shares(page)
     assert len(shown) >= 5
     for name, (now, whole) in shown.items():
         _, before, after = truth[int(name.removeprefix("class "))]
         assert now == pytest.approx(100 * after, abs=0.51) and whole == pytest.approx(100 * before, abs=0.51)
-    page.locator("#tab-wall").click()
-    tiles = brightness(page, ".thumb canvas")
+    page.show("wall")
+    tiles = brightness(page.tile_canvases)
     assert max(tiles[3 * 3 + 1], tiles[1 * 3]) < 0.01 and max(tiles) > 0.3, "heads that are off look nowhere"
-    expect(page.locator("#panel-wall")).to_contain_text("The model without b1,h3.1,p10")
-    page.locator(".thumb").nth(3 * 3 + 1).focus()
+    expect(page.panel("wall")).to_contain_text(words.without("b1,h3.1,p10"))
+    page.tiles.nth(3 * 3 + 1).focus()
     page.evaluate("location.hash = location.hash + '&block=3&head=1'")
-    expect(page.locator("#picture .reading")).to_have_text("Class token · block 3, head 1 · switched off")
-    page.locator("#methods label", has_text=re.compile("^Rollout$")).click()
-    expect(page.locator("#picture .reading")).to_have_text(re.compile("^Rollout"))
+    expect(page.reading).to_have_text(f"{words.OF_CLASS_TOKEN} · {words.head(3, 1)} · {words.SWITCHED_OFF}")
+    page.choose_method("Rollout")
+    expect(page.reading).to_have_text(words.begins("Rollout"))
     grid = np.array(session.map(0, key, "rollout", cut=cut)["grid"])
-    assert percent(page.locator("#picture .legend span").nth(0).inner_text()) == pytest.approx(100 * grid.min(), abs=0.06)
-    page.get_by_role("button", name="Show the whole model").click()
-    expect(page.locator("#cut")).to_be_hidden()
-    expect(page.locator(CANVAS)).to_be_focused()
-    expect(page.locator("#predictions .bar .number").first).not_to_contain_text("whole")
+    assert percent(page.legend.nth(0).inner_text()) == pytest.approx(100 * grid.min(), abs=0.06)
+    page.button(words.SHOW_WHOLE).click()
+    expect(page.cut).to_be_hidden()
+    expect(page.canvas).to_be_focused()
+    expect(page.numbers.first).not_to_contain_text(words.OF_WHOLE)
 
 
 def test_the_difference_map_is_scaled_by_what_is_still_there(visit: Visit, session: Session) -> None:
     page = visit("#view=surgery&off=p27,p28")
-    expect(page.locator(".verdict").first).to_contain_text("2 parts off")
+    expect(page.verdict.first).to_contain_text(words.verdict(2))
     change = np.array(session.surgery(0, session.given[0]["picture"], patches=[27, 28])["difference"]).ravel()
     rest = np.abs(np.delete(change, [27, 28])).max()
-    assert float(page.locator("#panel-surgery .legend span").nth(1).inner_text()) == pytest.approx(max(rest, 0.05 / 64), rel=0.06)
+    assert float(page.difference_legend.nth(1).inner_text()) == pytest.approx(max(rest, 0.05 / 64), rel=0.06)
 
 
 def test_everything_on_leaves_the_focus_in_the_theatre(visit: Visit) -> None:
     page = visit("#view=surgery&off=b1")
-    page.get_by_role("button", name="Switch everything on").click()
-    expect(page.get_by_role("switch", name="block 0", exact=True)).to_be_focused()
+    page.button(words.ALL_ON).click()
+    expect(page.switch(0)).to_be_focused()
 
 
 def test_the_exported_page_says_which_model_is_shown(visit: Visit, session: Session, tmp_path: Path) -> None:
@@ -349,17 +346,14 @@ def test_the_exported_page_says_which_model_is_shown(visit: Visit, session: Sess
     for name, (now, whole) in shares(page).items():
         _, before, after = rows[int(name.removeprefix("class "))]
         assert now == pytest.approx(100 * after, abs=0.51) and whole == pytest.approx(100 * before, abs=0.51)
-    expect(page.locator("#cut")).to_contain_text("picture, maps and wall show it whole")
+    expect(page.cut).to_contain_text(words.SHOWN_WHOLE)
 
 
 def test_on_a_phone_a_tap_shows_its_effect_where_the_finger_is(browser: Browser, address: str) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = opened(context, address + "#view=surgery")
-    canvas = page.locator(CANVAS)
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    assert box
-    page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.8)
-    expect(page.locator("#cut")).to_be_in_viewport()
-    expect(page.locator("#cut")).to_contain_text("1 part is off")
+    page.canvas.scroll_into_view_if_needed()
+    page.touchscreen.tap(*page.spot(0.5, 0.8))
+    expect(page.cut).to_be_in_viewport()
+    expect(page.cut).to_contain_text(words.off(1))
     context.close()

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.train.stops import signalled_after
 
-from vitral.base.errors import ConfigError, DataError
+from vitral.base.errors import ConfigError, DataError, Stopped
 from vitral.cli import main
 from vitral.config import DataConfig, RunConfig, TrainConfig
-from vitral.data.sources.protocol import Part
+from vitral.data.sources.protocol import ImageSet
 from vitral.data.splits.open import open_data, open_source
 from vitral.presets.runs import pretraining
 from vitral.report.run import write_run_report
@@ -76,7 +77,7 @@ def test_the_probe_judges_on_pictures_that_the_run_did_not_learn_from(run_folder
     assert set(blind.train.labels) == {0} and len(set(opened.train.labels)) == 10 and model.config.classes == 0
 
 
-class Forbidden(Part):
+class Forbidden(ImageSet):
     """A part whose labels may not be looked at."""
 
     @property
@@ -98,7 +99,7 @@ def test_labels_are_never_read(method: str, tmp_path: Path, monkeypatch: pytest.
             object.__setattr__(part, field, value)
         parts[name] = part
 
-    def refuse() -> Part:
+    def refuse() -> ImageSet:
         raise AssertionError("test was opened")
 
     closed = dataclasses.replace(source, **parts, test=refuse)
@@ -128,22 +129,11 @@ def test_a_folder_without_classes_is_enough(tmp_path: Path, capsys: pytest.Captu
         probe_run(run.path, device="cpu", quiet=True)
 
 
-def test_a_stopped_pretraining_goes_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vitral.train import engine
-
+def test_a_stopped_pretraining_goes_on_exactly(tmp_path: Path) -> None:
     config = tiny(epochs=1.0, ema=0.9, evaluate_every=0.2, token_drop=0.5, token_drop_after=0.25, token_drop_until=0.5)
     whole = fit(config, out=tmp_path / "whole", quiet=True)
-    learn = engine.Engine._learn
-
-    def stopping(self: Any, batch: Any) -> None:
-        learn(self, batch)
-        if self.counts.step == 17:
-            self.interrupts.asked = "SIGTERM"
-
-    monkeypatch.setattr(engine.Engine, "_learn", stopping)
-    with pytest.raises(Exception, match=r"vitral pretrain digits --out .* --resume"):
+    with pytest.raises(Stopped, match=r"vitral pretrain digits --out .* --resume"), signalled_after(17):
         fit(config, out=tmp_path / "parts", quiet=True)
-    monkeypatch.setattr(engine.Engine, "_learn", learn)
     parts = fit(config, out=tmp_path / "parts", resume=True, quiet=True)
     assert all(torch.equal(a, b) for a, b in zip(whole.model.state_dict().values(), parts.model.state_dict().values(), strict=True))
     passing = {"seconds", "images_per_second"}

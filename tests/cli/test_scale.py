@@ -66,7 +66,7 @@ def test_the_folder_of_another_study_is_refused_at_once(
         raise AssertionError("timed or trained before the folder was looked at")
 
     for module, name in (("scale", "forecast"), ("scale", "forecast_pretraining"), ("tune", "run_cells")):
-        monkeypatch.setattr(import_module(f"vitral.study.{module}"), name, spend)
+        monkeypatch.setattr(import_module(f"vitral.study.fight.{module}"), name, spend)
     (tmp_path / "study.json").write_text('{"kind": "other", "data": {}}')
     asked, *flags = verb.split()
     assert main([asked, "digits", *flags, "--models", "vit-small", "--device", "cpu", "--out", str(tmp_path)]) == 2

@@ -50,14 +50,17 @@ def test_smaller_pictures_are_pillows_and_smaller_ones_stay(photographs: Path, t
         assert np.array_equal(np.asarray(kept.picture(place)), np.asarray(expected))
 
 
-def test_it_is_made_once_and_read_by_copies_in_other_processes(photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_made_once_and_read_by_copies_in_other_processes(photographs: Path, tmp_path: Path) -> None:
     split = open_split(photographs)
     first = cached(split, 40, tmp_path)
-    monkeypatch.setattr(cache, "_build", lambda *_: pytest.fail("made again"))
+    (folder,) = (tmp_path / FOLDER).iterdir()
+    made = {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
     again = cached(split, 40, tmp_path)
     again.image(0)
-    copy = pickle.loads(pickle.dumps(again))  # as a worker gets it
-    assert copy.reader._map is None and torch.equal(batches(copy), batches(first))
+    assert {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()} == made, "nothing was made again"
+    pickled = pickle.dumps(again)  # as a worker gets it
+    assert len(pickled) < (folder / cache.PIXELS).stat().st_size, "a worker maps the pixels for itself"
+    assert torch.equal(batches(pickle.loads(pickled)), batches(first))
 
 
 def test_a_changed_picture_another_size_or_other_pictures_are_another_cache(photographs: Path, tmp_path: Path) -> None:

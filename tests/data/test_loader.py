@@ -19,7 +19,7 @@ from vitral.data.images.augment import policy as named_policy
 from vitral.data.images.decode import Decoded
 from vitral.data.images.preprocess import Preprocess
 from vitral.data.images.views import views_of
-from vitral.data.loader import DEVICE_LIMIT, Batch, Loader, device_limit, even_batches, road
+from vitral.data.loader import DEVICE_LIMIT, Batch, Loader, device_limit, even_batches, placement_of
 from vitral.data.sources.protocol import ArrayReader
 from vitral.data.splits.open import Data, open_data
 from vitral.data.splits.split import Split
@@ -131,7 +131,7 @@ def test_same_batches_with_0_1_and_4_workers(photographs: Path, policy: str) -> 
     runs = []
     for workers in (0, 1, 4) if policy == "strong" else (0, 1):
         loader = Loader(data.train, batch_size=4, train=True, policy=policy, workers=workers, seed=1)
-        assert loader.road == "stream"
+        assert loader.placement_of == "stream"
         runs.append([batch for epoch in range(2) for batch in loader.epoch(epoch)])
     assert all(same(a, b) for other in runs[1:] for a, b in zip(runs[0], other, strict=True))
 
@@ -158,7 +158,9 @@ def test_a_worker_that_dies_is_named_within_seconds() -> None:
 @pytest.mark.parametrize("policy", ["none", "light", "standard", "strong", "randaugment"])
 def test_stored_sets_are_equal_on_both_roads(policy: str) -> None:
     split = small()
-    device, stream = (Loader(split, batch_size=20, train=True, policy=policy, placement=road, seed=2) for road in ("device", "stream"))
+    device, stream = (
+        Loader(split, batch_size=20, train=True, policy=policy, placement=placement, seed=2) for placement in ("device", "stream")
+    )
     assert all(same(a, b) for a, b in zip(device.epoch(0), stream.epoch(0), strict=True))
 
 
@@ -267,7 +269,7 @@ def test_on_a_mac_the_driver_s_memory_decides_what_lives_on_the_gpu(recommended:
     assert device_limit(mac) == limit
     split = small()
     monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 4 * split.bytes)
-    assert road(split, named_policy("none"), mac, "auto") == "device"
+    assert placement_of(split, named_policy("none"), mac, "auto") == "device"
     monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 4 * split.bytes - 1)
-    assert road(split, named_policy("none"), mac, "auto") == "stream"
+    assert placement_of(split, named_policy("none"), mac, "auto") == "stream"
     assert device_limit(torch.device("cpu")) == DEVICE_LIMIT["cpu"]

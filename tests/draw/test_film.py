@@ -6,7 +6,7 @@ from PIL import Image
 
 import vitral
 from vitral.draw import film
-from vitral.draw.film import PANELS, Reel, film_frame, film_sheet, frame_figure
+from vitral.draw.film import PANELS, Film, film_frame, film_sheet, frame_figure
 
 draw = np.random.default_rng(0)
 PARTS = {
@@ -17,7 +17,7 @@ PARTS = {
     "filters": draw.normal(size=(3, 8, 2, 2)),
     "distance": draw.random((3, 4, 2)),
 }
-REEL = Reel(
+REEL = Film(
     [0, 1, 50],
     PARTS,
     [Image.new("L", (8, 8))] * 2,
@@ -27,6 +27,12 @@ REEL = Reel(
     "validation %",
     "digits",
 )
+
+
+def tiles(reel: Film, part: str) -> list[np.ndarray]:
+    """What the sheet shows of one part, moment by moment."""
+    alone = Film(reel.steps, {part: reel.parts[part]}, reel.images)
+    return [np.asarray(image.get_array(), int) for axes in film_sheet(alone).axes for image in axes.images[:1]][: len(reel.steps)]
 
 
 def test_every_frame_has_its_panels_in_the_same_places(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,11 +47,10 @@ def test_every_frame_has_its_panels_in_the_same_places(monkeypatch: pytest.Monke
 
 def test_a_model_without_classes_has_fewer_panels() -> None:
     parts = {name: PARTS[name] for name in ("attention", "filters", "distance")}
-    reel = Reel([0, 9], {name: values[:2] for name, values in parts.items()}, [Image.new("L", (8, 8))])
+    reel = Film([0, 9], {name: values[:2] for name, values in parts.items()}, [Image.new("L", (8, 8))])
     assert len(frame_figure(reel, 1).axes) == 4
-    dark, light = (Reel(reel.steps, reel.parts, [Image.new("L", (8, 8), grey)] * 2) for grey in (0, 255))
-    tiles = [film._tile(each, "attention", 0) for each in (dark, light)]
-    assert np.asarray(tiles[1], int).mean() > np.asarray(tiles[0], int).mean() + 50, (
+    dark, light = (Film(reel.steps, reel.parts, [Image.new("L", (8, 8), grey)] * 2) for grey in (0, 255))
+    assert tiles(light, "attention")[0].mean() > tiles(dark, "attention")[0].mean() + 50, (
         "attention lies over the picture, which nothing else shows"
     )
     with pytest.raises(vitral.VitralError, match="frame 2 of 2"):
@@ -65,12 +70,12 @@ def test_a_map_has_one_scale_from_start_to_end() -> None:
     attention[1, 0, 0] = 0.01
     attention[1, 0, 0, 2, 2] = 0.85
     classes = np.stack([0.001 * np.eye(4)[None], np.eye(4)[None]])  # its amounts cannot be compared, and the sheet says so
-    reel = Reel([0, 9], {"attention": attention, "classes": classes}, [Image.new("L", (8, 8))])
-    early, late = (np.asarray(film._tile(reel, "attention", index), int).sum(axis=2).max() for index in (0, 1))
+    reel = Film([0, 9], {"attention": attention, "classes": classes}, [Image.new("L", (8, 8))])
+    early, late = (tile.sum(axis=2).max() for tile in tiles(reel, "attention"))
     assert early < late / 2
-    assert film._tile(reel, "classes", 0) == film._tile(reel, "classes", 1)
-    even = Reel([0, 1], {"attention": np.full((2, 1, 1, 4, 4), 1 / 16)}, [])
-    assert np.asarray(film._tile(even, "attention", 1), int).sum(axis=2).max() < 400, "nearly even stays dark"
+    assert np.array_equal(*tiles(reel, "classes"))
+    even = Film([0, 1], {"attention": np.full((2, 1, 1, 4, 4), 1 / 16)}, [])
+    assert tiles(even, "attention")[1].sum(axis=2).max() < 400, "nearly even stays dark"
 
 
 def test_the_sheet_says_what_its_colours_and_rows_are() -> None:

@@ -15,7 +15,7 @@ from matplotlib.font_manager import fontManager
 from vitral.base.text import clean
 from vitral.draw import fonts
 from vitral.draw.matrices import confusion_figure
-from vitral.draw.palette import dress, head_line, new_figure
+from vitral.draw.palette import add_title, new_figure, style_axes
 from vitral.draw.provenance import render
 
 FLOWER = "花"
@@ -56,8 +56,8 @@ def make_font(path: Path, signs: str) -> None:
 
 def ink(title: str) -> int:
     figure, axes = new_figure(3, 1)
-    dress(axes[0, 0])
-    head_line(figure, title)
+    style_axes(axes[0, 0])
+    add_title(figure, title)
     figure.canvas.draw()
     return int((np.asarray(figure.canvas.buffer_rgba())[..., :3] < 128).all(axis=2).sum())  # type: ignore[attr-defined]
 

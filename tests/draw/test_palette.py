@@ -75,7 +75,7 @@ assert not {"matplotlib.pyplot", "torch"} & set(sys.modules)
 def test_a_title_is_never_cut(whole: Callable, title: str) -> None:
     figure, axes = palette.new_figure(3, 2)
     axes[0, 0].plot([0, 1])
-    palette.head_line(figure, title)
+    palette.add_title(figure, title)
     whole(figure)
     assert figure.get_suptitle().replace("\n", " ") == title
     assert figure.get_size_inches()[1] == pytest.approx(2 + 0.19 * figure.get_suptitle().count("\n")), "the figure makes room"

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from vitral.draw.overlay import lay_over
-from vitral.draw.palette import dress_picture, new_figure
+from vitral.draw.palette import new_figure, style_image
 from vitral.draw.scale import NEUTRAL, Scale
 
 
@@ -24,7 +24,7 @@ from vitral.draw.scale import NEUTRAL, Scale
 )
 def test_a_bar_says_its_ends(whole: Callable, scale: Scale, written: list[str]) -> None:
     figure, axes = new_figure(3, 2)
-    dress_picture(axes[0, 0]).imshow(np.eye(3))
+    style_image(axes[0, 0]).imshow(np.eye(3))
     scale.bar(figure, axes[0, 0])
     whole(figure)
     (bar,) = axes[0, 0].child_axes

@@ -11,7 +11,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.heatmap import Heatmap
-from vitral.draw.sheet import COLOURS_END, SIGNS, STARTS, clear_overlay, inside_sheet
+from vitral.draw.sheet import COLOURS_END, SIGNS, STARTS, clipped_overlay, inside_sheet
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_prediction_above_and_every_map_below_with_its_caption(whole: Callable, 
     assert titles[0] == "rollout" and titles[2] == "attention"
     assert titles[1].split() == captions[1].split(), "over several lines, and whole"
     for axes, heat in zip(below.axes, heats, strict=False):
-        image, scale = clear_overlay(heat)
+        image, scale = clipped_overlay(heat)
         assert (axes.images[0].get_array() == np.asarray(image)).all()
         (bar,) = axes.child_axes
         assert bar.get_ylim() == scale.limits, "each map has its own scale"
@@ -58,10 +58,10 @@ def test_artefacts_do_not_outshine_the_rest() -> None:
     grid = np.linspace(0, 1, 196).reshape(14, 14)
     spoilt = grid.copy()
     spoilt[3, 3] = 100
-    clear, plain = (np.asarray(clear_overlay(Heatmap(values, "norms"), "patches")[0], dtype=int) for values in (spoilt, grid))
+    clear, plain = (np.asarray(clipped_overlay(Heatmap(values, "norms"), "patches")[0], dtype=int) for values in (spoilt, grid))
     assert np.abs(clear - plain).mean() < 8
     few = Heatmap(spoilt[:4, :4], "norms")
-    assert (np.asarray(clear_overlay(few)[0]) == np.asarray(few.overlay())).all(), "a small map shows its whole range"
+    assert (np.asarray(clipped_overlay(few)[0]) == np.asarray(few.overlay())).all(), "a small map shows its whole range"
 
 
 def test_a_sheet_says_what_the_frame_is(photograph: Image.Image) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.train.stops import signalled_after
 
 from vitral.base.errors import Stopped
 from vitral.config import RunConfig
 from vitral.presets.runs import run
-from vitral.train import engine
 from vitral.train.fit import fit
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
@@ -35,21 +34,12 @@ def same(one: torch.nn.Module, other: torch.nn.Module) -> bool:
     [{"compile": "no", "precision": "fp32"}, {"compile": "no", "precision": "fp16"}, {"compile": "yes", "precision": "bf16"}],
     ids=["plain", "fp16 with its scaler", "compiled and recorded"],
 )
-def test_going_on_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
+def test_going_on_gives_the_same_bits(tmp_path: Path, changes: dict[str, Any]) -> None:
     config = short(**changes)
     whole, again = (fit(config, tmp_path / name, quiet=True) for name in ("whole", "again"))
     assert same(whole.model, again.model), "two undisturbed runs already differ: the step is not repeatable on this machine"
-    learn = engine.Engine._learn
-
-    def interrupted(self: engine.Engine, batch: Any) -> None:
-        learn(self, batch)
-        if self.counts.step == 31:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(engine.Engine, "_learn", interrupted)
-    with pytest.raises(Stopped, match="SIGINT"):
+    with pytest.raises(Stopped, match="SIGINT"), signalled_after(31, signal.SIGINT):  # what warms up, if it compiles, counts too
         fit(config, tmp_path / "stopped", quiet=True)
-    monkeypatch.setattr(engine.Engine, "_learn", learn)
     gone_on = fit(config, tmp_path / "stopped", resume=True, quiet=True)
     assert same(whole.model, gone_on.model)
     keys = ("step", "split", "loss", "accuracy", "lr")

@@ -110,13 +110,13 @@ def test_the_gain_turns_round_with_the_order(make, images) -> None:
 
 def test_a_permuted_model_has_the_same_numbers_in_other_places(make) -> None:
     model = make()
-    everything, top = judge.permuted(model), judge.permuted(model, 1)
+    everything, top = judge.with_permuted_weights(model), judge.with_permuted_weights(model, 1)
     for name, parameter in model.named_parameters():
         other = dict(everything.named_parameters())[name]
         torch.testing.assert_close(other.flatten().sort().values, parameter.flatten().sort().values)
         assert parameter.numel() < 3 or not torch.equal(other, parameter)
         moved = not torch.equal(dict(top.named_parameters())[name], parameter)
         assert moved == name.startswith(("blocks.2.", "head."))
-    head = judge.permuted(model, 0)
+    head = judge.with_permuted_weights(model, 0)
     assert torch.equal(head.blocks[2].mlp.expand.weight, model.blocks[2].mlp.expand.weight)
     assert not torch.equal(head.head.linear.weight, model.head.linear.weight)

@@ -9,7 +9,7 @@ import torch
 import vitral
 from vitral import look
 from vitral.look.occlusion import fill_between
-from vitral.look.rerun import run, run_quickly
+from vitral.look.rerun import run, run_fast
 
 
 @torch.no_grad()
@@ -57,16 +57,16 @@ def test_in_bf16_the_head_stays_exact_and_edits_are_kept(make, images, monkeypat
     model = make().float()
     batch = images(model).float()
     tape = vitral.watch(model, batch)
-    assert torch.equal(run_quickly(tape, batch), run(tape, batch)), "a small model gains nothing"
+    assert torch.equal(run_fast(tape, batch), run(tape, batch)), "a small model gains nothing"
     for name in ("has_bf16", "worth_bf16"):
         monkeypatch.setattr(f"vitral.look.rerun.{name}", lambda _: True)
     with torch.no_grad():
-        quick, exact = run_quickly(tape, batch), run(tape, batch)
+        quick, exact = run_fast(tape, batch), run(tape, batch)
     assert quick.dtype == torch.float32 and not torch.equal(quick, exact)
     assert (quick.bfloat16().float() != quick).any(), "logits are not rounded"
     torch.testing.assert_close(quick, exact, atol=0.05, rtol=0.05)
     edited = vitral.watch(model, batch, edits={"pooled": lambda value, _: value * 0})
-    assert torch.equal(run_quickly(edited, batch), run(edited, batch))
+    assert torch.equal(run_fast(edited, batch), run(edited, batch))
 
 
 def test_what_is_missing_lies_between_its_neighbours() -> None:

@@ -8,7 +8,7 @@ import torch
 
 import vitral
 from vitral import look
-from vitral.look.pruning import least_first, remove_least
+from vitral.look.pruning import least_first, prune_heads
 from vitral.look.switch_off import Off, edits_for
 
 
@@ -22,7 +22,7 @@ def test_every_point_is_the_model_without_so_many_heads(make, images) -> None:
     tape = vitral.watch(model, batch)
     ablation = look.ablate(tape, 1, 2)
     labels = [0, 1, 2, 0]
-    found = remove_least(tape, ablation, 1, images=batch, labels=labels)
+    found = prune_heads(tape, ablation, 1, images=batch, labels=labels)
     total = model.config.depth * model.config.heads
     assert sorted(found.order) == [(block, head) for block in range(model.config.depth) for head in range(model.config.heads)]
     assert found.counts.tolist() == list(range(total + 1))
@@ -37,15 +37,15 @@ def test_every_point_is_the_model_without_so_many_heads(make, images) -> None:
 
 
 def test_half_is_the_last_point_before_the_fall() -> None:
-    from vitral.look.pruning import Removal
+    from vitral.look.pruning import Pruning
 
     values = np.array([0.8, 0.7, 0.5, 0.3, 0.6])
-    assert Removal((), np.arange(5) * 4, values, values, None).half == 8
-    assert Removal((), np.arange(5), np.full(5, 0.9), values, None).half == 4
+    assert Pruning((), np.arange(5) * 4, values, values, None).half == 8
+    assert Pruning((), np.arange(5), np.full(5, 0.9), values, None).half == 4
 
 
 def test_few_points_of_many_heads(make, images) -> None:
     model = make()
     tape = vitral.watch(model, images(model, 1))
-    found = remove_least(tape, look.ablate(tape), points=4)
+    found = prune_heads(tape, look.ablate(tape), points=4)
     assert found.counts.tolist() == [0, 3, 6, 9] and found.share is None

@@ -276,7 +276,7 @@ def test_a_blurred_picture_is_the_cpu_s(place: Path) -> None:
     image = torch.rand(3, 37, 37, generator=torch.Generator().manual_seed(0))
     with pytest.raises(RuntimeError, match="divisible"):
         F.adaptive_avg_pool2d(image.to("mps")[None], (5, 5))
-    here, there = (judge.fillings(each, each, (37, 37))["blur"] for each in (image, image.to("mps")))
+    here, there = (judge.baselines(each, each, (37, 37))["blur"] for each in (image, image.to("mps")))
     assert there.device == GPU and torch.equal(here, there.cpu())
 
 
@@ -285,4 +285,4 @@ def test_streamed_batches_wait_for_their_copy(place: Path, monkeypatch: pytest.M
     loader = Loader(data.train, batch_size=4, device="mps", placement="stream", train=True)
     assert all(batch.images.device == GPU for batch in loader.epoch(0)) and FREED
     monkeypatch.setattr(data_loader, "device_limit", lambda _: 0)
-    assert Loader(open_data(DataConfig(name="digits")).train, batch_size=4, device="mps").road == "stream"
+    assert Loader(open_data(DataConfig(name="digits")).train, batch_size=4, device="mps").placement_of == "stream"

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from vitral.base.errors import DataError
-from vitral.run.answers import Answers, SeveralAnswers, kept
+from vitral.run.answers import Answers, MultiLabelAnswers, kept
 
 LABELS = np.array([0, 0, 0, 1, 1, 1])
 PREDICTIONS = np.array([0, 1, 1, 1, 1, 1])
@@ -62,13 +62,13 @@ def test_what_to_ask_about_an_image() -> None:
         2,
     ]
     shares = np.array([[0.9, 0.8, 0.1, 0.3], [0.7, 0.9, 0.1, 0.2]])
-    several = SeveralAnswers(np.array([[1, 1, 0, 0], [1, 1, 0, 0]]), np.array([[0, 1, 1, 1], [1, 1, 0, 0]]), probabilities=shares)
-    assert several.disputed(0) == [0, 2], "the wrong label it was surest of, and the one it missed by most"
-    assert several.disputed(1) == [1], "all right: the surest"
+    multi_label = MultiLabelAnswers(np.array([[1, 1, 0, 0], [1, 1, 0, 0]]), np.array([[0, 1, 1, 1], [1, 1, 0, 0]]), probabilities=shares)
+    assert multi_label.disputed(0) == [0, 2], "the wrong label it was surest of, and the one it missed by most"
+    assert multi_label.disputed(1) == [1], "all right: the surest"
 
 
 def test_errors_come_surest_first() -> None:
     one = Answers(np.array([0, 1, 1]), np.array([1, 1, 0]), (), None, np.array([[0.6], [0.9], [0.8]]))
     assert one.errors().tolist() == [2, 0]
     labels, shares = np.array([[1, 0], [0, 1], [1, 1]]), np.array([[0.9, 0.7], [0.2, 0.6], [0.1, 0.9]])
-    assert SeveralAnswers((shares > 0.5).astype(int), labels, (), None, shares).errors().tolist() == [2, 0]
+    assert MultiLabelAnswers((shares > 0.5).astype(int), labels, (), None, shares).errors().tolist() == [2, 0]

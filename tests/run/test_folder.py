@@ -7,8 +7,6 @@ import json
 import os
 import shlex
 import shutil
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.train.stops import signalled_after
 
 from vitral.base.errors import DataError, Stopped, UsageError
 from vitral.base.origin import Origin
@@ -26,7 +25,6 @@ from vitral.presets import runs
 from vitral.presets.runs import change, run
 from vitral.run.folder import Asked, RunFolder
 from vitral.run.journal import read_metrics
-from vitral.train import engine
 from vitral.train.finished import Run
 from vitral.train.fit import fit
 
@@ -50,23 +48,15 @@ def small(photos: Path, **changes: Any) -> RunConfig:
 
 
 @pytest.fixture
-def interrupt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def interrupt() -> Any:
     """A function that begins a run and stops it at its second step."""
-    learn = engine.Engine._learn
-
-    def interrupted(self: engine.Engine, batch: Any) -> None:
-        learn(self, batch)
-        if self.counts.step == 2:
-            os.kill(os.getpid(), signal.SIGINT)
 
     def begin(config: RunConfig, out: Path | None = None, run: str | None = None) -> str:
-        with monkeypatch.context() as patch:
-            patch.setattr(engine.Engine, "_learn", interrupted)
-            with pytest.raises(Stopped) as stopped:
-                fit(config, out=out, quiet=True, run=run)
+        with pytest.raises(Stopped) as stopped, signalled_after(2):
+            fit(config, out=out, quiet=True, run=run)
         return stopped.value.hint
 
-    yield begin
+    return begin
 
 
 def test_other_classes_are_not_gone_on_with(photos: Path, tmp_path: Path, interrupt: Any):

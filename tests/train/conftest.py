@@ -2,18 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from vitral.base.errors import Stopped
 from vitral.config import RunConfig
 from vitral.presets.runs import run
-from vitral.train import engine
 from vitral.train.finished import Run
 from vitral.train.fit import fit
 
@@ -27,21 +23,6 @@ def tiny(**changes: Any) -> RunConfig:
 
 def digest(model: torch.nn.Module) -> str:
     return hashlib.sha256(b"".join(value.numpy().tobytes() for value in model.state_dict().values())).hexdigest()
-
-
-@contextmanager
-def stopped_after(step: int) -> Iterator[None]:
-    """Inside, a run is told to stop after this step, as by SIGTERM, and does."""
-    learn = engine.Engine._learn
-
-    def stopping(self: engine.Engine, batch: Any) -> None:
-        learn(self, batch)
-        if self.counts.step == step:
-            self.interrupts.asked = "SIGTERM"
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(engine.Engine, "_learn", stopping)
-        yield
 
 
 @pytest.fixture(scope="session")

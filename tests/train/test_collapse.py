@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 import torch
 
-from vitral.base.errors import FailedError, VitralError
+from vitral.base.errors import FailedError
 from vitral.config import RunConfig
 from vitral.data.images.views import ViewMaker
 from vitral.presets.runs import pretraining
 from vitral.train.collapse import collapsed
-from vitral.train.engine import Engine, Run
+from vitral.train.finished import Run
 from vitral.train.fit import fit
 from vitral.train.tasks.projection import Projection
+
+from .stops import after_steps, seconds_per_step, stopped_after
 
 STEPS = 80
 SMALL = {"projection": 16, "projection_hidden": 64, "prototypes": 64, "decoder_width": 32, "decoder_depth": 1, "directions": 64}
@@ -77,21 +79,14 @@ def test_a_fault_is_found_in_the_first_quarter_with_its_cause(fault: str, tmp_pa
 
 
 @pytest.mark.parametrize("by", ["steps", "the clock"])
-def test_it_is_found_there_too_when_a_validation_is_due_after_the_end(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_found_there_too_when_a_validation_is_due_after_the_end(by: str, tmp_path: Path) -> None:
     """Five epochs of many pictures may be more than the whole run. A step takes a second here, and 80 of them are the budget."""
-    config, learn = FAULTS["weight 0"][0], Engine._learn
+    config = FAULTS["weight 0"][0]
     assert config.pretrain is not None
     train = dataclasses.replace(config.train, evaluate_every=50.0)
     if by == "the clock":
         train = dataclasses.replace(train, epochs=1e6, max_seconds=float(STEPS))
-
-    def ticking(self: Engine, batch: Any) -> None:
-        learn(self, batch)
-        self.counts.seconds = float(self.counts.step)
-
-    monkeypatch.setattr(Engine, "_learn", ticking)
-    monkeypatch.setattr(Engine, "_elapsed", lambda self: self.counts.seconds)
-    with pytest.raises(FailedError, match="collapsed at step 20: gaussian_weight = 0"):
+    with pytest.raises(FailedError, match="collapsed at step 20: gaussian_weight = 0"), seconds_per_step():
         fit(
             dataclasses.replace(config, train=train, pretrain=dataclasses.replace(config.pretrain, on_collapse="stop")),
             tmp_path / "run",
@@ -99,26 +94,23 @@ def test_it_is_found_there_too_when_a_validation_is_due_after_the_end(by: str, t
         )
 
 
-def test_a_run_that_is_gone_on_with_raises_the_same_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_gone_on_with_raises_the_same_alarm(tmp_path: Path) -> None:
     """It shows in two looks one after the other, also when a stop lies between them or the journal is ahead of the state."""
-    config, learn = FAULTS["weight 0"][0], Engine._learn
+    config = FAULTS["weight 0"][0]
     config = dataclasses.replace(config, train=dataclasses.replace(config.train, epochs=4.0, checkpoint_every=1000.0))
     whole = alarms(fit(config, tmp_path / "whole", quiet=True))
     assert whole and whole[0] > 4
 
-    def ending(self: Engine, batch: Any) -> None:
-        learn(self, batch)
-        if stops and self.counts.step == whole[0] - 1:
-            self.interrupts.asked = "SIGTERM"
-        if not stops and self.counts.step == whole[0] + 1:
+    def killed(steps: int) -> None:
+        if steps == whole[0] + 1:
             raise RuntimeError("killed")
 
-    for stops in (True, False):
-        monkeypatch.setattr(Engine, "_learn", ending)
-        with pytest.raises((VitralError, RuntimeError)):
-            fit(config, tmp_path / f"{stops}", quiet=True)
-        monkeypatch.setattr(Engine, "_learn", learn)
-        assert alarms(fit(config, tmp_path / f"{stops}", resume=True, quiet=True)) == whole
+    with stopped_after(whole[0] - 1):
+        fit(config, tmp_path / "stopped", quiet=True)
+    with pytest.raises(RuntimeError, match="killed"), after_steps(killed):
+        fit(config, tmp_path / "killed", quiet=True)
+    for name in ("stopped", "killed"):
+        assert alarms(fit(config, tmp_path / name, resume=True, quiet=True)) == whole, name
 
 
 def alarms(run: Run) -> list[int]:

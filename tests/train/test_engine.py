@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import os
 import signal
 import time
 from pathlib import Path
@@ -16,11 +15,12 @@ import torch
 from vitral.base.errors import ConfigError, DataError, UsageError, VitralError
 from vitral.build import create
 from vitral.config import RunConfig
+from vitral.data.datasets import Data
 from vitral.presets.runs import pretraining
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
 from vitral.train import engine
-from vitral.train.evaluate import evaluate
+from vitral.train.evaluate import evaluate, evaluate_loader
 from vitral.train.finished import Run
 from vitral.train.fit import fit
 from vitral.train.prepare import prepare
@@ -29,7 +29,8 @@ from vitral.train.tasks.task import Outcome
 from vitral.weights.checkpoint import load_checkpoint
 from vitral.weights.load import load
 
-from .conftest import digest, stopped_after, tiny
+from .conftest import digest, tiny
+from .stops import seconds_per_step, signalled_after, stopped_after
 
 KEYS = {"step", "epoch", "split", "loss", "accuracy", "lr", "images_per_second", "seconds"}
 
@@ -52,7 +53,7 @@ def test_a_run_folder_holds_everything_after_it(trained: Run):
     environment = json.loads((trained.path / "env.json").read_text())
     assert environment["compile_seconds"] == 0 and environment["data"]["opened"]["test"] and environment["trained_parameters"] > 0
     stored = json.loads((trained.path / "config.json").read_text())
-    assert stored["train"]["seed"] == 0 and stored["origin"]["mean"]["known"] is True
+    assert stored["train"]["seed"] == 0 and stored["origin"]["mean"]["declared"] is True
 
 
 def test_the_saved_model_is_the_tested_one(trained: Run):
@@ -74,17 +75,10 @@ def test_snapshots_are_whole_models_from_the_untrained_one_on(trained: Run):
     assert digest(load_checkpoint(folders[-1])) == digest(trained.model) != digest(load_checkpoint(folders[0]))
 
 
-def test_snapshots_of_a_run_that_the_clock_ends_are_spread_over_it(out: Path, monkeypatch: pytest.MonkeyPatch):
+def test_snapshots_of_a_run_that_the_clock_ends_are_spread_over_it(out: Path):
     """A clock that a step moves on by a second: 40 of them end the run, and its million epochs plan nothing."""
-    learn = engine.Engine._learn
-
-    def ticking(self: engine.Engine, batch: Any) -> None:
-        learn(self, batch)
-        self.counts.seconds = float(self.counts.step)
-
-    monkeypatch.setattr(engine.Engine, "_learn", ticking)
-    monkeypatch.setattr(engine.Engine, "_elapsed", lambda self: self.counts.seconds)
-    fit(tiny(epochs=1e6, max_seconds=40.0, snapshots=8), out=out, quiet=True)
+    with seconds_per_step():
+        fit(tiny(epochs=1e6, max_seconds=40.0, snapshots=8), out=out, quiet=True)
     steps = [step for step, _ in RunFolder(out).snapshots()]
     assert steps[:2] == [0, 1] and steps[-1] == 40 and len(steps) >= 7
 
@@ -108,21 +102,15 @@ def test_pieces_of_a_batch_are_the_batch(out: Path, tmp_path: Path):
     assert whole.metrics[3]["loss"] == pytest.approx(pieces.metrics[3]["loss"], rel=1e-4)
 
 
-def test_control_c_saves_says_how_to_go_on_and_goes_on_exactly(out: Path, trained: Run, monkeypatch: pytest.MonkeyPatch, capfd: Any):
-    learn = engine.Engine._learn
-
-    def interrupted(self: engine.Engine, batch: Any) -> None:
-        learn(self, batch)
-        if self.counts.step == 13:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(engine.Engine, "_learn", interrupted)
+def test_control_c_saves_says_how_to_go_on_and_goes_on_exactly(out: Path, trained: Run, capfd: Any):
     config = tiny(epochs=3.0, snapshots=4)
     before = signal.getsignal(signal.SIGINT)  # a shell may have started us with SIGINT ignored
-    with pytest.raises(VitralError, match=r"SIGINT at step 13 .* vitral train digits --out .* --resume"):
+    with (
+        pytest.raises(VitralError, match=r"SIGINT at step 13 .* vitral train digits --out .* --resume"),
+        signalled_after(13, signal.SIGINT),
+    ):
         fit(config, out=out, quiet=True)
     assert signal.getsignal(signal.SIGINT) is before
-    monkeypatch.setattr(engine.Engine, "_learn", learn)
     with pytest.raises(UsageError, match=r"already holds a training"):
         fit(config, out=out, quiet=True)
     with pytest.raises(UsageError, match=r"begun with lr = "):
@@ -185,12 +173,17 @@ def test_out_of_memory_says_what_would_fit(out: Path, monkeypatch: pytest.Monkey
 
 
 def test_patience_and_best_look_at_validation_alone(out: Path, monkeypatch: pytest.MonkeyPatch):
-    opened: list[int] = []
-    real = engine.Engine._finish
-    monkeypatch.setattr(engine.Engine, "_finish", lambda self: (opened.append("test" in self.setup.data.opened), real(self))[1])
+    opened: list[tuple[str, int]] = []
+    real = Data.open
+
+    def watched(self: Data, split: str) -> Any:
+        opened.append((split, (out / "metrics.jsonl").read_text().count('"validation"')))
+        return real(self, split)
+
+    monkeypatch.setattr(Data, "open", watched)
     result = fit(tiny(epochs=40.0, patience=2, keep="best", lr=1e-9, adam_lr=1e-9, ema=None), out=out, quiet=True)
     validations = [line for line in result.metrics if line["split"] == "validation"]
-    assert len(validations) == 3 and opened == [False]
+    assert len(validations) == 3 and set(opened) == {("test", 3)}, "test is opened when the last validation is in the journal"
     with pytest.raises(ConfigError, match="need validation pictures"):
         fit(tiny(validation=0.0, keep="best"), out=out.parent / "none", quiet=True)
 
@@ -231,16 +224,15 @@ def test_choosing_opens_nothing_and_confirming_both_from_the_same_weights(out: P
 def script_scores(monkeypatch: pytest.MonkeyPatch, *given: float) -> list[dict[str, torch.Tensor]]:
     """Let validations score as `given`; the weights at each of them come into the returned list."""
     kept: list[dict[str, torch.Tensor]] = []
-    scores, measure = iter(given), engine.Engine._measure
 
-    def scripted(self: engine.Engine, loader: Any) -> Any:
-        result, speed = measure(self, loader)
-        if loader is self.validation:
-            kept.append({name: value.clone() for name, value in self.setup.model.state_dict().items()})
-            result = dataclasses.replace(result, top1=next(scores))
-        return result, speed
+    def scripted(model: torch.nn.Module, *rest: Any, **options: Any) -> Any:
+        result = evaluate_loader(model, *rest, **options)
+        if len(kept) == len(given):  # the last one is of test
+            return result
+        kept.append({name: value.clone() for name, value in model.state_dict().items()})
+        return dataclasses.replace(result, top1=given[len(kept) - 1])
 
-    monkeypatch.setattr(engine.Engine, "_measure", scripted)
+    monkeypatch.setattr("vitral.train.engine.evaluate_loader", scripted)
     return kept
 
 
@@ -253,18 +245,9 @@ def test_the_best_weights_are_those_of_the_best_validation(out: Path, monkeypatc
 
 def test_the_best_weights_outlive_an_interruption(out: Path, monkeypatch: pytest.MonkeyPatch):
     kept = script_scores(monkeypatch, 0.3, 0.9, 0.5, 0.6)
-    learn = engine.Engine._learn
-
-    def interrupted(self: engine.Engine, batch: Any) -> None:
-        learn(self, batch)
-        if self.counts.step == 25:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(engine.Engine, "_learn", interrupted)
     config = tiny(epochs=2.0, keep="best")
-    with pytest.raises(VitralError, match="SIGINT at step 25"):
+    with stopped_after(25):
         fit(config, out=out, quiet=True)
-    monkeypatch.setattr(engine.Engine, "_learn", learn)
     result = fit(config, out=out, resume=True, quiet=True)
     assert len(kept) == 4
     assert all(torch.equal(value, kept[1][name]) for name, value in result.model.state_dict().items())

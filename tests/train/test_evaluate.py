@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 from vitral.base.errors import DataError, UsageError, VitralError
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import create
 from vitral.cli.eval import text
 from vitral.config import DataConfig, to_dict
@@ -20,7 +20,7 @@ from vitral.data.splits.open import open_data
 from vitral.kernels.fp8 import in_eight_bits
 from vitral.look.predict import predict
 from vitral.train.evaluate import evaluate, evaluate_loader, fit_temperature, mirrored
-from vitral.train.scores import calibrate
+from vitral.train.scores import calibration_of
 
 
 class Fixed(nn.Module):
@@ -72,15 +72,15 @@ def test_batches_order_and_doubles_do_not_matter():
 
 def test_calibration_error_is_the_gap_between_sure_and_right():
     sure = np.full(100, 0.8)
-    assert calibrate(sure, np.arange(100) < 80)["error"] == pytest.approx(0.0)
-    assert calibrate(sure, np.arange(100) < 30)["error"] == pytest.approx(0.5)
-    assert calibrate(np.ones(4), np.ones(4, bool))["count"][-1] == 4
+    assert calibration_of(sure, np.arange(100) < 80)["error"] == pytest.approx(0.0)
+    assert calibration_of(sure, np.arange(100) < 30)["error"] == pytest.approx(0.5)
+    assert calibration_of(np.ones(4), np.ones(4, bool))["count"][-1] == 4
 
 
 def test_calibration_bins_are_equal_parts_and_count_by_their_pictures():
     """Three times too shy in one bin, once too sure in another: gaps are sizes, and each weighs as many pictures as it has."""
     sure, right = np.array([0.4, 0.4, 0.4, 0.9]), np.array([True, True, True, False])
-    found = calibrate(sure, right)
+    found = calibration_of(sure, right)
     assert found["error"] == pytest.approx((3 * 0.6 + 1 * 0.9) / 4)
     assert np.flatnonzero(found["count"]).tolist() == [6, 13], "0.4 · 15 = 6 and 0.9 · 15 = 13.5"
     assert found["confidence"][6] == pytest.approx(0.4) and found["accuracy"][13] == 0
@@ -186,7 +186,7 @@ def photos(tmp_path):
 def named(*names):
     torch.manual_seed(0)
     model = create("tiny", classes=len(names))
-    model.origin = dataclasses.replace(model.origin, classes=known(names))
+    model.origin = dataclasses.replace(model.origin, classes=fact(names))
     return model
 
 
@@ -234,7 +234,7 @@ def test_it_says_what_it_was_computed_in(photos):
 def test_fp8_is_scaled_by_training_pictures_and_compared_with_bf16(photos, monkeypatch):
     """Emulated: on a CPU it is refused."""
     data, model = photos("plain"), create("ti/16", image_size=16, patch_size=(8, 8), depth=1, classes=3)
-    model.origin = dataclasses.replace(model.origin, classes=known(("bird", "cat", "dog")))
+    model.origin = dataclasses.replace(model.origin, classes=fact(("bird", "cat", "dog")))
     with pytest.raises(UsageError, match="fp8 needs an NVIDIA GPU of 2022 or later"):
         evaluate(model, data, precision="fp8")
     scaled = []

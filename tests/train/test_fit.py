@@ -13,15 +13,15 @@ from PIL import Image
 from safetensors.torch import load_model
 from sklearn.datasets import load_digits
 from tests.train.conftest import digest, tiny
+from tests.train.stops import signalled_after, stopped_after
 from torch import nn
 from torch.utils.data import Dataset
 
-from vitral.base.errors import DataError, Stopped, UsageError
+from vitral.base.errors import DataError, UsageError
 from vitral.build import create
 from vitral.cli import main
-from vitral.config import DataConfig, RunConfig
+from vitral.config import DataConfig
 from vitral.run.folder import RunFolder
-from vitral.train.engine import Engine
 from vitral.train.evaluate import evaluate
 from vitral.train.fit import fit
 from vitral.weights.checkpoint import save
@@ -73,13 +73,11 @@ def test_a_model_that_a_program_gave_is_asked_for_again_in_one_line(out: Path) -
     assert not out.with_name("again").exists()
 
 
-def test_going_on_needs_the_same_data_again(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_going_on_needs_the_same_data_again(out: Path) -> None:
     config = tiny(epochs=2, checkpoint_every=0.0)
     whole = fit(config, out.with_name("whole"), quiet=True, data=Digits())
-    monkeypatch.setattr(Engine, "_finish", lambda _: (_ for _ in ()).throw(Stopped("here")))
-    with pytest.raises(Stopped):
+    with stopped_after(5):
         fit(dataclasses.replace(config, train=dataclasses.replace(config.train)), out, quiet=True, data=Digits())
-    monkeypatch.undo()
     with pytest.raises(UsageError, match="name = own:Digits, not digits"):
         fit(config, out, resume=True, quiet=True)
     assert digest(fit(config, out, resume=True, quiet=True, data=Digits()).model) == digest(whole.model)
@@ -129,17 +127,12 @@ def drawn(photos: Path) -> Path:
     return photos
 
 
-def stop_before_the_end(config: RunConfig, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(Engine, "_finish", lambda _: (_ for _ in ()).throw(Stopped("here")))
-        fit(config, out, quiet=True)
-
-
-def test_data_that_changed_under_a_run_is_refused(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_changed_under_a_run_is_refused(out: Path, tmp_path: Path) -> None:
     """Counts and class names agree, and yet: two classes swapped, or files replaced, would be learnt and validated on as one."""
     photos = drawn(tmp_path / "photos")
     config = dataclasses.replace(tiny(epochs=2, checkpoint_every=0.0, batch_size=8), data=DataConfig(name=f"folder:{photos}"))
-    stop_before_the_end(config, out, monkeypatch)
+    with stopped_after(2):
+        fit(config, out, quiet=True)
     assert set(RunFolder.open(out).environment["data"]["fingerprint"]) == {"train", "validation"}
     (photos / "cat").rename(photos / "x")
     (photos / "dog").rename(photos / "cat")
@@ -153,13 +146,12 @@ def test_data_that_changed_under_a_run_is_refused(out: Path, tmp_path: Path, mon
 
 
 def test_other_content_under_the_same_names_is_refused_where_the_content_was_asked_for(
-    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     photos = drawn(tmp_path / "photos")
     words = ["train", "digits", "--data", f"folder:{photos}", "--fingerprint", "content", "--epochs", "2", "--batch-size", "8"]
     words += ["--set", "width=8", "depth=1", "heads=1", "mlp_width=8", "--device", "cpu", "--quiet", "--out", str(out)]
-    with monkeypatch.context() as patch:
-        patch.setattr(Engine, "_finish", lambda _: (_ for _ in ()).throw(Stopped("here")))
+    with signalled_after(2):
         assert main(words) == 1
     file = photos / "cat" / "0.bmp"
     original = file.read_bytes()

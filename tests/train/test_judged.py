@@ -19,7 +19,7 @@ from vitral.study.audit.pictures import open_pictures
 from vitral.train.advice import before as before_training
 from vitral.train.evaluate import evaluate
 from vitral.train.fit import fit
-from vitral.train.judged import as_learnt
+from vitral.train.judged import as_trained
 from vitral.train.prepare import prepare
 
 from .conftest import tiny
@@ -77,7 +77,7 @@ def test_an_earlier_run_is_refused_where_a_split_cannot_be_found_again(run: Path
     draw(photos, 12, 14)
     with pytest.raises(DataError, match="which pictures it saw was not written down"):
         evaluate(vitral.load(run), f"folder:{photos}")
-    assert len(as_learnt(vitral.load(run), f"folder:{photos}", "all", None, "skip").open()) == 28
+    assert len(as_trained(vitral.load(run), f"folder:{photos}", "all", None, "skip").open()) == 28
     environment = json.loads((run / "env.json").read_text())
     del environment["data"]["fingerprint"]  # by a still earlier one
     (run / "env.json").write_text(json.dumps(environment))

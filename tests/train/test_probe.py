@@ -71,8 +71,8 @@ def test_separable_points_are_separated(fitted: Any):
 @pytest.mark.parametrize("fitted", [fit_linear, fit_neighbours])
 def test_labels_that_none_of_the_judging_pictures_has_choose_the_first(fitted: Any):
     features, labels = clusters(40, 0)
-    several = torch.nn.functional.one_hot(labels, 4).float()
-    chosen = fitted((features, several), (features, torch.zeros(40, 4)), 4)
+    multi_label = torch.nn.functional.one_hot(labels, 4).float()
+    chosen = fitted((features, multi_label), (features, torch.zeros(40, 4)), 4)
     assert str(chosen) in (f"strength {STRENGTHS[0] * TRIED_ON / 40:g}", "k=1")
 
 

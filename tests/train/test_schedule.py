@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.config import TrainConfig
-from vitral.train.schedule import ema_decay, kept_patches, lr_factor, snapshot_steps, snapshots_by, token_shares
+from vitral.train.schedule import ema_decay, lr_factor, shown_patches, snapshot_steps, snapshots_by, token_shares
 
 
 def curve(total: int, **changes: object) -> list[float]:
@@ -46,7 +46,7 @@ def test_a_rate_is_always_a_share_of_the_peak_and_falls_after_the_warm_up(schedu
 
 def test_patches_come_back_at_the_share_of_the_run_that_was_asked_for():
     config = TrainConfig(token_drop=0.5, token_drop_until=0.5)
-    seen = [kept_patches(config, step / 1000) for step in range(1000)]
+    seen = [shown_patches(config, step / 1000) for step in range(1000)]
     assert seen[:500] == [0.5] * 500 and seen[500:] == [None] * 500
     assert {keep: seen.count(keep) / 1000 for keep in seen} == token_shares(config)
     assert token_shares(TrainConfig()) == {None: 1.0} == token_shares(TrainConfig(token_drop=0.5, token_drop_until=0.0))

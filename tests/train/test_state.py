@@ -24,7 +24,8 @@ from vitral.train.fit import fit
 from vitral.train.parallel import World
 from vitral.train.state import Slots, seed_process
 
-from .conftest import digest, stopped_after, tiny
+from .conftest import digest, tiny
+from .stops import stopped_after
 
 WORKERS = Path(__file__).parent / "workers.py"
 

@@ -21,7 +21,7 @@ import socket
 import sys
 import time
 import traceback
-from contextlib import redirect_stderr
+from contextlib import nullcontext, redirect_stderr
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,11 +31,11 @@ torch.set_num_threads(1)
 import torch.distributed.checkpoint  # noqa: E402
 import torch.distributed.fsdp  # noqa: E402
 import torch.distributed.tensor  # noqa: E402
+from stops import after_steps, signalled_after  # noqa: E402
 
 from vitral.base.errors import VitralError  # noqa: E402
 from vitral.config import RunConfig  # noqa: E402
 from vitral.presets.runs import pretraining, run  # noqa: E402
-from vitral.train import engine  # noqa: E402
 from vitral.train.fit import fit  # noqa: E402
 
 
@@ -168,16 +168,9 @@ def parallel(folder: Path) -> dict[str, Any]:
         losses[strategy] = journal(folder / strategy)
 
         def stopped(number: int, asked: RunConfig = asked, strategy: str = strategy) -> None:
-            learn = engine.Engine._learn
-
-            def counted(self: Any, batch: Any) -> None:
-                learn(self, batch)
-                if self.counts.step == 6 and number == 1:
-                    self.interrupts.asked = "SIGTERM"
-
-            engine.Engine._learn = counted
             try:
-                fit(asked, out=folder / f"{strategy}-to-one", quiet=True)
+                with signalled_after(6) if number == 1 else nullcontext():
+                    fit(asked, out=folder / f"{strategy}-to-one", quiet=True)
             except VitralError as error:
                 assert "everything is saved" in str(error)
                 return
@@ -208,8 +201,8 @@ def clock(folder: Path) -> dict[str, Any]:
     config = tiny(epochs=1e6, max_seconds=1.5, evaluate_every=1e6, checkpoint_every=1000.0)
 
     def job(number: int) -> None:
-        elapsed = engine.Engine._elapsed
-        engine.Engine._elapsed = lambda self: elapsed(self) + 0.2 * number  # type: ignore[method-assign]
+        clock = time.perf_counter
+        time.perf_counter = lambda: (1 + 0.2 * number) * clock()
         learnt = fit(config, out=folder / "run", quiet=True).model.state_dict()
         (folder / f"weights-{number}").write_text(
             hashlib.sha256(b"".join(value.numpy().tobytes() for value in learnt.values())).hexdigest()
@@ -225,17 +218,13 @@ def lost(folder: Path) -> dict[str, Any]:
     fit(tiny(epochs=0.1), out=folder / "warm", quiet=True)
 
     def job(number: int) -> None:
-        learn = engine.Engine._learn
-
-        def counted(self: Any, batch: Any) -> None:
-            if self.counts.step == 5 and number == 1:
+        def die(steps: int) -> None:
+            if steps == 5 and number == 1:
                 (folder / "died").write_text(str(time.time()))
                 os.kill(os.getpid(), signal.SIGKILL)
-            learn(self, batch)
 
-        engine.Engine._learn = counted
         words = io.StringIO()
-        with redirect_stderr(words):
+        with redirect_stderr(words), after_steps(die):
             try:
                 fit(config, out=folder / "lost", quiet=True)
             except VitralError as error:

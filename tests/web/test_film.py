@@ -13,7 +13,7 @@ from tests.study.test_film import make_run
 
 import vitral
 from vitral.study.film import measure
-from vitral.web.film import moments_of
+from vitral.web.film import snapshots_of
 from vitral.web.first_images import labelled_images
 from vitral.web.pack import unpack
 from vitral.web.server.routes import make_app
@@ -59,8 +59,8 @@ def test_over_http(filmed: Session) -> None:
 
 
 def test_what_is_no_run_has_no_film(tmp_path: Path) -> None:
-    assert moments_of(str(tmp_path), vitral.create("tiny")) == []
-    assert moments_of("nowhere", vitral.create("cnn")) == []
+    assert snapshots_of(str(tmp_path), vitral.create("tiny")) == []
+    assert snapshots_of("nowhere", vitral.create("cnn")) == []
 
 
 def test_a_run_brings_labelled_pictures(run: Path, filmed: Session) -> None:

@@ -7,14 +7,15 @@ import torch
 
 from vitral.base.errors import UsageError, WeightsError
 from vitral.build import create, shadow
+from vitral.weights.declared import Declared, declare
 from vitral.weights.detect import OURS
-from vitral.weights.infer import Known, infer_config, says
+from vitral.weights.infer import infer_config
 
 
 def inferred(said=None, **changes):
     """The config of a model without learned numbers, from its shapes alone."""
     config = create("tiny", **changes).config
-    return config, *infer_config(shadow(config).state_dict(), OURS, says("here", said), "x")
+    return config, *infer_config(shadow(config).state_dict(), OURS, declare("here", said), "x")
 
 
 @pytest.mark.parametrize(
@@ -36,13 +37,13 @@ def test_every_part_that_leaves_a_shape_is_found(changes) -> None:
 
 def test_heads_follow_the_usual_width_or_must_be_said() -> None:
     _, config, facts = inferred(width=192, heads=3)
-    assert config.heads == 3 and not facts["heads"].known and facts["heads"].note == "64 numbers per head"
+    assert config.heads == 3 and not facts["heads"].declared and facts["heads"].note == "64 numbers per head"
     _, config, facts = inferred(width=1280, heads=16, depth=1, mlp_width=8)
-    assert config.heads == 16 and not facts["heads"].known
+    assert config.heads == 16 and not facts["heads"].declared
     with pytest.raises(UsageError, match="width 48 is not a usual one"):
         inferred()
     _, config, facts = inferred({"heads": 4})
-    assert config.heads == 4 and facts["heads"].known and facts["heads"].note == "here"
+    assert config.heads == 4 and facts["heads"].declared and facts["heads"].note == "here"
 
 
 def test_positions_make_a_grid_or_the_size_must_be_said() -> None:
@@ -58,11 +59,11 @@ def test_a_missing_part_is_one_line() -> None:
     for gone, words in (("blocks.0.mlp.contract.weight", "lacks a part"), ("blocks.0.", r"lacks blocks: it has \[1")):
         rest = {name: tensor for name, tensor in tensors.items() if not name.startswith(gone)}
         with pytest.raises(WeightsError, match=words):
-            infer_config(rest, OURS, Known(), "x")
+            infer_config(rest, OURS, Declared(), "x")
     with pytest.raises(WeightsError, match="lacks a part"):
-        infer_config({"patches.projection.weight": torch.zeros(3)}, OURS, Known(), "x")
+        infer_config({"patches.projection.weight": torch.zeros(3)}, OURS, Declared(), "x")
 
 
 def test_known_is_kept_when_both_speak() -> None:
-    merged = says("user", {"heads": 4}).over(says("file", {"heads": 3, "activation": "relu"})).over(Known())
+    merged = declare("user", {"heads": 4}).or_else(declare("file", {"heads": 3, "activation": "relu"})).or_else(Declared())
     assert merged.config["heads"].value == 4 and merged.config["heads"].note == "user" and merged.config["activation"].note == "file"

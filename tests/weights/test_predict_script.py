@@ -16,18 +16,18 @@ from PIL import Image
 from tests.scripts import load_script
 
 import vitral
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import create
 from vitral.model.classifier import Classifier
 from vitral.weights.export import export
-from vitral.weights.predict_script import write_beside
+from vitral.weights.predict_script import write_predict_script
 
 
 def made(channels: int = 3, **facts: Any) -> Classifier:
     torch.manual_seed(0)
     model = create("tiny", classes=3, channels=channels, image_size=(32, 24), depth=1).eval()
     origin = {"classes": ("chat", "chien", "猫"), "mean": (0.4,) * channels, "std": (0.3,) * channels, "crop": 0.9, **facts}
-    model.origin = dataclasses.replace(model.origin, **{name: known(value) for name, value in origin.items()})
+    model.origin = dataclasses.replace(model.origin, **{name: fact(value) for name, value in origin.items()})
     return model
 
 
@@ -46,7 +46,7 @@ def shown() -> list[Image.Image]:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_script_prepares_as_vitral_does(facts: dict[str, Any], channels: int, tmp_path: Path) -> None:
     model = made(channels, **facts)
-    write_beside(model, tmp_path, runs=False)
+    write_predict_script(model, tmp_path, runs=False)
     prepare, ours = load_script(tmp_path / "predict.py").prepare, vitral.transform(model)
     for number, image in enumerate(shown()):
         assert np.abs(prepare(image)[0] - ours(image).numpy()).max() <= 1e-6, number
@@ -72,5 +72,5 @@ def test_a_torchvision_export_has_it_beside_and_five_channels_have_no_script(tmp
     model = create("tiny", classes=3)
     export(model, tmp_path / "tv", "torchvision")
     assert json.loads((tmp_path / "tv/preprocess.json").read_text())["image_size"] == [32, 32] and (tmp_path / "tv/predict.py").is_file()
-    write_beside(made(5), tmp_path, runs=True)
+    write_predict_script(made(5), tmp_path, runs=True)
     assert (tmp_path / "preprocess.json").is_file() and not (tmp_path / "predict.py").exists()

@@ -57,14 +57,14 @@ def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral audit", EXAMPLES)
     from vitral.data.splits.open import check_name
     from vitral.draw.provenance import command_line
-    from vitral.look.method import asked_for
+    from vitral.look.method import methods_named
     from vitral.look.verdicts import audit_folder
     from vitral.report.audit import write_audit
     from vitral.study.audit.audit import audit
     from vitral.study.audit.own_method import load_method
 
     methods, own = [name for name in flags.methods.split(",") if name], [load_method(name) for name in flags.method]
-    asked_for(methods)
+    methods_named(methods)
     folder = flags.out or audit_folder(flags.model)
     check_writable(folder)
     if not Path(flags.data).is_dir():

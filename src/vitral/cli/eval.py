@@ -100,7 +100,7 @@ def text(values: dict[str, Any]) -> str:
     if found := values.get("same_in_bf16"):
         lines.append(f"  fp8: the same answer as bf16 on {found['same']:,} of {found['pictures']:,} pictures")
     if "mean_average_precision" in values:
-        return "\n".join([*lines, *several(values)])
+        return "\n".join([*lines, *multi_label(values)])
     scores = f"top-1 {percent(values['top1'])}   top-5 {percent(values['top5'])}   loss {values['loss']:.4f}"
     at = f" at temperature {values['temperature']:.2f}" if values["temperature"] != 1 else ""
     lines.append(f"  {scores}   calibration error {values['calibration']['error']:.3f}{at}")
@@ -116,7 +116,7 @@ def text(values: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def several(values: dict[str, Any]) -> list[str]:
+def multi_label(values: dict[str, Any]) -> list[str]:
     """Of several labels a picture: mAP, then class by class."""
     shares = f"mean average precision {percent(values['mean_average_precision'])}"
     shares += f"   F1 (mean of classes) {percent(values['f1'])}   every label right {percent(values['exact'])}"

@@ -66,7 +66,7 @@ def run(arguments: list[str]) -> int:
     asked = parse(Look, arguments, "vitral look", EXAMPLES)
     from vitral.data.sources.pictures import readable
     from vitral.draw.provenance import command_line
-    from vitral.look.method import asked_for
+    from vitral.look.method import methods_named
     from vitral.look.sheet import look_at
     from vitral.look.verdicts import audit_folder, read_verdicts
 
@@ -75,7 +75,7 @@ def run(arguments: list[str]) -> int:
     if asked.learnt_from is not None:
         raise UsageError("--learnt-from has a part in --worst alone", "leave it out, or add --worst 12")
     target, start, methods = read_target(asked.target), read_start(asked.start), asked.method.split(",")
-    asked_for(methods)
+    methods_named(methods)
     paths = picture_paths(asked.images)
     model = open_model(asked.model, asked)
     bad: list[tuple[str, DataError]] = []
@@ -100,7 +100,7 @@ def run(arguments: list[str]) -> int:
 
 def run_worst(asked: Look, arguments: list[str]) -> int:
     from vitral.draw.provenance import command_line
-    from vitral.look.method import asked_for
+    from vitral.look.method import methods_named
     from vitral.look.verdicts import audit_folder, read_verdicts
     from vitral.report.worst import learnt_from, read_scored, write_worst
 
@@ -113,7 +113,7 @@ def run_worst(asked: Look, arguments: list[str]) -> int:
         )
     if asked.worst is None or asked.worst < 1:
         raise UsageError(f"--worst {asked.worst} shows nothing", "use a number from 1")
-    asked_for(asked.method.split(","))
+    methods_named(asked.method.split(","))
     model = open_model(asked.model, asked)
     scored = read_scored(model, asked.images[0] if asked.images else asked.model)
     page = write_worst(

@@ -75,21 +75,21 @@ class Loader:
         if preprocess is not None and preprocess != split.preprocess:
             split = split.prepared(preprocess)
         self.split, self.class_names, self.seed, self.train = split, split.class_names, seed, train
-        self.several = split.several
+        self.multi_label = split.multi_label
         self.device = torch.device(device)
         self.rank, self.world = rank, world
         wanted = named_policy(policy, flip=split.flip, photographs=split.photographs) if isinstance(policy, str) else policy
         self.policy = wanted if train else Policy("none")
         self.mixing = True
         """Switch MixUp and CutMix off, for the last share of a run."""
-        self.road = road(split, self.policy, self.device, placement)
-        augment = Augment(self.policy, split.preprocess, self.device, crop=self.road == "device")
+        self.placement_of = placement_of(split, self.policy, self.device, placement)
+        augment = Augment(self.policy, split.preprocess, self.device, crop=self.placement_of == "device")
         self.augment = augment if views is None else ViewMaker(views, split.preprocess, self.device)
-        self.labels = torch.from_numpy(split.labels.astype(np.float32 if split.several else np.int64)).to(self.device)
+        self.labels = torch.from_numpy(split.labels.astype(np.float32 if split.multi_label else np.int64)).to(self.device)
         self.pixels: torch.Tensor | None = None
         self.transform = None
         self.stream: Stream | None = None
-        if self.road == "device":
+        if self.placement_of == "device":
             self.pixels = split.pixels().to(self.device)
             self.transform = image_transform(self.policy.per_image) if self.policy.per_image else None
         else:
@@ -124,7 +124,7 @@ class Loader:
             range(start, len(self)), self.stream.batches(addresses, keep_size=self.train), strict=True
         ):
             for position, message, hint in bad:
-                self.split.note_bad(position, DataError(message, hint))
+                self.split.skip_unreadable(position, DataError(message, hint))
             if images is None:
                 continue
             # Apple's GPU may read the host's memory after it was given to others (pytorch#189690): there we wait.
@@ -188,7 +188,7 @@ def _steps(images: int, batch: int) -> int:
     return images // batch if images >= FEW_BATCHES * batch else math.ceil(images / batch)
 
 
-def road(split: Split, policy: Policy, device: torch.device, placement: str) -> str:
+def placement_of(split: Split, policy: Policy, device: torch.device, placement: str) -> str:
     """`device`: the whole split lives there; `stream`: batches are decoded as they come."""
     if placement != "auto":
         return placement

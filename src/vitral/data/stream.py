@@ -59,7 +59,7 @@ class Stream:
                 raise DataError(f"no picture of a batch can be read, such as {bad[0][1]}", "check the files")
             chosen = good
             if bad and keep_size:
-                chosen = [_stand_in(number, good) for number in range(len(positions))]
+                chosen = [_nearest_readable(number, good) for number in range(len(positions))]
                 pixels = pixels[[good.index(number) for number in chosen]]
             places = torch.tensor([positions[number] for number in chosen])
             if self.pin:
@@ -99,7 +99,7 @@ def _together(reads: list[Read]) -> Reads:
     return pixels, good, [read[1] for read in reads], bad
 
 
-def _stand_in(number: int, good: list[int]) -> int:
+def _nearest_readable(number: int, good: list[int]) -> int:
     before = [other for other in good if other <= number]
     return before[-1] if before else good[0]
 

@@ -11,8 +11,8 @@ from PIL import Image, ImageDraw
 from vitral.base.errors import UsageError
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
-from vitral.draw.palette import INK, LABEL_SIZE, SOFT, TICK_SIZE, dress, head_line, name_axes, new_figure, series_colour
-from vitral.draw.sheet import clear_overlay
+from vitral.draw.palette import INK, LABEL_SIZE, SOFT, TICK_SIZE, add_title, label_axes, new_figure, series_colour, style_axes
+from vitral.draw.sheet import clipped_overlay
 from vitral.draw.tiles import picture_sheet
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def example_figure(
     tiles = [framed(shown, inside)]
     for values in maps.values():
         heat = Heatmap(values, "", original=original, signed=bool((values < 0).any()))
-        laid, _ = clear_overlay(heat, "patches" if max(values.shape) <= COARSE else "bicubic", SIDE)
+        laid, _ = clipped_overlay(heat, "patches" if max(values.shape) <= COARSE else "bicubic", SIDE)
         tiles.append(framed(laid.resize(shown.size), inside))
     captions = ["the picture", *(f"{name.replace('_', ' ')} ({verdicts.get(name, '')})" for name in maps)]
     return picture_sheet(tiles, captions, columns=4, title=title, width=1.75)
@@ -71,7 +71,7 @@ def score_figure(
             one.set_visible(False)
             continue
         test, values = list(tests.items())[index]
-        dress(one, grid="x")
+        style_axes(one, grid="x")
         for place, name in zip(places, names, strict=True):
             if name in values:
                 mean, low, high = values[name]
@@ -85,7 +85,7 @@ def score_figure(
     axes[0, 0].invert_yaxis()
     handles = [axes[0, 0].plot([], [], "o-", color=series_colour(number), markersize=4, label=name)[0] for name, number in COLOURS.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=TICK_SIZE, frameon=False, labelcolor=INK)
-    head_line(figure, title)
+    add_title(figure, title)
     return figure
 
 
@@ -100,5 +100,5 @@ def levels_figure(levels: Mapping[str, Sequence[float]], names: Sequence[str], t
     axes = figure.axes[0]
     axes.set_xticks(range(len(names)), list(names))
     axes.axhline(0, color=SOFT, linewidth=0.9, linestyle=(0, (4, 3)))
-    name_axes(axes)
+    label_axes(axes)
     return figure

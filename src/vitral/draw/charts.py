@@ -12,7 +12,7 @@ from vitral.base.errors import UsageError
 from vitral.base.text import percent
 from vitral.draw import palette
 from vitral.draw.overlay import enlarge
-from vitral.draw.palette import dress, dress_picture, head_line, legend, name_axes, new_figure, percent_axis, series_colour, shorten
+from vitral.draw.palette import add_title, label_axes, legend, new_figure, percent_axis, series_colour, shorten, style_axes, style_image
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,11 +41,11 @@ def prediction_chart(
     )
     if image is not None:
         axes[0, 0].imshow(enlarge(image))
-        dress_picture(axes[0, 0])
+        style_image(axes[0, 0])
     draw_bars(axes[0, -2], [shorten(name) for name in names], logits, "logit", "{:.2f}")
     draw_bars(axes[0, -1], [""] * len(names), np.asarray(probabilities) * 100, "probability (%)", "{:.1f}")
     percent_axis(axes[0, -1], 118, [0, 25, 50, 75, 100])
-    head_line(figure, title)
+    add_title(figure, title)
     return figure
 
 
@@ -64,7 +64,7 @@ def bar_chart(
     shown = [shorten(name, 40) for name in names]
     figure, axes = new_figure(4.2 + 0.065 * max(map(len, shown)), max(1.3, 0.3 * len(names) + 0.75))
     draw_bars(axes[0, 0], shown, values, label, form, low, high)
-    head_line(figure, title)
+    add_title(figure, title)
     return figure
 
 
@@ -73,7 +73,7 @@ def head_scatter(values: np.ndarray, *, label: str, title: str = "", largest: fl
     if values.ndim != 2 or not values.size:
         raise UsageError(f"values of shape {values.shape}", "give (blocks, heads)")
     figure, axes = new_figure(5.2, 3.2)
-    one = dress(axes[0, 0], grid="y")
+    one = style_axes(axes[0, 0], grid="y")
     blocks, heads = values.shape
     places = np.arange(blocks)[:, None] + (np.linspace(-0.22, 0.22, heads) if heads > 1 else np.zeros(1))
     one.scatter(places.ravel(), values.ravel(), s=18, color=series_colour(0), alpha=0.75, linewidths=0, label="one head")
@@ -81,11 +81,11 @@ def head_scatter(values: np.ndarray, *, label: str, title: str = "", largest: fl
     if largest is not None:
         one.axhline(largest, color=palette.SOFT, linewidth=0.9, linestyle=(0, (4, 3)), label=largest_label or None)
     one.set_xticks(range(0, blocks, 1 if blocks <= 16 else 2))
-    name_axes(one, "block", label)
+    label_axes(one, "block", label)
     if values.min() >= 0:
         one.set_ylim(bottom=0)
     legend(one, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3)
-    head_line(figure, title)
+    add_title(figure, title)
     return figure
 
 
@@ -99,7 +99,7 @@ def reliability_figure(
     full = np.asarray(counts) > 0
     edges = np.linspace(0, 1, len(counts) + 1)
     middles, width = (edges[:-1] + edges[1:]) / 2, 1 / len(counts)
-    dress(top, grid="both")
+    style_axes(top, grid="both")
     top.bar(middles[full], np.asarray(accuracy)[full], width * 0.94, color=series_colour(0), label="right")
     top.plot([0, 1], [0, 1], color=palette.SOFT, linewidth=1, linestyle=(0, (4, 3)), label="perfectly calibrated")
     top.plot(
@@ -113,17 +113,17 @@ def reliability_figure(
     )
     top.set_xlim(0, 1)
     top.set_ylim(0, 1)
-    name_axes(top, y="share that is right")
+    label_axes(top, y="share that is right")
     bottom.bar(
         middles, np.asarray(counts) / max(1, np.sum(counts)) * 100, width * 0.94, color=palette.LINE, edgecolor=palette.SOFT, linewidth=0.5
     )
-    name_axes(bottom, "confidence", "% of pictures")
+    label_axes(bottom, "confidence", "% of pictures")
     # Below: with few pictures the bars may stand anywhere.
     figure.legend(
         *top.get_legend_handles_labels(), loc="outside lower center", fontsize=palette.TICK_SIZE, labelcolor=palette.INK, frameon=False
     )
     told = "" if error is None else f"calibration error {percent(error)}"
-    head_line(figure, " – ".join(part for part in (title, told) if part))
+    add_title(figure, " – ".join(part for part in (title, told) if part))
     return figure
 
 
@@ -161,7 +161,7 @@ def draw_bars(
         axes.set_xlim(left=0)
     else:
         axes.axvline(0, color=palette.SOFT, linewidth=0.8)
-    name_axes(axes, label)
+    label_axes(axes, label)
 
 
 def _same_length(*lists: Sequence | np.ndarray) -> None:

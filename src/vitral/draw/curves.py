@@ -15,14 +15,14 @@ from vitral.draw.palette import (
     LABEL_SIZE,
     SOFT,
     TICK_SIZE,
-    dress,
-    head_line,
+    add_title,
+    label_axes,
     legend,
-    name_axes,
     new_figure,
     series_colour,
     series_marker,
     shorten,
+    style_axes,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def line_chart(
         raise UsageError(f"no lines for the chart {title!r}", "give at least one")
     note = "\n".join(piece for line in note.splitlines() for piece in textwrap.wrap(line, NOTE_WIDTH))
     figure, axes = new_figure(5.6, 3.5 + 0.16 * len(note.splitlines()))
-    one = dress(axes[0, 0], grid="both")
+    one = style_axes(axes[0, 0], grid="both")
     for index, line in enumerate(lines):
         draw_line(one, line, index, 100 if percent else 1)
     if not log_x and all(np.equal(np.mod(line.x, 1), 0).all() for line in lines):
@@ -85,11 +85,11 @@ def line_chart(
         one.set_yticks(places, [_written(place) for place in places])  # 10, 20, 30, 40, 60, 100: not 6 × 10¹
         one.set_yticks([], minor=True)
         one.tick_params(axis="y", labelsize=TICK_SIZE)
-    name_axes(one, x, f"{y} (%)" if percent else y)
+    label_axes(one, x, f"{y} (%)" if percent else y)
     legend(one, loc="best" if len(lines) <= 4 else "center left", **({} if len(lines) <= 4 else {"bbox_to_anchor": (1.01, 0.5)}))
     if note:
         figure.supxlabel(note, fontsize=TICK_SIZE, color=SOFT)
-    head_line(figure, title)
+    add_title(figure, title)
     return figure
 
 
@@ -118,7 +118,7 @@ def training_curves(runs: Mapping[str, Rows | Sequence[Rows]], *, title: str = "
     named = any("accuracy" in row for group in groups.values() for rows in group for row in rows)
     first = ("accuracy", "accuracy (%)", 100) if named else ("effective_rank", "effective rank", 1)
     for panel, (key, label, scale) in zip(axes[0], (first, ("loss", "loss", 1)), strict=True):
-        dress(panel, grid="y")
+        style_axes(panel, grid="y")
         for index, (name, group) in enumerate(groups.items()):
             for split, dashed in (("train", True), ("validation", False)):
                 if line := _gather(group, split, key):
@@ -131,7 +131,7 @@ def training_curves(runs: Mapping[str, Rows | Sequence[Rows]], *, title: str = "
                         scale,
                     )
                     drawn = True
-        name_axes(panel, "epoch", label)
+        label_axes(panel, "epoch", label)
         panel.margins(x=0.02)
         panel.locator_params(axis="x", integer=True)
     if not drawn:
@@ -146,7 +146,7 @@ def training_curves(runs: Mapping[str, Rows | Sequence[Rows]], *, title: str = "
         box = figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=TICK_SIZE, frameon=False, title=note)
         box.get_title().set_fontsize(TICK_SIZE)
         box.get_title().set_color(SOFT)
-    head_line(figure, title)
+    add_title(figure, title)
     return figure
 
 

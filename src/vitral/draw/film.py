@@ -20,16 +20,16 @@ from vitral.draw.palette import (
     SOFT,
     TICK_SIZE,
     TITLE_SIZE,
-    dress,
-    dress_picture,
     empty_figure,
+    label_axes,
     legend,
     map_name,
-    name_axes,
     paint,
     series_colour,
     series_marker,
     shorten,
+    style_axes,
+    style_image,
 )
 from vitral.draw.scale import Scale
 from vitral.draw.tiles import picture_sheet
@@ -53,7 +53,7 @@ OVER = 0.6
 
 
 @dataclass(frozen=True)
-class Reel:
+class Film:
     """All moments of a training: F frames, P pictures, L blocks, h×w patches. Parts that a model has not got are missing."""
 
     steps: Sequence[int]
@@ -65,7 +65,7 @@ class Reel:
     """(P,): what the model sees of the pictures."""
     class_names: Sequence[str] = ()
     """(P,): what each picture is, to the last model."""
-    farthest: float = 0.0
+    uniform_distance: float = 0.0
     """Attention distance if attention were spread evenly."""
     curve: tuple[np.ndarray, np.ndarray] | None = None
     """Steps and values of what was measured during training."""
@@ -74,12 +74,12 @@ class Reel:
     notes: Sequence[str] = field(default_factory=tuple)
 
 
-def film_frame(reel: Reel, index: int) -> Image.Image:
+def film_frame(reel: Film, index: int) -> Image.Image:
     """The panels of one moment."""
     return _rendered(frame_figure(reel, index))
 
 
-def frame_figure(reel: Reel, index: int) -> Figure:
+def frame_figure(reel: Film, index: int) -> Figure:
     names = [name for name in PANELS if name in reel.parts]
     if not names or not 0 <= index < len(reel.steps):
         raise UsageError(f"frame {index} of {len(reel.steps)} with {len(names)} parts", "give at least one part and one step")
@@ -103,7 +103,7 @@ def frame_figure(reel: Reel, index: int) -> Figure:
     return figure
 
 
-def film_sheet(reel: Reel, title: str = "") -> Figure:
+def film_sheet(reel: Film, title: str = "") -> Figure:
     """A row for each part, a column for each of at most eight moments."""
     count = len(reel.steps)
     chosen = sorted({round(place) for place in np.linspace(0, count - 1, min(count, MOST_FRAMES))})
@@ -118,19 +118,19 @@ def film_sheet(reel: Reel, title: str = "") -> Figure:
 # ---- panels ------------------------------------------------------------------------------------------------------------------------
 
 
-def _classes(axes: Axes, reel: Reel, index: int) -> None:
-    dress_picture(axes).imshow(_beside([_class_map(reel, picture, index) for picture in range(len(reel.images))]))
+def _classes(axes: Axes, reel: Film, index: int) -> None:
+    style_image(axes).imshow(_beside([_class_map(reel, picture, index) for picture in range(len(reel.images))]))
     axes.set_xlabel("each map in its own scale", fontsize=TICK_SIZE, color=SOFT)
 
 
-def _attention(axes: Axes, reel: Reel, index: int) -> None:
-    dress_picture(axes).imshow(_attention_page(reel, index))
+def _attention(axes: Axes, reel: Film, index: int) -> None:
+    style_image(axes).imshow(_attention_page(reel, index))
     order = "pictures across, blocks down" if len(reel.images) > 1 else "blocks in reading order"
     axes.set_xlabel(f"{order}; fixed scales", fontsize=TICK_SIZE, color=SOFT)
 
 
-def _lens(axes: Axes, reel: Reel, index: int) -> None:
-    dress(axes, grid="y")
+def _lens(axes: Axes, reel: Film, index: int) -> None:
+    style_axes(axes, grid="y")
     values = reel.parts["lens"][index]  # (P, L + 1)
     places = np.arange(values.shape[1]) - 1
     for picture, line in enumerate(values):
@@ -141,34 +141,34 @@ def _lens(axes: Axes, reel: Reel, index: int) -> None:
     axes.set_xlim(places[0] - 0.2, places[-1] + 0.2)
     step = max(1, -(-len(places) // 7))
     axes.set_xticks(places[::step], ["emb." if place < 0 else str(place) for place in places[::step]])
-    name_axes(axes, "after block")
+    label_axes(axes, "after block")
     legend(axes, loc="upper left")
 
 
-def _positions(axes: Axes, reel: Reel, index: int) -> None:
+def _positions(axes: Axes, reel: Film, index: int) -> None:
     page = page_of_grids(reel.parts["positions"][index])
-    shown = dress_picture(axes).imshow(np.ma.masked_invalid(page), cmap=map_name(True), vmin=-1, vmax=1, interpolation="nearest")
+    shown = style_image(axes).imshow(np.ma.masked_invalid(page), cmap=map_name(True), vmin=-1, vmax=1, interpolation="nearest")
     shown.set_rasterized(True)
 
 
-def _filters(axes: Axes, reel: Reel, index: int) -> None:
+def _filters(axes: Axes, reel: Film, index: int) -> None:
     page = _filter_page(reel.parts["filters"][index])
-    dress_picture(axes).imshow(page, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    style_image(axes).imshow(page, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
 
 
-def _distance(axes: Axes, reel: Reel, index: int) -> None:
+def _distance(axes: Axes, reel: Film, index: int) -> None:
     every = reel.parts["distance"]
     values = every[index]  # (L, heads)
     blocks, heads = values.shape
-    dress(axes, grid="y")
+    style_axes(axes, grid="y")
     places = np.arange(blocks)[:, None] + (np.linspace(-0.22, 0.22, heads) if heads > 1 else np.zeros(1))
     axes.scatter(places.ravel(), values.ravel(), s=11, color=series_colour(0), alpha=0.75, linewidths=0)
     axes.plot(np.arange(blocks), values.mean(axis=1), color=series_colour(0), linewidth=1.3)
-    if reel.farthest:
-        axes.axhline(reel.farthest, color=SOFT, linewidth=0.9, linestyle=(0, (4, 3)))
-    axes.set_ylim(0, 1.06 * max(float(every.max()), reel.farthest))
+    if reel.uniform_distance:
+        axes.axhline(reel.uniform_distance, color=SOFT, linewidth=0.9, linestyle=(0, (4, 3)))
+    axes.set_ylim(0, 1.06 * max(float(every.max()), reel.uniform_distance))
     axes.set_xticks(range(0, blocks, max(1, -(-blocks // 7))))
-    name_axes(axes, "block")
+    label_axes(axes, "block")
 
 
 PANELS: dict[str, tuple[str, Any]] = {
@@ -198,9 +198,9 @@ READ = {
 """What a row of the sheet does not say by itself."""
 
 
-def _timeline(axes: Axes, reel: Reel, index: int) -> None:
+def _timeline(axes: Axes, reel: Film, index: int) -> None:
     """Where in the training this is, on a logarithmic axis as the snapshots are."""
-    dress(axes)
+    style_axes(axes)
     if reel.curve is not None and len(reel.curve[0]):
         axes.plot(reel.curve[0], reel.curve[1], color=series_colour(0), linewidth=1.3)
     else:
@@ -212,14 +212,14 @@ def _timeline(axes: Axes, reel: Reel, index: int) -> None:
     axes.set_xticks(ticks, [readable(tick) for tick in ticks])
     axes.set_xticks([], minor=True)
     axes.axvline(reel.steps[index], color=series_colour(1), linewidth=2)
-    name_axes(axes, "step", shorten(reel.curve_label, 16))
+    label_axes(axes, "step", shorten(reel.curve_label, 16))
     axes.yaxis.label.set_fontsize(TICK_SIZE - 1)
 
 
 # ---- pixels ------------------------------------------------------------------------------------------------------------------------
 
 
-def _tile(reel: Reel, name: str, index: int) -> Image.Image:
+def _tile(reel: Film, name: str, index: int) -> Image.Image:
     """A part as a small picture, for the sheet."""
     if name == "classes":
         return Image.fromarray(_class_map(reel, 0, index))
@@ -234,7 +234,7 @@ def _tile(reel: Reel, name: str, index: int) -> Image.Image:
     return _large(paint(reel.parts[name][index], _limits(reel, name)))
 
 
-def _scale(reel: Reel, name: str) -> Scale | None:
+def _scale(reel: Film, name: str) -> Scale | None:
     """What the colours of a row of the sheet stand for."""
     if name not in UNITS:
         return None
@@ -242,7 +242,7 @@ def _scale(reel: Reel, name: str) -> Scale | None:
     return Scale(_limits(reel, name), UNITS[name], signed=name == "positions", alpha=alpha)
 
 
-def _limits(reel: Reel, name: str, picture: int = 0, place: int = -1) -> tuple[float, float]:
+def _limits(reel: Film, name: str, picture: int = 0, place: int = -1) -> tuple[float, float]:
     """The values of the first and the last colour, the same in every frame: what is fainter early on is shown to be.
 
     A class map has its own, in every frame: a class's slopes grow and fade with the confidence, so that only shapes can be compared.
@@ -260,7 +260,7 @@ def _limits(reel: Reel, name: str, picture: int = 0, place: int = -1) -> tuple[f
     return 0.0, max(high, EVEN_SHARES / maps.shape[1]) if name == "attention" else high
 
 
-def _attention_page(reel: Reel, index: int) -> np.ndarray:
+def _attention_page(reel: Film, index: int) -> np.ndarray:
     """Pictures across and blocks down; of one picture the blocks in reading order."""
     maps = reel.parts["attention"][index]  # (P, L, h, w)
     tiles = [[_looking(reel, picture, block, index) for block in range(maps.shape[1])] for picture in range(len(maps))]
@@ -279,17 +279,17 @@ def _stack(rows: list[list[np.ndarray]]) -> np.ndarray:
     return joined([joined(row, 1) for row in rows], 0)
 
 
-def _class_map(reel: Reel, picture: int, index: int) -> np.ndarray:
+def _class_map(reel: Film, picture: int, index: int) -> np.ndarray:
     return _over(reel.images[picture], reel.parts["classes"][index, picture], _limits(reel, "classes", picture, index))
 
 
-def _looking(reel: Reel, picture: int, block: int, index: int) -> np.ndarray:
+def _looking(reel: Film, picture: int, block: int, index: int) -> np.ndarray:
     """A map of attention; where no class map shows the picture, laid over it."""
     values, limits = reel.parts["attention"][index, picture, block], _limits(reel, "attention", picture, block)
     return _over(reel.images[picture], values, limits) if _lies_over(reel) else _enlarged(paint(values, limits))
 
 
-def _lies_over(reel: Reel) -> bool:
+def _lies_over(reel: Film) -> bool:
     return "classes" not in reel.parts and len(reel.images) >= reel.parts["attention"].shape[1]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from vitral.base.errors import UsageError
-from vitral.draw.palette import INK, TICK_SIZE, dress_picture, empty_figure, head_line
+from vitral.draw.palette import INK, TICK_SIZE, add_title, empty_figure, style_image
 from vitral.draw.tiles import picture_sheet
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ def filters_beside(groups: Sequence[tuple[np.ndarray, Sequence[str], str]]) -> F
     figure = empty_figure(WIDTH * COLUMNS + 0.1, sum(heights), w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)
     parts = figure.subfigures(len(groups), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, count, (filters, captions, title) in zip(parts, rows, groups, strict=True):
-        head_line(part, title)
+        add_title(part, title)
         images = filter_images(filters)
         for index, one in enumerate(part.subplots(count, COLUMNS, squeeze=False).flat):
             if index >= len(images):
                 one.set_visible(False)
                 continue
-            dress_picture(one).imshow(images[index], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            style_image(one).imshow(images[index], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
             if len(captions):
                 one.set_title(captions[index], fontsize=TICK_SIZE, color=INK, pad=2.5)
     return figure

@@ -36,7 +36,7 @@ PREFERRED = (
 """Tried first, because they were drawn for reading, and with Japanese forms of the signs that Chinese shares."""
 
 
-def dress_letters(figure: Figure) -> None:
+def set_fallback_fonts(figure: Figure) -> None:
     """Give every text of a figure the fonts that have its letters."""
     from matplotlib.text import Text
     from matplotlib.ticker import FuncFormatter

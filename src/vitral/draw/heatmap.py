@@ -12,7 +12,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.overlay import enlarge, frame_patch, lay_over
-from vitral.draw.palette import SOFT, TICK_SIZE, dress_picture, limits_of, name_axes, new_figure, paint, png_bytes, wrap
+from vitral.draw.palette import SOFT, TICK_SIZE, label_axes, limits_of, new_figure, paint, png_bytes, style_image, wrap
 from vitral.draw.provenance import FORMATS, save_figure
 from vitral.draw.scale import Scale
 
@@ -125,7 +125,7 @@ class Heatmap:
         figure, axes = new_figure(3.2 * len(panels) + 0.7, 3.05 * min(max(shape, 0.3), 2.5) + 0.4 + more, 1, len(panels))
         for one, (image, title) in zip(axes[0], panels, strict=True):
             one.imshow(image)
-            name_axes(dress_picture(one), title=title)
+            label_axes(style_image(one), title=title)
         self.scale(alpha, colours=colours).bar(figure, axes[0, -1])
         if self.note:
             figure.supxlabel(wrap(self.note, 3.2 * len(panels)), fontsize=TICK_SIZE, color=SOFT)

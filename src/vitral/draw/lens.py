@@ -11,16 +11,16 @@ from vitral.base.errors import UsageError
 from vitral.draw.palette import (
     INK,
     TICK_SIZE,
+    add_title,
     colour_bar,
-    dress,
-    dress_picture,
     empty_figure,
-    head_line,
+    label_axes,
     legend,
-    name_axes,
     series_colour,
     series_marker,
     shorten,
+    style_axes,
+    style_image,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def lens_figure(
     title: str = "",
     original: Image.Image | None = None,
     unit: str = "probability",
-    several: bool = False,
+    multi_label: bool = False,
 ) -> Figure:
     """`probabilities` (L + 1, K) and `patches` (L + 1, h, w, K): the embedding first, then each block; `unit` output: its values."""
     if probabilities.ndim != 2 or patches.ndim != 4 or len(patches) != len(probabilities):
@@ -58,10 +58,10 @@ def lens_figure(
     top, bottom = figure.subfigures(2, 1, height_ratios=[2.7, rows * (2.1 * shape + 0.75)], squeeze=False)[:, 0]
     above = top.subplots(1, 1 if original is None else 2, squeeze=False, width_ratios=[1] if original is None else [1, 2.6])[0]
     if original is not None:
-        dress_picture(above[0]).imshow(original)
+        style_image(above[0]).imshow(original)
     draw_depths(above[-1], probabilities, names, target, unit)
     share = unit == "probability"
-    norm, note = _colours(patches[shown][..., target], patches.shape[-1] if share and not several else 1, share)
+    norm, note = _colours(patches[shown][..., target], patches.shape[-1] if share and not multi_label else 1, share)
     axes = bottom.subplots(rows, columns, squeeze=False)
     image = None
     for index, one in enumerate(axes.flat):
@@ -69,7 +69,7 @@ def lens_figure(
             one.set_visible(False)
             continue
         values = patches[shown[index]]  # (h, w, K)
-        image = dress_picture(one).imshow(values[..., target], cmap="inferno", norm=norm, interpolation="nearest")
+        image = style_image(one).imshow(values[..., target], cmap="inferno", norm=norm, interpolation="nearest")
         counts = np.bincount(values.argmax(axis=-1).ravel(), minlength=values.shape[-1])
         called = [f"{shorten(names[number], 14)} {counts[number]}" for number in np.argsort(-counts, kind="stable")[:3] if counts[number]]
         place = "embedding" if shown[index] == 0 else f"block {shown[index] - 1}"
@@ -78,13 +78,13 @@ def lens_figure(
     if image is not None:
         read = f"probability of {shorten(names[target], 20)}" if share else unit
         colour_bar(bottom, image, axes, f"{read} at the patch{note}")  # type: ignore[arg-type]
-    head_line(figure, title)
+    add_title(figure, title)
     return figure
 
 
 def draw_depths(axes: Axes, probabilities: np.ndarray, names: list[str] | tuple[str, ...], target: int, unit: str = "probability") -> None:
     """The classes that matter at the end or on the way, from depth to depth."""
-    dress(axes, grid="y")
+    style_axes(axes, grid="y")
     end = np.argsort(-probabilities[-1], kind="stable")[:2]
     peaks = np.argsort(-probabilities.max(axis=0), kind="stable")
     chosen = list(dict.fromkeys([target, *end.tolist(), *peaks.tolist()]))[:LINES]
@@ -103,7 +103,7 @@ def draw_depths(axes: Axes, probabilities: np.ndarray, names: list[str] | tuple[
     axes.set_xticks(places[::step], ["emb." if place < 0 else str(place) for place in places[::step]])
     if unit == "probability":
         axes.set_ylim(0, 103)
-    name_axes(axes, "after block", "probability (%)" if unit == "probability" else unit)
+    label_axes(axes, "after block", "probability (%)" if unit == "probability" else unit)
     legend(axes, loc="upper left")
 
 

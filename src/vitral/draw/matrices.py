@@ -10,7 +10,7 @@ import numpy as np
 from vitral.base.errors import UsageError
 from vitral.base.text import percent
 from vitral.draw import palette
-from vitral.draw.palette import colour_bar, dress_picture, head_line, limits_of, map_name, name_axes, new_figure, shorten
+from vitral.draw.palette import add_title, colour_bar, label_axes, limits_of, map_name, new_figure, shorten, style_image
 
 if TYPE_CHECKING:
     from matplotlib.colors import LogNorm
@@ -58,7 +58,7 @@ def matrix_figure(
         norm = _log_norm(matrices if shared or count == 1 else matrices[index]) if log else Normalize(low, high)
         image = one.imshow(matrices[index], cmap=map_name(signed), norm=norm, interpolation="nearest")
         one.locator_params(integer=True)
-        name_axes(one, title=titles[index] if index < len(titles) else "")
+        label_axes(one, title=titles[index] if index < len(titles) else "")
         one.title.set_fontsize(palette.LABEL_SIZE)
         for edge in (prefix - 0.5,) if prefix else ():
             one.axhline(edge, color="white", linewidth=0.6)
@@ -81,7 +81,7 @@ def matrix_figure(
         )
     figure.supxlabel(columns, fontsize=palette.LABEL_SIZE, color=palette.INK)
     figure.supylabel(rows, fontsize=palette.LABEL_SIZE, color=palette.INK)
-    head_line(figure, title)
+    add_title(figure, title)
     return figure
 
 
@@ -125,9 +125,9 @@ def grid_of_grids(
     for spine in one.spines.values():
         spine.set_visible(False)
     one.tick_params(length=0)
-    name_axes(one, columns, rows)
+    label_axes(one, columns, rows)
     colour_bar(figure, image, one, label, aspect=24 * max(1.0, shape))
-    head_line(figure, title)
+    add_title(figure, title)
     return figure
 
 
@@ -171,12 +171,12 @@ def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: st
                     one.text(
                         column, row, f"{int(counts[row, column])}", ha="center", va="center", fontsize=palette.TICK_SIZE - 1, color=ink
                     )
-    dress_picture(one)
+    style_image(one)
     one.set_xticks(range(classes), labels, rotation=90 if max(map(len, labels)) > 2 else 0)
     one.set_yticks(range(classes), labels)
     one.tick_params(length=0, labelsize=palette.TICK_SIZE, colors=palette.SOFT)
-    name_axes(one, "predicted class", "true class")
-    head_line(figure, title)
+    label_axes(one, "predicted class", "true class")
+    add_title(figure, title)
     colour_bar(figure, image, one, "share of the true class")
     return figure
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from vitral.base.errors import one_of
 from vitral.base.text import columns
-from vitral.draw.fonts import dress_letters, dress_text
+from vitral.draw.fonts import dress_text, set_fallback_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,7 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **o
     figure = empty_figure(width, height)
     axes = figure.subplots(rows, columns, squeeze=False, **options)  # (rows, columns)
     for one in axes.flat:
-        dress(one)
+        style_axes(one)
     return figure, axes
 
 
@@ -87,7 +87,7 @@ def empty_figure(width: float, height: float, **spaces: float) -> Figure:
         """Finds its letters before it is drawn, whoever draws it: names may be in any script."""
 
         def draw(self, renderer: Any) -> None:
-            dress_letters(self)
+            set_fallback_fonts(self)
             super().draw(renderer)
 
         def _repr_png_(self) -> bytes:
@@ -100,7 +100,7 @@ def empty_figure(width: float, height: float, **spaces: float) -> Figure:
     return figure
 
 
-def dress(axes: Axes, grid: str = "") -> Axes:
+def style_axes(axes: Axes, grid: str = "") -> Axes:
     """The look of a chart; `grid`: x, y or both for faint lines behind the data."""
     axes.set_facecolor(PAPER)
     for side in ("top", "right"):
@@ -115,7 +115,7 @@ def dress(axes: Axes, grid: str = "") -> Axes:
     return axes
 
 
-def dress_picture(axes: Axes) -> Axes:
+def style_image(axes: Axes) -> Axes:
     """The look of a picture: no ticks, a thin frame."""
     axes.set_xticks([])
     axes.set_yticks([])
@@ -126,7 +126,7 @@ def dress_picture(axes: Axes) -> Axes:
     return axes
 
 
-def name_axes(axes: Axes, x: str = "", y: str = "", title: str = "") -> None:
+def label_axes(axes: Axes, x: str = "", y: str = "", title: str = "") -> None:
     if x:
         axes.set_xlabel(x, fontsize=LABEL_SIZE, color=INK)
     if y:
@@ -142,7 +142,7 @@ def percent_axis(axes: Axes, room: float, ticks: Sequence[int]) -> None:
     axes.spines["bottom"].set_bounds(0, 100)
 
 
-def head_line(figure: Figure | SubFigure, title: str) -> None:
+def add_title(figure: Figure | SubFigure, title: str) -> None:
     """The figure's title, over as many lines as it takes; a figure grows by those that the title needs beyond its first."""
     if not title:
         return
@@ -214,7 +214,7 @@ def break_lines(text: str, length: int) -> list[str]:
     return [*lines, line] if line else lines
 
 
-class ShowsItself:
+class NotebookFigure:
     """Numbers that a notebook shows as the figure they draw."""
 
     def draw(self) -> Figure:

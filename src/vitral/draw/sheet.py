@@ -13,7 +13,7 @@ from vitral.base.errors import UsageError
 from vitral.draw.charts import draw_bars
 from vitral.draw.heatmap import ALPHA, Heatmap
 from vitral.draw.overlay import enlarge
-from vitral.draw.palette import INK, SOFT, TICK_SIZE, dress, dress_picture, empty_figure, head_line, percent_axis, shorten, wrap
+from vitral.draw.palette import INK, SOFT, TICK_SIZE, add_title, empty_figure, percent_axis, shorten, style_axes, style_image, wrap
 from vitral.draw.scale import Scale
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def inside_sheet(
     """The picture and its ranked classes on top, the maps below; each map has its own scale beside it."""
     if not heats or len(captions) != len(heats):
         raise UsageError(f"{len(heats)} maps and {len(captions)} captions", "give at least one map, and a caption for each")
-    images, scales = zip(*(clear_overlay(heat, mode) for heat in heats), strict=True)
+    images, scales = zip(*(clipped_overlay(heat, mode) for heat in heats), strict=True)
     columns = max(2, min(columns, len(images)))
     rows = -(-len(images) // columns)
     shape = min(max(float(np.median([image.height / image.width for image in images])), 0.4), 2.0)
@@ -63,15 +63,15 @@ def inside_sheet(
         ratio = [1.0, 1.5, 1.1] if image is not None else [1.5, 1.1]
         axes = parts[0].subplots(1, len(ratio), width_ratios=ratio, squeeze=False, gridspec_kw={"wspace": 0.05})[0]
         if image is not None:
-            dress_picture(axes[0]).imshow(enlarge(image))
-        draw_bars(dress(axes[-2]), [shorten(name, 30) for name in names], logits, "logit", "{:.1f}")
-        draw_bars(dress(axes[-1]), [""] * len(names), 100 * np.asarray(probabilities), "probability (%)", "{:.1f}")
+            style_image(axes[0]).imshow(enlarge(image))
+        draw_bars(style_axes(axes[-2]), [shorten(name, 30) for name in names], logits, "logit", "{:.1f}")
+        draw_bars(style_axes(axes[-1]), [""] * len(names), 100 * np.asarray(probabilities), "probability (%)", "{:.1f}")
         percent_axis(axes[-1], 125, [0, 50, 100])
     for index, one in enumerate(parts[-1].subplots(rows, columns, squeeze=False).flat):
         if index >= len(images):
             one.set_visible(False)
             continue
-        dress_picture(one).imshow(images[index])
+        style_image(one).imshow(images[index])
         one.set_title(texts[index], fontsize=TICK_SIZE, color=INK, pad=3)
         scales[index].bar(parts[-1], one)
     notes = [COLOURS_END] if any(scale.cut for scale in scales) else []
@@ -79,11 +79,11 @@ def inside_sheet(
     notes += [STARTS] if any(heat.start is not None for heat in heats) else []
     if notes:
         parts[-1].supxlabel("; ".join(notes), fontsize=TICK_SIZE, color=SOFT)
-    head_line(figure, title)
+    add_title(figure, title)
     return figure
 
 
-def clear_overlay(heat: Heatmap, mode: str = "bicubic", size: int = SIDE) -> tuple[Image.Image, Scale]:
+def clipped_overlay(heat: Heatmap, mode: str = "bicubic", size: int = SIDE) -> tuple[Image.Image, Scale]:
     """An overlay, and its scale, which ends at the map's 97th percentile: a few artefact patches cannot outshine all the others."""
     size_wanted = size if heat.original is not None else None
     values = np.abs(heat.grid) if heat.signed else heat.grid

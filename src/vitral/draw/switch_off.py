@@ -9,7 +9,7 @@ import numpy as np
 
 from vitral.base.errors import UsageError
 from vitral.base.text import signed
-from vitral.draw.palette import TICK_SIZE, colour_bar, head_line, limits_of, map_name, name_axes, new_figure
+from vitral.draw.palette import TICK_SIZE, add_title, colour_bar, label_axes, limits_of, map_name, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ def ablation_figure(
         for spine in one.spines.values():
             spine.set_visible(False)
         one.tick_params(length=0)
-        name_axes(one, what, "block" if one is axes[0, 0] else "")
+        label_axes(one, what, "block" if one is axes[0, 0] else "")
         colour_bar(figure, image, one, label if one is axes[0, 1] else "", aspect=30)
-    head_line(figure, title)
+    add_title(figure, title)
     return figure

@@ -11,7 +11,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.overlay import to_rgb
-from vitral.draw.palette import INK, LABEL_SIZE, PAPER, SOFT, TICK_SIZE, dress_picture, head_line, new_figure, shorten, wrap
+from vitral.draw.palette import INK, LABEL_SIZE, PAPER, SOFT, TICK_SIZE, add_title, new_figure, shorten, style_image, wrap
 from vitral.draw.scale import Scale
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def picture_sheet(
     figure, axes = new_figure(across, height * rows + more, rows, columns)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
     for index, one in enumerate(axes.flat):
-        dress_picture(one)
+        style_image(one)
         if index >= len(images):
             one.set_visible(False)
             continue
@@ -66,7 +66,7 @@ def picture_sheet(
             one.set_ylabel(wrap(row_labels[index // columns], height), fontsize=LABEL_SIZE, color=INK)
     if note:
         figure.supxlabel(note, fontsize=TICK_SIZE, color=SOFT)
-    head_line(figure, title)
+    add_title(figure, title)
     return figure
 
 
@@ -87,13 +87,13 @@ def class_sheet(images: Mapping[str, Sequence[Image.Image]], *, title: str = "",
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.01, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
     for row, (name, row_images) in enumerate(zip(names, images.values(), strict=True)):
         for column, one in enumerate(axes[row]):
-            dress_picture(one)
+            style_image(one)
             if column < len(row_images):
                 one.imshow(_square(row_images[column]), interpolation="nearest" if max(row_images[column].size) <= 64 else "antialiased")
             else:
                 _hide(one)
         axes[row, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=LABEL_SIZE, color=INK)
-    head_line(figure, title)
+    add_title(figure, title)
     return figure
 
 

@@ -15,10 +15,10 @@ from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double, to_numpy
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import matrix_figure
-from vitral.draw.palette import ShowsItself
-from vitral.look.choice import Start, check_index, check_item, need_transformer, start_index, start_patch, unused
+from vitral.draw.palette import NotebookFigure
+from vitral.look.choice import Start, check_index, check_item, need_transformer, start_index, start_patch, unused_note
 from vitral.look.maps import heat, to_grid
-from vitral.look.rerun import with_values
+from vitral.look.rerun import ensure_recorded
 from vitral.model.tape import Tape
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def attention(
         to_grid(used, row),
         "attention",
         note,
-        unused("attention", target=target),
+        unused_note("attention", target=target),
         at=at,
         block=block,
         head="mean" if head is None else head,
@@ -55,20 +55,20 @@ def _row(tape: Tape, item: int, start: Start, block: int, head: int | None) -> t
     """(T,) from a tape that may hold only some rows and heads; the picture is watched again where they are missing."""
     index, _ = start_index(tape, start)
     name = f"blocks.{block}.attention.weights"
-    rows, heads = tape.kept_rows, tape.kept_heads
+    rows, heads = tape.recorded_rows, tape.recorded_heads
     enough = (
         name in tape and (rows is None or (index is not None and index in rows)) and (heads is None or (head is not None and head in heads))
     )
-    used, at = (tape, item) if enough else with_values(tape, item, [name])
+    used, at = (tape, item) if enough else ensure_recorded(tape, item, [name])
     weights = used[name][at]  # (heads, rows, T)
-    weights = weights.mean(dim=0) if head is None else weights[head if used.kept_heads is None else used.kept_heads.index(head)]
+    weights = weights.mean(dim=0) if head is None else weights[head if used.recorded_heads is None else used.recorded_heads.index(head)]
     if index is None:
         return used, at, weights[used.prefix :].mean(dim=0)
-    return used, at, weights[index if used.kept_rows is None else used.kept_rows.index(index)]
+    return used, at, weights[index if used.recorded_rows is None else used.recorded_rows.index(index)]
 
 
 @dataclass(frozen=True)
-class AttentionMatrix(ShowsItself):
+class AttentionMatrix(NotebookFigure):
     """All of one block's attention for one picture: (T, T) of one head or of the mean."""
 
     values: np.ndarray
@@ -107,13 +107,13 @@ def attention_matrix(
     """The whole (T, T) matrix of one block, of one head or of the mean."""
     need_transformer(tape, "the attention matrix")
     block = check_index("block", block, tape.config.depth)
-    tape, item = with_values(tape, item, [f"blocks.{block}.attention.weights"])
+    tape, item = ensure_recorded(tape, item, [f"blocks.{block}.attention.weights"])
     weights = to_double(tape.attention(block)[item])  # (heads, T, T)
     matrix = weights.mean(dim=0) if head is None else weights[check_index("head", head, tape.config.heads)]
     if normalised:
         matrix = layer_normalised(matrix)
     who = "mean" if head is None else head % tape.config.heads
-    note = unused("attention_matrix", target=target, start=start)
+    note = unused_note("attention_matrix", target=target, start=start)
     return AttentionMatrix(to_numpy(matrix), block, who, tape.prefix, normalised, note)
 
 

@@ -14,7 +14,7 @@ from vitral.model.tape import Tape
 
 Start = str | int | tuple[int, int]
 STARTS = ("class", "distillation", "mean")
-NOT_CHOSEN: dict[str, Any] = {"item": 0, "target": None, "start": "class", "block": None, "head": None, "exact": False}
+OPTION_DEFAULTS: dict[str, Any] = {"item": 0, "target": None, "start": "class", "block": None, "head": None, "exact": False}
 """What an option holds when its user has chosen nothing."""
 
 
@@ -36,9 +36,9 @@ def need_transformer(model: Classifier | Tape, what: str) -> None:
         raise UsageError(reason, "use gradcam, integrated_gradients, occlusion, rise or similarity for this model")
 
 
-def unused(method: str, **options: Any) -> str:
+def unused_note(method: str, **options: Any) -> str:
     """What a reader must be told of options that were chosen and change nothing: every method has one signature, not each option a use."""
-    chosen = [name for name, value in options.items() if value != NOT_CHOSEN[name]]
+    chosen = [name for name, value in options.items() if value != OPTION_DEFAULTS[name]]
     return f"{method} does not use {' and '.join(chosen)}" if chosen else ""
 
 

@@ -18,10 +18,10 @@ from torch import nn
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double
 from vitral.base.text import signed
-from vitral.draw.palette import ShowsItself
+from vitral.draw.palette import NotebookFigure
 from vitral.draw.switch_off import ablation_figure
-from vitral.look.choice import Start, check_item, find_target, need_transformer, unused
-from vitral.look.rerun import with_values
+from vitral.look.choice import Start, check_item, find_target, need_transformer, unused_note
+from vitral.look.rerun import ensure_recorded
 from vitral.model.norm import RMSNorm
 from vitral.model.tape import Tape
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Contributions(ShowsItself):
+class Contributions(NotebookFigure):
     """Parts of one logit."""
 
     heads: np.ndarray
@@ -73,7 +73,7 @@ def contributions(tape: Tape, item: int = 0, target: int | str | None = None, st
         )
     depth, inner = config.depth, ("attention.heads", "attention.output", "middle", "mlp.output", "output")
     names = ["embedding", "logits", *(f"blocks.{block}.{part}" for block in range(depth) for part in inner)]
-    used, at = with_values(tape, item, names)
+    used, at = ensure_recorded(tape, item, names)
     heads, bias, mlp = np.zeros((depth, config.heads)), np.zeros(depth), np.zeros(depth)
     with torch.no_grad():
         weights, rest = _read(model, to_double(used[names[-1]][at]), target)
@@ -99,7 +99,7 @@ def contributions(tape: Tape, item: int = 0, target: int | str | None = None, st
             bias[index] = float((weights * added).sum()) - heads[index].sum()
         embedding = float((weights * to_double(used["embedding"][at])).sum())
     name, logit = tape.origin.class_name(target), float(used["logits"][at, target])
-    return Contributions(heads, bias, mlp, embedding, rest, logit, target, name, unused("contributions", start=start))
+    return Contributions(heads, bias, mlp, embedding, rest, logit, target, name, unused_note("contributions", start=start))
 
 
 def _back(norm: nn.Module, weights: torch.Tensor, value: torch.Tensor, rest: float) -> tuple[torch.Tensor, float]:

@@ -19,9 +19,9 @@ from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import track
 from vitral.config import ModelConfig
 from vitral.draw.charts import head_scatter
-from vitral.draw.palette import ShowsItself
-from vitral.look.choice import Start, check_item, need_transformer, unused
-from vitral.look.rerun import with_values
+from vitral.draw.palette import NotebookFigure
+from vitral.look.choice import Start, check_item, need_transformer, unused_note
+from vitral.look.rerun import ensure_recorded
 from vitral.look.watch import each, watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Tape
@@ -33,7 +33,7 @@ BATCH = 16
 
 
 @dataclass(frozen=True)
-class HeadNumbers(ShowsItself):
+class HeadNumbers(NotebookFigure):
     """One number per picture, block and head."""
 
     name: str
@@ -63,12 +63,12 @@ class HeadNumbers(ShowsItself):
 
 def distance(tape: Tape, item: int | None = None, target: int | str | None = None, start: Start = "class") -> HeadNumbers:
     """Mean attention distance in pixels of one picture, or of all on the tape."""
-    return _from_tape(tape, item, "distance", unused("distance", target=target, start=start))
+    return _from_tape(tape, item, "distance", unused_note("distance", target=target, start=start))
 
 
 def entropy(tape: Tape, item: int | None = None, target: int | str | None = None, start: Start = "class") -> HeadNumbers:
     """Entropy of attention in bits, of one picture or of all on the tape."""
-    return _from_tape(tape, item, "entropy", unused("entropy", target=target, start=start))
+    return _from_tape(tape, item, "entropy", unused_note("entropy", target=target, start=start))
 
 
 def watch_heads(model: Classifier, x: Any, batch: int = BATCH) -> dict[str, HeadNumbers]:
@@ -96,7 +96,7 @@ def _from_tape(tape: Tape, item: int | None, name: str, note: str) -> HeadNumber
     items = range(tape.logits.shape[0]) if item is None else [check_item(tape, item)]
     each = []
     for index in items:
-        used, at = with_values(tape, index, names)
+        used, at = ensure_recorded(tape, index, names)
         tape = used if tape.edits else tape  # then it holds the whole batch, which need not go again for the next picture
         each.append(np.stack([MEASURES[name](used[block][at : at + 1], tape.config)[0] for block in names]))
     return _named(name, np.stack(each), tape.config, note)

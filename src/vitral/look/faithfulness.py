@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from vitral.base.errors import one_of
 from vitral.base.numbers import to_double, to_numpy
 from vitral.look.occlusion import edges
-from vitral.look.rerun import quick_logits, score
+from vitral.look.rerun import fast_logits, score
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Edit
 
@@ -81,7 +81,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 # ---- maps against the model ----------------------------------------------------------------------------------------------------
 
 
-def fillings(image: torch.Tensor, other: torch.Tensor, grid: tuple[int, int]) -> dict[str, torch.Tensor]:
+def baselines(image: torch.Tensor, other: torch.Tensor, grid: tuple[int, int]) -> dict[str, torch.Tensor]:
     """What stands in the place of removed patches, as whole images (C, H, W)."""
     coarse = max(2, -(-grid[0] // 8)), max(2, -(-grid[1] // 8))  # one colour would be the mean again
     whole = image.cpu() if image.is_mps else image  # Apple's GPU pools only what divides (pytorch#96056)
@@ -104,7 +104,7 @@ def scores(model: Classifier, images: torch.Tensor, target: int, kept: np.ndarra
     parts = []
     for begin in range(0, len(images), BATCH):
         edits = None if kept is None else {"embedding": _only(kept[begin : begin + BATCH], model.config.prefix)}
-        parts.append(score(model, quick_logits(model, images[begin : begin + BATCH], edits).float(), target))
+        parts.append(score(model, fast_logits(model, images[begin : begin + BATCH], edits).float(), target))
     return to_numpy(to_double(torch.cat(parts)))
 
 
@@ -134,7 +134,7 @@ def curves(
         out[:, 0, -1] = out[:, 0, -2] if nothing is None else nothing
         out[:, 1, 0] = out[:, 1, 1] if nothing is None else nothing
         return out
-    filling = fillings(image, other, grid)[removal]
+    filling = baselines(image, other, grid)[removal]
     out[:, 0, -1] = out[:, 1, 0] = scores(model, filling[None], target)[0]
     places = np.empty_like(orders)
     np.put_along_axis(places, orders, np.arange(count)[None], axis=1)  # the rank of each patch
@@ -200,7 +200,7 @@ def _only(kept: np.ndarray, prefix: int) -> Edit:
 # ---- models that know nothing --------------------------------------------------------------------------------------------------
 
 
-def permuted(model: Classifier, depth: int | None = None, seed: int = 0) -> Classifier:
+def with_permuted_weights(model: Classifier, depth: int | None = None, seed: int = 0) -> Classifier:
     """A copy whose weights are shuffled, tensor by tensor: the head, and the last `depth` blocks or stages; None: everything.
 
     Every number stays, and with it every tensor's mean and spread; what was learnt is gone.

@@ -19,7 +19,7 @@ from vitral.draw.filters import filters_beside
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids, matrix_figure
 from vitral.draw.overlay import enlarge
-from vitral.draw.sheet import COLOURS_END, STARTS, clear_overlay
+from vitral.draw.sheet import COLOURS_END, STARTS, clipped_overlay
 from vitral.draw.tiles import patch_figure, picture_sheet
 from vitral.look.attention import attention, attention_matrix
 from vitral.look.choice import Start, find_target
@@ -113,7 +113,7 @@ def figure_set(
             written += drawn.save(Path(out) / drawn.name, about, formats)
             bar.advance()
         for picture, name in zip(opened if wanted(*FIGURES[OF_A_PICTURE:]) else (), names, strict=not only):
-            tape = watch_for(model, [picture], [method for method in RECORDS.values() if method.suits(model)])
+            tape = watch_for(model, [picture], [method for method in RECORDS.values() if method.supports(model)])
             for drawn in one_picture(tape, name, target, wanted, token):
                 written += drawn.save(Path(out) / f"{name}-{drawn.name}", {**about, "picture": about_picture(picture)}, formats)
                 bar.advance()
@@ -245,7 +245,7 @@ def _attention(tape: Tape, name: str, token: Start | None = None) -> Iterator[Dr
 
 def _maps(tape: Tape, heats: Sequence[Heatmap], captions: Sequence[str], title: str, *, picture: bool = False, **options: Any) -> Figure:
     """Maps side by side, each with its scale; after the picture itself where that is asked for."""
-    images, scales = zip(*(clear_overlay(heat, mode_of(tape)) for heat in heats), strict=True)
+    images, scales = zip(*(clipped_overlay(heat, mode_of(tape)) for heat in heats), strict=True)
     if picture:
         assert tape.pictures is not None
         images, captions, scales = (enlarge(tape.pictures[0].original), *images), ["picture", *captions], (None, *scales)

@@ -12,8 +12,8 @@ from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.text import percent
 from vitral.draw.filters import filter_tiles
-from vitral.draw.palette import ShowsItself
-from vitral.look.choice import Start, model_of, unused
+from vitral.draw.palette import NotebookFigure
+from vitral.look.choice import Start, model_of, unused_note
 from vitral.look.similarity import principal
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Filters(ShowsItself):
+class Filters(NotebookFigure):
     """Small pictures of what a first layer answers to."""
 
     tiles: np.ndarray
@@ -54,7 +54,7 @@ def filters(
     model: Classifier | Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, count: int = 28
 ) -> Filters:
     """What the first layer of a model (or of a tape's model) looks for; nothing depends on a picture."""
-    model, note = model_of(model), unused("filters", item=item, target=target, start=start)
+    model, note = model_of(model), unused_note("filters", item=item, target=target, start=start)
     if count < 1:
         raise UsageError(f"count = {count}", "ask for at least one filter")
     if model.config.family == "vit":

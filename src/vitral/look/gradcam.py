@@ -10,9 +10,9 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double, to_numpy
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_index, check_item, find_target, unused
+from vitral.look.choice import Start, check_index, check_item, find_target, unused_note
 from vitral.look.maps import heat
-from vitral.look.rerun import with_values
+from vitral.look.rerun import ensure_recorded
 from vitral.model.tape import Tape
 
 
@@ -33,7 +33,7 @@ def gradcam(tape: Tape, item: int = 0, target: int | str | None = None, start: S
             f"use a block from 0 to {len(names) - 2}" if len(names) > 1 else "use integrated_gradients or occlusion",
         )
     name = names[block] if block >= 0 else "embedding"
-    used, at = with_values(tape, item, [name], gradients=True)
+    used, at = ensure_recorded(tape, item, [name], gradients=True)
     gradient = used.gradient(name, target, at)
     with torch.no_grad():
         maps, slopes = used.model.as_map(used[name])[at], used.model.as_map(gradient)[at]  # (C, h, w)
@@ -41,5 +41,5 @@ def gradcam(tape: Tape, item: int = 0, target: int | str | None = None, start: S
     shown = block if block >= 0 else None
     grid = to_numpy(to_double(cam))
     note = "" if grid.any() else "nothing here raises this class: the map is zero everywhere"
-    ignored = unused("gradcam", start=start)
+    ignored = unused_note("gradcam", start=start)
     return heat(used, item, grid, "gradcam", note, ignored, at=at, block=shown, target=target, unit="weighted activation")

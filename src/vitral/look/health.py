@@ -16,10 +16,10 @@ from vitral.base.numbers import to_double, to_numpy
 from vitral.base.text import counted
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
-from vitral.draw.palette import ShowsItself
-from vitral.look.choice import Start, check_index, check_item, need_transformer, unused
+from vitral.draw.palette import NotebookFigure
+from vitral.look.choice import Start, check_index, check_item, need_transformer, unused_note
 from vitral.look.maps import heat
-from vitral.look.rerun import with_values
+from vitral.look.rerun import ensure_recorded
 from vitral.model.tape import Tape
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ LARGER = 1.5
 
 
 @dataclass(frozen=True)
-class Health(ShowsItself):
+class Health(NotebookFigure):
     """Norms of one picture's tokens after every block."""
 
     patches: np.ndarray
@@ -82,7 +82,7 @@ def health(tape: Tape, item: int = 0, target: int | str | None = None, start: St
     """Norms after every block and the artefact tokens among them."""
     need_transformer(tape, "the norm of tokens")
     names = tape.model.map_names()
-    used, at = with_values(tape, item, names)
+    used, at = ensure_recorded(tape, item, names)
     norms = np.stack([to_numpy(to_double(used[name][at]).norm(dim=-1)) for name in names])  # (L, T)
     patches = norms[:, used.prefix :]
     return Health(
@@ -90,7 +90,7 @@ def health(tape: Tape, item: int = 0, target: int | str | None = None, start: St
         norms[:, : used.prefix],
         outlier_threshold(patches),
         "class token" if used.config.class_token else "first register",
-        unused("health", target=target, start=start),
+        unused_note("health", target=target, start=start),
     )
 
 
@@ -98,11 +98,11 @@ def norms(tape: Tape, item: int = 0, target: int | str | None = None, start: Sta
     """The norm of each patch's token after a block."""
     need_transformer(tape, "the norm of tokens")
     block = check_index("block", block, tape.config.depth)
-    used, at = with_values(tape, item, [tape.model.map_names()[block]])
+    used, at = ensure_recorded(tape, item, [tape.model.map_names()[block]])
     values = to_numpy(to_double(used[used.model.map_names()[block]][at]).norm(dim=-1))[used.prefix :]
     outliers = int((values > outlier_threshold(values[None])[0]).sum())
     note = counted(outliers, "artefact token") if outliers else "no artefact tokens"
-    grid, ignored = values.reshape(used.grid), unused("norms", target=target, start=start)
+    grid, ignored = values.reshape(used.grid), unused_note("norms", target=target, start=start)
     return heat(used, check_item(tape, item), grid, "norms", note, ignored, at=at, block=block, unit="norm of the token")
 
 

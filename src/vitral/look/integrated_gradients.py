@@ -17,9 +17,9 @@ from vitral.base.numbers import to_double, to_numpy
 from vitral.base.text import percent, signed
 from vitral.data.images.preprocess import Preprocess
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_item, find_target, unused
+from vitral.look.choice import Start, check_item, find_target, unused_note
 from vitral.look.maps import heat, to_patches
-from vitral.look.rerun import alone, run
+from vitral.look.rerun import run, single_image
 from vitral.model.tape import Tape
 
 MOST_STEPS = 512
@@ -69,7 +69,7 @@ def integrated_gradients(
     grid = to_patches(pixels, tape.grid) if per == "patch" else pixels
     gap = f"gap {percent(found.gap)}, {found.steps} steps"
     note = f"sums to {signed(found.total)} of {signed(found.change)} from a {baseline} picture ({gap})"
-    ignored = unused("integrated_gradients", start=start)
+    ignored = unused_note("integrated_gradients", start=start)
     return heat(tape, item, grid, "integrated_gradients", note, ignored, target=target, unit="change of the logit", signed=True)
 
 
@@ -82,7 +82,7 @@ def attribute(tape: Tape, item: int, target: int, *, baseline: str = "mean", ste
         raise UsageError(f"steps = {steps}", f"use 1 to {MOST_STEPS}")
     if torch.is_inference_mode_enabled():
         raise UsageError("gradients cannot be taken inside torch.inference_mode()", "call integrated_gradients outside it")
-    image = alone(tape, item)  # (C, H, W)
+    image = single_image(tape, item)  # (C, H, W)
     blank = _blank(tape, image, baseline)
     with torch.no_grad():
         change = float(tape.logits[item, target] - run(tape, blank[None])[0, target])

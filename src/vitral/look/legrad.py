@@ -10,10 +10,10 @@ import torch
 
 from vitral.base.numbers import to_double
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_item, find_target, need_transformer, unused
+from vitral.look.choice import Start, check_item, find_target, need_transformer, unused_note
 from vitral.look.lens import read_out
 from vitral.look.maps import heat, to_grid
-from vitral.look.rerun import with_values
+from vitral.look.rerun import ensure_recorded
 from vitral.model.classifier import evaluating
 from vitral.model.tape import Tape
 
@@ -25,11 +25,11 @@ def legrad(tape: Tape, item: int = 0, target: int | str | None = None, start: St
     target = find_target(tape, item, target)
     depth = tape.config.depth
     names = [f"blocks.{block}.{part}" for block in range(depth) for part in ("attention.weights", "output")]
-    used, at = with_values(tape, item, names, gradients=True)
+    used, at = ensure_recorded(tape, item, names, gradients=True)
     total = torch.zeros(used.config.tokens, dtype=torch.float64)  # host
     for block in range(depth):
         with torch.enable_grad(), evaluating(used.model):
             answer = read_out(used.model, used[f"blocks.{block}.output"])[at, target]
             (slope,) = torch.autograd.grad(answer, used[f"blocks.{block}.attention.weights"], retain_graph=True)
         total += to_double(slope[at]).clamp(min=0).mean(dim=(0, 1)) / depth  # (T,)
-    return heat(used, item, to_grid(used, total), "legrad", unused("legrad", start=start), at=at, target=target, unit="sensitivity")
+    return heat(used, item, to_grid(used, total), "legrad", unused_note("legrad", start=start), at=at, target=target, unit="sensitivity")

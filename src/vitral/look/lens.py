@@ -23,10 +23,10 @@ from vitral.base.files import write_atomic
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.picture import Picture
 from vitral.draw.lens import lens_figure
-from vitral.draw.palette import ShowsItself
-from vitral.look.choice import Start, check_item, find_target, need_transformer, unused
+from vitral.draw.palette import NotebookFigure
+from vitral.look.choice import Start, check_item, find_target, need_transformer, unused_note
 from vitral.look.describe import digest, seen
-from vitral.look.rerun import with_values
+from vitral.look.rerun import ensure_recorded
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.head import probabilities
 from vitral.model.tape import Tape
@@ -35,12 +35,12 @@ from vitral.weights.read import read_weights
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PULL = 0.01
+RIDGE = 0.01
 """Strength of the pull towards the plain lens, as a share of the tokens' mean variance."""
 
 
 @dataclass(frozen=True)
-class Lens(ShowsItself):
+class Lens(NotebookFigure):
     """What the head says at every depth: of the picture as a whole, and of each patch."""
 
     logits: np.ndarray
@@ -50,7 +50,7 @@ class Lens(ShowsItself):
     target: int
     class_names: tuple[str, ...]
     trained: bool = False
-    several: bool = False
+    multi_label: bool = False
     """Each class on its own: a picture may have several labels."""
     picture: Picture | None = None
     note: str = ""
@@ -58,7 +58,7 @@ class Lens(ShowsItself):
     @property
     def unit(self) -> str:
         """What `probabilities` holds: of a model with one output it is that output."""
-        return "output" if len(self.class_names) == 1 and not self.several else "probability"
+        return "output" if len(self.class_names) == 1 and not self.multi_label else "probability"
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -107,11 +107,11 @@ class Lens(ShowsItself):
         end = f"{self.class_names[self.answers[-1]]}, settled after {_place(self.settled)}"
         end = f"output {self.logits[-1, 0]:.3g}" if self.unit == "output" else end
         original = None if self.picture is None else seen(self.picture)
-        options = {"title": f"The {kind}: {end}", "original": original, "unit": self.unit, "several": self.several}
+        options = {"title": f"The {kind}: {end}", "original": original, "unit": self.unit, "multi_label": self.multi_label}
         return lens_figure(self.probabilities, self.patch_probabilities, self.class_names, self.target, **options)
 
     def _shares(self, logits: np.ndarray) -> np.ndarray:
-        return logits if self.unit == "output" else to_numpy(probabilities(torch.from_numpy(logits), self.several))
+        return logits if self.unit == "output" else to_numpy(probabilities(torch.from_numpy(logits), self.multi_label))
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def lens(tape: Tape, item: int = 0, target: int | str | None = None, start: Star
     target = find_target(tape, item, target)
     if trained is not None:
         trained.check(tape.model)
-    used, at = with_values(tape, item, names)
+    used, at = ensure_recorded(tape, item, names)
     prefix, last = used.prefix, len(names) - 1
     logits, patches = [], []
     with torch.no_grad(), evaluating(used.model):
@@ -175,7 +175,7 @@ def lens(tape: Tape, item: int = 0, target: int | str | None = None, start: Star
     every = to_numpy(to_double(torch.stack(patches))).reshape(len(names), *used.grid, -1)
     class_names = tuple(map(tape.origin.class_name, range(tape.config.classes)))
     whole = to_numpy(to_double(torch.stack(logits)))
-    return Lens(whole, every, target, class_names, trained is not None, tape.origin.several, picture, unused("lens", start=start))
+    return Lens(whole, every, target, class_names, trained is not None, tape.origin.multi_label, picture, unused_note("lens", start=start))
 
 
 def depth_names(model: Classifier) -> list[str]:
@@ -225,7 +225,7 @@ def fit_lens(model: Classifier, batches: Iterable[torch.Tensor], data: str = "")
         for kind in range(2):
             if not counts[kind]:
                 continue
-            pull = PULL * square[depth, kind].diagonal()[:-1].mean().clamp_min(1e-12)
+            pull = RIDGE * square[depth, kind].diagonal()[:-1].mean().clamp_min(1e-12)
             strength = torch.full((width + 1,), float(pull), dtype=torch.float64)  # host
             strength[-1] = 1e-9 * float(counts[kind])  # the bias is free
             solved = torch.linalg.solve(square[depth, kind] + torch.diag(strength), cross[depth, kind])

@@ -13,7 +13,7 @@ from vitral.base.errors import UsageError, one_of
 from vitral.base.text import few
 from vitral.draw.heatmap import Heatmap
 from vitral.look.attention import attention, attention_matrix
-from vitral.look.choice import NOT_CHOSEN, unused
+from vitral.look.choice import OPTION_DEFAULTS, unused_note
 from vitral.look.contributions import contributions
 from vitral.look.distance import distance, entropy
 from vitral.look.filters import filters
@@ -52,7 +52,7 @@ class Method:
     """Differentiates the score of a class."""
     many: bool = False
     """Takes many passes for one map."""
-    usual: bool = True
+    default: bool = True
     """Stands on a sheet for which no methods were chosen."""
 
     @property
@@ -69,7 +69,7 @@ class Method:
         """Needs a class, so a model with a head."""
         return "target" in self.takes
 
-    def suits(self, model: Classifier) -> bool:
+    def supports(self, model: Classifier) -> bool:
         return (model.config.is_transformer or not self.transformer) and (model.config.classes > 0 or not self.explains)
 
 
@@ -91,7 +91,7 @@ MAPS = (
         attention=True,
         features=True,
         gradients=True,
-        usual=False,
+        default=False,
     ),
     Method(
         gradcam,
@@ -118,10 +118,10 @@ MAPS = (
         "the mean probability while a patch is to be seen, over random masks",
         ("target", "masks", "cells", "keep", "seed"),
         many=True,
-        usual=False,
+        default=False,
     ),
     Method(similarity, "cosine of one token with every patch after a block", ("start", "block"), features=True),
-    Method(norms, "the length of each patch's token after a block", ("block",), features=True, tokens=True, usual=False),
+    Method(norms, "the length of each patch's token after a block", ("block",), features=True, tokens=True, default=False),
 )
 """Heat maps of one picture."""
 
@@ -144,7 +144,7 @@ MEASURES = {method.name: method.function for method in NUMBERS}
 RECORDS = {method.name: method for method in (*MAPS, *NUMBERS)}
 
 
-def asked_for(names: Sequence[str]) -> list[Method]:
+def methods_named(names: Sequence[str]) -> list[Method]:
     """The maps of these names; names with a dash are understood."""
     asked = [name.strip().replace("-", "_") for name in names if name.strip()]
     if unknown := next((name for name in asked if name not in METHODS), None):
@@ -154,7 +154,7 @@ def asked_for(names: Sequence[str]) -> list[Method]:
 
 def choose(model: Classifier, names: Sequence[str] = ()) -> list[Method]:
     """The maps asked for, or the usual ones that suit the model."""
-    return asked_for(names) or [method for method in MAPS if method.usual and method.suits(model)]
+    return methods_named(names) or [method for method in MAPS if method.default and method.supports(model)]
 
 
 def watch_for(model: Classifier, x: Any, methods: Iterable[Method]) -> Tape:
@@ -184,9 +184,9 @@ def call(method: Method, tape: Tape, item: int = 0, **options: Any) -> Heatmap:
     """The map of a method with those of the chosen options that it takes, and a note on the others."""
     chosen = _chosen(options)
     heat = method.function(tape, item, **{name: value for name, value in chosen.items() if name in method.takes})
-    ignored = unused(method.name, **{name: value for name, value in chosen.items() if name not in method.takes})
+    ignored = unused_note(method.name, **{name: value for name, value in chosen.items() if name not in method.takes})
     return replace(heat, note=joined(heat.note, ignored)) if ignored else heat
 
 
 def _chosen(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value != NOT_CHOSEN.get(name)}
+    return {name: value for name, value in options.items() if value != OPTION_DEFAULTS.get(name)}

@@ -17,7 +17,7 @@ from vitral.base.errors import VitralError
 from vitral.base.progress import track
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.overlay import enlarge
-from vitral.draw.sheet import clear_overlay
+from vitral.draw.sheet import clipped_overlay
 from vitral.look.method import RECORDS, call, watch_for
 from vitral.look.sheet import mode_of
 from vitral.look.watch import open_pictures
@@ -49,7 +49,7 @@ class Explained:
 
     def overlays(self, size: int = TILE) -> list[Image.Image]:
         """Of each map, as sheets show them: colours up to the map's 97th percentile."""
-        return [clear_overlay(heat, self.mode, size)[0] for heat in self.heats]
+        return [clipped_overlay(heat, self.mode, size)[0] for heat in self.heats]
 
 
 def usual_method(model: Classifier) -> str:

@@ -9,9 +9,9 @@ from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double
 from vitral.base.progress import track
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_item, find_target, unused
+from vitral.look.choice import Start, check_item, find_target, unused_note
 from vitral.look.maps import heat
-from vitral.look.rerun import alone, run, run_quickly, score, score_unit
+from vitral.look.rerun import run, run_fast, score, score_unit, single_image
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
@@ -45,7 +45,7 @@ def occlusion(
     """
     item = check_item(tape, item)
     target = find_target(tape, item, target)
-    image = alone(tape, item)
+    image = single_image(tape, item)
     height, width = image.shape[-2:]
     rows, columns = grid_of(tape.model)
     size = max(1, round(min(rows, columns) / 5)) if size is None else size
@@ -58,7 +58,7 @@ def occlusion(
     if between:
         places = [(row, column) for row, column in places if (row + column) % 2 == 0]
     batch = BATCH.get(image.device.type, USUAL_BATCH)
-    again = run if exact else run_quickly
+    again = run if exact else run_fast
     drops: list[float] = []
     with torch.no_grad():
         whole = float(score(tape, again(tape, image[None]), target))
@@ -75,7 +75,7 @@ def occlusion(
     grid[tuple(np.transpose(places))] = drops
     if between:
         grid = fill_between(grid)
-    ignored = unused("occlusion", start=start)
+    ignored = unused_note("occlusion", start=start)
     return heat(tape, item, grid, "occlusion", note, ignored, target=target, unit=f"fall of the {unit}", signed=True)
 
 

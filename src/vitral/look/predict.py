@@ -17,9 +17,9 @@ from vitral.base.text import html, percent, table
 from vitral.config.formats import AnswerPrecision
 from vitral.cost.eight_bits import AnsweringInFp8
 from vitral.cost.precision import Answering, worth_bf16
-from vitral.data.splits.split import SEVERAL
+from vitral.data.splits.split import LABEL_JOINER
 from vitral.draw.charts import prediction_chart
-from vitral.kernels.replay import replayed
+from vitral.kernels.graphs import replayed
 from vitral.look.watch import as_images, each
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.head import probabilities
@@ -74,7 +74,7 @@ class Ranking(list[tuple[str, float]]):
 
     def record(self) -> dict[str, Any]:
         """As a row of a table."""
-        joined = {"answer": SEVERAL.join(self.answers)} if self.thresholds else {}
+        joined = {"answer": LABEL_JOINER.join(self.answers)} if self.thresholds else {}
         return {"path": self.source, **ranked(self), **joined}
 
     def draw(self, title: str = "", image: Image.Image | None = None) -> Figure:
@@ -118,14 +118,14 @@ def rank(model_or_tape: Classifier | Tape, logits: torch.Tensor, source: str = "
     if not logits.isfinite().all():
         raise FailedError(f"the answer for {source or 'a picture'} is not a number", "the weights are damaged, or their training diverged")
     origin = model_or_tape.origin
-    shares = probabilities(logits, origin.several)
+    shares = probabilities(logits, origin.multi_label)
     order = logits.argsort(descending=True, stable=True).tolist()
-    if origin.several:  # every answer, however many; then the most probable of the others
+    if origin.multi_label:  # every answer, however many; then the most probable of the others
         above = [index for index in order if shares[index] >= origin.thresholds[index]]
         order = sorted({*above, *order[:top]}, key=order.index)
     else:
         order = order[:top]
-    names, thresholds = [origin.class_name(index) for index in order], [origin.thresholds[index] for index in order if origin.several]
+    names, thresholds = [origin.class_name(index) for index in order], [origin.thresholds[index] for index in order if origin.multi_label]
     return Ranking(names, to_numpy(shares[order]), to_numpy(logits[order]), order, source, thresholds)
 
 

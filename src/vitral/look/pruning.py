@@ -14,7 +14,7 @@ import torch
 from vitral.base.numbers import to_double
 from vitral.base.progress import track
 from vitral.look.choice import check_item
-from vitral.look.rerun import alone, run, score
+from vitral.look.rerun import run, score, single_image
 from vitral.look.switch_off import Ablation, Off, edits_for
 from vitral.model.tape import Tape
 
@@ -26,7 +26,7 @@ BATCH = 16
 
 
 @dataclass(frozen=True)
-class Removal:
+class Pruning:
     """What is left of the answer when heads are switched off, the least important first."""
 
     order: tuple[tuple[int, int], ...]
@@ -47,7 +47,7 @@ class Removal:
         return int(self.counts[low[0] - 1]) if len(low) else int(self.counts[-1])
 
 
-def remove_least(
+def prune_heads(
     tape: Tape,
     ablation: Ablation,
     item: int = 0,
@@ -55,10 +55,10 @@ def remove_least(
     images: torch.Tensor | None = None,
     labels: Sequence[int] = (),
     points: int = POINTS,
-) -> Removal:
+) -> Pruning:
     """Switch heads off in the order of an `ablate` of the same picture; `images` (B, C, H, W) with `labels` are judged along the way."""
     item = check_item(tape, item)
-    image = alone(tape, item)
+    image = single_image(tape, item)
     order = least_first(ablation.heads)
     counts = np.unique(np.linspace(0, len(order), min(points, len(order) + 1)).round().astype(int))
     rng = np.random.default_rng(0)
@@ -76,7 +76,7 @@ def remove_least(
         confidence.append(float(scores[0]))
         random.append(float(to_double(scores[1:]).mean()))
     judged = None if images is None else np.array(share)
-    return Removal(tuple(order), counts, np.array(confidence), np.array(random), judged)
+    return Pruning(tuple(order), counts, np.array(confidence), np.array(random), judged)
 
 
 def least_first(heads: np.ndarray) -> list[tuple[int, int]]:

@@ -17,11 +17,11 @@ from vitral.model.tape import Edit, Tape
 from vitral.model.vit import ViT
 
 
-def with_values(tape: Tape, item: int, names: Iterable[str], gradients: bool = False) -> tuple[Tape, int]:
+def ensure_recorded(tape: Tape, item: int, names: Iterable[str], gradients: bool = False) -> tuple[Tape, int]:
     """This tape when it holds whole values under `names` (and their graph), else the picture watched again, edits included."""
     names = list(names)
     item = check_item(tape, item)
-    cut = any(name.endswith(".attention.weights") for name in names) and (tape.kept_heads is not None or tape.kept_rows is not None)
+    cut = any(name.endswith(".attention.weights") for name in names) and (tape.recorded_heads is not None or tape.recorded_rows is not None)
     if not cut and all(name in tape for name in names) and (tape.gradients or not gradients):
         return tape, item
     # An edit may treat the pictures of a batch differently: with edits all of them go again, each in its place.
@@ -43,7 +43,7 @@ def again(tape: Tape, chosen: slice, **options: Any) -> Tape:
     return new
 
 
-def alone(tape: Tape, item: int) -> torch.Tensor:
+def single_image(tape: Tape, item: int) -> torch.Tensor:
     """One picture of a tape (C, H, W), to be run again with changes. Refused where an edit would not follow it out of its batch."""
     images = images_of(tape)
     image = images[item].detach()
@@ -72,12 +72,12 @@ def run(tape: Tape, images: torch.Tensor, edits: dict[str, Edit] | None = None) 
         return tape.model(images, tape=Tape(tape.model, keep=["logits"], edits=both))
 
 
-def run_quickly(tape: Tape, images: torch.Tensor) -> torch.Tensor:
-    """`run` for many pictures that are compared with each other, as `quick_logits` has it; with a tape's edits it is `run`."""
-    return run(tape, images) if tape.edits else quick_logits(tape.model, images)
+def run_fast(tape: Tape, images: torch.Tensor) -> torch.Tensor:
+    """`run` for many pictures that are compared with each other, as `fast_logits` has it; with a tape's edits it is `run`."""
+    return run(tape, images) if tape.edits else fast_logits(tape.model, images)
 
 
-def quick_logits(model: Classifier, images: torch.Tensor, edits: dict[str, Edit] | None = None) -> torch.Tensor:
+def fast_logits(model: Classifier, images: torch.Tensor, edits: dict[str, Edit] | None = None) -> torch.Tensor:
     """Logits (B, K) in eval mode: where a CPU is quicker with bf16, all but the head is computed in it.
 
     The head stays in fp32: logits of 10 would be rounded to 0.06.
@@ -99,8 +99,8 @@ def _after(first: Edit, second: Edit) -> Edit:
 
 def score(tape: Tape | Classifier, logits: torch.Tensor, target: int) -> torch.Tensor:
     """What a change is measured by (B,): the target's probability; the output itself where there is only one (regression)."""
-    return logits[:, 0] if score_unit(tape) == "output" else probabilities(logits, tape.origin.several)[:, target]
+    return logits[:, 0] if score_unit(tape) == "output" else probabilities(logits, tape.origin.multi_label)[:, target]
 
 
 def score_unit(tape: Tape | Classifier) -> str:
-    return "output" if tape.config.classes == 1 and not tape.origin.several else "probability"
+    return "output" if tape.config.classes == 1 and not tape.origin.multi_label else "probability"

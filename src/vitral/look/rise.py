@@ -14,10 +14,10 @@ from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import track
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_item, find_target, unused
+from vitral.look.choice import Start, check_item, find_target, unused_note
 from vitral.look.maps import heat, to_patches
 from vitral.look.occlusion import grid_of
-from vitral.look.rerun import alone, run, score, score_unit
+from vitral.look.rerun import run, score, score_unit, single_image
 from vitral.model.tape import Tape
 
 BATCH = 16
@@ -44,7 +44,7 @@ def rise(
     cells = max(2, min(7, min(grid) // 2)) if cells is None else cells
     if masks < 2 or cells < 2 or not 0 < keep < 1:
         raise UsageError(f"{masks} masks of {cells} × {cells} cells, {keep} kept", "use at least 2 of each, and a share between 0 and 1")
-    image = alone(tape, item)
+    image = single_image(tape, item)
     seen = random_masks(masks, cells, keep, (image.shape[1], image.shape[2]), seed)  # (n, H, W)
     weight = np.zeros(image.shape[-2:])
     with torch.no_grad():
@@ -54,7 +54,7 @@ def rise(
             weight += to_numpy((left[:, None, None] * to_double(some)).sum(dim=0))
     total = to_numpy(to_double(seen).sum(dim=0))
     values = to_patches(weight, grid) / np.maximum(to_patches(total, grid), 1e-12)
-    note, ignored = f"{masks} masks of {cells} × {cells} cells", unused("rise", start=start)
+    note, ignored = f"{masks} masks of {cells} × {cells} cells", unused_note("rise", start=start)
     return heat(tape, item, values, "rise", note, ignored, target=target, unit=f"mean {score_unit(tape)} when seen")
 
 

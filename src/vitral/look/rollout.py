@@ -16,9 +16,9 @@ from vitral.base.errors import UsageError, one_of
 from vitral.base.numbers import to_double
 from vitral.base.text import percent
 from vitral.draw.heatmap import Heatmap
-from vitral.look.choice import Start, check_item, need_transformer, start_patch, start_row, unused
+from vitral.look.choice import Start, check_item, need_transformer, start_patch, start_row, unused_note
 from vitral.look.maps import heat, to_grid
-from vitral.look.rerun import with_values
+from vitral.look.rerun import ensure_recorded
 from vitral.look.watch import as_images, watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Tape
@@ -53,11 +53,11 @@ def rollout(
     """
     need_transformer(tape, "rollout")
     item = check_item(tape, item)
-    used, at = with_values(tape, item, [f"blocks.{block}.attention.weights" for block in range(tape.config.depth)])
+    used, at = ensure_recorded(tape, item, [f"blocks.{block}.attention.weights" for block in range(tape.config.depth)])
     running = RunningRollout(heads, discard)
     for block in range(tape.config.depth):
         running(used.attention(block)[at : at + 1])
-    return _finish(used, item, at, running, start, unused("rollout", target=target))
+    return _finish(used, item, at, running, start, unused_note("rollout", target=target))
 
 
 def watch_rollout(model: Classifier, x: Any, start: Start = "class", *, heads: str = "mean", discard: float = 0.0) -> list[Heatmap]:

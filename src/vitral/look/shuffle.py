@@ -18,10 +18,10 @@ from vitral.base.text import percent
 from vitral.build import build
 from vitral.config import ModelConfig
 from vitral.data.images.preprocess import Preprocess
-from vitral.draw.palette import ShowsItself
+from vitral.draw.palette import NotebookFigure
 from vitral.draw.tiles import picture_sheet
-from vitral.look.choice import Start, check_item, need_transformer, unused
-from vitral.look.rerun import alone
+from vitral.look.choice import Start, check_item, need_transformer, unused_note
+from vitral.look.rerun import single_image
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Tape
 
@@ -32,7 +32,7 @@ ORDERS = 8
 
 
 @dataclass(frozen=True)
-class Shuffled(ShowsItself):
+class Shuffled(NotebookFigure):
     """What became of the logits of one picture when its patches changed places."""
 
     change: np.ndarray
@@ -78,13 +78,13 @@ def shuffle(
         raise UsageError("this model has no head, so there is no answer to change", "give it one with model.with_head(classes=…)")
     if orders < 1:
         raise UsageError(f"{orders} orders", "ask for at least one")
-    seen = alone(tape, item)
+    seen = single_image(tape, item)
     rng = np.random.default_rng(seed)
     tokens = int(np.prod(tape.config.grid))
     batch = torch.stack([seen, *(reordered(seen, rng.permutation(tokens), tape.config) for _ in range(orders))])
     (change, same), (without, same_without) = (_moved(model, batch) for model in (tape.model, without_positions(tape.model)))
     image, shuffled = (Preprocess.of(tape.model).as_image(one).convert("RGB") for one in batch[:2])
-    return Shuffled(change, without, same, same_without, image, shuffled, unused("shuffle", target=target, start=start))
+    return Shuffled(change, without, same, same_without, image, shuffled, unused_note("shuffle", target=target, start=start))
 
 
 def is_apart(config: ModelConfig) -> bool:

@@ -15,13 +15,13 @@ from vitral.base.text import counted, percent
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids
-from vitral.draw.palette import ShowsItself
+from vitral.draw.palette import NotebookFigure
 from vitral.draw.tiles import picture_sheet
-from vitral.look.choice import Start, check_index, check_item, model_of, need_tape, place_of, start_index, start_patch, unused
+from vitral.look.choice import Start, check_index, check_item, model_of, need_tape, place_of, start_index, start_patch, unused_note
 from vitral.look.describe import seen
 from vitral.look.health import outlier_threshold
 from vitral.look.maps import heat
-from vitral.look.rerun import with_values
+from vitral.look.rerun import ensure_recorded
 from vitral.model.classifier import Classifier
 from vitral.model.positions import positioned_prefix
 from vitral.model.tape import Tape
@@ -33,7 +33,7 @@ POSITIONED = ("learned", "sincos", "learned+rotary", "learned+relative")
 
 
 @dataclass(frozen=True)
-class PositionSimilarity(ShowsItself):
+class PositionSimilarity(NotebookFigure):
     """Cosine similarity of each position's vector with all others."""
 
     values: np.ndarray
@@ -105,7 +105,7 @@ def position_similarity(
         float(np.mean(in_column)) if in_column else float("nan"),
         float(values[different].mean()) if different.any() else float("nan"),
         np.array([in_row, in_column]),
-        unused("position_similarity", item=item, target=target, start=start),
+        unused_note("position_similarity", item=item, target=target, start=start),
     )
 
 
@@ -115,7 +115,7 @@ def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start
     names = tape.model.map_names()
     block = check_index("block", block, len(names))
     name = names[block]
-    used, at = with_values(tape, item, [name])
+    used, at = ensure_recorded(tape, item, [name])
     patches = patch_tokens(used, name, at)  # (h, w, D)
     if tape.config.is_transformer:
         (index, note), patch = start_index(used, start), start_patch(used, start)
@@ -127,13 +127,13 @@ def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start
         own, patch, note = patches.mean(axis=(0, 1)), None, f"a {tape.config.family} has no class token: starts from the mean of the map"
     lengths = np.linalg.norm(patches, axis=2) * np.linalg.norm(own)
     grid = patches @ own / np.maximum(lengths, 1e-30)
-    item, ignored = check_item(tape, item), unused("similarity", target=target)
+    item, ignored = check_item(tape, item), unused_note("similarity", target=target)
     facts = {"block": block, "unit": "cosine similarity", "signed": True, "start": patch}
     return heat(used, item, grid, "similarity", note, ignored, at=at, **facts)
 
 
 @dataclass(frozen=True)
-class TokenColours(ShowsItself):
+class TokenColours(NotebookFigure):
     """The first three principal components of the patches' tokens as red, green and blue."""
 
     colours: np.ndarray
@@ -171,7 +171,7 @@ def token_colours(tape: Tape, item: int = 0, target: int | str | None = None, st
     names = tape.model.map_names()
     block = check_index("block", block, len(names))
     picture = tape.pictures[check_item(tape, item)] if tape.pictures else None
-    used, at = with_values(tape, item, [names[block]])
+    used, at = ensure_recorded(tape, item, [names[block]])
     patches = patch_tokens(used, names[block], at)  # (h, w, D)
     rows = patches.reshape(-1, patches.shape[-1])
     lengths = np.linalg.norm(rows, axis=1)
@@ -180,7 +180,7 @@ def token_colours(tape: Tape, item: int = 0, target: int | str | None = None, st
     low, high = np.percentile(scores, 1, axis=0), np.percentile(scores, 99, axis=0)
     colours = np.full((len(rows), 3), 0.5)
     colours[usual, : scores.shape[1]] = np.clip((scores - low) / np.maximum(high - low, 1e-30), 0, 1)
-    grid, note = colours.reshape(*patches.shape[:2], 3), unused("token_colours", target=target, start=start)
+    grid, note = colours.reshape(*patches.shape[:2], 3), unused_note("token_colours", target=target, start=start)
     return TokenColours(grid, explained, block, int((~usual).sum()), picture, note)
 
 

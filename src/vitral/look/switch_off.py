@@ -15,10 +15,10 @@ import torch
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import track
 from vitral.base.text import html, signed, table
-from vitral.draw.palette import ShowsItself
+from vitral.draw.palette import NotebookFigure
 from vitral.draw.switch_off import ablation_figure
-from vitral.look.choice import Start, check_item, find_target, need_transformer, unused
-from vitral.look.rerun import alone, run, score, score_unit
+from vitral.look.choice import Start, check_item, find_target, need_transformer, unused_note
+from vitral.look.rerun import run, score, score_unit, single_image
 from vitral.model.tape import Edit, Tape
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Off:
 
 
 @dataclass(frozen=True, repr=False)
-class Ablation(ShowsItself):
+class Ablation(NotebookFigure):
     """Change of the target's probability when a part is switched off: below zero, the model needed it."""
 
     heads: np.ndarray
@@ -80,14 +80,14 @@ def ablate(tape: Tape, item: int = 0, target: int | str | None = None, start: St
     target = find_target(tape, item, target)
     depth, count = tape.config.depth, tape.config.heads
     heads, parts = np.zeros((depth, count)), np.zeros((depth, len(PARTS)))
-    image = alone(tape, item)
+    image = single_image(tape, item)
     whole = float(_scores(tape, image, target, [Off()])[0])
     for block in track(range(depth), "Switching off heads and blocks"):
         copies = [Off(heads=((block, head),)) for head in range(count)]
         copies += [Off(attention=(block,)), Off(mlp=(block,)), Off(attention=(block,), mlp=(block,))]
         scores = _scores(tape, image, target, copies)
         heads[block], parts[block] = scores[:count] - whole, scores[count:] - whole
-    return Ablation(heads, parts, whole, target, tape.origin.class_name(target), score_unit(tape), unused("ablate", start=start))
+    return Ablation(heads, parts, whole, target, tape.origin.class_name(target), score_unit(tape), unused_note("ablate", start=start))
 
 
 def edits_for(copies: Sequence[Off] | Off) -> dict[str, Edit]:

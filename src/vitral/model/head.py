@@ -13,9 +13,9 @@ from vitral.model.mlp import MLP
 from vitral.model.norm import make_norm
 
 
-def probabilities(logits: torch.Tensor, several: bool = False) -> torch.Tensor:
+def probabilities(logits: torch.Tensor, multi_label: bool = False) -> torch.Tensor:
     """(…, K): shares of one answer, or of each class on its own where a picture may have several labels."""
-    return logits.sigmoid() if several else logits.softmax(dim=-1)
+    return logits.sigmoid() if multi_label else logits.softmax(dim=-1)
 
 
 class AttentionPool(nn.Module):

@@ -9,7 +9,7 @@ from vitral.base.files import make_folder, write_json
 from vitral.base.layout import REPORT, scores_name
 from vitral.model.classifier import Classifier
 from vitral.report.render import write_page
-from vitral.report.test_results import explainer_of, how_it_did
+from vitral.report.test_results import explainer_of, results_section
 from vitral.run.answers import Answers
 from vitral.train.evaluate import Scored
 
@@ -35,7 +35,7 @@ def write_evaluation(
         page,
         title=f"{model} on {data}",
         lead=f"{result.headline} on {len(result.labels):,} pictures ({scores['split']})",
-        test=how_it_did(scores, folder, page, notes, explainer=explainer_of(classifier, picture) if classifier is not None else None),
+        test=results_section(scores, folder, page, notes, explainer=explainer_of(classifier, picture) if classifier is not None else None),
         notes=notes,
         command=command,
     )

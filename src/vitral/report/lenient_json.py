@@ -9,7 +9,7 @@ from vitral.base.errors import DataError
 from vitral.base.files import read_json
 
 
-def optional_object(path: Path, notes: list[str], missing: str = "") -> dict[str, Any]:
+def read_object(path: Path, notes: list[str], missing: str = "") -> dict[str, Any]:
     """The JSON object in a file, or an empty one and a note; `missing`: what it means that there is no such file, where it matters."""
     if not path.exists():
         notes += [f"{path.name} is missing: {missing}"] if missing else []

@@ -15,7 +15,7 @@ from vitral.report import inline
 from vitral.report.render import percent, write_page
 from vitral.study.quantise import INT8, ORIGINAL, Quantised
 from vitral.study.quantised import Proof, Version
-from vitral.weights.predict_script import write_beside
+from vitral.weights.predict_script import write_predict_script
 
 LAYERS = 16
 """Layers that are drawn."""
@@ -36,7 +36,7 @@ def write_quantised(found: Quantised, model: Classifier, folder: str | Path) -> 
     with replacing_folder(folder) as new:
         for name, content in found.files.items():
             write_atomic(new / name, content)
-        write_beside(model, new, runs=True)
+        write_predict_script(model, new, runs=True)
         write_json(new / layout.PROOF, proof.to_dict())
         write_page("quantise.html", new / layout.REPORT, **_content(found))
     return folder / layout.REPORT

@@ -17,9 +17,9 @@ from vitral.data.splits.open import open_split
 from vitral.draw.curves import read_curve, training_curves
 from vitral.look.verdicts import read_verdicts
 from vitral.report import inline
-from vitral.report.lenient_json import mapping, number, optional_object
+from vitral.report.lenient_json import mapping, number, read_object
 from vitral.report.render import percent, show, write_page
-from vitral.report.test_results import Explainer, explainer_of, file_of, how_it_did, opener_of
+from vitral.report.test_results import Explainer, explainer_of, open_file, results_section, split_opener
 from vitral.run.folder import RunFolder
 from vitral.run.journal import read_metrics
 from vitral.run.made_here import made_here
@@ -42,8 +42,8 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None, maps
         notes.append(f"not made on this machine: {config.data.name} was not opened; pictures are the small ones in the run folder")
     name = title_of(run, config) if config else run.path.name
     metrics = read_journal(run.path / layout.METRICS, notes)
-    environment = optional_object(run.path / layout.ENVIRONMENT, notes, "the machine and the versions are not known")
-    scored = {split: optional_object(run.path / layout.scores_name(split), notes) for split in ("test", "sealed")}
+    environment = read_object(run.path / layout.ENVIRONMENT, notes, "the machine and the versions are not known")
+    scored = {split: read_object(run.path / layout.scores_name(split), notes) for split in ("test", "sealed")}
     figures = run.path / layout.FIGURES
     typed = shlex.join(["vitral", "figures", str(run.path), "--out", str(figures)])
     drawn_by = f"make some with `{typed}`, then write this page again"
@@ -61,14 +61,14 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None, maps
         results=results(metrics),
         harder=reasons,
         curves=learnt,
-        scored={split: how_it_did(scores, run.path, page, notes, split, explainer) for split, scores in scored.items() if scores},
+        scored={split: results_section(scores, run.path, page, notes, split, explainer) for split, scores in scored.items() if scores},
         validated=bool(last(metrics, "validation")),
         film=inline.of_frames(run.path / layout.FILM / layout.FRAMES),
         figures=inline.of_folder(figures, hint, without=drawn),
         origin=origin,
         origin_facts=[(key, fact) for key, fact in vars(origin).items() if isinstance(fact, Fact)] if origin else [],
         settings={part: to_dict(value) for part in ("model", "data", "train", "pretrain") if (value := getattr(config, part, None))},
-        probe=optional_object(run.path / layout.PROBE, []),
+        probe=read_object(run.path / layout.PROBE, []),
         collapse=next((line["collapsed"] for line in metrics if "collapsed" in line), None),
         machine={key: value for key, value in environment.items() if key not in ("data", "times")},
         times=mapping(environment.get("times")),
@@ -90,9 +90,9 @@ def explainer_for(run: RunFolder, notes: list[str]) -> Explainer | None:
         return None
     verdicts = read_verdicts(model, run.path / layout.AUDIT)
     if run.settled.data.name != "digits":
-        return explainer_of(model, file_of, verdicts)
+        return explainer_of(model, open_file, verdicts)
     test = open_split(run.settled.data, Preprocess.of(model), "test")  # these digits have no files, and come with scikit-learn
-    return explainer_of(model, opener_of(test), verdicts)
+    return explainer_of(model, split_opener(test), verdicts)
 
 
 def title_of(run: RunFolder, config: RunConfig) -> str:

@@ -10,7 +10,7 @@ from vitral.base import layout
 from vitral.base.errors import DataError
 from vitral.base.text import NOTHING, byte_size, duration, short, signed
 from vitral.report import inline
-from vitral.report.lenient_json import mapping, number, optional_object
+from vitral.report.lenient_json import mapping, number, read_object
 from vitral.report.render import percent, show, write_page
 
 SUMMARY = {"kind": "kind", "data": "data", "budget": "budget for each model", "seeds": "seeds"}
@@ -35,7 +35,7 @@ def write_study_report(study_folder: str | Path, out: str | Path | None = None) 
             "name a folder that `vitral compare` or `vitral scale` wrote",
         )
     notes: list[str] = []
-    result = optional_object(folder / layout.RESULT, notes, "the study is not finished, run the same command again and it goes on")
+    result = read_object(folder / layout.RESULT, notes, "the study is not finished, run the same command again and it goes on")
     rows = [row for row in result.get("rows") or [] if isinstance(row, dict)]
     has_means = bool(rows) and all("mean" in row for row in rows)
     pairs = [pair for pair in result.get("pairs") or [] if isinstance(pair, dict) and {"a", "b", "difference"} <= set(pair)]
@@ -57,7 +57,7 @@ def write_study_report(study_folder: str | Path, out: str | Path | None = None) 
         failures=[("failed for good", mapping(result.get("failed"))), ("failed once and ran again", mapping(result.get("retried")))],
         studies=mapping(result.get("studies")),
         figures=inline.of_folder(folder / layout.FIGURES, "they are drawn when the study ends"),
-        declared=optional_object(folder / layout.STUDY, notes),
+        declared=read_object(folder / layout.STUDY, notes),
         machine=mapping(result.get("machine")),
     )
 

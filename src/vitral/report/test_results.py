@@ -35,7 +35,7 @@ MOST_MAPS = 64
 """Pictures of one page that get maps: more, and a page would be slow to write and heavy to send."""
 
 
-def how_it_did(
+def results_section(
     test: dict[str, Any], folder: Path, page: Path, notes: list[str], split: str = "test", explainer: Explainer | None = None
 ) -> dict[str, Any]:
     """What `parts.html` shows of a test: `test` is what test.json holds, `folder` has the answers, `page` is where links start.
@@ -51,14 +51,14 @@ def how_it_did(
             found = pictures(answers, list(map(str, mapping(test.get("per_class") or test.get("classes")))), page, explained)
         except (VitralError, IndexError, TypeError, ValueError) as error:
             notes.append(f"the pictures of {split} could not be shown ({error})")
-    shown = {"gallery": found, "maps": maps_words(explained, several := "mean_average_precision" in test)}
-    if several:
-        return {**of_several(test), **shown}
+    shown = {"gallery": found, "maps": maps_caption(explained, multi_label := "mean_average_precision" in test)}
+    if multi_label:
+        return {**multi_label_section(test), **shown}
     columns = ["class", "recall", "precision", "F1"]
     return {"scores": scores(test), "columns": columns, "classes": by_class(test), "figures": figures(test), **shown}
 
 
-def of_several(test: dict[str, Any]) -> dict[str, Any]:
+def multi_label_section(test: dict[str, Any]) -> dict[str, Any]:
     """The same of several labels a picture: average precision of each class, and how its threshold does."""
     shares = {
         "mean average precision (mAP)": "mean_average_precision",
@@ -117,7 +117,7 @@ def explainer_of(model: Classifier, picture: Opener, verdicts: Mapping[str, str]
     return explained
 
 
-def opener_of(split: Split) -> Opener:
+def split_opener(split: Split) -> Opener:
     """Pictures of a data set by what the answers call them: for sets without a file for each picture."""
     places = {split.where(position): position for position in range(len(split))}
 
@@ -132,7 +132,7 @@ def opener_of(split: Split) -> Opener:
     return opened
 
 
-def file_of(answers: Answers, position: int) -> Path:
+def open_file(answers: Answers, position: int) -> Path:
     """The file of a picture, where it still is."""
     path = answers.paths[position] if answers.paths else ""
     if not _is_picture(path):
@@ -140,10 +140,10 @@ def file_of(answers: Answers, position: int) -> Path:
     return Path(path)
 
 
-SEVERAL_WRONG = "stand those of the wrong label that it was surest of and of the one that it missed by most, where there are such"
+MULTI_LABEL_WRONG = "stand those of the wrong label that it was surest of and of the one that it missed by most, where there are such"
 
 
-def maps_words(explained: dict[int, Explained], several: bool = False) -> str:
+def maps_caption(explained: dict[int, Explained], multi_label: bool = False) -> str:
     if not explained:
         return ""
     one = next(iter(explained.values()))
@@ -151,7 +151,7 @@ def maps_words(explained: dict[int, Explained], several: bool = False) -> str:
     verdict = f" The audit of this model says of {method}: {one.verdict}." if one.verdict else ""
     return (
         f"Light on a picture is what speaks for the class named under it ({method}); each map has its own scale, from its lowest value to "
-        f"its 97th percentile. Under an error {SEVERAL_WRONG if several else 'stand two: for the answer, and for the truth'}."
+        f"its 97th percentile. Under an error {MULTI_LABEL_WRONG if multi_label else 'stand two: for the answer, and for the truth'}."
     ) + verdict
 
 

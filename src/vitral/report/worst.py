@@ -25,10 +25,10 @@ from vitral.look.method import RECORDS, choose
 from vitral.look.notable import explain, usual_method
 from vitral.model.classifier import Classifier
 from vitral.report import inline
-from vitral.report.lenient_json import mapping, optional_object
+from vitral.report.lenient_json import mapping, read_object
 from vitral.report.render import write_page
-from vitral.report.test_results import Opener, file_of, gallery, maps_words, name_in, opener_of
-from vitral.run.answers import CLASSES, Answers, SeveralAnswers, small
+from vitral.report.test_results import Opener, gallery, maps_caption, name_in, open_file, split_opener
+from vitral.run.answers import CLASSES, Answers, MultiLabelAnswers, small
 from vitral.run.folder import RunFolder
 from vitral.run.made_here import made_here
 from vitral.study.embed import nearest
@@ -48,7 +48,7 @@ class ScoredPictures:
 
     answers: Answers
     names: list[str]
-    picture: Opener = file_of
+    picture: Opener = open_file
     source: str = ""
 
 
@@ -59,9 +59,9 @@ def read_scored(model: Classifier, path: str | Path) -> ScoredPictures:
         raise MissingError(f"{path} does not exist", EVAL)
     found = _of_folder(model, path) if path.is_dir() else _of_table(model, path)
     answers, classes = found.answers, model.config.classes
-    several = isinstance(answers, SeveralAnswers)
-    reach = answers.labels.shape[1] if several else 1 + max(answers.labels.max(initial=-1), answers.predictions.max(initial=-1))
-    if reach > classes or several != model.origin.several:
+    multi_label = isinstance(answers, MultiLabelAnswers)
+    reach = answers.labels.shape[1] if multi_label else 1 + max(answers.labels.max(initial=-1), answers.predictions.max(initial=-1))
+    if reach > classes or multi_label != model.origin.multi_label:
         raise DataError(f"{path} holds answers of another model: this one has {classes} classes", "score this one with vitral eval")
     return found
 
@@ -121,7 +121,7 @@ def write_worst(
         lead=f"{len(errors):,} of {len(answers.labels):,} pictures of {scored.source} are answered wrongly",
         notes=[f"{len(lost)} of {len(wanted)} pictures could not be opened: they stand without maps, or are left out"] if lost else [],
         classes=_classes(answers, errors, scored.names),
-        maps=maps_words(explained, model.origin.several)
+        maps=maps_caption(explained, model.origin.multi_label)
         + ("" if known or not explained else f" No audit of this model judged {method}: `vitral audit` does."),
         pool=f"of {len(spread):,} pictures, evenly spread, and the errors on this page" if len(spread) < len(answers.labels) else "",
         learnt=_pool_of(learnt) if learnt else "",
@@ -133,7 +133,7 @@ def write_worst(
 def _of_folder(model: Classifier, folder: Path) -> ScoredPictures:
     if not (folder / layout.answers_name()).is_file():
         raise MissingError(f"{folder} holds no test answers ({layout.answers_name()})", EVAL)
-    scores = optional_object(folder / layout.scores_name(), [])
+    scores = read_object(folder / layout.scores_name(), [])
     answers = Answers.read(folder)
     names = list(map(str, mapping(scores.get("per_class") or scores.get("classes"))))
     run = RunFolder(folder)
@@ -145,9 +145,9 @@ def _of_folder(model: Classifier, folder: Path) -> ScoredPictures:
     own = run.exists and "data" not in scores  # eval may have written into a model's folder
     data = run.settled.data if own else DataConfig(str(scores.get("data") or "folder:"))
     if ":" in data.name or all(Path(path).is_file() for path in answers.paths[:1]):
-        return ScoredPictures(answers, names, file_of, str(folder))
+        return ScoredPictures(answers, names, open_file, str(folder))
     split = open_split(data, Preprocess.of(model), "test" if own else str(scores.get("split") or "test"))
-    return ScoredPictures(answers, names, opener_of(split), str(folder))
+    return ScoredPictures(answers, names, split_opener(split), str(folder))
 
 
 def _of_table(model: Classifier, path: Path) -> ScoredPictures:
@@ -167,7 +167,7 @@ def _of_table(model: Classifier, path: Path) -> ScoredPictures:
     except (TypeError, ValueError) as error:
         raise DataError(f"{path} has a confidence that is no number ({error})", EVAL) from None
     answers = Answers(predictions, labels, tuple(str(row["path"]) for row in rows), predictions[:, None], shares)
-    return ScoredPictures(answers, names, file_of, str(path))
+    return ScoredPictures(answers, names, open_file, str(path))
 
 
 def _one_method(model: Classifier, method: str | None) -> str:
@@ -176,8 +176,8 @@ def _one_method(model: Classifier, method: str | None) -> str:
     chosen = choose(model, method.split(","))
     if len(chosen) != 1:
         raise UsageError("--worst draws maps by one method", f"name one, such as {usual_method(model)}")
-    if not chosen[0].explains or not chosen[0].suits(model):
-        fitting = [name for name, record in RECORDS.items() if record.explains and record.gradients and record.suits(model)]
+    if not chosen[0].explains or not chosen[0].supports(model):
+        fitting = [name for name, record in RECORDS.items() if record.explains and record.gradients and record.supports(model)]
         raise UsageError(f"{chosen[0].name} does not explain a class of this model", f"use one of {', '.join(fitting)}")
     return chosen[0].name
 
@@ -203,7 +203,7 @@ def _classes(answers: Answers, errors: list[int], names: list[str]) -> list[list
     instead = Counter(tuple(answers.disputed(position)) for position in errors)
     rows = []
     for label, wrong in often.most_common():
-        pictures = answers.labels[:, label].sum() if isinstance(answers, SeveralAnswers) else (answers.labels == label).sum()
+        pictures = answers.labels[:, label].sum() if isinstance(answers, MultiLabelAnswers) else (answers.labels == label).sum()
         taken = [(times, pair[0]) for pair, times in instead.items() if len(pair) == 2 and pair[1] == label]
         times, other = max(taken, default=(0, -1))
         rows.append([name_in(names, label), int(pictures), wrong, f"{name_in(names, other)} ({times})" if times else ""])

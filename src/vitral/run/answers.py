@@ -138,7 +138,7 @@ class Answers:
             check_archive(path)
             with np.load(path, allow_pickle=False) as stored:
                 held = {name: stored[name] for name in stored.files}
-            kind = SeveralAnswers if held["labels"].ndim == 2 else Answers
+            kind = MultiLabelAnswers if held["labels"].ndim == 2 else Answers
             answers = kind(
                 held["predictions"],
                 held["labels"],
@@ -156,7 +156,7 @@ class Answers:
         return dataclasses.replace(answers, pictures=_tiles(sheet, held["pictures"].astype(np.int64).tolist()))
 
 
-class SeveralAnswers(Answers):
+class MultiLabelAnswers(Answers):
     """The same of images with several labels: predictions and labels are (N, K) of 0 and 1, probabilities (N, K) of each class."""
 
     def _sound(self) -> bool:

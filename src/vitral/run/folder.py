@@ -27,7 +27,7 @@ from vitral.base.lock import FolderLock
 from vitral.base.manifest import vouching
 from vitral.base.origin import OWN, Origin
 from vitral.config import OPEN, RunConfig, from_dict, to_dict
-from vitral.data.splits.seen import SPLITS, Learnt
+from vitral.data.splits.seen import SPLITS, SeenImages
 from vitral.model.classifier import Classifier
 from vitral.run.answers import Answers
 from vitral.run.journal import read_metrics
@@ -217,14 +217,14 @@ class RunFolder:
         return stored
 
     @functools.cached_property
-    def learnt(self) -> Learnt:
+    def learnt(self) -> SeenImages:
         """Which pictures it saw, as far as it wrote that down."""
         path = self.path / layout.SEEN
         marks = self.environment.get("data", {}).get("fingerprint")
         labelled = isinstance(marks, dict) and self.settled.pretrain is None  # a class is part of the mark
         mark = marks.get("train") if labelled else None
         if not path.is_file():
-            return Learnt(str(self.path), {}, mark)
+            return SeenImages(str(self.path), {}, mark)
         try:
             check_archive(path)
             with np.load(path, allow_pickle=False) as stored:
@@ -233,7 +233,7 @@ class RunFolder:
                 raise ValueError("its parts are not what they should be")
         except Exception as error:  # zipfile, zlib and NumPy each have their own errors for damaged input
             raise DataError(f"{path} cannot be read ({error})", f"remove {path}, or train it again") from error
-        return Learnt(str(self.path), splits, mark)
+        return SeenImages(str(self.path), splits, mark)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -365,7 +365,7 @@ def _difference(began: RunConfig, wanted: RunConfig, free: dict[str, tuple[str, 
     return None
 
 
-def learnt_by(model: Classifier) -> Learnt | None:
+def seen_by(model: Classifier) -> SeenImages | None:
     """What the run saw that a model, or a snapshot of it, was read from."""
     if model.folder is None:
         return None

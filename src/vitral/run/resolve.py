@@ -34,7 +34,7 @@ class DataFacts:
     """Of its images where they are all alike, else what photographs are shown at."""
     images: int
     """That it learns from."""
-    several: bool = False
+    multi_label: bool = False
     """Each image may have several labels."""
 
 
@@ -55,7 +55,7 @@ def check_scratch(train: TrainConfig) -> None:
 def resolve(asked: RunConfig, facts: DataFacts, weights: ModelConfig | None = None, same_classes: bool = False) -> Resolved:
     """The run that `asked` becomes on this data; `weights`: the model of the weights it starts from; `same_classes`: its head knows
     the classes of the data."""
-    if facts.several and asked.train.teacher is not None and asked.train.distil == "answers":
+    if facts.multi_label and asked.train.teacher is not None and asked.train.distil == "answers":
         raise ConfigError("a teacher's answers are of one class a picture, the data has several labels", "set distil = features")
     if weights is not None:
         started, notes = _head_start(asked, facts, weights, same_classes)

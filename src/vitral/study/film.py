@@ -21,7 +21,7 @@ from vitral.base.text import counted
 from vitral.data.images.preprocess import Preprocess, open_picture
 from vitral.data.splits.open import open_data, open_source
 from vitral.draw.animation import FORMATS, animate
-from vitral.draw.film import Reel, film_frame, film_sheet
+from vitral.draw.film import Film, film_frame, film_sheet
 from vitral.draw.provenance import save_figure
 from vitral.look.attention import attention
 from vitral.look.describe import about_model, about_picture, seen
@@ -42,7 +42,7 @@ SHEET = "sheet"
 
 
 @dataclass(frozen=True)
-class Film:
+class FilmFiles:
     folder: Path
     files: tuple[Path, ...]
     steps: tuple[int, ...]
@@ -68,7 +68,7 @@ def film(
     seconds: float = 0.5,
     formats: Sequence[str] = FORMATS,
     command: str = "",
-) -> Film:
+) -> FilmFiles:
     """The film of a run into `out` (default: RUN/film), which it replaces; `pictures`: default `count` of the run's validation split."""
     if unknown := next((ending for ending in formats if ending not in FORMATS), None):
         raise one_of("film format", unknown, FORMATS)
@@ -98,7 +98,7 @@ def film(
         files += save_figure(sheet, new / SHEET, {"steps": np.array(reel.steps), **reel.parts}, beside, title, ("png",))
     for note in notes:
         say(f"note: {note}")
-    return Film(folder, tuple(folder / path.name for path in files), tuple(reel.steps), tuple(reel.parts), tuple(notes))
+    return FilmFiles(folder, tuple(folder / path.name for path in files), tuple(reel.steps), tuple(reel.parts), tuple(notes))
 
 
 def moments(run: RunFolder) -> list[tuple[int, Path]]:
@@ -128,7 +128,7 @@ def of_run(run: RunFolder, model: Classifier, count: int) -> list[Picture]:
     return [open_picture(some.picture(place), model, some.where(place)) for place in range(len(some))]
 
 
-def record(run: RunFolder, snapshots: Sequence[tuple[int, Path]], pictures: Sequence[Picture], last: Classifier) -> Reel:
+def record(run: RunFolder, snapshots: Sequence[tuple[int, Path]], pictures: Sequence[Picture], last: Classifier) -> Film:
     """Every part that the model has, of every snapshot."""
     config = last.config
     if not config.is_transformer:
@@ -146,7 +146,7 @@ def record(run: RunFolder, snapshots: Sequence[tuple[int, Path]], pictures: Sequ
     stacked["filters"] = steady(stacked["filters"])
     curve, label = _curve(run.metrics)
     probe = distance(watch(last, list(pictures[:1])))
-    return Reel(
+    return Film(
         [step for step, _ in snapshots],
         stacked,
         [seen(picture) for picture in pictures],
@@ -160,7 +160,7 @@ def record(run: RunFolder, snapshots: Sequence[tuple[int, Path]], pictures: Sequ
 
 
 def measure(model: Classifier, pictures: Sequence[Picture], targets: Sequence[int]) -> dict[str, np.ndarray]:
-    """One snapshot, with the shapes of `Reel` but for the frames; without targets no lens and no class maps."""
+    """One snapshot, with the shapes of `Film` but for the frames; without targets no lens and no class maps."""
     depth = model.config.depth
     keep = [ATTENTION, *(depth_names(model) if targets else [])]
     found: dict[str, list[Any]] = {"attention": [], "distance": [], "lens": [], "classes": []}

@@ -26,7 +26,7 @@ from vitral.cost.memory import Memory
 from vitral.cost.precision import DTYPES, dtype_of, is_compiled
 from vitral.cost.time import LAUNCH, efficiency, find_gpu
 from vitral.data.images.augment import Policy
-from vitral.data.loader import even_batches, road
+from vitral.data.loader import even_batches, placement_of
 from vitral.data.sources.placeholder import stand_in
 from vitral.data.stream import seconds_to_read
 from vitral.model.classifier import Classifier
@@ -164,7 +164,7 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     stored = sum(
         split.bytes
         for split, policy in ((data.train, setup.policy), (data.validation, Policy("none")))
-        if road(split, policy, device, config.data.placement) == "device"
+        if placement_of(split, policy, device, config.data.placement) == "device"
     )
     memory = run_memory(config, max(1, batch // train.accumulate), dtype, is_compiled(train.compile, device), stored)
     flops = forward_flops(model)
@@ -190,7 +190,7 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         if timing.timed_batch is not None:
             source += f", by steps of {timing.timed_batch:,} pictures"
     reading = computing = None
-    if road(data.train, setup.policy, device, config.data.placement) == "stream":
+    if placement_of(data.train, setup.policy, device, config.data.placement) == "stream":
         cores = os.cpu_count() or 1
         one = seconds_to_read(setup.training_split(World(), build=False), setup.policy)
         reading, computing = max(1, min(config.data.workers, cores)) / one, batch / (timing.computing or timing.step)

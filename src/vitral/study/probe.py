@@ -20,7 +20,7 @@ from vitral.base.device import pick_device
 from vitral.base.errors import UsageError
 from vitral.base.layout import WEIGHTS
 from vitral.base.numbers import to_numpy
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.base.progress import progress
 from vitral.base.text import percent, table
 from vitral.config import DataConfig, to_dict
@@ -30,7 +30,7 @@ from vitral.data.loader import Loader
 from vitral.data.splits.open import Data, open_data
 from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
-from vitral.run.folder import learnt_by
+from vitral.run.folder import seen_by
 from vitral.study.fight.result import Result
 from vitral.study.fight.statistics import accuracy_interval, images_interval
 from vitral.train.judged import learnt_from
@@ -91,7 +91,7 @@ def probe(
         raise UsageError(f"{save} already holds a model", "choose another folder to save the probe in")
     network = model if isinstance(model, Classifier) else load(model)
     config = DataConfig(name=data, root=root, validation=validation, split_seed=split_seed, on_bad_image=on_bad_image)
-    learnt = learnt_by(network) if learnt_from(network, data) else None
+    learnt = seen_by(network) if learnt_from(network, data) else None
     opened = open_data(config, preprocess=Preprocess.of(network), learnt=learnt if learnt and learnt.splits else None)
     name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
     return run_probe(
@@ -176,13 +176,13 @@ def as_model(body: Classifier, head: Linear, data: Data, images: int) -> Classif
     made = made.with_head(len(data.class_names)).cpu()
     head.write_into(last_layer(made))
     change = f"head: a linear probe of the frozen body ({head}), fitted on {images:,} pictures of {data.name}"
-    classes = known(data.class_names, f"the classes of {data.name}")
+    classes = fact(data.class_names, f"the classes of {data.name}")
     made.origin = dataclasses.replace(body.origin.with_change(change), classes=classes, thresholds=(), data=to_dict(data.config))
     return made
 
 
 def _check(data: Data, shots: Sequence[int | None], draws: int) -> None:
-    data.need_one_label("a probe's accuracy")
+    data.require_single_label("a probe's accuracy")
     if not shots:
         raise UsageError("no number of shots given", "use --shots 1,5,10,all")
     if draws < 2:

@@ -76,7 +76,7 @@ def probe_in_place(
     what the nearest neighbours answer on the same test pictures goes beside them (neighbours.npz)."""
     body = folder.model().to(pick_device(device))
     opened = labelled(folder, body)
-    opened.need_one_label("a probe's accuracy")
+    opened.require_single_label("a probe's accuracy")
 
     learnt = read_features(body, _loader(opened, opened.train, device), quiet=True)
     head = linear_of(learnt, len(opened.class_names), folder.settled.data.split_seed)
@@ -100,7 +100,7 @@ def probe_few(
     """The same of any weights, from the few images of `data.subset`: their probe's strength is chosen on validation, test is opened."""
     body = load(weights, quiet=True).to(pick_device(device))
     opened = open_data(data, preprocess=Preprocess.of(body))
-    opened.need_one_label("a probe's accuracy")
+    opened.require_single_label("a probe's accuracy")
     learnt, judge = (read_features(body, _loader(opened, split, device), quiet=True) for split in (opened.train, opened.validation))
     head = fit_linear(learnt, judge, len(opened.class_names))
     return _judged(folder, body, head, opened, len(learnt[1]), True, device)

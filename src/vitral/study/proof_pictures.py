@@ -18,7 +18,7 @@ from vitral.data.sources.pictures import find_pictures, readable
 from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.train.evaluate import evaluation_loader, match_split
-from vitral.train.judged import as_learnt
+from vitral.train.judged import as_trained
 
 CALIBRATION = 64
 """Pictures that weights are rounded for."""
@@ -40,7 +40,7 @@ class ProofPictures:
             self.count = min(len(self.paths), count or len(self.paths))
             self._tell(min(CALIBRATION, self.count), shared=True)
             return
-        judged = as_learnt(model, data, split, root, "skip")
+        judged = as_trained(model, data, split, root, "skip")
         images = judged.open()
         self.split = images.name
         try:

@@ -20,9 +20,9 @@ from vitral.base.text import percent
 from vitral.model.classifier import Classifier
 from vitral.study.proof_pictures import ProofPictures
 from vitral.study.quantised import Changed, Layer, Proof, Version
-from vitral.train.scores import calibrate
+from vitral.train.scores import calibration_of
 from vitral.weights.onnx.graph import to_graph
-from vitral.weights.onnx.quantise import Run, float_graph, linears, open_graph, quantise_graph, store_graph, watch_inputs
+from vitral.weights.onnx.quantise import Run, calibrate, float_graph, linears, open_graph, quantise_graph, store_graph
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -87,7 +87,7 @@ def quantise(
     model = model.cpu().eval()
     opened = ProofPictures(model, data, split, root, pictures)
     graph, exported = float_graph(model, attention), to_graph(model, attention)
-    inputs = watch_inputs(graph, model, opened.calibration(), threads)
+    inputs = calibrate(graph, model, opened.calibration(), threads)
     made = {INT8: quantise_graph(graph, model, inputs)}
     for kind in STORED:
         try:
@@ -210,9 +210,9 @@ def _version(
     answers, shares = _answers(logits, model)
     before, shares_before = _answers(original, model)
     top1 = error = None
-    if labels is not None and len(labels) == len(logits) and not model.origin.several:  # of fewer pictures it could not be compared
+    if labels is not None and len(labels) == len(logits) and not model.origin.multi_label:  # of fewer pictures it could not be compared
         right = answers == labels
-        top1, error = float(right.mean()), calibrate(shares, right)["error"]
+        top1, error = float(right.mean()), calibration_of(shares, right)["error"]
     seconds, speed, low, high = times.get(kind, (None,) * 4)
     return Version(
         kind,
@@ -233,7 +233,7 @@ def _version(
 
 def _answers(logits: np.ndarray, model: Classifier) -> tuple[np.ndarray, np.ndarray]:
     """The answer and its confidence; of several labels every class's own."""
-    if model.origin.several:
+    if model.origin.multi_label:
         shares = 1 / (1 + np.exp(-logits))
         return shares >= np.array(model.origin.thresholds), shares
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -252,7 +252,7 @@ def _failures(original: Version, made: Version, limit: float, loss: float) -> tu
 
 def _rows_that_changed(logits: dict[str, np.ndarray], model: Classifier) -> list[int]:
     """Pictures with another answer, those that fp32 was surest of first."""
-    if model.origin.several:
+    if model.origin.multi_label:
         return []
     before, sure = _answers(logits[ORIGINAL], model)
     rows = np.flatnonzero(before != logits[INT8].argmax(axis=1))

@@ -31,10 +31,10 @@ from vitral.train.ema import copy_values, local
 from vitral.train.evaluate import Scored, evaluate_loader
 from vitral.train.finished import Run
 from vitral.train.monitor import LOOKS, Monitor
+from vitral.train.multi_label import settle_thresholds
 from vitral.train.parallel import World
 from vitral.train.prepare import Setup
-from vitral.train.schedule import kept_patches, lr_factor, snapshots_by
-from vitral.train.several import settle_thresholds
+from vitral.train.schedule import lr_factor, shown_patches, snapshots_by
 from vitral.train.state import Slots, optimizer_templates, seed_process
 from vitral.train.steps import Stepper
 
@@ -165,7 +165,7 @@ class Engine:
         factor = lr_factor(self.train, now, share)
         if self.stepper.method is not None:
             self.stepper.method.begin(now)
-        outcome = self.stepper.step(batch, factor, kept_patches(self.train, now))
+        outcome = self.stepper.step(batch, factor, shown_patches(self.train, now))
         self.window.add(outcome.loss, outcome.correct, batch.indices, factor * self.train.lr, len(batch.labels) * self.world.size)
         self.counts.step += 1
 
@@ -351,7 +351,7 @@ class Engine:
             raise failure.broken_weights(broken)
         live = {name: value.detach() for name, value in model.state_dict().items()}
         copy_values({name: value.clone() for name, value in final.items()}, live)
-        if model.origin.several and self.validation is not None:
+        if model.origin.multi_label and self.validation is not None:
             settle_thresholds(model, self._measure(self.validation)[0])
         complete = self.setup.complete(sharded=self.world.many and self.world.strategy == "fsdp")
         if self.world.main:

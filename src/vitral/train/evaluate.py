@@ -31,10 +31,10 @@ from vitral.data.splits.split import Split, check
 from vitral.kernels.fp8 import need_eight_bits
 from vitral.model.classifier import Classifier, evaluating
 from vitral.run.answers import kept
-from vitral.train.judged import JudgedData, as_learnt
+from vitral.train.judged import JudgedData, as_trained
+from vitral.train.multi_label import MultiLabelEvaluation, evaluate_multi_label
 from vitral.train.parallel import World
-from vitral.train.scores import Evaluation, calibrate
-from vitral.train.several import SeveralEvaluation, evaluate_several
+from vitral.train.scores import Evaluation, calibration_of
 
 EVALUATION_BATCH = 1000
 """Images evaluated at a time where nothing else is asked for, and by a run that learns from fewer: there are no gradients to keep."""
@@ -44,7 +44,7 @@ FOR_SCALES = 128
 """Training pictures whose largest numbers are the scales of fp8."""
 
 
-Scored = Evaluation | SeveralEvaluation
+Scored = Evaluation | MultiLabelEvaluation
 """What a model is worth: one class a picture, or several labels."""
 
 
@@ -70,7 +70,7 @@ def evaluate(
     `batch_size`: images at a time, fewer need less memory. `device` None: where the model is. `on_bad_image`: unreadable files are named
     and counted in `skipped`, or end it.
     `calibrate`: probabilities at the temperature that suits the validation split best. `tta` flip: the mean of each image's
-    probabilities and its mirror image's. A model that gives several labels a picture gets a `SeveralEvaluation`.
+    probabilities and its mirror image's. A model that gives several labels a picture gets a `MultiLabelEvaluation`.
     `precision` auto: bf16 on a GPU that has it, and on a CPU that is quicker with it once a first batch has had the same answers in both.
     fp8 (Ada, Hopper and later): scales from a few training pictures; up to 8 batches are answered in bf16 as well (`same_in_bf16`).
     """
@@ -88,7 +88,7 @@ def evaluate(
     images, judged, temperature = None, None, 1.0
     if isinstance(data, str | DataConfig):
         known = _known(model)
-        judged = as_learnt(known, data, split, root, on_bad_image)
+        judged = as_trained(known, data, split, root, on_bad_image)
         images = match_split(known, judged.open(), judged.name)
         loader = Loader(images, batch_size=batch_size, device=place, workers=workers)
     elif calibrate:
@@ -143,7 +143,7 @@ def match_split(model: Classifier, split: Split, data: str) -> Split:
         raise UsageError(
             "this model has no head: it gives features, not classes", "give it one: vitral probe --save, vitral train finetune"
         )
-    if split.several and not model.origin.several:
+    if split.multi_label and not model.origin.multi_label:
         raise UsageError(
             f"{data} has several labels a picture, and the model gives one class", f"fine-tune it: vitral train finetune --data {data}"
         )
@@ -152,15 +152,15 @@ def match_split(model: Classifier, split: Split, data: str) -> Split:
     found = match_classes("the model", model.origin.classes.value, model.config.classes, data, [names[label] for label in present])
     numbers[present] = found
     ours = tuple(map(model.origin.class_name, range(model.config.classes))) if model.origin.classes.value else names
-    if not model.origin.several:
+    if not model.origin.multi_label:
         return dataclasses.replace(split, labels=numbers[split.labels], class_names=ours)
     labels = np.zeros((len(split), len(ours)), np.uint8)
-    labels[:, found] = split.labels[:, present] if split.several else split.labels[:, None] == present
+    labels[:, found] = split.labels[:, present] if split.multi_label else split.labels[:, None] == present
     return dataclasses.replace(split, labels=labels, class_names=ours)
 
 
 def _several(model: nn.Module) -> bool:
-    return isinstance(model, Classifier) and model.origin.several
+    return isinstance(model, Classifier) and model.origin.multi_label
 
 
 def _own_loader(model: nn.Module, data: Any, device: torch.device, batch_size: int, workers: int) -> Any:
@@ -233,8 +233,8 @@ def evaluate_loader(
 ) -> Scored:
     """Every image of the loader once. The device is read once, at the end. `forward`: a compiled stand-in for `model`;
     `gather` joins the arrays of several processes; logits are divided by `temperature`."""
-    if getattr(loader, "several", False):
-        return evaluate_several(model, loader, forward=forward, precision=precision, gather=gather)
+    if getattr(loader, "multi_label", False):
+        return evaluate_multi_label(model, loader, forward=forward, precision=precision, gather=gather)
     forward = forward or model
     losses, ranks, tops, shares, labels, indices = [], [], [], [], [], []
     classes = 0
@@ -274,7 +274,7 @@ def evaluate_loader(
         top5=float((rank < 5).mean()),
         per_class=per_class,
         confusion=confusion,
-        calibration=calibrate(confidence, answer == label),
+        calibration=calibration_of(confidence, answer == label),
         predictions=answer,
         labels=label,
         class_names=loader.class_names,

@@ -12,10 +12,10 @@ from vitral.base.progress import say
 from vitral.config import DataConfig, from_dict
 from vitral.data.images.preprocess import Preprocess
 from vitral.data.splits.open import open_split
-from vitral.data.splits.seen import Learnt
+from vitral.data.splits.seen import SeenImages
 from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
-from vitral.run.folder import learnt_by
+from vitral.run.folder import seen_by
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class JudgedData:
     split: str | None
     """Which images; None: as `open_split` says."""
     preprocess: Preprocess
-    learnt: Learnt | None = None
+    learnt: SeenImages | None = None
     """What the model saw of this very data."""
 
     @property
@@ -38,7 +38,7 @@ class JudgedData:
         return open_split(self.config, self.preprocess, split or self.split, self.learnt)
 
 
-def as_learnt(
+def as_trained(
     model: Classifier, data: str | DataConfig, split: str | None, root: str | None, on_bad_image: Literal["fail", "skip"]
 ) -> JudgedData:
     """How the data is opened: data that the model learnt from as it was divided then, or an image of its training may be in the test."""
@@ -60,7 +60,7 @@ def as_learnt(
         split = "validation" if config.stage == "choose" else "test"
         more = "" if config.stage == "choose" else "; --split all takes everything"
         say(f"the model learnt from {config.name}: it is scored on the {split} split of its training{more}")
-    return JudgedData(config, split, preprocess, learnt_by(model))
+    return JudgedData(config, split, preprocess, seen_by(model))
 
 
 def learnt_from(model: Classifier, data: str) -> bool:

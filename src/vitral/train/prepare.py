@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vitral.base.errors import DataError
-from vitral.base.origin import NO_HEAD, Origin, known
+from vitral.base.origin import NO_HEAD, Origin, fact
 from vitral.base.text import byte_size, counted, duration, few
 from vitral.build import build
 from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
@@ -21,25 +21,25 @@ from vitral.data.cache import cached
 from vitral.data.images.augment import Policy, policy
 from vitral.data.images.preprocess import Preprocess
 from vitral.data.images.views import Views, views_of
-from vitral.data.loader import Loader, even_batches, road
+from vitral.data.loader import Loader, even_batches, placement_of
 from vitral.data.sources.fetch import data_root
 from vitral.data.sources.protocol import Source, unlabelled
 from vitral.data.sources.torch_dataset import own_name
 from vitral.data.splits.open import PHOTOGRAPH_SIZE, Data, open_data, open_source, training_images
-from vitral.data.splits.sealed import check_learnt, check_stage
+from vitral.data.splits.sealed import check_seen, check_stage
 from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.model.lora import merge_lora
 from vitral.rivals.own_module import OwnModule
 from vitral.run.resolve import DataFacts, check_scratch, resolve
 from vitral.train.evaluate import evaluation_loader
+from vitral.train.multi_label import NEUTRAL
 from vitral.train.optim import choose, is_head, whole
 from vitral.train.parallel import World
-from vitral.train.several import NEUTRAL
 from vitral.train.tasks import method_of, task_of, taught_by
 from vitral.train.tasks.task import Task
 from vitral.train.teacher import as_teacher
-from vitral.weights.load import check_place, load, load_unfetched
+from vitral.weights.load import check_source, load, load_untrained
 from vitral.weights.resize import adapt
 
 
@@ -76,13 +76,13 @@ class Setup:
         if self.config.pretrain is not None:
             choose(self.model, self.config.train)  # before a method copies the model: LoRA's matrices belong to the copy too
             return method_of(self.config.pretrain, self.model)
-        train, several = self.config.train, self.data.train.several
+        train, multi_label = self.config.train, self.data.train.multi_label
         weights = self.data.train.class_weights().to(self.device) if self.config.data.class_weights else None
         if train.teacher is None:
-            return task_of(train, weights, several)
-        opened = load_unfetched(train.teacher) if self.planned else load(train.teacher)
+            return task_of(train, weights, multi_label)
+        opened = load_untrained(train.teacher) if self.planned else load(train.teacher)
         teacher, distil = as_teacher(opened, train.teacher, self.data, self.preprocess, train.distil, quiet)
-        return taught_by(teacher.to(self.device), distil, self.model, train, weights, several)
+        return taught_by(teacher.to(self.device), distil, self.model, train, weights, multi_label)
 
     def headline(self, total: int, step: int) -> str:
         """One line before the first step: what learns, where, for how long."""
@@ -142,7 +142,7 @@ class Setup:
     def training_split(self, world: World, build: bool) -> Split:
         """The training pictures, from a cache where one is wanted: the first process makes it, the others wait."""
         settings, split = self.config.data, self.data.train.prepared(self.preprocess)
-        if settings.cache is None or road(split, self.policy, self.device, settings.placement) == "device":
+        if settings.cache is None or placement_of(split, self.policy, self.device, settings.placement) == "device":
             return split
         root = data_root(settings.root)
         if world.main and build:
@@ -193,23 +193,25 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
     _check(asked, given, None if planned else device)
     source = _source(asked, given)
     size = source.native_size or PHOTOGRAPH_SIZE
-    several = source.train.labels.ndim == 2
+    multi_label = source.train.labels.ndim == 2
     classes = len(source.class_names) if asked.pretrain is None else 0
-    facts = DataFacts(classes, source.channels, size, training_images(source, asked.data), several)
+    facts = DataFacts(classes, source.channels, size, training_images(source, asked.data), multi_label)
     if isinstance(given.model, Classifier):
         weights = copy.deepcopy(given.model)  # the caller keeps it as it is
     else:
         named = asked.weights
-        weights = None if named is None else load_unfetched(named) if planned else load(named, quiet=True)
+        weights = None if named is None else load_untrained(named) if planned else load(named, quiet=True)
     if weights is not None and not weights.origin.learnt and asked.train.head_start is None and asked.pretrain is None:
         # Its features are random numbers: fitted to them, a head would start far too large.
         asked = dataclasses.replace(asked, train=dataclasses.replace(asked.train, head_start="as-is"))
-    known_names = weights is not None and tuple(weights.origin.classes.value) == source.class_names and weights.origin.several == several
+    known_names = (
+        weights is not None and tuple(weights.origin.classes.value) == source.class_names and weights.origin.multi_label == multi_label
+    )
     assumed = _assumed(weights)
     resolved = resolve(asked, facts, weights.config if weights is not None else None, known_names)
     config = resolved.config
     if weights is not None:
-        check_learnt(weights.origin.data, config.data, f"the model of {config.weights}")
+        check_seen(weights.origin.data, config.data, f"the model of {config.weights}")
         changes = {name: value for name in ("mean", "std", "resize") if (value := getattr(config.data, name)) is not None}
         preprocess = dataclasses.replace(Preprocess.of(weights.origin, config.model), **changes)
         data = open_data(config.data, preprocess=preprocess, source=source)
@@ -220,13 +222,13 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
     else:
         data = open_data(config.data, image_size=config.model.image_size, channels=config.model.channels, source=source)
         model = build(config.model) if given.model is None else OwnModule(config.model, given.model)
-        origin = dataclasses.replace(model.origin, source=known(f"trained as {config.name}"))
+        origin = dataclasses.replace(model.origin, source=fact(f"trained as {config.name}"))
     changes = tuple(change.replace(", untrained (", ", new when this training began (") for change in origin.changes)
-    thresholds = (NEUTRAL,) * len(data.class_names) if several else ()
+    thresholds = (NEUTRAL,) * len(data.class_names) if multi_label else ()
     origin = dataclasses.replace(origin, changes=changes, data=to_dict(config.data), thresholds=thresholds)
     model.origin = data.preprocess.write_to(origin, data.class_names)
     if not config.model.classes:
-        model.origin = dataclasses.replace(model.origin, classes=known((), NO_HEAD))
+        model.origin = dataclasses.replace(model.origin, classes=fact((), NO_HEAD))
     config, notes = _even_batches(config, len(data.train), processes)
     return Setup(config, data, model.to(device), data.preprocess, device, (*assumed, *resolved.notes, *notes), planned)
 
@@ -243,7 +245,7 @@ def _check(asked: RunConfig, given: Given, device: torch.device | None) -> None:
         check_scratch(train)
     for name in (asked.weights if given.model is None else None, train.teacher):
         if name is not None:
-            check_place(name)
+            check_source(name)
 
 
 def _even_batches(config: RunConfig, images: int, processes: int) -> tuple[RunConfig, tuple[str, ...]]:
@@ -272,7 +274,7 @@ def prepare_again(settled: RunConfig, origin: Origin, device: torch.device, give
     given = given or Given()
     data = open_data(settled.data, preprocess=preprocess, source=_source(settled, given))
     _same_classes(origin.classes.value, data.class_names, settled.data.name)
-    if data.train.several != origin.several:
+    if data.train.multi_label != origin.multi_label:
         raise DataError(f"{settled.data.name} gave another number of labels a picture when the run began", "start a new run with --out")
     model = build(settled.model) if given.model is None or settled.model.family != "own" else OwnModule(settled.model, given.model)
     model.origin = origin

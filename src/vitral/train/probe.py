@@ -24,9 +24,9 @@ from vitral.data.loader import Loader
 from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.train.evaluate import evaluation_loader
+from vitral.train.multi_label import average_precision, mean_of_known
 from vitral.train.optim import is_head
 from vitral.train.prepare import Setup
-from vitral.train.several import average_precision, mean_of_known
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003)
 """Weights of the squared size of the probe beside its mean loss, on features of spread 1; validation chooses, without it the middle."""
@@ -148,8 +148,8 @@ def solve(features: Tensor, labels: Tensor, classes: int, strength: float) -> tu
         optimizer.zero_grad()
         logits = features @ weight.T + bias
         # Of several labels each class is a question of its own: the sum over them, as cross-entropy is of all classes too.
-        several = labels.ndim == 2
-        loss = F.binary_cross_entropy_with_logits(logits, labels) * classes if several else F.cross_entropy(logits, labels)
+        multi_label = labels.ndim == 2
+        loss = F.binary_cross_entropy_with_logits(logits, labels) * classes if multi_label else F.cross_entropy(logits, labels)
         loss = loss + strength / 2 * weight.square().sum()
         loss.backward()
         return loss

@@ -22,18 +22,18 @@ def lr_factor(config: TrainConfig, progress: float, step_share: float = 0.0) -> 
     return min(warm, after) if config.schedule != "step" else warm * after
 
 
-def kept_patches(config: TrainConfig, progress: float) -> float | None:
+def shown_patches(config: TrainConfig, progress: float) -> float | None:
     """Share of patches the model sees now; None: all of them. Two shares at most: each is a shape to be compiled."""
     dropped = config.token_drop if progress < config.token_drop_until else config.token_drop_after
     return 1 - dropped if dropped else None
 
 
 def token_shares(config: TrainConfig) -> dict[float | None, float]:
-    """Every value `kept_patches` takes in a run, and for what share of it."""
+    """Every value `shown_patches` takes in a run, and for what share of it."""
     shares: dict[float | None, float] = {}
     for progress, share in ((0.0, config.token_drop_until), (1.0, 1 - config.token_drop_until)):
         if share:
-            keep = kept_patches(config, progress)
+            keep = shown_patches(config, progress)
             shares[keep] = shares.get(keep, 0.0) + share
     return shares
 

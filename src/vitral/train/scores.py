@@ -151,7 +151,7 @@ def compared(same: tuple[int, int] | None) -> dict[str, Any]:
     return {} if same is None else {"same_in_bf16": {"same": same[0], "pictures": same[1]}}
 
 
-def calibrate(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+def calibration_of(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     """Does a confidence of 80 % mean right 80 % of the time? Equal bins of confidence."""
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
     count = np.bincount(bins, minlength=BINS)

@@ -14,7 +14,7 @@ from vitral.base.text import few
 from vitral.data.class_names import check_order, find_classes
 from vitral.data.images.preprocess import Preprocess
 from vitral.data.splits.open import Data
-from vitral.data.splits.sealed import check_learnt
+from vitral.data.splits.sealed import check_seen
 from vitral.model.classifier import Classifier
 
 Distil = Literal["answers", "features"]
@@ -82,7 +82,7 @@ def as_teacher(
     model: Classifier, name: str, data: Data, student: Preprocess, distil: Distil | None = None, quiet: bool = False
 ) -> tuple[Teacher, Distil]:
     """The model of that name as a teacher, and what is learnt from it: as asked, or as its classes allow, which is said."""
-    check_learnt(model.origin.data, data.config, f"teacher {name}")
+    check_seen(model.origin.data, data.config, f"teacher {name}")
     numbers = class_numbers(model, data)
     reason = _why_not(model, data, numbers)
     if distil == "answers" and reason:
@@ -115,7 +115,7 @@ def _why_not(model: Classifier, data: Data, numbers: list[int | None]) -> str:
     """Why a teacher's answers cannot be learnt; nothing: they can."""
     if not model.config.classes:
         return "it has no head"
-    if data.train.several or model.origin.several:
+    if data.train.multi_label or model.origin.multi_label:
         return "answers are of one class a picture, and here a picture has several labels"
     if not model.origin.classes.value and numbers[0] is None:
         return f"its {model.config.classes:,} classes have no names, and {data.name} has {len(numbers)}"

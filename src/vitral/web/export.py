@@ -102,7 +102,7 @@ def all_cuts(session: Session, model: int, key: str) -> dict[str, Any]:
         outcome = operate(classifier, image, [cuts[name] for name in some])
         for index, name in enumerate(some):
             pair = (whole.logits[0], outcome.logits[index], whole.maps[0], outcome.maps[index])
-            found[name] = compare(*pair, outcome.method, None, digits=3, several=classifier.origin.several)
+            found[name] = compare(*pair, outcome.method, None, digits=3, multi_label=classifier.origin.multi_label)
     return found
 
 

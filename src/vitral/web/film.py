@@ -15,7 +15,7 @@ from vitral.study.film import moments, record
 from vitral.web.pack import pack
 
 
-def moments_of(where: str, model: Classifier) -> list[tuple[int, Path]]:
+def snapshots_of(where: str, model: Classifier) -> list[tuple[int, Path]]:
     """A run's snapshots in the order of training; none of what is no run of a transformer or kept fewer than two."""
     if not model.config.is_transformer:
         return []

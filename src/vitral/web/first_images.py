@@ -40,7 +40,7 @@ def fitting_images(where: str) -> list[tuple[bytes, str]]:
 
 def labelled_images(where: str, model: Classifier) -> tuple[torch.Tensor, list[int]] | None:
     """Validation images (B, C, H, W) of the run and their labels; None without one class a picture, or without the data."""
-    if model.config.classes < 2 or model.origin.several:
+    if model.config.classes < 2 or model.origin.multi_label:
         return None
     try:
         folder = RunFolder.open(where)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from vitral.base.picture import Picture
-from vitral.look.pruning import remove_least
+from vitral.look.pruning import prune_heads
 from vitral.look.switch_off import ablate
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
@@ -24,10 +24,10 @@ def importance(
     tape = watch(model, picture, keep=["logits"])
     heads = ablate(tape, target=target)
     images, labels = labelled or (None, [])
-    if labelled is None and len(beside) >= FEWEST and model.config.classes > 1 and not model.origin.several:
+    if labelled is None and len(beside) >= FEWEST and model.config.classes > 1 and not model.origin.multi_label:
         images = torch.stack(beside)
         labels = watch(model, images, keep=["logits"]).logits.argmax(dim=1).tolist()
-    fall = remove_least(tape, heads, images=images, labels=labels)
+    fall = prune_heads(tape, heads, images=images, labels=labels)
     return {
         "heads": rounded(heads.heads),
         "parts": rounded(heads.parts),

@@ -141,7 +141,7 @@ def gradient_maps(session: Session, model: int, key: str, answer: np.ndarray) ->
 
 
 def probabilities_of(model: Classifier, picture: Picture) -> np.ndarray:
-    return probabilities(to_numpy(watch(model, picture, keep=["logits"]).logits[0].float()), model.origin.several)
+    return probabilities(to_numpy(watch(model, picture, keep=["logits"]).logits[0].float()), model.origin.multi_label)
 
 
 def rounding_change(before: np.ndarray, after: np.ndarray) -> tuple[bool, float]:

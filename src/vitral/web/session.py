@@ -23,7 +23,7 @@ from vitral.look.verdicts import audit_folder, read_verdicts
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.web.depth import pack_depth, pack_features
-from vitral.web.film import moments_of, pack_film
+from vitral.web.film import pack_film, snapshots_of
 from vitral.web.first_images import labelled_images
 from vitral.web.importance import importance
 from vitral.web.pack import LIVE_LEVELS
@@ -46,9 +46,9 @@ class Session:
         self.limits = limits or Limits()
         self.names = model_names(models)
         self.models = [model.eval() for model in models.values()]
-        self.wheres = [name.removesuffix(" (again)") for name in models]
-        self.films = [moments_of(*each) for each in zip(self.wheres, self.models, strict=True)]
-        self.verdicts = [read_verdicts(model, audit_folder(where)) for where, model in zip(self.wheres, self.models, strict=True)]
+        self.sources = [name.removesuffix(" (again)") for name in models]
+        self.films = [snapshots_of(*each) for each in zip(self.sources, self.models, strict=True)]
+        self.verdicts = [read_verdicts(model, audit_folder(where)) for where, model in zip(self.sources, self.models, strict=True)]
         self.given: list[dict[str, Any]] = []
         self._labelled: dict[int, tuple[torch.Tensor, list[int]] | None] = {}
         self._given_bytes: dict[str, bytes] = {}
@@ -181,7 +181,7 @@ class Session:
             image = self.picture(model, key).tensor.to(next(classifier.parameters()).device)
             outcome = operate(classifier, image, [Cut(), cut], target)
             (before, after), (map_before, map_after) = outcome.logits, outcome.maps
-            return compare(before, after, map_before, map_after, outcome.method, target, several=classifier.origin.several)
+            return compare(before, after, map_before, map_after, outcome.method, target, multi_label=classifier.origin.multi_label)
 
         return self._remember(("surgery", model, key, cut, target), make)
 
@@ -210,7 +210,7 @@ class Session:
 
         def make() -> dict[str, Any]:
             if model not in self._labelled:
-                self._labelled[model] = labelled_images(self.wheres[model], classifier)
+                self._labelled[model] = labelled_images(self.sources[model], classifier)
             labelled = self._labelled[model]
             beside = [] if labelled else [self.picture(model, entry["picture"]).tensor for entry in self.given]
             return importance(classifier, self.picture(model, key), target, labelled, beside)
@@ -224,7 +224,7 @@ class Session:
             raise Refusal(422, "this model kept no snapshots of its training", "train with some: vitral train RUN --snapshots 24")
 
         def make() -> bytes:
-            return pack_film(self.wheres[model], classifier, self.picture(model, key), self.films[model], level)
+            return pack_film(self.sources[model], classifier, self.picture(model, key), self.films[model], level)
 
         return self._remember(("film", model, key, level), make)
 

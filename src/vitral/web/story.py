@@ -76,7 +76,7 @@ def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str,
     if not config.is_transformer:
         raise Refusal(422, f"a {config.family} has no patches that ask each other", "the story is told of Vision Transformers")
     vit = cast(ViT, model)
-    seen = _Seen(config.prefix)
+    seen = AttentionColumns(config.prefix)
     attention = [f"blocks.{BLOCK}.attention.{part}" for part in ("query", "key", "value", "weights")]
     tape = watch(model, picture, keep=["patches", "embedding", *attention, *model.map_names()], readers={ATTENTION: seen})
     image = picture.tensor
@@ -141,7 +141,7 @@ def shorten(values: np.ndarray) -> np.ndarray:
     return (bits & ~np.uint64((1 << SHORT) - 1)).astype(np.uint32).view(np.float32)
 
 
-class _Seen:
+class AttentionColumns:
     """What passes: of each block how much every token gets, of the last where its patches and its class token look."""
 
     def __init__(self, prefix: int) -> None:
@@ -177,7 +177,7 @@ def _answer(model: Classifier, logits: torch.Tensor) -> list[list[float]]:
     """The most probable classes, [class, probability] each."""
     if not model.config.classes:
         return []
-    shares = probabilities(to_numpy(to_double(logits)), model.origin.several)
+    shares = probabilities(to_numpy(to_double(logits)), model.origin.multi_label)
     return [[int(index), round(float(shares[index]), 6)] for index in np.argsort(-shares)[:ANSWERS]]
 
 
@@ -213,12 +213,12 @@ def _covered(tape: Tape, image: torch.Tensor, sinks: list[dict[str, Any] | None]
     if tape.config.classes < 2:
         return found
     parked = sorted({token - tape.prefix for sink in sinks if sink for token, _ in sink["tokens"] if token >= tape.prefix})
-    best, share, others = _liked(tape, last)
+    best, share, others = top_patches(tape, last)
     covers = [cover for cover in (parked, best, *others) if cover]
     target = int(tape.logits[0].argmax())
 
     def confidence(logits: torch.Tensor) -> float:
-        return round(float(probabilities(to_numpy(to_double(logits)), tape.origin.several)[target]), 5)
+        return round(float(probabilities(to_numpy(to_double(logits)), tape.origin.multi_label)[target]), 5)
 
     before, left = confidence(tape.logits[0]), []
     for cover in track(covers, "Covering patches"):  # one by one, so that others are let through
@@ -231,7 +231,7 @@ def _covered(tape: Tape, image: torch.Tensor, sinks: list[dict[str, Any] | None]
     return found
 
 
-def _liked(tape: Tape, last: torch.Tensor) -> tuple[list[int], float, list[list[int]]]:
+def top_patches(tape: Tape, last: torch.Tensor) -> tuple[list[int], float, list[list[int]]]:
     """The fewest patches that hold half of the last map (T, T), how much they hold, and as many others, drawn several times."""
     config = tape.config
     if config.pool not in ("class", "mean"):

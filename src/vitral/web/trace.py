@@ -74,7 +74,7 @@ def reads(model: Classifier) -> int:
 
 def methods_of(model: Classifier) -> list[str]:
     """The methods beside plain attention that this model allows."""
-    return [name for name in MAP_METHODS if RECORDS[name].suits(model)]
+    return [name for name in MAP_METHODS if RECORDS[name].supports(model)]
 
 
 def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int, level: int, edits: dict[str, Edit] | None = None) -> bytes:
@@ -180,10 +180,10 @@ def compare(
     method: str,
     target: int | None,
     digits: int = 5,
-    several: bool = False,
+    multi_label: bool = False,
 ) -> dict[str, Any]:
     """Rows of (class, before, after) for the classes that matter, and the difference of the two maps."""
-    first, second = probabilities(before, several), probabilities(after, several)
+    first, second = probabilities(before, multi_label), probabilities(after, multi_label)
     chosen = list(dict.fromkeys([*np.argsort(-first)[:LISTED].tolist(), *np.argsort(-second)[:LISTED].tolist()]))
     if target is not None and target not in chosen:
         chosen.append(target)
@@ -195,9 +195,9 @@ def compare(
     }
 
 
-def probabilities(logits: np.ndarray, several: bool = False) -> np.ndarray:
+def probabilities(logits: np.ndarray, multi_label: bool = False) -> np.ndarray:
     """Probabilities, of several labels each on its own; the number itself where there is only one output."""
-    if several:
+    if multi_label:
         return 1 / (1 + np.exp(-logits))
     if logits.size == 1:
         return logits

@@ -24,9 +24,9 @@ from vitral.base.progress import say
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights import from_google, from_timm, from_torchvision, to_huggingface
-from vitral.weights.keymap import ELSEWHERE, revert
+from vitral.weights.keymap import OTHER_FORMATS, revert
 from vitral.weights.onnx.graph import write_onnx
-from vitral.weights.predict_script import write_beside
+from vitral.weights.predict_script import write_predict_script
 from vitral.weights.to_huggingface import limits, our_tensors
 
 TIMM_SIZES = {(192, 12, 3): "tiny", (384, 12, 6): "small", (768, 12, 12): "base", (1024, 24, 16): "large", (1280, 32, 16): "huge"}
@@ -50,8 +50,8 @@ def export(model: Classifier, folder: str | Path, format: str = "timm", *, atten
     if format == "onnx":
         return write_onnx(model, folder / "model.onnx", attention)
     written = WRITERS[format](model, folder)
-    if format == "torchvision" or (model.origin.several and format != "hf"):  # no place for class names, preprocessing or thresholds
-        write_beside(model, folder, runs=False)
+    if format == "torchvision" or (model.origin.multi_label and format != "hf"):  # no place for class names, preprocessing or thresholds
+        write_predict_script(model, folder, runs=False)
     return written
 
 
@@ -67,11 +67,11 @@ def _timm(model: Classifier, folder: Path) -> Path:
         },
     )
     if config.embedding_norm == config.patch_bias and config.embedding_norm:
-        raise UsageError("timm's ViT has either a norm on its tokens or a bias in its patch embedding", ELSEWHERE)
+        raise UsageError("timm's ViT has either a norm on its tokens or a bias in its patch embedding", OTHER_FORMATS)
     if config.final_norm == config.pool_norm:
-        raise UsageError("timm's ViT has exactly one norm after its blocks, before or after pooling", ELSEWHERE)
+        raise UsageError("timm's ViT has exactly one norm after its blocks, before or after pooling", OTHER_FORMATS)
     if config.pool == "mean" and config.distillation_token:
-        raise UsageError("timm's distilled DeiT reads its tokens, not their mean", ELSEWHERE)
+        raise UsageError("timm's distilled DeiT reads its tokens, not their mean", OTHER_FORMATS)
     tensors = our_tensors(model)
     if config.registers and config.prefix_positions == "class" and config.positions != "none":
         tensors = _fold_positions(tensors, config)
@@ -203,7 +203,7 @@ def _layer(index: int) -> str:
 def _torchvision_resnet(model: Classifier, folder: Path) -> Path:
     state = model.state_dict()
     if state["network.conv1.weight"].shape[-1] != 7 or "network.fc.weight" not in state:
-        raise UsageError("torchvision's ResNet starts with a 7×7 convolution and ends with a head", ELSEWHERE)
+        raise UsageError("torchvision's ResNet starts with a 7×7 convolution and ends with a head", OTHER_FORMATS)
     return _write_pickle(folder, revert(from_torchvision.RESNET, our_tensors(model), 1, "torchvision's ResNet"))
 
 

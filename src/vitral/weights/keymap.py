@@ -27,7 +27,7 @@ from vitral.base.text import counted
 Target = str | tuple[str, str] | None
 Table = Mapping[str | tuple[str, ...], Target]
 
-ELSEWHERE = "save it in Vitral's own format, or export it to onnx"
+OTHER_FORMATS = "save it in Vitral's own format, or export it to onnx"
 """The two that hold every model."""
 GROUPS = {"{i}": r"(?P<i>\d+)", "{p}": r"(?P<p>weight|bias)", "{rest}": r"(?P<rest>.+)"}
 
@@ -53,7 +53,7 @@ def _unstack(tensor: Tensor, count: int) -> list[Tensor]:
 def _without_keys(tensor: Tensor) -> list[Tensor]:
     query, key, value = tensor.chunk(3)
     if key.any():
-        raise WeightsError("the format has no place for a bias of the keys", ELSEWHERE)
+        raise WeightsError("the format has no place for a bias of the keys", OTHER_FORMATS)
     return [query.contiguous(), value.contiguous()]
 
 
@@ -153,13 +153,13 @@ def convert(table: Table, tensors: Mapping[str, Tensor], source: str = "the file
             f"{source} has {counted(len(unknown), 'key')} without a place in a ViT",
             f"{listed(unknown)}; `vitral weights inspect` shows them all",
         )
-    for (number, name), found in groups.items():
-        rule, keys = rules[number], tuple(found[part] for part in sorted(found))
+    for (number, name), parts in groups.items():
+        rule, keys = rules[number], tuple(parts[part] for part in sorted(parts))
         if rule.ours is None:
             mapped.rows.append(Row(keys, None, "dropped", tuple(tensors[keys[0]].shape)))
             continue
-        if len(found) != len(rule.templates):
-            raise WeightsError(f"{source} has only {len(found)} of the {len(rule.templates)} parts of {name}", f"found {listed(keys)}")
+        if len(parts) != len(rule.templates):
+            raise WeightsError(f"{source} has only {len(parts)} of the {len(rule.templates)} parts of {name}", f"found {listed(keys)}")
         if name in mapped.tensors:
             other = next(row.foreign for row in mapped.rows if row.ours == name)
             raise WeightsError(f"{source} fills {name} twice", f"by {listed(other)} and by {listed(keys)}: remove one")
@@ -216,7 +216,7 @@ def revert(table: Table, tensors: Mapping[str, Tensor], heads: int, target: str)
         else:
             homeless.append(name)
     if homeless:
-        raise WeightsError(f"{target} has no place for {listed(homeless)}", ELSEWHERE)
+        raise WeightsError(f"{target} has no place for {listed(homeless)}", OTHER_FORMATS)
     return out
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from vitral.base.errors import WeightsError
-from vitral.weights.infer import Known, pair, says
+from vitral.weights.declared import Declared, declare, pair
 
 # transformers' and timm's names for activations → ours.
 ACTIVATIONS = {
@@ -37,11 +37,11 @@ def activation(name: str, where: str) -> str:
     return ACTIVATIONS[name]
 
 
-def of_transformers(config: dict[str, Any], where: str = "config.json") -> Known:
+def of_transformers(config: dict[str, Any], where: str = "config.json") -> Declared:
     """A transformers config (a CLIP config's vision part) as a dictionary."""
     inner = config.get("vision_config") or config
     if "hidden_act" not in inner and "num_attention_heads" not in inner:
-        return Known()
+        return Declared()
     labels = config.get("id2label")
     names = None
     if isinstance(labels, dict) and labels and not all(str(name).startswith("LABEL_") for name in labels.values()):
@@ -51,7 +51,7 @@ def of_transformers(config: dict[str, Any], where: str = "config.json") -> Known
         raise WeightsError(f"{where} has a gate with {act}", "known is silu")
     if inner.get("rope_theta") not in (None, DINOV3_BASE):
         raise WeightsError(f"{where} turns queries and keys with base {inner['rope_theta']}", f"DINOv3's is {DINOV3_BASE:g}")
-    return says(
+    return declare(
         where,
         {
             "heads": inner.get("num_attention_heads"),
@@ -63,14 +63,14 @@ def of_transformers(config: dict[str, Any], where: str = "config.json") -> Known
     )
 
 
-def of_preprocessor(settings: dict[str, Any], where: str = "preprocessor_config.json") -> Known:
+def of_preprocessor(settings: dict[str, Any], where: str = "preprocessor_config.json") -> Declared:
     """A transformers image processor's settings."""
     size, crop = settings.get("size", {}), settings.get("crop_size", {})
     size = {"height": size, "width": size} if isinstance(size, int) else size or {}
     crop = {"height": crop, "width": crop} if isinstance(crop, int) else crop or {}
     short = size.get("shortest_edge") or (size.get("height") if settings.get("do_center_crop") else None)
     share = min(1.0, crop["height"] / short) if settings.get("do_center_crop") and short and crop.get("height") else 1.0
-    return says(
+    return declare(
         where,
         None,
         {
@@ -83,13 +83,13 @@ def of_preprocessor(settings: dict[str, Any], where: str = "preprocessor_config.
     )
 
 
-def of_timm_settings(settings: dict[str, Any], where: str = "timm's pretrained_cfg") -> Known:
+def of_timm_settings(settings: dict[str, Any], where: str = "timm's pretrained_cfg") -> Declared:
     """timm's `pretrained_cfg`."""
     names = settings.get("label_names")
     descriptions = settings.get("label_descriptions")
     if names and isinstance(descriptions, dict):
         names = [descriptions.get(name, name) for name in names]
-    return says(
+    return declare(
         where,
         None,
         {
@@ -103,10 +103,10 @@ def of_timm_settings(settings: dict[str, Any], where: str = "timm's pretrained_c
     )
 
 
-def of_timm_folder(described: dict[str, Any]) -> Known:
+def of_timm_folder(described: dict[str, Any]) -> Declared:
     """The config.json of a timm folder: what its weights were trained with, and how the module is made."""
     arguments = described.get("model_args") or {}
-    architecture = says(
+    architecture = declare(
         "config.json",
         {
             "heads": arguments.get("num_heads"),
@@ -116,10 +116,10 @@ def of_timm_folder(described: dict[str, Any]) -> Known:
             "positions": "none" if arguments.get("pos_embed") == "none" else None,
         },
     )
-    return architecture.over(of_timm_settings(described.get("pretrained_cfg") or described, "config.json"))
+    return architecture.or_else(of_timm_settings(described.get("pretrained_cfg") or described, "config.json"))
 
 
-def of_timm(module: Any) -> Known:
+def of_timm(module: Any) -> Declared:
     """A live timm ViT."""
     pools = {"token": "class", "avg": "mean", "map": "map", "": None}
     pooling = getattr(module, "global_pool", "token")
@@ -136,7 +136,7 @@ def of_timm(module: Any) -> Known:
     probe = getattr(module, "attn_pool", None)
     # EVA's own class lets its query look at every token, vision_transformer's at the patches unless it is told otherwise.
     everything = getattr(module, "pool_include_prefix", type(module).__name__ == "Eva" and probe is not None)
-    architecture = says(
+    architecture = declare(
         "the live timm module",
         {
             "heads": (block if parallel else block.attn).num_heads,
@@ -159,7 +159,7 @@ def of_timm(module: Any) -> Known:
     settings = dict(getattr(module, "pretrained_cfg", None) or {})
     if settings.get("num_classes") != getattr(module, "num_classes", None):
         settings.pop("label_names", None)
-    return architecture.over(of_timm_settings(settings))
+    return architecture.or_else(of_timm_settings(settings))
 
 
 def _timm_positions(module: Any) -> str | None:
@@ -167,8 +167,8 @@ def _timm_positions(module: Any) -> str | None:
     learned = getattr(module, "pos_embed", None) is not None or hasattr(module, "embeds")
     if getattr(module, "rope", None) is not None:
         return "learned+rotary" if learned else "rotary"
-    places = ((module, "shared_rel_pos"), *((getattr(module.blocks[0], "attn", None), name) for name in RELATIVE))
-    return None if learned or any(getattr(place, name, None) is not None for place, name in places) else "none"
+    candidates = ((module, "shared_rel_pos"), *((getattr(module.blocks[0], "attn", None), name) for name in RELATIVE))
+    return None if learned or any(getattr(owner, name, None) is not None for owner, name in candidates) else "none"
 
 
 def _timm_rotary(rope: Any) -> dict[str, Any]:
@@ -187,17 +187,17 @@ def _timm_rotary(rope: Any) -> dict[str, Any]:
         return {"rotary": "dinov3"}
     if kind == "Cat" and not rope.in_pixels and not rope.rotate_half:
         kinds = {(100, "xy", False): "axial", (10_000, "ij", True): "eva", (10_000, "xy", True): "perception"}
-        if found := kinds.get((rope.temperature, rope.grid_indexing, rope.ref_feat_shape is not None)):
-            return {"rotary": found, "rotary_grid": tuple(rope.ref_feat_shape) if rope.ref_feat_shape is not None else None}
+        if kind_of_angles := kinds.get((rope.temperature, rope.grid_indexing, rope.ref_feat_shape is not None)):
+            return {"rotary": kind_of_angles, "rotary_grid": tuple(rope.ref_feat_shape) if rope.ref_feat_shape is not None else None}
     raise WeightsError(
         f"this timm ViT turns queries and keys by angles of its own ({type(rope).__name__})", "load one of timm's named models"
     )
 
 
-def of_torchvision(module: nn.Module) -> Known:
+def of_torchvision(module: nn.Module) -> Declared:
     """A live torchvision ViT."""
     layer: Any = next(iter(module.encoder.layers))  # type: ignore[union-attr]
-    return says(
+    return declare(
         "the live torchvision module",
         {
             "heads": layer.self_attention.num_heads,
@@ -208,11 +208,11 @@ def of_torchvision(module: nn.Module) -> Known:
     )
 
 
-def of_torchvision_weights(weights: Any) -> Known:
+def of_torchvision_weights(weights: Any) -> Declared:
     """A torchvision weights entry: its transforms and its class names."""
     steps = weights.transforms()
     size, crop = steps.resize_size[0], steps.crop_size[0]
-    return says(
+    return declare(
         f"torchvision's {weights}",
         None,
         {

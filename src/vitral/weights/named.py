@@ -18,8 +18,8 @@ from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights.adopt import adopt, converted
 from vitral.weights.assemble import assemble
+from vitral.weights.declared import Declared, declare
 from vitral.weights.detect import detect
-from vitral.weights.infer import Known, says
 from vitral.weights.library_settings import of_preprocessor, of_torchvision_weights
 from vitral.weights.proof import Proof, prove
 from vitral.weights.read import read_weights, reason
@@ -35,30 +35,30 @@ NOT_PLAIN = re.compile(
 """In names of timm: more than a plain ViT. They are not listed; those that Vitral has the parts of can be opened all the same."""
 
 
-def fetch(library: str, name: str, said: Known | None = None) -> Classifier:
+def fetch(library: str, name: str, declared: Declared | None = None) -> Classifier:
     """The pretrained model of that name as our own, proved against its source."""
     spec = f"{library}:{name}"
     try:
         make = LIBRARIES[library]
         say(f"{spec}: asking {library} for the weights")
-        module, spoken = make(name)
+        module, from_library = make(name)
     except VitralError:
         raise
     except ImportError as error:
         raise WeightsError(f"{spec} needs the library {error.name or library}", how_to_install("timm")) from None
     except Exception as error:  # each library has its own errors for a lost network
         raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {reason(error)})", OFFLINE) from error
-    model = adopt(module, said=(said or Known()).over(spoken))
+    model = adopt(module, declared=(declared or Declared()).or_else(from_library))
     worst = max(model.origin.parity.values())
     say(f"{spec}: {sum(p.numel() for p in model.parameters()):,} parameters; largest difference from the source {worst:.0e}")
     return model
 
 
-def fetch_nothing(library: str, name: str) -> Classifier:
+def build_without_weights(library: str, name: str) -> Classifier:
     """The model of that name as it is built, with random weights: enough to plan with. What only the network could say is refused."""
     spec = f"{library}:{name}"
     try:
-        module, spoken = LIBRARIES[library](name, False)
+        module, from_library = LIBRARIES[library](name, False)
     except VitralError:
         raise
     except ImportError as error:
@@ -69,7 +69,7 @@ def fetch_nothing(library: str, name: str) -> Classifier:
             "fetch it: `vitral weights convert hf:NAME FOLDER`, then plan --from FOLDER; or plan without --from: --model b/16",
         ) from error
     say(f"{spec}: planned as it is built; a training fetches its weights")
-    return converted(module, spoken)[0]
+    return converted(module, from_library)[0]
 
 
 def check_named(library: str, name: str) -> Any:
@@ -91,17 +91,17 @@ def check_named(library: str, name: str) -> Any:
     return entries
 
 
-def _timm(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
+def _timm(name: str, weights: bool = True) -> tuple[nn.Module, Declared]:
     import timm
 
     check_named("timm", name)
     if not weights:
-        return timm.create_model(name, pretrained=False), Known()
+        return timm.create_model(name, pretrained=False), Declared()
     with asking_the_hub():
-        return timm.create_model(name, pretrained=True), Known()
+        return timm.create_model(name, pretrained=True), Declared()
 
 
-def _torchvision(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
+def _torchvision(name: str, weights: bool = True) -> tuple[nn.Module, Declared]:
     models = needed("torchvision.models", f"torchvision:{name}")
     model, _, chosen = name.partition(".")
     entries: Any = check_named("torchvision", name)
@@ -113,14 +113,14 @@ def _torchvision(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
     return models.get_model(model, weights=entry), of_torchvision_weights(entry)
 
 
-def _huggingface(name: str, weights: bool = True) -> tuple[nn.Module, Known]:
+def _huggingface(name: str, weights: bool = True) -> tuple[nn.Module, Declared]:
     import transformers
 
     with asking_the_hub() if weights else contextlib.nullcontext():
         return _from_pretrained(transformers, name, weights)
 
 
-def _from_pretrained(transformers: Any, name: str, weights: bool) -> tuple[nn.Module, Known]:
+def _from_pretrained(transformers: Any, name: str, weights: bool) -> tuple[nn.Module, Declared]:
     """Without `weights`: from what lies in the cache alone, and with random ones."""
     here = {} if weights else {"local_files_only": True}
     try:
@@ -157,7 +157,7 @@ def prove_file(path: str | Path, spec: str, heads: int | None = None) -> Proof:
     if library not in ("timm", "torchvision") or not name:
         raise UsageError(f"{spec!r} names no module to compare with", "use timm:NAME or torchvision:NAME")
     tensors = detect(read_weights(path).tensors, Path(path).name).tensors
-    model = assemble(tensors, Path(path).name, says("set by the caller", {"heads": heads}))
+    model = assemble(tensors, Path(path).name, declare("set by the caller", {"heads": heads}))
     try:
         module = _timm_empty(name, model.config) if library == "timm" else _torchvision_empty(name, model.config)
         module.load_state_dict(tensors)
@@ -181,20 +181,20 @@ def _torchvision_empty(name: str, config: ModelConfig) -> nn.Module:
     return models.get_model(name, weights=None, num_classes=config.classes, **size)
 
 
-LIBRARIES: dict[str, Callable[..., tuple[nn.Module, Known]]] = {"timm": _timm, "torchvision": _torchvision, "hf": _huggingface}
+LIBRARIES: dict[str, Callable[..., tuple[nn.Module, Declared]]] = {"timm": _timm, "torchvision": _torchvision, "hf": _huggingface}
 
 
 def names() -> dict[str, list[str]]:
     """The pretrained names that the installed libraries offer; timm's are those of its plain ViTs and DeiTs."""
-    found: dict[str, list[str]] = {"torchvision": [], "timm": []}
+    names_by_library: dict[str, list[str]] = {"torchvision": [], "timm": []}
     with contextlib.suppress(NotInstalledError):
-        found["torchvision"] = _offered(needed("torchvision.models", "its names"))
+        names_by_library["torchvision"] = _offered(needed("torchvision.models", "its names"))
     try:
         import timm
     except ImportError:
-        return found
+        return names_by_library
     plain = [name for name in timm.list_models(["vit_*", "deit*"], pretrained=True) if not NOT_PLAIN.search(name)]
-    return {**found, "timm": plain}
+    return {**names_by_library, "timm": plain}
 
 
 def _offered(models: Any) -> list[str]:

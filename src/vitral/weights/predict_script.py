@@ -96,7 +96,7 @@ def metadata(model: Classifier) -> dict[str, str]:
     return {f"vitral.{name}": json.dumps(value) for name, value in settings(model).items()}
 
 
-def write_beside(model: Classifier, folder: Path, runs: bool) -> None:
+def write_predict_script(model: Classifier, folder: Path, runs: bool) -> None:
     """`runs`: the script can also run the model, because it is an ONNX file. Other than 1 or 3 channels have no PIL image to start from."""
     write_json(folder / SETTINGS, settings(model))
     if model.config.channels in (1, 3):

@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from vitral.base.errors import MissingError, WeightsError
-from vitral.weights.safe_pickle import CODE, MALICIOUS, rehearse
+from vitral.weights.safe_pickle import CODE, MALICIOUS, scan_pickle
 
 DAMAGED = "the file is damaged or not what its name says: fetch it again"
 HEADER_LIMIT = 100 * 2**20
@@ -109,7 +109,7 @@ def _read_pickle(path: Path) -> Contents:
         zipped = zipfile.is_zipfile(path)
         if zipped:
             check_archive(path)
-        rehearse(path, zipped)
+        scan_pickle(path, zipped)
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except WeightsError:
         raise

@@ -93,7 +93,7 @@ class _Bounded:
         return self.file.read(min(count, self.size))
 
 
-def rehearse(path: Path, zipped: bool) -> None:
+def scan_pickle(path: Path, zipped: bool) -> None:
     """One line when the file names or claims what weights do not."""
     size = path.stat().st_size
     try:

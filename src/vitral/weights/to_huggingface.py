@@ -12,7 +12,7 @@ from vitral.base.origin import Origin
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights import from_huggingface
-from vitral.weights.keymap import ELSEWHERE, Table, revert
+from vitral.weights.keymap import OTHER_FORMATS, Table, revert
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "quick_gelu": "quick_gelu", "relu": "relu"}
 RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}
@@ -30,7 +30,7 @@ def limits(target: str, model: Classifier, allowed: dict[str, tuple[Any, ...]]) 
     """Refuses, with the reason, a setting that the format has no place for."""
     config = model.config
     if config.family != "vit":
-        raise UsageError(f"{target} has no place for a {config.family}", ELSEWHERE)
+        raise UsageError(f"{target} has no place for a {config.family}", OTHER_FORMATS)
     everywhere = {
         "norm": ("layer",),
         "block": ("sequential",),
@@ -43,7 +43,7 @@ def limits(target: str, model: Classifier, allowed: dict[str, tuple[Any, ...]]) 
     for name, values in {**everywhere, **allowed}.items():
         value = getattr(config, name)
         if value not in values:
-            raise UsageError(f"{target} cannot hold {name} = {value}", f"it has only {' or '.join(map(str, values))}; {ELSEWHERE}")
+            raise UsageError(f"{target} cannot hold {name} = {value}", f"it has only {' or '.join(map(str, values))}; {OTHER_FORMATS}")
 
 
 def translate(model: Classifier) -> tuple[dict[str, Any], dict[str, Any], dict[str, Tensor]]:
@@ -82,7 +82,7 @@ def translate(model: Classifier) -> tuple[dict[str, Any], dict[str, Any], dict[s
     return described, preprocessor(config, model.origin), named
 
 
-SEVERAL_LABELS = "multi_label_classification"
+MULTI_LABEL = "multi_label_classification"
 """What transformers calls several labels an image; thresholds it does not know, and passes over."""
 UNPREFIXED = ("classifier.", "cls_classifier.", "distillation_classifier.", "visual_projection.")
 
@@ -101,7 +101,7 @@ def _common(config: ModelConfig, origin: Origin) -> dict[str, Any]:
         "hidden_act": ACTIVATIONS.get(config.activation, "gelu"),
         "dtype": "float32",
         **(labels if config.classes and config.head_bias else {}),
-        **({"problem_type": SEVERAL_LABELS, "thresholds": list(origin.thresholds)} if origin.several else {}),
+        **({"problem_type": MULTI_LABEL, "thresholds": list(origin.thresholds)} if origin.multi_label else {}),
     }
 
 
@@ -201,7 +201,7 @@ def preprocessor(config: ModelConfig, origin: Origin) -> dict[str, Any]:
 
 def _need(fulfilled: bool, reason: str) -> None:
     if not fulfilled:
-        raise UsageError(f"this model does not fit: {reason}", ELSEWHERE)
+        raise UsageError(f"this model does not fit: {reason}", OTHER_FORMATS)
 
 
 def _size(size: tuple[int, int]) -> int | list[int]:

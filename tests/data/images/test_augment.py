@@ -13,7 +13,7 @@ from vitral.base.errors import ConfigError, UsageError
 from vitral.config.data import Augmentation
 from vitral.data.images.augment import POLICIES, Augment, Cutout, compiled, image_transform, policy
 from vitral.data.images.colour import Colour, brightness, contrast, posterise, saturation, solarise, stretch
-from vitral.data.images.geometry import Affine, Flip, PadCrop, ResizedCrop, Translate, on_some, take
+from vitral.data.images.geometry import Affine, Flip, PadCrop, ResizedCrop, Translate, apply_where, take
 from vitral.data.images.preprocess import Preprocess
 from vitral.data.keys import key, uniforms
 
@@ -194,7 +194,7 @@ def test_cutout_is_nine_of_thirty_two_in_half_the_pictures() -> None:
 def test_on_some_is_the_same_on_both_devices_ways() -> None:
     images, mask = pictures(50, 4).float(), torch.arange(50) % 3 == 0
     expected = torch.where(mask.view(-1, 1, 1, 1), images * 2, images)
-    assert torch.equal(on_some(mask, images.clone(), lambda some: some * 2), expected)
+    assert torch.equal(apply_where(mask, images.clone(), lambda some: some * 2), expected)
 
 
 @pytest.mark.parametrize("name", ["none", "light", "standard", "resized-crop", "strong"])

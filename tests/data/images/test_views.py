@@ -7,7 +7,7 @@ import torch
 from torchvision.transforms.v2 import functional as reference
 
 from vitral.config import PretrainConfig
-from vitral.data.images.geometry import Turn
+from vitral.data.images.geometry import Rotate
 from vitral.data.images.preprocess import Preprocess
 from vitral.data.images.views import Blur, Grey, Jitter, Solarise, ViewMaker, blur, compiled, grey, make_views, turn_hue, views_of
 from vitral.data.keys import uniforms
@@ -68,9 +68,9 @@ def test_blur_is_torchvisions_gaussian_blur(side: int) -> None:
 
 def test_a_turn_is_a_rotation_around_the_middle() -> None:
     ramp = torch.linspace(0, 1, 9).expand(1, 3, 9, 9).clone()
-    quarter = Turn(180.0)(ramp, torch.tensor([[0.75]]), MEAN)  # + 90°
+    quarter = Rotate(180.0)(ramp, torch.tensor([[0.75]]), MEAN)  # + 90°
     assert torch.allclose(quarter, ramp.transpose(2, 3), atol=1e-5) or torch.allclose(quarter, ramp.transpose(2, 3).flip(2), atol=1e-5)
-    assert torch.allclose(Turn(30.0)(ramp, torch.tensor([[0.5]]), MEAN), ramp, atol=1e-5)
+    assert torch.allclose(Rotate(30.0)(ramp, torch.tensor([[0.5]]), MEAN), ramp, atol=1e-5)
 
 
 def test_views_differ_from_each_other_and_repeat_with_their_numbers() -> None:
@@ -99,7 +99,7 @@ def test_all_views_are_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU, where nothing may wait: the branches for a CPU are left out."""
     views = views_of(PretrainConfig(global_views=1, local_views=1, turn=10.0), flip=True, channels=3, side=8)
     everything = lambda mask, images, change, *rest: torch.where(mask.view(-1, 1, 1, 1), change(images, *rest), images)  # noqa: E731
-    monkeypatch.setattr("vitral.data.images.views.on_some", everything)
+    monkeypatch.setattr("vitral.data.images.views.apply_where", everything)
     images, u = pictures(4, 8), numbers(4, views.columns)
     found = compiled(views, (4, 3, 8, 8), backend="aot_eager")(views.kinds, images, u, MEAN, MEAN + 1)
     assert torch.allclose(found, make_views(views.kinds, images, u, MEAN, MEAN + 1), atol=1e-5)

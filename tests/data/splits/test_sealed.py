@@ -10,9 +10,9 @@ import pytest
 from vitral.base.errors import ConfigError, DataError
 from vitral.config import DataConfig
 from vitral.data.images.preprocess import Preprocess
-from vitral.data.sources.protocol import ArrayReader, Part, Source
+from vitral.data.sources.protocol import ArrayReader, ImageSet, Source
 from vitral.data.splits.open import open_data, open_split, training_images
-from vitral.data.splits.sealed import check_learnt, seal
+from vitral.data.splits.sealed import check_seen, seal
 
 PREPROCESS = Preprocess((8, 8), 1)
 
@@ -20,8 +20,8 @@ PREPROCESS = Preprocess((8, 8), 1)
 def like_cifar10() -> Source:
     """CIFAR-10's shape: 5,000 pictures of each class, in any order; the pixels do not matter."""
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 5000))
-    part = Part.all_of(ArrayReader(np.zeros((50_000, 3, 1, 1), np.uint8), "cifar10"), labels)
-    test = Part.all_of(ArrayReader(np.ones((10, 3, 1, 1), np.uint8), "cifar10 test"), np.arange(10))
+    part = ImageSet.whole(ArrayReader(np.zeros((50_000, 3, 1, 1), np.uint8), "cifar10"), labels)
+    test = ImageSet.whole(ArrayReader(np.ones((10, 3, 1, 1), np.uint8), "cifar10 test"), np.arange(10))
     names = tuple("abcdefghij")
     return Source("cifar10", names, part, "", test=lambda: test, native_size=(1, 1), mean=(0.5,) * 3, std=(0.5,) * 3)
 
@@ -74,7 +74,7 @@ def test_refused_before_anything_is_spent(photographs) -> None:
 def test_weights_that_may_know_the_sealed_pictures_are_refused() -> None:
     config = DataConfig(name="digits", stage="confirm")
     with pytest.raises(ConfigError, match="learnt from digits with stage = open"):
-        check_learnt({"name": "digits"}, config, "the teacher")
-    check_learnt({"name": "digits", "stage": "confirm"}, config, "the teacher")
-    check_learnt({"name": "mnist"}, config, "the teacher")
-    check_learnt({"name": "digits", "stage": "confirm"}, DataConfig(name="digits"), "the teacher")
+        check_seen({"name": "digits"}, config, "the teacher")
+    check_seen({"name": "digits", "stage": "confirm"}, config, "the teacher")
+    check_seen({"name": "mnist"}, config, "the teacher")
+    check_seen({"name": "digits", "stage": "confirm"}, DataConfig(name="digits"), "the teacher")

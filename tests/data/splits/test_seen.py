@@ -10,7 +10,7 @@ from vitral.base.errors import DataError
 from vitral.config import DataConfig
 from vitral.data.images.preprocess import Preprocess
 from vitral.data.splits.open import Data, open_data, open_split
-from vitral.data.splits.seen import Learnt
+from vitral.data.splits.seen import SeenImages
 from vitral.data.splits.split import Split
 
 SIZE = Preprocess((8, 8))
@@ -20,14 +20,14 @@ def names(split: Split) -> set[str]:
     return {"/".join(Path(split.where(position)).parts[-2:]) for position in range(len(split))}
 
 
-def opened(folder: Path, learnt: Learnt | None = None, **settings: float) -> Data:
+def opened(folder: Path, learnt: SeenImages | None = None, **settings: float) -> Data:
     return open_data(DataConfig(name=f"folder:{folder}", **settings), preprocess=SIZE, learnt=learnt)  # type: ignore[arg-type]
 
 
-def seen_by(data: Data) -> Learnt:
+def seen_by(data: Data) -> SeenImages:
     splits = data.seen()
     assert splits is not None
-    return Learnt("runs/pets", splits)
+    return SeenImages("runs/pets", splits)
 
 
 def more(folder: Path, count: int) -> set[str]:
@@ -107,12 +107,12 @@ def test_a_file_that_was_passed_over_changes_no_split(photographs: Path, capsys:
 
 def test_of_a_run_that_kept_its_fingerprint_alone_a_changed_folder_is_refused(photographs: Path):
     before = opened(photographs)
-    learnt = Learnt("runs/old", {}, before.fingerprints()["train"])
+    learnt = SeenImages("runs/old", {}, before.fingerprints()["train"])
     assert names(opened(photographs, learnt).test()) == names(before.test())
     more(photographs, 1)
     with pytest.raises(DataError, match=r"runs/old learnt from it.*not written down"):
         opened(photographs, learnt)
-    assert len(opened(photographs, Learnt("runs/older")).test()), "nothing is known: nothing is said"
+    assert len(opened(photographs, SeenImages("runs/older")).test()), "nothing is known: nothing is said"
 
 
 def test_named_sets_and_arrays_write_nothing_down():

@@ -18,6 +18,7 @@ from vitral import look
 from vitral.cli import main
 from vitral.data.images.preprocess import Preprocess
 from vitral.look.describe import digest
+from vitral.look.method import Method
 from vitral.look.verdicts import read_verdicts
 from vitral.report.audit import write_audit
 from vitral.study.audit.audit import _Judge, audit
@@ -29,7 +30,7 @@ SCEPTIC = '''
 import numpy as np
 from vitral import look, watch
 from vitral.look import references
-from vitral.look.faithfulness import permuted
+from vitral.look.faithfulness import with_permuted_weights
 
 def noise(tape, item=0, target=None):
     return np.random.default_rng(abs(hash(tape.images.numpy().tobytes())) % 2**32).random(tape.grid)
@@ -38,7 +39,7 @@ def sobel(tape, item=0, target=None):
     return references.edges(tape, item)
 
 def another_model(tape, item=0, target=None):
-    return look.relevance(watch(permuted(tape.model, seed=7), tape.images), item, target=target)
+    return look.relevance(watch(with_permuted_weights(tape.model, seed=7), tape.images), item, target=target)
 '''
 
 
@@ -267,7 +268,7 @@ def test_sure_ones_of_many_classes_come_first() -> None:
     assert sure_ones(confidence, answers, 4).tolist() == [0, 3, 1, 4]
 
 
-def test_what_cannot_be_audited_says_so(model, pictures, sceptic, tmp_path, monkeypatch) -> None:
+def test_what_cannot_be_audited_says_so(model, pictures, sceptic, tmp_path) -> None:
     with pytest.raises(vitral.VitralError, match="no head"):
         audit(model.with_head(0), pictures)
     with pytest.raises(vitral.VitralError, match=r"no intervals: use at least 2, better 12"):
@@ -282,7 +283,10 @@ def test_what_cannot_be_audited_says_so(model, pictures, sceptic, tmp_path, monk
         load_method("nowhere.py:f")
     with pytest.raises(vitral.VitralError, match=r"FILE\.py:FUNCTION"):
         load_method("my_map")
-    monkeypatch.setattr(_Judge, "draw_maps", lambda _: pytest.fail("masks are looked for before anything is spent"))
+
+    def spent(*_: object, **__: object) -> None:
+        pytest.fail("masks are looked for before anything is spent")
+
     with pytest.raises(vitral.VitralError, match="no mask"):
-        audit(model, pictures, ["attention"], pictures=2, masks=tmp_path, quiet=True)
+        audit(model, pictures, [], [Method(spent, "draws no map", ("target",))], pictures=2, masks=tmp_path, quiet=True)
     assert look.METHODS["rollout"] is look.rollout

@@ -17,9 +17,9 @@ from vitral.base.errors import UsageError
 from vitral.build import create
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
-from vitral.weights.onnx.quantise import float_graph, linears, open_graph, quantise_graph, store_graph, watch_inputs
+from vitral.weights.onnx.quantise import calibrate, float_graph, linears, open_graph, quantise_graph, store_graph
 from vitral.weights.onnx.rounding import round_weights
-from vitral.weights.predict_script import write_beside
+from vitral.weights.predict_script import write_predict_script
 
 onnx = pytest.importorskip("onnx")
 SMALL = {"image_size": 32, "patch_size": 8, "width": 32, "depth": 2, "heads": 2, "mlp_width": 64, "classes": 10}
@@ -89,7 +89,7 @@ def test_the_answers_are_close_and_known_inputs_bring_them_closer(model, graph):
         assert np.abs(before - model(torch.from_numpy(images)).numpy()).max() <= 1e-4
     plain, known = (
         np.square(run(quantise_graph(graph, model, inputs), images) - before).mean() ** 0.5
-        for inputs in (None, watch_inputs(graph, model, [pictures(model, 64)]))
+        for inputs in (None, calibrate(graph, model, [pictures(model, 64)]))
     )
     assert known < plain < 0.02 * before.std()
 
@@ -139,7 +139,7 @@ def test_pixels_are_not_rounded_at_all(model, graph):
 def test_other_families_are_quantised_too(changes):
     other = made(**changes)
     before, images = float_graph(other), pictures(other)
-    inputs = watch_inputs(before, other, [images])
+    inputs = calibrate(before, other, [images])
     after = run(quantise_graph(before, other, inputs), images)
     assert np.abs(after - run(before, images)).max() < 0.1 * run(before, images).std()
     assert {"head.linear"} >= {one.name for one in linears(before.graph, other)} - set(inputs)
@@ -181,7 +181,7 @@ def test_what_has_no_tokens_is_refused():
 def test_the_script_beside_it_needs_nothing_of_ours(model, graph, tmp_path: Path):
     made_graph = quantise_graph(graph, model)
     (tmp_path / "model.onnx").write_bytes(made_graph.SerializeToString())
-    write_beside(model, tmp_path, runs=True)
+    write_predict_script(model, tmp_path, runs=True)
     properties = {one.key: one.value for one in made_graph.metadata_props}
     assert json.loads(properties["vitral.image_size"]) == [32, 32] and "int8" in properties["vitral.quantised"]
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)).save(tmp_path / "a.png")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vitral.weights.onnx.rounding import Inputs, balance, round_for, round_weights
+from vitral.weights.onnx.rounding import Inputs, gptq_round, round_weights, smoothquant_scales
 
 DRAW = np.random.default_rng(0)
 
@@ -28,20 +28,20 @@ def test_what_one_row_loses_the_others_make_good():
     mixed = DRAW.normal(size=(400, 16)) @ DRAW.normal(size=(16, 32)) + 0.05 * DRAW.normal(size=(400, 32))  # inputs that go together
     weight = DRAW.normal(size=(32, 8))
     inputs = Inputs(mixed.T @ mixed / len(mixed), np.abs(mixed).max(axis=0))
-    plain, known = ((mixed @ (rounded * scale - weight)).std() for rounded, scale in (round_weights(weight), round_for(weight, inputs)))
+    plain, known = ((mixed @ (rounded * scale - weight)).std() for rounded, scale in (round_weights(weight), gptq_round(weight, inputs)))
     assert known < 0.7 * plain
 
 
 def test_of_inputs_that_do_not_go_together_both_roundings_are_the_same():
     weight = DRAW.normal(size=(16, 8))
-    (plain, _), (known, _) = round_weights(weight), round_for(weight, Inputs(np.eye(16), np.ones(16)))
+    (plain, _), (known, _) = round_weights(weight), gptq_round(weight, Inputs(np.eye(16), np.ones(16)))
     assert (plain == known).all()
 
 
 def test_large_inputs_become_smaller_and_the_product_stays():
     inputs = DRAW.normal(size=(50, 12)) * np.where(np.arange(12) == 3, 40, 1)
     weight = DRAW.normal(size=(12, 5))
-    factors = balance([weight], Inputs(inputs.T @ inputs / 50, np.abs(inputs).max(axis=0)))
+    factors = smoothquant_scales([weight], Inputs(inputs.T @ inputs / 50, np.abs(inputs).max(axis=0)))
     even = inputs / factors
     assert np.abs(even).max() / np.abs(even).mean() < 0.5 * np.abs(inputs).max() / np.abs(inputs).mean()
     assert even @ (weight * factors[:, None]) == pytest.approx(inputs @ weight)

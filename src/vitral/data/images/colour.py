@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from vitral.data.images.geometry import on_some, unit
+from vitral.data.images.geometry import apply_where, unit
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Colour:
         images = unit(images)
         choice, level = (u[:, 0] * 10).long(), u[:, 1].view(-1, 1, 1, 1)
         for number, change in enumerate((brightness, contrast, saturation, solarise, posterise, stretch)):
-            images = on_some(choice == number, images, change, level)
+            images = apply_where(choice == number, images, change, level)
         return images
 
 

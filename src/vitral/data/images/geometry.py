@@ -24,7 +24,7 @@ def take(images: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> tor
     return images.reshape(batch, channels, -1).gather(2, flat).view(batch, channels, rows.shape[1], columns.shape[1])
 
 
-def on_some(mask: torch.Tensor, images: torch.Tensor, change: Callable[..., torch.Tensor], *numbers: torch.Tensor) -> torch.Tensor:
+def apply_where(mask: torch.Tensor, images: torch.Tensor, change: Callable[..., torch.Tensor], *numbers: torch.Tensor) -> torch.Tensor:
     """`change(images, *numbers)` where mask (B,) is set; `images` may be overwritten, `numbers` have one row per picture.
 
     A GPU computes all and chooses, because to ask which are set would make the host wait; a CPU computes only those.
@@ -164,11 +164,11 @@ class Affine:
             ],
             1,
         )  # (B, 2, 3)
-        return on_some(choice < 5, unit(images), lambda some, maps: _warp(some, maps, "zeros"), matrix)
+        return apply_where(choice < 5, unit(images), lambda some, maps: _warp(some, maps, "zeros"), matrix)
 
 
 @dataclass(frozen=True)
-class Turn:
+class Rotate:
     """Rotated by up to ± `degrees` around its middle; what comes in from outside is the border."""
 
     degrees: float

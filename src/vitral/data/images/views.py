@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from vitral.config import PretrainConfig
-from vitral.data.images.geometry import Flip, ResizedCrop, Turn, on_some, unit
+from vitral.data.images.geometry import Flip, ResizedCrop, Rotate, apply_where, unit
 from vitral.data.images.preprocess import Preprocess
 
 GREY = (0.2989, 0.587, 0.114)
@@ -35,7 +35,7 @@ class Jitter:
     columns = 5
 
     def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
-        return on_some(u[:, 0] < self.chance, unit(images), self._jitter, u[:, 1:] * 2 - 1)
+        return apply_where(u[:, 0] < self.chance, unit(images), self._jitter, u[:, 1:] * 2 - 1)
 
     def _jitter(self, images: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
         by = by.view(-1, 4, 1, 1, 1)
@@ -55,7 +55,7 @@ class Grey:
     columns = 1
 
     def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
-        return on_some(u[:, 0] < self.chance, unit(images), lambda some: grey(some).expand_as(some))
+        return apply_where(u[:, 0] < self.chance, unit(images), lambda some: grey(some).expand_as(some))
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Blur:
 
     def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
         sigma = 0.1 + (self.widest - 0.1) * u[:, 1]
-        return on_some(u[:, 0] < self.chance, unit(images), lambda some, width: blur(some, width, self.reach), sigma)
+        return apply_where(u[:, 0] < self.chance, unit(images), lambda some, width: blur(some, width, self.reach), sigma)
 
     @property
     def reach(self) -> int:
@@ -84,7 +84,7 @@ class Solarise:
     columns = 1
 
     def __call__(self, images: torch.Tensor, u: torch.Tensor, _fill: torch.Tensor) -> torch.Tensor:
-        return on_some(u[:, 0] < self.chance, unit(images), lambda some: torch.where(some >= 0.5, 1 - some, some))
+        return apply_where(u[:, 0] < self.chance, unit(images), lambda some: torch.where(some >= 0.5, 1 - some, some))
 
 
 # ---- what they are made of -----------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def views_of(config: PretrainConfig, *, flip: bool, channels: int, side: int) ->
         colours += (Blur(config.blur, widest=2.0 * min(1.0, side / 224) if side >= 64 else 1.0),)
     if config.solarise:
         colours += (Solarise(config.solarise),)
-    around = ((Flip(),) if flip else ()) + ((Turn(config.turn),) if config.turn else ())
+    around = ((Flip(),) if flip else ()) + ((Rotate(config.turn),) if config.turn else ())
     kinds = [(config.global_views, config.global_scale), (config.local_views, config.local_scale)]
     return Views(tuple((number, (ResizedCrop(scale, RATIO), *around, *colours)) for number, scale in kinds if number))
 
@@ -196,10 +196,10 @@ def make_views(
         width = sum(operation.columns for operation in operations)
         own = u[:, start : start + number * width].reshape(batch * number, width)
         start += number * width
-        several = images[:, None].expand(-1, number, -1, -1, -1).flatten(0, 1)  # (B · number, C, H, W)
+        repeated = images[:, None].expand(-1, number, -1, -1, -1).flatten(0, 1)  # (B · number, C, H, W)
         column = 0
         for operation in operations:
-            several = operation(several, own[:, column : column + operation.columns], mean)
+            repeated = operation(repeated, own[:, column : column + operation.columns], mean)
             column += operation.columns
-        made.append(((unit(several) - mean) / std).unflatten(0, (batch, number)))
+        made.append(((unit(repeated) - mean) / std).unflatten(0, (batch, number)))
     return torch.cat(made, dim=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vitral.data.sources.protocol import Part, Source
+from vitral.data.sources.protocol import ImageSet, Source
 
 DIGITS = tuple("0123456789")
 FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
@@ -45,7 +45,7 @@ class Entry:
         return f"{self.native_size[0]}×{self.native_size[1]} {'grey' if self.channels == 1 else 'RGB'}"
 
     def source(
-        self, class_names: tuple[str, ...], train: Part, where: str, validation: Part | None = None, *, test: Callable[[], Part]
+        self, class_names: tuple[str, ...], train: ImageSet, where: str, validation: ImageSet | None = None, *, test: Callable[[], ImageSet]
     ) -> Source:
         """The data set itself, with what is known about it."""
         fields = {name: getattr(self, name) for name in ("name", "native_size", "channels", "flip", "mean", "std")}

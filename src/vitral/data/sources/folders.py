@@ -12,7 +12,7 @@ from vitral.base.errors import DataError, MissingError
 from vitral.base.progress import say, track
 from vitral.base.text import few
 from vitral.data.images.decode import EXTENSIONS, SKIP, header_ok
-from vitral.data.sources.protocol import UNLABELLED, FileReader, Part, Source
+from vitral.data.sources.protocol import UNLABELLED, FileReader, ImageSet, Source
 
 SPLITS: dict[str, tuple[str, ...]] = {
     "train": ("train", "training"),
@@ -53,7 +53,7 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
     parts = {split: _part(where, class_names, look, notes) for split, where in places.items() if where is not None}
     if not training and (empty := sorted(set(class_names) - {class_names[label] for part in parts.values() for label in part.labels})):
         note(notes, f"class folders without pictures were passed over: {few(empty, 5)}")
-    parts.setdefault("train", Part.all_of(FileReader([]), np.arange(0)))
+    parts.setdefault("train", ImageSet.whole(FileReader([]), np.arange(0)))
     if not any(len(part.labels) for part in parts.values()) or (training and not len(parts["train"].labels)):
         raise DataError(f"{train} has no pictures", f"pictures end in {' '.join(sorted(EXTENSIONS))}")
     for split in ("validation", "test"):
@@ -90,7 +90,7 @@ def open_pictures(path: Path, on_bad_image: str | None) -> Source:
     return Source.of_parts(f"folder:{path}", UNLABELLED, parts, str(path), notes)
 
 
-def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str | None, notes: list[str]) -> Part:
+def _part(folder: Path, class_names: tuple[str, ...], on_bad_image: str | None, notes: list[str]) -> ImageSet:
     paths, labels, ignored = [], [], []
     if extra := sorted(set(_folders(folder)) - set(class_names)):
         raise DataError(f"{folder} has class folders that training does not: {', '.join(extra[:5])}", "rename or remove them")
@@ -124,12 +124,12 @@ def _note_ignored(notes: list[str], folder: Path, ignored: list[str]) -> None:
         note(notes, f"left out under {folder}, no pictures by their names: {len(ignored)} ({few(ignored)})")
 
 
-def files_part(paths: list[Path], labels: Sequence[int] | np.ndarray, on_bad_image: str | None, notes: list[str]) -> Part:
+def files_part(paths: list[Path], labels: Sequence[int] | np.ndarray, on_bad_image: str | None, notes: list[str]) -> ImageSet:
     """Files with their labels. `on_bad_image` None: each file is met when it is its turn; else their headers are looked at now."""
     if on_bad_image and len(paths) <= HEADERS:
         good = readable(paths, on_bad_image, notes)
         paths, labels = [paths[i] for i in good], np.asarray(labels)[good]
-    return Part.all_of(FileReader(paths), np.asarray(labels))
+    return ImageSet.whole(FileReader(paths), np.asarray(labels))
 
 
 def readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[int]:

@@ -11,7 +11,7 @@ from vitral.base.errors import DataError
 from vitral.base.lazy import how_to_install
 from vitral.base.network import asking_the_hub
 from vitral.data.sources.folders import note
-from vitral.data.sources.protocol import Part, Source, TableReader, measure
+from vitral.data.sources.protocol import ImageSet, Source, TableReader, measure
 
 
 def open_hub(name: str) -> Source:
@@ -23,10 +23,10 @@ def open_hub(name: str) -> Source:
     image, label = _columns(name, train)
     names, order = _classes(train, label)
 
-    def part(table: Any) -> Part:
+    def part(table: Any) -> ImageSet:
         values = table[label]
         labels = np.asarray([order.get(value, -1) for value in values] if order else list(values), np.int64)
-        return Part.all_of(TableReader(_undecoded(table, image), image, f"hf:{name}"), labels)
+        return ImageSet.whole(TableReader(_undecoded(table, image), image, f"hf:{name}"), labels)
 
     def usable(table: Any) -> bool:
         """Hidden labels are published as -1, or not at all: such a split tests nothing."""

@@ -11,7 +11,7 @@ from vitral.base.errors import DataError
 from vitral.base.lazy import needed
 from vitral.data.sources.catalogue import Entry
 from vitral.data.sources.folders import open_folder
-from vitral.data.sources.protocol import FileReader, Part, Source
+from vitral.data.sources.protocol import FileReader, ImageSet, Source
 
 LAYOUTS = {"flowers102": "flowers-102", "pets": "oxford-iiit-pet", "imagenet": "imagenet"}
 
@@ -46,7 +46,7 @@ def _flowers(entry: Entry, folder: Path) -> Source:
     except (OSError, ValueError, KeyError, NotImplementedError) as error:
         raise DataError(f"the tables of {folder} cannot be read ({error})", "fetch the data set again") from error
     reader = FileReader([folder / "jpg" / f"image_{number:05d}.jpg" for number in range(1, len(labels) + 1)])
-    whole = Part.all_of(reader, labels)
+    whole = ImageSet.whole(reader, labels)
     parts = {
         name: whole.some(np.atleast_1d(sets[key]).astype(int) - 1)
         for name, key in (("train", "trnid"), ("validation", "valid"), ("test", "tstid"))
@@ -63,7 +63,7 @@ def _flower_names() -> tuple[str, ...]:
 def _pets(entry: Entry, folder: Path) -> Source:
     """Lists of `name class species breed`; a class is a breed, named as the file without its number."""
     names: dict[int, str] = {}
-    parts: dict[str, Part] = {}
+    parts: dict[str, ImageSet] = {}
     for split in ("trainval", "test"):
         rows = [
             line.split()
@@ -74,6 +74,6 @@ def _pets(entry: Entry, folder: Path) -> Source:
             raise DataError(f"{folder / 'annotations' / split}.txt is damaged", "fetch the data set again")
         names |= {int(row[1]) - 1: row[0].rpartition("_")[0].replace("_", " ") for row in rows}
         labels = np.asarray([int(row[1]) - 1 for row in rows], np.int64)
-        parts[split] = Part.all_of(FileReader([folder / "images" / f"{row[0]}.jpg" for row in rows]), labels)
+        parts[split] = ImageSet.whole(FileReader([folder / "images" / f"{row[0]}.jpg" for row in rows]), labels)
     class_names = tuple(names.get(label, f"breed {label + 1}") for label in range(max(names) + 1))
     return entry.source(class_names, parts["trainval"], str(folder), test=lambda: parts["test"])

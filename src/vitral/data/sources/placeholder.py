@@ -17,7 +17,7 @@ from vitral.data.keys import generator
 from vitral.data.sources.catalogue import CATALOGUE, Entry
 from vitral.data.sources.fetch import advice, data_root, ready
 from vitral.data.sources.hub import is_here
-from vitral.data.sources.protocol import ArrayReader, Part, Reader, Source
+from vitral.data.sources.protocol import ArrayReader, ImageSet, Reader, Source
 
 PHOTOGRAPH = (375, 500)
 """Height and width of a made-up photograph: the middle of ImageNet's."""
@@ -44,8 +44,8 @@ def stand_in(config: DataConfig) -> Source | None:
 
 
 def _made_up(entry: Entry, note: str) -> Source:
-    def part(count: int) -> Part:
-        return Part.all_of(_reader(entry, count), np.arange(count) % entry.classes)
+    def part(count: int) -> ImageSet:
+        return ImageSet.whole(_reader(entry, count), np.arange(count) % entry.classes)
 
     names = entry.class_names or tuple(f"class {number}" for number in range(entry.classes))
     plain = {"mean": entry.mean or (0.5,) * entry.channels, "std": entry.std or (0.25,) * entry.channels}

@@ -35,7 +35,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class ImageSet:
     """Some pictures of a reader with their labels."""
 
     reader: Reader
@@ -44,19 +44,19 @@ class Part:
     """(N,) int64: the class of each; or (N, K) uint8, 1 for each of several labels that it has."""
 
     @classmethod
-    def all_of(cls, reader: Reader, labels: np.ndarray) -> Part:
+    def whole(cls, reader: Reader, labels: np.ndarray) -> ImageSet:
         labels = np.asarray(labels)
         return cls(reader, np.arange(len(labels)), labels.astype(np.int64 if labels.ndim == 1 else np.uint8))
 
-    def unlabelled(self) -> Part:
+    def unlabelled(self) -> ImageSet:
         """The same pictures, all of one class; their labels are not looked at."""
-        return Part(self.reader, self.indices, np.zeros(len(self.indices), np.int64))
+        return ImageSet(self.reader, self.indices, np.zeros(len(self.indices), np.int64))
 
-    def some(self, positions: np.ndarray) -> Part:
-        return Part(self.reader, self.indices[positions], self.labels[positions])
+    def some(self, positions: np.ndarray) -> ImageSet:
+        return ImageSet(self.reader, self.indices[positions], self.labels[positions])
 
     @classmethod
-    def joined(cls, parts: list[Part]) -> Part:
+    def joined(cls, parts: list[ImageSet]) -> ImageSet:
         """All pictures of several parts."""
         if len(parts) == 1:
             return parts[0]
@@ -71,14 +71,14 @@ class Source:
 
     name: str
     class_names: tuple[str, ...]
-    train: Part
+    train: ImageSet
     where: str
     """Path or description of the copy that is read."""
-    validation: Part | None = None
+    validation: ImageSet | None = None
     """None: carved from the training pictures."""
-    test: Callable[[], Part] | None = None
+    test: Callable[[], ImageSet] | None = None
     """Called when the test split is opened, not before; None: carved from the training pictures."""
-    sealed: Part | None = None
+    sealed: ImageSet | None = None
     """Training pictures that are set aside already (see data/sealed.py); None: not yet."""
     native_size: tuple[int, int] | None = None
     """Height and width when all pictures have the same small size; None: photographs of any size."""
@@ -91,14 +91,14 @@ class Source:
     """What a user should know: files ignored, classes without pictures."""
 
     @classmethod
-    def of_parts(cls, name: str, class_names: tuple[str, ...], parts: dict[str, Part], where: str, notes: Iterable[str] = ()) -> Source:
+    def of_parts(cls, name: str, class_names: tuple[str, ...], parts: dict[str, ImageSet], where: str, notes: Iterable[str] = ()) -> Source:
         """A source of the user's own images; size and channels are measured on the first part that has some."""
         test = parts.get("test")
         native_size, channels = measure(next(part for part in parts.values() if len(part.labels)))
         return cls(
             name,
             class_names,
-            parts.get("train", Part.all_of(FileReader([]), np.arange(0))),
+            parts.get("train", ImageSet.whole(FileReader([]), np.arange(0))),
             where,
             validation=parts.get("validation"),
             test=(lambda: test) if test is not None else None,
@@ -121,7 +121,7 @@ def unlabelled(source: Source) -> Source:
     )
 
 
-def measure(part: Part, count: int = 32) -> tuple[tuple[int, int] | None, int]:
+def measure(part: ImageSet, count: int = 32) -> tuple[tuple[int, int] | None, int]:
     """(height and width if all of `count` spread-out ones are small and alike, else None; channels: colour when any has it)."""
     sizes: set[tuple[int, int]] = set()
     channels: set[int] = set()

@@ -22,7 +22,7 @@ from vitral.base.errors import DataError, MissingError, VitralError
 from vitral.base.files import JSON_LIMIT, open_regular, read_bounded, write_atomic
 from vitral.base.progress import track
 from vitral.data.images.decode import EXTENSIONS, load_array
-from vitral.data.sources.protocol import Part, ShardReader, Source, measure
+from vitral.data.sources.protocol import ImageSet, ShardReader, Source, measure
 
 SPLITS = {"validation": ("val",), "test": ("test",)}
 LABELS = ("cls", "json")
@@ -44,7 +44,7 @@ def open_shards(pattern: str) -> Source:
         raise DataError(f"{pattern} has no training shards", "name them train-000000.tar and so on")
     numbers = {split: part[1] for split, part in parts.items()}
     names = _class_names(Path(paths[0]).parent, max(int(labels.max(initial=-1)) for labels in numbers.values()) + 1)
-    made = {split: Part.all_of(reader, labels) for split, (reader, labels) in parts.items()}
+    made = {split: ImageSet.whole(reader, labels) for split, (reader, labels) in parts.items()}
     native_size, channels = measure(made["train"])
     test = made.get("test")
     return Source(

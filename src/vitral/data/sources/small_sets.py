@@ -19,7 +19,7 @@ from numpy._core import multiarray
 from vitral.base.errors import DataError, MissingError
 from vitral.base.files import read_json, replacing_folder, write_json
 from vitral.data.sources.catalogue import Entry
-from vitral.data.sources.protocol import ArrayReader, Part, Source
+from vitral.data.sources.protocol import ArrayReader, ImageSet, Source
 from vitral.data.sources.tiny_imagenet import tiny_folder
 from vitral.data.splits.split import balanced_order
 
@@ -37,7 +37,7 @@ def open_digits(entry: Entry) -> Source:
 
     bunch: Any = load_digits()
     pixels = np.round(bunch.images * (255 / 16)).astype(np.uint8)[:, None]  # (1797, 1, 8, 8)
-    whole = Part.all_of(ArrayReader(pixels, entry.name), bunch.target)
+    whole = ImageSet.whole(ArrayReader(pixels, entry.name), bunch.target)
     order = balanced_order(whole.labels, DIGITS_TEST_SEED)
     held, kept = np.sort(order[: entry.test]), np.sort(order[entry.test :])
     return entry.source(entry.class_names, whole.some(kept), "scikit-learn", test=lambda: whole.some(held))
@@ -47,10 +47,10 @@ def open_small(entry: Entry, root: Path) -> Source:
     """The copy that `keep` wrote."""
     folder = root / entry.name
 
-    def part(split: str) -> Part:
+    def part(split: str) -> ImageSet:
         # Copy-on-write: torch wants memory that it may write to, the file stays as it is.
         pixels = np.load(folder / f"{split}_pixels.npy", mmap_mode="c", allow_pickle=False)
-        return Part.all_of(ArrayReader(pixels, f"{entry.name} {split}"), np.load(folder / f"{split}_labels.npy", allow_pickle=False))
+        return ImageSet.whole(ArrayReader(pixels, f"{entry.name} {split}"), np.load(folder / f"{split}_labels.npy", allow_pickle=False))
 
     names = tuple(read_json(folder / DESCRIPTION)["classes"])
     return entry.source(names, part("train"), str(folder), test=lambda: part("test"))

@@ -24,7 +24,7 @@ from vitral.base.errors import DataError, MissingError
 from vitral.base.files import read_bounded
 from vitral.base.text import few
 from vitral.data.sources.folders import SPLITS, files_part
-from vitral.data.sources.protocol import Part, Source
+from vitral.data.sources.protocol import ImageSet, Source
 
 KINDS = ("csv", "parquet")
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -44,9 +44,9 @@ PACKED = 10_000
 """Rows of a Parquet file that may share bytes; of more, each has one at least: names of files differ."""
 LONGEST = 4096
 """Bytes of a path or a label: what systems allow."""
-BETWEEN = re.compile(r"[;|]")
+LABEL_SEPARATORS = re.compile(r"[;|]")
 """What stands between several labels of one picture."""
-SWITCHES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
+BINARY_VALUES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 """What a column of one class may hold."""
 
 
@@ -65,7 +65,7 @@ def open_labels(kind: str, path: Path, on_bad_image: str, *, training: bool = Tr
     class_names, answers = _answers(path, columns, found, where)
     files = [_file(value, f"{path} {where(row)}") for row, value in enumerate(files)]
     notes: list[str] = []
-    parts: dict[str, Part] = {}
+    parts: dict[str, ImageSet] = {}
     for split, rows in _rows_of(path, found["split"], where, len(files)).items():
         paths = [path.parent / files[row] for row in rows]
         parts[split] = files_part(paths, answers[rows], on_bad_image if training else None, notes)
@@ -151,10 +151,10 @@ def _answers(path: Path, columns: dict[str, Any], found: dict[str, Any], where: 
     labels = found["label"] or found["labels"]
     if labels is None:
         others = {name: values for name, values in columns.items() if values is not found["path"] and values is not found["split"]}
-        return _switches(path, others, where)
+        return _one_hot_columns(path, others, where)
     lists = [_names(value) for value in labels]
-    several = found["label"] is None or any(len(names) > 1 for names in lists)
-    if not several and [] in lists:
+    multi_label = found["label"] is None or any(len(names) > 1 for names in lists)
+    if not multi_label and [] in lists:
         raise DataError(f"{path} {where(lists.index([]))} has no label", "add one, or remove the line")
     _refuse_numbers(path, labels)
     every = {name for names in lists for name in names}
@@ -162,7 +162,7 @@ def _answers(path: Path, columns: dict[str, Any], found: dict[str, Any], where: 
         raise DataError(f"{path} has a label of more than {LONGEST:,} letters", "use the name of a class")
     class_names = tuple(sorted(every, key=_natural(every)))
     numbers = {name: number for number, name in enumerate(class_names)}
-    if not several:
+    if not multi_label:
         return class_names, np.array([numbers[name] for (name,) in lists], np.int64)
     if len(lists) * len(class_names) > LARGEST:
         raise DataError(f"{path} has {len(class_names):,} different labels on {len(lists):,} pictures", "leave out the rare ones")
@@ -174,18 +174,18 @@ def _answers(path: Path, columns: dict[str, Any], found: dict[str, Any], where: 
 
 def _names(value: Any) -> list[str]:
     """The labels in one cell, of Parquet possibly a list."""
-    parts = value if isinstance(value, list) else [] if value is None else BETWEEN.split(str(value))
+    parts = value if isinstance(value, list) else [] if value is None else LABEL_SEPARATORS.split(str(value))
     return [name for part in parts if (name := str(part).strip())]
 
 
-def _switches(path: Path, columns: dict[str, Any], where: Where) -> tuple[tuple[str, ...], np.ndarray]:
+def _one_hot_columns(path: Path, columns: dict[str, Any], where: Where) -> tuple[tuple[str, ...], np.ndarray]:
     """A column for each class, 1 where a picture is of it."""
     if not columns:
         raise DataError(f"{path} has no column label", "add one: path,label; or a column of 0 and 1 for each class")
     answers = np.zeros((len(next(iter(columns.values()))), len(columns)), np.uint8)
     for place, (name, values) in enumerate(columns.items()):
         for row, value in enumerate(values):
-            answer = SWITCHES.get(str(value).strip().lower())
+            answer = BINARY_VALUES.get(str(value).strip().lower())
             if answer is None:
                 raise DataError(
                     f"{path} has no column label, and {value!r} in {where(row)} of its column {name} is neither 0 nor 1",

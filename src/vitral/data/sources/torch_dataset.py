@@ -19,7 +19,7 @@ from vitral.base.numbers import to_numpy
 from vitral.base.origin import OWN
 from vitral.base.progress import track
 from vitral.data.images.decode import Decoded, decode
-from vitral.data.sources.protocol import Part, Source
+from vitral.data.sources.protocol import ImageSet, Source
 
 SPLITS = ("train", "validation", "test")
 
@@ -67,7 +67,7 @@ def own_name(thing: object) -> str:
     return f"{OWN}:{type(thing).__name__}"
 
 
-def part_of(dataset: Any, name: str) -> Part:
+def part_of(dataset: Any, name: str) -> ImageSet:
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise UsageError(f"{name} has no length or no items by number", "give a Dataset with __len__ and __getitem__, not a stream")
     known = _known_labels(dataset)
@@ -75,7 +75,7 @@ def part_of(dataset: Any, name: str) -> Part:
         known = np.array(
             [_label(dataset[number], f"{name} item {number}") for number in track(range(len(dataset)), f"Reading the labels of {name}")]
         )
-    return Part.all_of(DatasetReader(dataset, name), known)
+    return ImageSet.whole(DatasetReader(dataset, name), known)
 
 
 def class_names(dataset: Any, labels: np.ndarray) -> tuple[str, ...]:

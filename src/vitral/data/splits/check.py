@@ -25,7 +25,7 @@ from vitral.base.text import few, table
 from vitral.config import DataConfig
 from vitral.data.images.preprocess import size_of, viewable
 from vitral.data.sources.folders import has_classes
-from vitral.data.sources.protocol import UNLABELLED, ArrayReader, Part
+from vitral.data.sources.protocol import UNLABELLED, ArrayReader, ImageSet
 from vitral.data.splits.near_duplicates import BLOCK, FINE, MOST, SIDE, digest, near_pairs
 from vitral.data.splits.open import UNBALANCED, open_source
 from vitral.data.splits.split import READERS
@@ -197,7 +197,7 @@ Pair = tuple[int, int, float, bool]
 class _Read:
     """One split: every picture decoded once, its thumbnail and what else is asked of it kept."""
 
-    def __init__(self, name: str, part: Part, class_names: tuple[str, ...], photographs: bool, quiet: bool) -> None:
+    def __init__(self, name: str, part: ImageSet, class_names: tuple[str, ...], photographs: bool, quiet: bool) -> None:
         self.name, self.part, self.class_names = name, part, class_names
         count = len(part.indices)
         self.thumbnails = np.zeros((count, 3, SIDE, SIDE), np.uint8)

@@ -25,7 +25,7 @@ from vitral.data.sources.protocol import ArrayReader, FileReader
 from vitral.data.splits.split import Split
 
 SIDE, COARSE = 32, 8
-ALIKE, DETAIL, NEAR = 0.9, 0.1, 0.6
+SIMILAR, DETAIL, NEAR = 0.9, 0.1, 0.6
 """What each step asks for."""
 SHIFT = 2
 """Pixels of a thumbnail."""
@@ -69,7 +69,7 @@ def near_pairs(thumbnails: np.ndarray, quiet: bool = False) -> Iterator[tuple[in
     for start in track(starts, "Comparing", total=len(starts), quiet=quiet):
         here = coarse[start : start + BLOCK]
         for flipped, others in ((False, coarse), (True, mirrored)):
-            found = (here @ others[start:].T > ALIKE).nonzero() + start  # (pairs, 2)
+            found = (here @ others[start:].T > SIMILAR).nonzero() + start  # (pairs, 2)
             found = found[found[:, 0] < found[:, 1]]
             for pairs in found.split(BLOCK):
                 yield from _alike(images, pairs, flipped)

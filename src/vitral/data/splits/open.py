@@ -20,13 +20,13 @@ from vitral.data.sources.catalogue import CATALOGUE
 from vitral.data.sources.fetch import data_root, open_named
 from vitral.data.sources.folders import open_folder, open_pictures
 from vitral.data.sources.hub import open_hub
-from vitral.data.sources.protocol import UNLABELLED, Part, Source, unlabelled
+from vitral.data.sources.protocol import UNLABELLED, ImageSet, Source, unlabelled
 from vitral.data.sources.shards import open_shards
 from vitral.data.sources.tables import KINDS, open_labels
 from vitral.data.splits.fingerprint import fingerprint
 from vitral.data.splits.near_duplicates import copies
 from vitral.data.splits.sealed import SHARE, check_open, seal, validation_share
-from vitral.data.splits.seen import Learnt
+from vitral.data.splits.seen import SeenImages
 from vitral.data.splits.split import Split, carve, check, strata
 
 TEST_SHARE = 0.2
@@ -50,7 +50,7 @@ class Data:
         train: Split,
         validation: Split,
         closed: Mapping[str, Callable[[], Split]],
-        unused: Part,
+        unused: ImageSet,
     ) -> None:
         self.name, self.where, self.notes = source.name, source.where, source.notes
         self.class_names = source.class_names if source.class_names != UNLABELLED else ()
@@ -85,9 +85,9 @@ class Data:
         config, train = self.config, self.train
         return policy(config.augment, flip=train.flip, photographs=train.photographs, mixup=config.mixup, cutmix=config.cutmix)
 
-    def need_one_label(self, what: str) -> None:
+    def require_single_label(self, what: str) -> None:
         """Refuse by name what can do nothing with several labels a picture."""
-        if self.train.several:
+        if self.train.multi_label:
             raise DataError(f"{self.name} has several labels a picture, and {what} needs one", "give it data of one class a picture")
 
     def test(self) -> Split:
@@ -116,8 +116,8 @@ class Data:
         None: pictures that never change, those of a named set, or that have no names."""
         if self.name in CATALOGUE:
             return None
-        parts = {split.name: Part(split.reader, split.indices, split.labels) for split in (self.train, self.validation)}
-        return Learnt.of(parts | {"unused": self._unused}, self.where)
+        parts = {split.name: ImageSet(split.reader, split.indices, split.labels) for split in (self.train, self.validation)}
+        return SeenImages.of(parts | {"unused": self._unused}, self.where)
 
     def describe(self) -> dict[str, Any]:
         """What a run folder records."""
@@ -153,7 +153,7 @@ def open_data(
     channels: int | None = None,
     preprocess: Preprocess | None = None,
     source: Source | None = None,
-    learnt: Learnt | None = None,
+    learnt: SeenImages | None = None,
 ) -> Data:
     """Open the data set that `config` names; `source`: what it is opened from, where that has been done already; `learnt`: what the run
     saw that is judged on it, so that none of that is in its test split.
@@ -184,7 +184,7 @@ def open_data(
         train, validation, test, restored = _as_seen(learnt, source, config, train, validation, test)
     wanted = _preprocess(source, config, image_size, channels, preprocess, train)
 
-    def split(name: str, part: Part) -> Split:
+    def split(name: str, part: ImageSet) -> Split:
         return _as_split(name, part, source, config, wanted)
 
     training = split("train", train)
@@ -201,27 +201,27 @@ def open_data(
 
 
 def _as_seen(
-    learnt: Learnt, source: Source, config: DataConfig, train: Part, validation: Part, test: Callable[[], Part]
-) -> tuple[Part, Part, Callable[[], Part], bool]:
+    learnt: SeenImages, source: Source, config: DataConfig, train: ImageSet, validation: ImageSet, test: Callable[[], ImageSet]
+) -> tuple[ImageSet, ImageSet, Callable[[], ImageSet], bool]:
     """Train, validation and test with what the run saw where it was then; and whether that had to be changed."""
     pool, given, carved = source.train, source.test, source.test is None
     seen = learnt.recall(pool, source.where)
     misplaced = bool(source.validation is None and np.isin(validation.indices, pool.indices[seen == 0]).any())
     misplaced |= bool(carved and np.isin(test().indices, pool.indices[seen >= 0]).any())
     if misplaced:
-        learnt.tell_changes(seen, source.name, carved)
+        learnt.print_changes(seen, source.name, carved)
         train = pool.some(np.flatnonzero((seen == 0) | ((seen == 2) & (config.subset is None))))
         new = pool.some(np.flatnonzero(seen < 0))
     if source.validation is not None:
-        validation = learnt.leave_out(source.validation, source.where, pool, "validation", source.name)
+        validation = learnt.without_seen(source.validation, source.where, pool, "validation", source.name)
     elif misplaced:
         validation = pool.some(np.flatnonzero(seen == 1))
     if given is not None:
-        return train, validation, lambda: learnt.leave_out(given(), source.where, pool, "test", source.name), misplaced
+        return train, validation, lambda: learnt.without_seen(given(), source.where, pool, "test", source.name), misplaced
     return train, validation, (lambda: new) if misplaced else test, misplaced
 
 
-def _strata(part: Part, config: DataConfig) -> np.ndarray:
+def _strata(part: ImageSet, config: DataConfig) -> np.ndarray:
     """What is carved by its share: each class, or all pictures alike."""
     return strata(part.labels) if config.split_by == "class" else np.zeros(len(part.indices), np.int64)
 
@@ -234,7 +234,7 @@ def training_images(source: Source, config: DataConfig) -> int:
     return round(min(count, wanted))
 
 
-def open_split(config: DataConfig, preprocess: Preprocess, split: str | None = None, learnt: Learnt | None = None) -> Split:
+def open_split(config: DataConfig, preprocess: Preprocess, split: str | None = None, learnt: SeenImages | None = None) -> Split:
     """Images to score a model on: all of them, or one split. Nothing is set aside that the source does not set aside itself,
     unless such a split is asked for: then as a training would; `learnt`: as the run had them that is scored.
 
@@ -248,7 +248,7 @@ def open_split(config: DataConfig, preprocess: Preprocess, split: str | None = N
     if split is None:
         split = "test" if source.test is not None else "validation" if source.validation is not None else "all"
     if split == "all":
-        part = Part.joined([part for part in (*has.values(), source.test() if source.test else None) if part is not None])
+        part = ImageSet.joined([part for part in (*has.values(), source.test() if source.test else None) if part is not None])
     elif split == "test" and source.test is not None:
         part = source.test()
     elif split == "validation" and source.validation is not None:
@@ -261,13 +261,13 @@ def open_split(config: DataConfig, preprocess: Preprocess, split: str | None = N
         data = open_data(config, preprocess=preprocess, source=source, learnt=learnt)
         return data.open(split) if split in ("test", "sealed") else getattr(data, split)
     if learnt is not None and learnt.splits and split in ("test", "validation"):
-        part = learnt.leave_out(part, source.where, source.train, split, source.name)
+        part = learnt.without_seen(part, source.where, source.train, split, source.name)
     if not len(part.labels):
         raise DataError(f"{source.name} has no {split} images", "choose another --split, such as all")
     return _as_split(split, part, source, config, _preprocess(source, config, None, None, preprocess, part))
 
 
-def _as_split(name: str, part: Part, source: Source, config: DataConfig, wanted: Preprocess) -> Split:
+def _as_split(name: str, part: ImageSet, source: Source, config: DataConfig, wanted: Preprocess) -> Split:
     if len(part.labels):
         check(part.labels, source.class_names, f"{source.name} ({name})", whole=False)
     photographs = source.native_size is None
@@ -322,7 +322,7 @@ def _preprocess(
     image_size: tuple[int, int] | int | None,
     channels: int | None,
     given: Preprocess | None,
-    train: Part,
+    train: ImageSet,
 ) -> Preprocess:
     if given is None:
         size = (image_size, image_size) if isinstance(image_size, int) else image_size or source.native_size or PHOTOGRAPH_SIZE
@@ -339,7 +339,7 @@ def _preprocess(
     return base
 
 
-def statistics(part: Part, preprocess: Preprocess, config: DataConfig) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def statistics(part: ImageSet, preprocess: Preprocess, config: DataConfig) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel of pixels in [0, 1], over seeded training pictures."""
     chosen = generator(config.split_seed, "statistics").permutation(len(part.labels))[:STATISTICS_IMAGES]
     total, squares, count = np.zeros(preprocess.channels), np.zeros(preprocess.channels), 0

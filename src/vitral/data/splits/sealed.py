@@ -13,7 +13,7 @@ from typing import Any
 from vitral.base.errors import ConfigError, DataError
 from vitral.config import DataConfig
 from vitral.data.sources.catalogue import CATALOGUE
-from vitral.data.sources.protocol import Part, Source
+from vitral.data.sources.protocol import ImageSet, Source
 from vitral.data.splits.split import carve
 
 SHARE = 0.1
@@ -21,7 +21,7 @@ SHARE = 0.1
 SEED = 19
 
 
-def seal(source: Source) -> tuple[Part, Part]:
+def seal(source: Source) -> tuple[ImageSet, ImageSet]:
     """(what may be learnt from, what is sealed) of the training pictures of a named set."""
     if source.name not in CATALOGUE or source.test is None:
         raise nothing_sealed(source.name)
@@ -62,7 +62,7 @@ def check_open(config: DataConfig, split: str) -> None:
         )
 
 
-def check_learnt(learnt: Mapping[str, Any], config: DataConfig, what: str) -> None:
+def check_seen(learnt: Mapping[str, Any], config: DataConfig, what: str) -> None:
     """Refuse weights or a teacher that may know the pictures that this run must not: they learnt from the same set in another stage."""
     before = learnt.get("stage", "open")
     if config.stage != "open" and learnt.get("name") == config.name and before != config.stage:

@@ -16,7 +16,7 @@ import numpy as np
 
 from vitral.base.errors import DataError
 from vitral.base.progress import say
-from vitral.data.sources.protocol import FileReader, Part, ShardReader
+from vitral.data.sources.protocol import FileReader, ImageSet, ShardReader
 from vitral.data.splits.fingerprint import file_size, fingerprint, found_in
 from vitral.data.splits.split import Split
 
@@ -25,7 +25,7 @@ SPLITS = ("train", "validation", "unused")
 
 
 @dataclass
-class Learnt:
+class SeenImages:
     """What a run saw, split by split."""
 
     run: str
@@ -37,14 +37,14 @@ class Learnt:
     _told: bool = False
 
     @classmethod
-    def of(cls, parts: dict[str, Part], where: str) -> dict[str, np.ndarray] | None:
+    def of(cls, parts: dict[str, ImageSet], where: str) -> dict[str, np.ndarray] | None:
         """What is written down of each split; None: its pictures have no names that outlast a change."""
         kinds = {type(found_in(part.reader, int(index))[0]) for part in parts.values() for index in part.indices[:1]}
         if not kinds <= {FileReader, ShardReader}:
             return None
         return {split: np.stack([_paths(part, where), _names(part)], axis=1) for split, part in parts.items()}
 
-    def recall(self, part: Part, where: str, pool: Part | None = None) -> np.ndarray:
+    def recall(self, part: ImageSet, where: str, pool: ImageSet | None = None) -> np.ndarray:
         """For each picture of `part`: the place in `SPLITS` of the one that it was in, or -1 for a new one.
 
         Only a picture that is gone from `pool`, the training pictures of today, can have been moved: others may share a name and a size."""
@@ -60,7 +60,7 @@ class Learnt:
             out[new] = [moved.get(name, -1) for name in _names(part.some(new)).tolist()]
         return out
 
-    def leave_out(self, part: Part, where: str, pool: Part, split: str, data: str) -> Part:
+    def without_seen(self, part: ImageSet, where: str, pool: ImageSet, split: str, data: str) -> ImageSet:
         """What the source itself sets aside, without pictures that were moved there after they were seen."""
         seen = self.recall(part, where, pool)
         kept = seen < 0 if split == "test" else seen != 0
@@ -68,7 +68,7 @@ class Learnt:
             self._tell(f"{int((~kept).sum()):,} {split} pictures of {data} were learnt from or chosen on in {self.run}: they are left out")
         return part.some(np.flatnonzero(kept))
 
-    def tell_changes(self, seen: np.ndarray, data: str, carved: bool) -> None:
+    def print_changes(self, seen: np.ndarray, data: str, carved: bool) -> None:
         """In a line: what is other than it was, and what is made of it."""
         new, gone = int((seen < 0).sum()), sum(map(len, self.splits.values())) - int((seen >= 0).sum())
         test = "every picture that it has not seen is a test picture" if carved else "new pictures are left out"
@@ -95,12 +95,12 @@ class Learnt:
         self._told = True
 
 
-def _paths(part: Part, where: str) -> np.ndarray:
+def _paths(part: ImageSet, where: str) -> np.ndarray:
     found = (found_in(part.reader, int(index)) for index in part.indices)
     return _hashes(reader.where(number).removeprefix(where) for reader, number in found)
 
 
-def _names(part: Part) -> np.ndarray:
+def _names(part: ImageSet) -> np.ndarray:
     found = (found_in(part.reader, int(index)) for index in part.indices)
     return _hashes(f"{os.path.basename(reader.where(number))}\0{file_size(reader, number)}" for reader, number in found)
 

@@ -18,7 +18,7 @@ from vitral.data.images.preprocess import Preprocess, viewable
 from vitral.data.keys import generator
 from vitral.data.sources.protocol import ArrayReader, Reader
 
-SEVERAL = ";"
+LABEL_JOINER = ";"
 """What stands between several labels of one picture."""
 READERS = min(16, os.cpu_count() or 1)
 """Threads that decode a split which is then kept whole."""
@@ -66,18 +66,18 @@ class Split:
         return viewable(self.image(position))
 
     @property
-    def several(self) -> bool:
+    def multi_label(self) -> bool:
         """Whether a picture may have several labels, or none."""
         return self.labels.ndim == 2
 
     def truth(self, position: int) -> str:
         """What a picture is: its class, or all its labels."""
         label = self.labels[position]
-        return SEVERAL.join(self.class_names[number] for number in (np.flatnonzero(label) if self.several else [label]))
+        return LABEL_JOINER.join(self.class_names[number] for number in (np.flatnonzero(label) if self.multi_label else [label]))
 
     def members(self, label: int) -> np.ndarray:
         """Positions of the pictures of a class."""
-        return np.flatnonzero(self.labels[:, label] if self.several else self.labels == label)
+        return np.flatnonzero(self.labels[:, label] if self.multi_label else self.labels == label)
 
     def subset(self, positions: np.ndarray) -> Split:
         """The pictures at these positions, in this order."""
@@ -133,10 +133,10 @@ class Split:
                 if error is not None:
                     if self.on_bad_image == "fail":
                         pool.shutdown(wait=False, cancel_futures=True)  # the rest need not be read before this is told
-                    self.note_bad(position, error)
+                    self.skip_unreadable(position, error)
         return torch.from_numpy(out)
 
-    def note_bad(self, position: int, error: DataError) -> None:
+    def skip_unreadable(self, position: int, error: DataError) -> None:
         """Fail, or say once which picture is skipped."""
         if self.on_bad_image == "fail":
             raise DataError(error.message, f"{error.hint}; --on-bad-image skip passes over it") from error
@@ -146,7 +146,7 @@ class Split:
 
     def counts(self) -> np.ndarray:
         """Pictures per class."""
-        return self.labels.sum(axis=0, dtype=np.int64) if self.several else np.bincount(self.labels, minlength=len(self.class_names))
+        return self.labels.sum(axis=0, dtype=np.int64) if self.multi_label else np.bincount(self.labels, minlength=len(self.class_names))
 
     def class_weights(self) -> torch.Tensor:
         """Weights of the loss that make each class count alike; their mean over the pictures is 1.
@@ -154,7 +154,7 @@ class Split:
         Of several labels: how much more a label that is there counts than one that is not, so that both sides weigh the same.
         """
         counts = self.counts()
-        if self.several:
+        if self.multi_label:
             return torch.tensor((len(self) - counts) / np.maximum(counts, 1), dtype=torch.float32).clamp_min(1e-3)
         weights = np.where(counts > 0, len(self) / (np.count_nonzero(counts) * np.maximum(counts, 1)), 0.0)
         return torch.tensor(weights, dtype=torch.float32)

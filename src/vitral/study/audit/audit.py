@@ -27,11 +27,11 @@ from vitral.look.faithfulness import (
     gain,
     on_grid,
     order_of,
-    permuted,
     rank_correlation,
     removals_of,
     salience_order,
     share_inside,
+    with_permuted_weights,
 )
 from vitral.look.method import Method, call, choose, watch_for
 from vitral.look.occlusion import grid_of
@@ -122,7 +122,7 @@ def audit(
         raise UsageError("this model has no head, so there is no class to explain", "give it one: vitral probe or vitral train finetune")
     if pictures < 2:
         raise UsageError(f"an audit of {pictures} picture(s) has no intervals", f"use at least 2, better {PICTURES}")
-    chosen = [method for method in choose(model, methods) if method.suits(model)] if methods or not own else []
+    chosen = [method for method in choose(model, methods) if method.supports(model)] if methods or not own else []
     rows = [*chosen, *own]
     if not rows:
         raise UsageError("none of these methods suits this model", "choose others with --methods")
@@ -171,7 +171,7 @@ class _Judge:
         self.pool = torch.stack([picture.tensor for picture in opened]).to(self.place.device, self.place.dtype)
         logits = logits_of(model, self.pool)
         self.one_output = score_unit(model) == "output"
-        shares = logits.abs() if self.one_output else probabilities(logits, model.origin.several)
+        shares = logits.abs() if self.one_output else probabilities(logits, model.origin.multi_label)
         self.confidence, self.answers = to_numpy(shares.max(dim=1).values), to_numpy(shares.argmax(dim=1))
         self.runner_up = to_numpy(logits.topk(min(2, logits.shape[1]), dim=1).indices[:, -1])
         self.chosen = sure_ones(self.confidence, self.answers, count)
@@ -288,7 +288,7 @@ class _Judge:
         for place, index in self._each(self.chosen):
             for number, level in enumerate(LEVELS):
                 without = self._without(place) if level == "everything" else self.slow
-                other = permuted(self.model, depths[level], self.seed + place)
+                other = with_permuted_weights(self.model, depths[level], self.seed + place)
                 maps = self._maps(other, self.pool[index], int(self.answers[index]), without)
                 values[number, :, place] = of_each(rank_correlation, maps, self.maps[place])
             if not place:

@@ -22,7 +22,7 @@ from vitral.data.sources.pictures import find_pictures, readable
 from vitral.data.splits.open import open_split
 from vitral.look.faithfulness import on_grid
 from vitral.model.classifier import Classifier
-from vitral.train.judged import as_learnt
+from vitral.train.judged import as_trained
 
 SURE = 0.5
 """Confidence from which a picture is explained before others."""
@@ -38,7 +38,7 @@ def open_pictures(model: Classifier, data: Any, split: str | None, root: str | N
             data = folder  # no classes, and none are needed
     if isinstance(data, str) and (data in CATALOGUE or not Path(data).is_dir()):
         if split is not None:
-            opened = as_learnt(model, data, split, root, "skip").open()
+            opened = as_trained(model, data, split, root, "skip").open()
         else:
             opened = open_split(DataConfig(name=data, root=root, on_bad_image="skip"), Preprocess.of(model))
         some = opened.first(min(count, len(opened)), seed)

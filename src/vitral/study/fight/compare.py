@@ -24,7 +24,7 @@ from vitral.study.fight.recipe import Recipe
 from vitral.study.fight.result import Result, finish, study_folder
 from vitral.study.fight.table import Table, row
 from vitral.study.fight.vary import read_varied, vary
-from vitral.weights.load import check_place
+from vitral.weights.load import check_source
 
 MODELS = ("vit", "cnn", "resnet18", "hybrid")
 
@@ -123,7 +123,7 @@ def comparison(
         if name not in (weights or {}):
             check_model(name)
     for source in (weights or {}).values():
-        check_place(source)
+        check_source(source)
     if varied is not None:
         read_varied(varied)
     if methods is not None:

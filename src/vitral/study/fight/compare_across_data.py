@@ -14,7 +14,7 @@ from vitral.base.text import percent, table
 from vitral.study.fight.conclude import LEVEL, adjust
 from vitral.study.fight.conduct import check_folder
 from vitral.study.fight.protocol import Budget, Study
-from vitral.study.fight.result import Result, check_place, finish, folder_name
+from vitral.study.fight.result import Result, check_source, finish, folder_name
 
 KIND = "several"
 
@@ -49,7 +49,7 @@ def own_folders(studies: Sequence[Study], folder: Path) -> list[Path]:
     names = [folder_name(study.data.name) for study in studies]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"data set {twice} is named twice", "name each data set once")
-    if (check_place(folder) / STUDY).exists() and not _holds_several(folder):
+    if (check_source(folder) / STUDY).exists() and not _holds_several(folder):
         raise UsageError(f"{folder} holds a study of one data set", "choose another --out")
     return [check_folder(study, folder / name) for study, name in zip(studies, names, strict=True)]
 

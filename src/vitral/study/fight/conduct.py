@@ -23,7 +23,7 @@ from vitral.run.folder import RunFolder
 from vitral.study.fight.contenders import has_batch_norm
 from vitral.study.fight.pool import Pool, Work, run_cells
 from vitral.study.fight.protocol import Study, check_same, final_cells
-from vitral.study.fight.result import check_place
+from vitral.study.fight.result import check_source
 from vitral.study.fight.statistics import Interval, accuracy_interval
 from vitral.study.fight.table import Outcome, outcome_of
 from vitral.study.fight.train_cell import train_cell
@@ -113,7 +113,7 @@ def declare(study: Study, out: str | Path) -> Path:
 
 def check_folder(study: Study, out: str | Path) -> Path:
     """Refuse a folder that holds anything but this study; nothing is written."""
-    folder = check_place(out)
+    folder = check_source(out)
     if (folder / STUDY).exists():
         check_same(study, read_json(folder / STUDY), str(folder))
     return folder

@@ -41,7 +41,7 @@ from vitral.study.fight.growth import (
     told_apart,
 )
 from vitral.study.fight.pool import Pool, Work
-from vitral.study.fight.protocol import Budget, Contender, Study, begun_key
+from vitral.study.fight.protocol import Budget, Contender, Study, start_key
 from vitral.study.fight.recipe import Recipe
 from vitral.study.fight.result import Result
 from vitral.study.fight.statistics import Crossing, PowerLaw
@@ -86,7 +86,7 @@ def study_pretraining(
     if recipes is not None and len(recipes) > 1:
         raise UsageError("a study of pre-training takes one recipe", "use --recipe plain or --recipe strong")
     opened = open_data(data, image_size=image_size)
-    opened.need_one_label("an accuracy against pre-training")
+    opened.require_single_label("an accuracy against pre-training")
     other = open_data(source, image_size=opened.image_size, channels=opened.channels)
     whole, classes = len(other.train), len(other.class_names)
     fewest = int(opened.train.counts().min())
@@ -98,7 +98,7 @@ def study_pretraining(
     named, counts = models or MODELS, numbers_of(sizes or SHARES, whole, classes)
     learners = make_contenders(named, other, lrs=lrs, recipes=recipes)
     first = Study(kind="data", data=source, contenders=learners, budget=budget, images=whole, sizes=counts, **shared)
-    to_come = {begun_key(size, seed): "" for size in counts for seed in first.seeds}
+    to_come = {start_key(size, seed): "" for size in counts for seed in first.seeds}
     second = Study(
         kind="pretraining",
         data=data,
@@ -160,7 +160,7 @@ def run_pretraining(declared: Pretraining, out: str | Path, pool: Pool | None = 
 def beginning_from(second: Study, learnt: Conducted) -> Study:
     """The second study with the cells that the first has finished; one that failed is missing, and so is what would start from it."""
     where = {
-        contender.name: {begun_key(cell.size, cell.seed): f"../{PRETRAINING}/{CELLS}/{cell.cell}" for cell in learnt.of(contender.name)}
+        contender.name: {start_key(cell.size, cell.seed): f"../{PRETRAINING}/{CELLS}/{cell.cell}" for cell in learnt.of(contender.name)}
         for contender in learnt.study.contenders
     }
     if none := next((name for name, found in where.items() if not found), None):

@@ -278,11 +278,11 @@ def final_cells(study: Study, lrs: Mapping[str, float], starts: Mapping[str, str
         for pretrained in (study.pretrained if contender.begun else (0,))
         for shots in ((0, study.shots) if contender.begun and study.shots else (0,))
         for seed in study.seeds
-        if not pretrained or begun_key(pretrained, seed) in contender.begun  # its pre-training may have failed
+        if not pretrained or start_key(pretrained, seed) in contender.begun  # its pre-training may have failed
     ]
 
 
-def begun_key(pretrained: int, seed: int) -> str:
+def start_key(pretrained: int, seed: int) -> str:
     return f"{pretrained} {seed}"
 
 
@@ -337,7 +337,7 @@ def _cell(
         model = dataclasses.replace(model, classes=0)
     run = RunConfig(name=name, model=model, data=data, train=train, weights=contender.weights, pretrain=contender.pretrain)
     # To tune, any of those that are there: the tuning's own seed has learnt from nothing before.
-    known = contender.begun.get(begun_key(pretrained, seed)) or next(
+    known = contender.begun.get(start_key(pretrained, seed)) or next(
         (where for key, where in contender.begun.items() if int(key.split()[0]) == pretrained), ""
     )
     return Cell(name, contender.name, role, run, size, share, contender.flops, contender.probed, known, pretrained, shots)

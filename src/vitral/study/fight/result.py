@@ -56,7 +56,7 @@ def finish(path: Path, table: Callable[[bool], str], values: dict[str, Any]) -> 
     return Result(table(False), values, path)
 
 
-def check_place(out: str | Path, mark: str = STUDY) -> Path:
+def check_source(out: str | Path, mark: str = STUDY) -> Path:
     """Refuse what cannot be written in, and a folder that holds things but not the file that marks such a study: they are somebody's."""
     folder = Path(out)
     check_writable(folder)

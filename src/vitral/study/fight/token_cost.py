@@ -24,7 +24,7 @@ from vitral.cost.time import fit_time
 from vitral.data.loader import Batch
 from vitral.study.fight import plots
 from vitral.study.fight.forecast import GROUP, median_seconds, time_steps
-from vitral.study.fight.result import Result, check_place, finish
+from vitral.study.fight.result import Result, check_source, finish
 from vitral.train.parallel import World
 from vitral.train.steps import Stepper
 from vitral.train.tasks import task_of
@@ -63,7 +63,7 @@ def study_cost(
     """Measure each config, fit time = fixed + a·linear + b·quadratic, draw it, and set the costs of other kinds of layers beside it."""
     if (Path(out) / STUDY).exists():  # of trainings; this one declares nothing, and is measured anew each time
         raise UsageError(f"{out} holds a study of another kind", "choose another --out")
-    folder, where = check_place(out, RESULT), pick_device(device)
+    folder, where = check_source(out, RESULT), pick_device(device)
     if threads:
         set_threads(threads)
     rows: list[dict[str, Any]] = []

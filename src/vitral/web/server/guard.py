@@ -27,7 +27,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-STRANGER = """<!doctype html>
+TOKEN_PAGE = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Vitral explorer</title></head>
 <body>
@@ -65,7 +65,7 @@ class Guard:
             await send(message)
 
         try:
-            await (self._turned_away(Request(scope)) or self.app)(scope, receive, dressed)
+            await (self._refusal(Request(scope)) or self.app)(scope, receive, dressed)
         except asyncio.CancelledError:
             # The server is stopped while this runs; passed on, it would be reported as a failure.
             if not started:
@@ -76,7 +76,7 @@ class Guard:
             if not started:
                 await answer(500, "the server failed on this request", "its terminal shows the reason")(scope, receive, dressed)
 
-    def _turned_away(self, request: Request) -> Response | None:
+    def _refusal(self, request: Request) -> Response | None:
         """What whoever asks gets instead of the page; None: come in."""
         if len(request.headers.getlist("host")) > 1:
             return answer(400, "two Host headers", "send one")
@@ -95,7 +95,7 @@ class Guard:
         if token_matches(bearer, self.token) or token_matches(request.cookies.get(COOKIE), self.token):
             return None
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-            return HTMLResponse(STRANGER, 401)
+            return HTMLResponse(TOKEN_PAGE, 401)
         return answer(401, "this server asks for its token", "open the address with ?token=… that vitral explore printed")
 
 

@@ -18,7 +18,7 @@ from vitral.base.files import write_atomic, writing
 from vitral.base.lazy import how_to_install
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.tape import Tape
-from vitral.weights.predict_script import metadata, write_beside
+from vitral.weights.predict_script import metadata, write_predict_script
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -44,7 +44,7 @@ def write_onnx(model: Classifier, path: Path, attention: bool = False) -> Path:
     with writing(path):
         made = to_graph(model, attention)
         written = write_atomic(path, made.SerializeToString())
-    write_beside(model, path.parent, runs=True)
+    write_predict_script(model, path.parent, runs=True)
     return written
 
 

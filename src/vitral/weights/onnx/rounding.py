@@ -41,7 +41,7 @@ def round_weights(weight: np.ndarray, axis: int = -1) -> tuple[np.ndarray, np.nd
     return np.rint(weight / scale).clip(-LEVELS, LEVELS).astype(np.int8), scale.reshape(-1)
 
 
-def round_for(weight: np.ndarray, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+def gptq_round(weight: np.ndarray, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
     """The same for a weight (K, N) whose inputs are known: what rounding one row costs is made good by the rows that are not rounded yet.
 
     GPTQ (Frantar and others, 2022), the inputs of largest moment first; each step solves for the least change of x @ weight.
@@ -61,7 +61,7 @@ def round_for(weight: np.ndarray, inputs: Inputs) -> tuple[np.ndarray, np.ndarra
     return out, scale
 
 
-def balance(weights: list[np.ndarray], inputs: Inputs) -> np.ndarray:
+def smoothquant_scales(weights: list[np.ndarray], inputs: Inputs) -> np.ndarray:
     """(K,) factors to divide the inputs by and multiply the weights with, so that no input is much larger than the others.
 
     SmoothQuant (Xiao and others, 2022); `weights`: all that take these inputs.

@@ -9,7 +9,7 @@ from torch import Tensor
 from vitral.train.tasks.task import Outcome, Score
 
 
-def several_labels(smoothing: float = 0.0, weights: Tensor | None = None) -> Score:
+def multi_label_loss(smoothing: float = 0.0, weights: Tensor | None = None) -> Score:
     """Labels are (B, K) of 0 and 1; `weights` (K,): how much more a label that is there counts than one that is not.
 
     Mixed pictures have both pictures' labels, each by its weight. Smoothing draws every target towards one half.

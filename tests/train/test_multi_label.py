@@ -25,7 +25,7 @@ from vitral.run.folder import RunFolder
 from vitral.run.made_here import made_here
 from vitral.train.evaluate import evaluate, evaluate_loader
 from vitral.train.fit import fit
-from vitral.train.several import SeveralEvaluation, average_precision, choose_thresholds
+from vitral.train.multi_label import MultiLabelEvaluation, average_precision, choose_thresholds
 
 COLOURS = ("red", "green", "blue")
 TINY = ModelConfig(image_size=(8, 8), patch_size=(4, 4), width=16, depth=1, heads=2, mlp_width=16, classes=3).opened()
@@ -74,7 +74,7 @@ def test_scores_are_those_of_scikit_learn():
     found = average_precision(shares, labels)
     assert found[:3] == pytest.approx([average_precision_score(labels[:, k], shares[:, k]) for k in range(3)])
     assert np.isnan(found[3])
-    result = SeveralEvaluation(0.5, shares, labels, np.array([0.5, 0.6, 0.7, 0.5]))
+    result = MultiLabelEvaluation(0.5, shares, labels, np.array([0.5, 0.6, 0.7, 0.5]))
     assert result.mean_average_precision == pytest.approx(np.mean(found[:3])) == result.score
     by_hand = [f1_score(labels[:, k], shares[:, k] >= (0.5, 0.6, 0.7)[k]) for k in range(3)]
     assert result.f1 == pytest.approx(np.mean(by_hand))
@@ -98,8 +98,8 @@ def test_a_loader_is_scored_with_the_loss_of_the_task():
     logits = torch.tensor([[1.0, -2.0], [0.5, 3.0], [-1.0, -1.0]])
     labels = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     batch = SimpleNamespace(images=logits, labels=labels, indices=torch.arange(3))
-    result = evaluate_loader(nn.Identity(), SimpleNamespace(epoch=lambda _: [batch], class_names=("a", "b"), several=True))
-    assert isinstance(result, SeveralEvaluation)
+    result = evaluate_loader(nn.Identity(), SimpleNamespace(epoch=lambda _: [batch], class_names=("a", "b"), multi_label=True))
+    assert isinstance(result, MultiLabelEvaluation)
     assert result.loss == pytest.approx(nn.functional.binary_cross_entropy_with_logits(logits, labels).item())
     assert result.predictions.tolist() == [[1, 0], [1, 1], [0, 0]] and result.exact == pytest.approx(2 / 3)
     assert result.top1 == pytest.approx(2 / 3)
@@ -110,7 +110,7 @@ def test_every_split_has_the_rarest_label_in_its_share(table: Path):
     whole = np.concatenate([data.train.labels, data.validation.labels, data.test().labels]).mean(axis=0)
     for split in (data.train, data.validation, data.test()):
         share, rarest = split.labels.mean(axis=0), int(whole.argmin())
-        assert split.several and share == pytest.approx(whole, abs=0.2) and share[rarest] == pytest.approx(whole[rarest], abs=0.06)
+        assert split.multi_label and share == pytest.approx(whole, abs=0.2) and share[rarest] == pytest.approx(whole[rarest], abs=0.06)
     assert data.train.counts().tolist() == data.train.labels.sum(axis=0).tolist()
 
 
@@ -119,14 +119,14 @@ def test_it_learns_keeps_its_thresholds_and_answers_with_every_label(run: Path, 
     last = folder.metrics[-1]
     assert last["split"] == "test" and last["mean_average_precision"] > 0.95
     model = vitral.load(run)
-    assert model.origin.several and len(model.origin.thresholds) == 3 and model.origin.thresholds != (0.5,) * 3
+    assert model.origin.multi_label and len(model.origin.thresholds) == 3 and model.origin.thresholds != (0.5,) * 3
     assert not folder.faults(), "the manifest vouches for the thresholds too"
     assert made_here(run), "and it is still known as our own, so that its pages open its pictures"
     everything = vitral.predict(model, [picture(np.array([1, 1, 1]), 900), picture(np.array([0, 0, 0]), 901)], top=1)
     assert set(everything[0].answers) == set(COLOURS) and everything[1].answers == []
     assert sum(share for _, share in everything[0]) > 1.5, "each class has a probability of its own"
     result = evaluate(model, f"csv:{table}", "test")
-    assert isinstance(result, SeveralEvaluation)
+    assert isinstance(result, MultiLabelEvaluation)
     assert result.mean_average_precision == pytest.approx(last["mean_average_precision"], abs=1e-6)
     own = {k: v for k, v in json.loads((run / "test.json").read_text()).items() if k != "opened"}
     assert result.to_dict() == {**own, "dtype": "fp32"}
@@ -165,7 +165,7 @@ def test_pictures_of_one_class_each_can_be_scored_too(run: Path, tmp_path: Path)
         for seed in range(3):
             picture(np.eye(3)[number], 500 + seed).save(tmp_path / name / f"{seed}.png")
     result = evaluate(vitral.load(run), f"folder:{tmp_path}")
-    assert isinstance(result, SeveralEvaluation) and result.labels.sum(axis=0).tolist() == [0, 3, 3], "blue, green, red"
+    assert isinstance(result, MultiLabelEvaluation) and result.labels.sum(axis=0).tolist() == [0, 3, 3], "blue, green, red"
 
 
 def test_a_run_goes_on_and_a_probe_starts_its_head(run: Path, table: Path, tmp_path: Path):
@@ -207,4 +207,4 @@ def test_an_export_says_that_labels_are_several(run: Path, tmp_path: Path):
     again = vitral.load(tmp_path / "hf", quiet=True)
     assert again.origin.thresholds == model.origin.thresholds
     vitral.save(again, tmp_path / "ours")
-    assert vitral.load(tmp_path / "ours").origin.several
+    assert vitral.load(tmp_path / "ours").origin.multi_label

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from vitral.base.errors import DataError, FailedError
 from vitral.base.numbers import to_numpy
 from vitral.base.text import html, percent, table
-from vitral.data.splits.split import SEVERAL, Split
+from vitral.data.splits.split import LABEL_JOINER, Split
 from vitral.model.classifier import Classifier, evaluating
-from vitral.run.answers import Answers, SeveralAnswers
+from vitral.run.answers import Answers, MultiLabelAnswers
 from vitral.train.scores import compared
 
 NEUTRAL = 0.5
@@ -30,7 +30,7 @@ NEUTRAL = 0.5
 
 
 @dataclass(frozen=True)
-class SeveralEvaluation:
+class MultiLabelEvaluation:
     loss: float
     probabilities: np.ndarray
     """(N, K), each class on its own."""
@@ -113,7 +113,7 @@ class SeveralEvaluation:
         return (self.predictions & self.labels).sum(axis=0, dtype=np.int64)
 
     def __repr__(self) -> str:
-        return f"SeveralEvaluation({self.headline}, F1 {percent(self.f1)}, loss {self.loss:.4f}, {len(self.labels):,} images)"
+        return f"MultiLabelEvaluation({self.headline}, F1 {percent(self.f1)}, loss {self.loss:.4f}, {len(self.labels):,} images)"
 
     def _repr_html_(self) -> str:
         """In a notebook: the scores, then the classes, the worst first."""
@@ -128,11 +128,11 @@ class SeveralEvaluation:
     def answers(self, split: Split | None = None) -> Answers:
         """Image by image, with small pictures of what a report shows."""
         split = split or self.split
-        found = SeveralAnswers(self.predictions, self.labels, probabilities=self.probabilities)
+        found = MultiLabelAnswers(self.predictions, self.labels, probabilities=self.probabilities)
         if split is None:
             return found
         paths = tuple(split.where(int(position)) for position in self.positions)
-        found = SeveralAnswers(self.predictions, self.labels, paths, probabilities=self.probabilities)
+        found = MultiLabelAnswers(self.predictions, self.labels, paths, probabilities=self.probabilities)
         return found.with_pictures(lambda number: split.picture(int(self.positions[number])))
 
     def records(self) -> list[dict[str, Any]]:
@@ -180,14 +180,14 @@ class SeveralEvaluation:
 
 
 @torch.no_grad()
-def evaluate_several(
+def evaluate_multi_label(
     model: nn.Module,
     loader: Any,
     *,
     forward: Callable[[Tensor], Tensor] | None = None,
     precision: AbstractContextManager[Any] | None = None,
     gather: Callable[[list[np.ndarray]], list[np.ndarray]] | None = None,
-) -> SeveralEvaluation:
+) -> MultiLabelEvaluation:
     """Every image of the loader once; thresholds are the model's own."""
     losses, shares, labels, indices = [], [], [], []
     with evaluating(model), precision or nullcontext():
@@ -208,9 +208,9 @@ def evaluate_several(
             f"the model's output is NaN or infinite for {lost:,} of {len(truth):,} images", "its training diverged: lower the learning rate"
         )
     origin = getattr(model, "origin", None)
-    thresholds = np.array(origin.thresholds if origin is not None and origin.several else [NEUTRAL] * truth.shape[1])
+    thresholds = np.array(origin.thresholds if origin is not None and origin.multi_label else [NEUTRAL] * truth.shape[1])
     mean = float(loss.astype(np.float64).mean())
-    return SeveralEvaluation(mean, probabilities, truth.astype(np.uint8), thresholds, tuple(loader.class_names), positions)
+    return MultiLabelEvaluation(mean, probabilities, truth.astype(np.uint8), thresholds, tuple(loader.class_names), positions)
 
 
 def average_precision(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -227,7 +227,7 @@ def average_precision(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarr
 
 def settle_thresholds(model: Classifier, validation: Any) -> None:
     """From which probability on each class is an answer, by the final weights on validation: the model remembers it."""
-    assert isinstance(validation, SeveralEvaluation)
+    assert isinstance(validation, MultiLabelEvaluation)
     model.origin = dataclasses.replace(model.origin, thresholds=choose_thresholds(validation.probabilities, validation.labels))
 
 
@@ -249,7 +249,7 @@ def choose_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> tuple[fl
 
 
 def _joined(names: list[str], answers: np.ndarray) -> str:
-    return SEVERAL.join(names[number] for number in np.flatnonzero(answers))
+    return LABEL_JOINER.join(names[number] for number in np.flatnonzero(answers))
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

@@ -9,14 +9,14 @@ from torch import nn
 
 from vitral.config import TrainConfig
 from vitral.train.tasks import task_of
-from vitral.train.tasks.tag import several_labels
+from vitral.train.tasks.multi_label import multi_label_loss
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5], [-3.0, 1.0, 0.0]])
 LABELS = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
 
 
 def outcome(smoothing: float = 0.0, weights: torch.Tensor | None = None, labels_b=None, lam=None):
-    return several_labels(smoothing, weights)(LOGITS, LABELS, labels_b, lam)
+    return multi_label_loss(smoothing, weights)(LOGITS, LABELS, labels_b, lam)
 
 
 def test_each_class_is_a_question_of_its_own():
@@ -24,7 +24,7 @@ def test_each_class_is_a_question_of_its_own():
     loss, correct = outcome()
     assert loss.item() == pytest.approx(by_hand.item(), rel=1e-6)
     assert correct.item() == 1, "the first picture's surest class is one of its labels, the second's is not"
-    chosen = task_of(TrainConfig(), several=True)(nn.Identity(), LOGITS, LABELS, None, None, None)
+    chosen = task_of(TrainConfig(), multi_label=True)(nn.Identity(), LOGITS, LABELS, None, None, None)
     assert chosen.loss == loss
 
 
