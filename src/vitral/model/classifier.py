@@ -92,14 +92,14 @@ class Classifier(nn.Module):
             patch = "×".join(map(str, config.patch_size))
             parts += [f"patch {patch}", f"width {config.width}", f"{config.depth} blocks", f"{config.heads} heads"]
         parts.append(f"{sum(parameter.numel() for parameter in self.parameters()):,} parameters")
-        told = "; ".join([self.origin.source.value, *self.origin.changes])
-        return f"{kind if kind.lower() == config.family else config.family}({', '.join(parts)})\n  {told}"
+        history = "; ".join([self.origin.source.value, *self.origin.changes])
+        return f"{kind if kind.lower() == config.family else config.family}({', '.join(parts)})\n  {history}"
 
     def _repr_html_(self) -> str:
         return html(f"{self!r}\n{self.summary()}")
 
     def check_images(self, images: torch.Tensor) -> None:
-        wanted = (self.config.channels, *self.config.image_size)
+        expected = (self.config.channels, *self.config.image_size)
         if not isinstance(images, torch.Tensor):
             raise UsageError(
                 f"a model called takes a tensor of images, not {type(images).__name__}",
@@ -110,9 +110,9 @@ class Classifier(nn.Module):
         own = next(self.parameters(), images).dtype
         if images.dtype != own and (images.dtype == torch.float64 or not torch.is_autocast_enabled(images.device.type)):
             raise UsageError(f"the images are of {_kind(images.dtype)}, the model of {_kind(own)}", f"use images.to({own})")
-        if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
+        if images.ndim != 4 or tuple(images.shape[1:]) != expected:
             raise UsageError(
-                f"this model takes images of (batch, {', '.join(map(str, wanted))}), got {tuple(images.shape)}",
+                f"this model takes images of (batch, {', '.join(map(str, expected))}), got {tuple(images.shape)}",
                 "let vitral.open_picture prepare them, or load the model with image_size= and channels=",
             )
 
@@ -136,7 +136,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def _modules(model: nn.Module) -> list[nn.Module]:
     """Like `model.modules()` without names, and quicker: a GPU waits for it before every watched pass."""
-    found = [model]
-    for module in found:
-        found += [child for child in module._modules.values() if child is not None]
-    return found
+    modules = [model]
+    for module in modules:
+        modules += [child for child in module._modules.values() if child is not None]
+    return modules
