@@ -227,7 +227,9 @@ def test_every_message_is_the_one_in_the_file(
     for call in written:
         made[call] = answer(call, bench, capsys)
         left = sorted(Path.cwd().rglob("*"))
-        if left != there: print("LEFT", call, [x for x in left if x not in there][:3], file=open("/tmp/left.txt","a")); there = left
+        if left != there:
+            print("LEFT", call, [x for x in left if x not in there][:3], file=open("/tmp/left.txt", "a"))
+            there = left
     if request.config.getoption("--write-messages"):
         lines = [f"{line}\n{made[line]}\n" if line in made else line for line in text.splitlines() if line in made or line.startswith("#")]
         GOLDEN.write_text("\n".join(lines) + "\n", encoding="utf-8")
