@@ -93,7 +93,7 @@ def test_a_refusal_names_the_methods_that_suit(make, images) -> None:
         with pytest.raises(vitral.VitralError) as caught:
             method(vitral.watch(model, images(model).float()))
         named = [name for name in look.METHODS if re.search(rf"\b{name}\b", caught.value.hint)]
-        assert len(named) > 2 and all(RECORDS[name].suits(model) for name in named)
+        assert len(named) > 2 and all(RECORDS[name].supports(model) for name in named)
 
 
 def test_methods_by_name(make, images) -> None:
@@ -102,7 +102,7 @@ def test_methods_by_name(make, images) -> None:
     assert names == [method.name for method in MAPS if method.default] and "norms" not in names
     assert [method.name for method in choose(model, ["gradient-rollout", " "])] == ["gradient_rollout"]
     for other in (vitral.create("cnn"), make(classes=0)):
-        assert choose(other) == [method for method in MAPS if method.usual and method.suits(other)] != choose(model)
+        assert choose(other) == [method for method in MAPS if method.default and method.supports(other)] != choose(model)
     with pytest.raises(vitral.VitralError, match=r"unknown method 'rolout'.*did you mean rollout"):
         choose(model, ["rolout"])
     heat = call(RECORDS["rollout"], vitral.watch(model, images(model)), 1, block=2, target=None, heads="max")
