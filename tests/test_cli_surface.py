@@ -20,7 +20,7 @@ from vitral.cli import GROUPS, VERBS, main, parsing
 from vitral.cli.compare import numbers
 from vitral.cli.pretrain import METHODS as PRETRAINING
 from vitral.cli.train import setting
-from vitral.data.splits.open import check_name
+from vitral.data.sources.kinds import check_name
 from vitral.look.figures import check_figures
 from vitral.look.method import METHODS, methods_named
 from vitral.study.fight.contenders import check_model
