@@ -136,7 +136,7 @@ WRONG_VALUE = [
     (["look", "RUN", "PICTURE", "--method", "rolout"], "did you mean rollout"),
     (["look", "RUN", "PICTURE", "--method", "attention", "--block", "9"], "blocks 0 to 1"),
     (["audit", "RUN", "digits", "--methods", "rolout"], "did you mean rollout"),
-    (["quantise", "RUN", "digits", "--out", "small", "--limit", "97"], "both are shares"),
+    (["quantise", "RUN", "digits", "--out", "small", "--min-agreement", "97"], "both are shares"),
     (["compare", "digits", "--models", "vti"], "did you mean vit"),
     (["compare", "digits", "--budget", "5"], "samples=50000"),
     (["compare", "digits", "--seeds", "0"], "a study without seeds trains nothing: use --seeds 3"),

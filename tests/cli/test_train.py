@@ -174,7 +174,7 @@ def test_help_has_examples_and_the_words_under_each_field(capsys: pytest.Capture
         parse(["digits", "--help"])
     shown = capsys.readouterr().out
     assert stop.value.code == 0 and "vitral train digits --out runs/digits --resume" in shown and "--resume" in shown
-    assert documents(TrainConfig)["epochs"].startswith("Passes over")
+    assert documents(TrainConfig)["epochs"].startswith("Epochs")
 
 
 def test_a_whole_run_from_the_command_line_and_its_resumption(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

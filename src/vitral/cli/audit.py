@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from vitral.base.files import check_writable, plain
 from vitral.base.progress import say, tell
 from vitral.base.text import NOTHING, table
@@ -29,9 +27,9 @@ Examples:
 
 @dataclass(frozen=True)
 class Flags(ModelFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    data: Annotated[str, "DATA"]
     """A name from `vitral data list`, folder:PATH, or a folder of pictures."""
     methods: str = ""
     """Methods, joined by commas; empty: the usual ones that suit the model."""

@@ -6,8 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import tyro
-
 from vitral.base.progress import tell
 from vitral.cli.parsing import parse
 
@@ -25,7 +23,7 @@ Examples:
 
 @dataclass(frozen=True)
 class Flags:
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = "ti/16"
+    model: Annotated[str, "MODEL"] = "ti/16"
     """A plain ViT by its name: ti/16, s/16, b/16, l/16, b/32 …"""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""

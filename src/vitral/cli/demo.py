@@ -23,7 +23,7 @@ Examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Demo:
+class Flags:
     out: Path = RUNS / "demo"
     """Folder for the run, its figures and report.html; an earlier demo there is replaced."""
     weights: str = "auto"
@@ -38,7 +38,7 @@ class Demo:
 
 
 def run(arguments: list[str]) -> int:
-    asked = parse(Demo, arguments, "vitral demo", EXAMPLES)
+    asked = parse(Flags, arguments, "vitral demo", EXAMPLES)
     from vitral.report.demo.demo import PICTURE, demo
     from vitral.report.demo.photograph import PHOTOGRAPH
     from vitral.web.notebook import explore

@@ -6,8 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-import tyro
-
 from vitral.base.progress import tell
 from vitral.cli.parsing import parse
 
@@ -21,7 +19,7 @@ Examples:
 
 @dataclass(frozen=True)
 class Flags:
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    runs: Annotated[tuple[str, ...], "RUN"]
     """Two folders of runs, or more: each is compared with the first. A record's archive (NAME.zip) can take the place of a folder."""
     json: bool = False
     """Print the result as JSON."""

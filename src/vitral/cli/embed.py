@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
-
 from vitral.base.layout import FEATURES
 from vitral.base.progress import tell
 from vitral.base.text import percent, table
@@ -28,9 +26,9 @@ TOLD = 5
 
 @dataclass(frozen=True)
 class Flags(FeatureFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+    folder: Annotated[str, "FOLDER"]
     """Pictures, in folders of any depth; the first folder of each is its label."""
     out: str = FEATURES
     """A file ending in .npz or .parquet; or a folder for both, with a page (report.html) and the near-duplicates (embedding.json)."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from textwrap import indent
 from typing import Annotated, Any, Literal
 
-import tyro
-
 from vitral.base.progress import tell
 from vitral.base.text import percent, table
 from vitral.cli.opening import AnswerFlags, open_model
@@ -28,11 +26,11 @@ Examples:
 
 @dataclass(frozen=True)
 class Flags(AnswerFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    data: Annotated[str, "DATA"]
     """A name from `vitral data list`, folder:PATH, csv:FILE, parquet:FILE, hf:NAME or webdataset:PATTERN."""
-    batch: Annotated[int, tyro.conf.arg(aliases=("--batch-size",))] = field(default=1000, kw_only=True)
+    batch: Annotated[int, "--batch --batch-size"] = field(default=1000, kw_only=True)
     """Pictures at a time: fewer need less memory."""
     split: Literal["all", "test", "validation", "train", "sealed"] | None = None
     """Which pictures; None: the test split of data that has one or that the model learnt from, else all. sealed: of a run with

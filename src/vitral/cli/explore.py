@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from vitral.base.errors import MissingError, UsageError
 from vitral.base.layout import RUNS, WEIGHTS
 from vitral.base.lazy import how_to_install
@@ -34,7 +32,7 @@ Examples:
 
 @dataclass(frozen=True)
 class Flags(ModelFlags):
-    targets: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL] [IMAGE…]")] = ()
+    targets: Annotated[tuple[str, ...], "[MODEL] [IMAGE…]"] = ()
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME; then pictures."""
     compare: str | None = None
     """A second model, shown beside the first on the same picture."""
@@ -46,8 +44,8 @@ class Flags(ModelFlags):
     """Where to listen. Any other than this machine's own address asks visitors for a token."""
     port: int | None = None
     """Default: 8642, or the next that is free."""
-    no_open: bool = False
-    """Only print the address."""
+    no_browser: bool = False
+    """Print the address without opening a browser."""
 
 
 def run(arguments: list[str]) -> int:
@@ -80,7 +78,7 @@ def run(arguments: list[str]) -> int:
         from vitral.web.server.serve import serve
     except ModuleNotFoundError as error:
         raise UsageError(f"the explorer needs {error.name}", f"{how_to_install('fastapi')}; --export works without it") from None
-    serve(session, flags.host, flags.port, not flags.no_open)
+    serve(session, flags.host, flags.port, not flags.no_browser)
     return 0
 
 

@@ -6,8 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from vitral.base.errors import DataError
 from vitral.cli.look import read_start, read_target, show
 from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
@@ -26,10 +24,10 @@ Examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Figures(ModelFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+class Flags(ModelFlags):
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")] = ()
+    images: Annotated[tuple[str, ...], "IMAGE…"] = ()
     """Pictures, or folders of any depth with pictures; none: scikit-learn's two photographs."""
     out: Path = Path("figures")
     """Folder for the figures."""
@@ -50,7 +48,7 @@ class Figures(ModelFlags):
 
 
 def run(arguments: list[str]) -> int:
-    asked = parse(Figures, arguments, "vitral figures", EXAMPLES)
+    asked = parse(Flags, arguments, "vitral figures", EXAMPLES)
     from vitral.data.sources.pictures import readable
     from vitral.draw.provenance import command_line
     from vitral.look.figures import check_figures, figure_set, photographs

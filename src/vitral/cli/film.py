@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from vitral.base.progress import tell
 from vitral.cli.opening import picture_paths
 from vitral.cli.parsing import parse
@@ -26,9 +24,9 @@ Examples:
 
 @dataclass(frozen=True)
 class Flags:
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    run: Annotated[str, "RUN"]
     """The folder of a training or a pre-training that kept snapshots."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")] = ()
+    images: Annotated[tuple[str, ...], "IMAGE…"] = ()
     """Pictures to watch; none: some of the run's validation split."""
     out: Path | None = None
     """Folder of the film; None: RUN/film. One that is there is replaced."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from vitral.base.errors import DataError, UsageError
 from vitral.base.progress import tell
 from vitral.base.text import percent
@@ -29,9 +27,9 @@ Examples:
 
 @dataclass(frozen=True)
 class Flags(ModelFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
+    images: Annotated[tuple[str, ...], "IMAGE…"]
     """Pictures, or folders of any depth with pictures."""
     out: Path = Path("lens")
     """Folder for the figures, and for a lens that is trained."""
@@ -39,8 +37,8 @@ class Flags(ModelFlags):
     """Train a lens first, on this data: a name from `vitral data list` or folder:PATH; written to OUT/lens.safetensors."""
     trained: Path | None = None
     """A lens that was trained before."""
-    most: int = 1000
-    """Pictures that a lens is trained on, at most."""
+    max_images: int = 1000
+    """Images that a lens is trained on, at most."""
     target: str | None = None
     """The class to follow, by number or name; empty: the predicted one."""
     top: int = 3
@@ -65,9 +63,9 @@ def run(arguments: list[str]) -> int:
         check_name(flags.fit)
     model = open_model(flags.model, flags)
     if flags.fit:
-        trained = fit_on(model, flags.fit, flags.out, flags.most)
+        trained = fit_on(model, flags.fit, flags.out, flags.max_images)
     bad: list[tuple[str, DataError]] = []
-    told = read_lenses(
+    answers = read_lenses(
         model,
         list(readable(paths, model, bad)),
         flags.out,
@@ -77,9 +75,9 @@ def run(arguments: list[str]) -> int:
         command=command_line(["vitral", "lens", *arguments]),
     )
     if flags.json:
-        tell(json.dumps({"pictures": told, "trained": trained.facts if trained else None}, indent=2))
+        tell(json.dumps({"pictures": answers, "trained": trained.facts if trained else None}, indent=2))
         return exit_status(flags.images, bad)
-    for picture in told:
+    for picture in answers:
         tell(f"{picture['picture']}: {picture['target']}" + (f", settled after {picture['settled']}" if "settled" in picture else ""))
         for row in picture["blocks"]:
             ranked = ", ".join(

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
-
 from vitral.base.errors import DataError, MissingError, UsageError
 from vitral.config.formats import AnswerPrecision, Precision
 
@@ -34,7 +32,7 @@ class ModelFlags:
 class BatchFlags(ModelFlags):
     """Of those that take many pictures at a time."""
 
-    batch: Annotated[int, tyro.conf.arg(aliases=("--batch-size",))] = 64
+    batch: Annotated[int, "--batch --batch-size"] = 64
     """Pictures at a time: fewer need less memory."""
 
 

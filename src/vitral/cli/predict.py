@@ -7,8 +7,6 @@ import json
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
-
 from vitral.base.errors import DataError
 from vitral.base.progress import tell
 from vitral.base.text import percent, table
@@ -27,10 +25,10 @@ Examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Predict(AnswerFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+class Flags(AnswerFlags):
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
+    images: Annotated[tuple[str, ...], "IMAGE…"]
     """Pictures, or folders of any depth with pictures."""
     top: int = 5
     """How many classes to show; of several labels a picture those that are answers come on top, however many."""
@@ -41,7 +39,7 @@ class Predict(AnswerFlags):
 
 
 def run(arguments: list[str]) -> int:
-    asked = parse(Predict, arguments, "vitral predict", EXAMPLES)
+    asked = parse(Flags, arguments, "vitral predict", EXAMPLES)
     paths = picture_paths(asked.images)
     from vitral.base.records import check_kind, write_records
 

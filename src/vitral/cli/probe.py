@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import tyro
-
 from vitral.base.errors import UsageError
 from vitral.cli.opening import FeatureFlags, open_model
 from vitral.cli.parsing import parse
@@ -23,9 +21,9 @@ Examples:
 
 @dataclass(frozen=True)
 class Flags(FeatureFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    data: Annotated[str, "DATA"]
     """A name from `vitral data list`, folder:PATH, csv:FILE, parquet:FILE, hf:NAME or webdataset:PATTERN."""
     shots: str = "1,5,10,all"
     """Pictures a class, with commas; all: every training picture."""

@@ -6,8 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-import tyro
-
 from vitral.base.progress import tell
 from vitral.cli.parsing import parse
 
@@ -21,7 +19,7 @@ Examples:
 
 @dataclass(frozen=True)
 class Flags:
-    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_STUDY")]
+    folder: Annotated[str, "RUN_OR_STUDY"]
     """A folder that `vitral train`, `vitral pretrain`, `vitral compare` or `vitral scale` wrote."""
     out: str | None = None
     """The page; default: report.html in the folder."""

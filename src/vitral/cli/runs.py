@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import tyro
-
 from vitral.base.errors import UsageError
 from vitral.base.progress import tell
 from vitral.cli.parsing import parse
@@ -30,7 +28,7 @@ Examples:
 
 @dataclass(frozen=True)
 class Flags:
-    folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")] = ()
+    folders: Annotated[tuple[str, ...], "FOLDER"] = ()
     """None: runs/. One: that folder of runs. Two or more: these runs side by side, with the settings that differ."""
     sort: Literal["accuracy", "name", "time", "date"] = "accuracy"
     """What comes first: the best on the test split, the name, the quickest, or the newest."""

@@ -6,8 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-import tyro
-
 from vitral.base.progress import tell
 from vitral.base.text import few
 from vitral.cli.parsing import parse
@@ -22,7 +20,7 @@ Examples:
 
 @dataclass(frozen=True)
 class Flags:
-    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_STUDY")]
+    folder: Annotated[str, "RUN_OR_STUDY"]
     """A folder that Vitral wrote, or the archive of a record: every file in it is checked, also in each cell of a study."""
     json: bool = False
     """Print the result as JSON."""

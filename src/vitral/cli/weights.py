@@ -6,10 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import tyro
-
 from vitral.base.progress import tell
-from vitral.cli.parsing import parse, run_command
+from vitral.cli.parsing import Command, run_command
 
 EXAMPLES = """Look into weights files, carry weights from one library to another, list what can be read and written.
 
@@ -19,7 +17,7 @@ Examples:
   vitral weights list
 """
 
-INSPECT = """What a weights file is, what becomes of each key, the config, what is known and what assumed.
+_INSPECT = """What a weights file is, what becomes of each key, the config, what is known and what assumed.
 
 Examples:
   vitral weights inspect vit_tiny.safetensors
@@ -27,7 +25,7 @@ Examples:
   vitral weights inspect vit_tiny.safetensors --brief --against other.pth
 """
 
-CONVERT = """Write weights in another library's format; what the format cannot hold is refused with the reason.
+_CONVERT = """Write weights in another library's format; what the format cannot hold is refused with the reason.
 
 Examples:
   vitral weights convert vit_tiny.safetensors out --format hf
@@ -35,7 +33,7 @@ Examples:
   vitral weights convert B_16.npz out --format timm --image-size 384 384
 """
 
-LIST = """The families that are read, the formats that are written, and the pretrained names of torchvision and timm.
+_LIST = """The families that are read, the formats that are written, and the pretrained names of torchvision and timm.
 
 Examples:
   vitral weights list
@@ -44,8 +42,8 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Inspect:
-    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+class _Inspect:
+    file: Annotated[str, "FILE"]
     """A weights file, or a folder of Vitral, transformers or timm."""
     heads: int | None = None
     """Attention heads, where the file cannot say."""
@@ -58,10 +56,10 @@ class Inspect:
 
 
 @dataclass(frozen=True)
-class Convert:
-    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
+class _Convert:
+    source: Annotated[str, "SOURCE"]
     """Anything that `vitral.load` takes."""
-    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+    folder: Annotated[str, "FOLDER"]
     """Where to write."""
     format: Literal["vitral", "timm", "torchvision", "hf", "npz", "onnx"] = "vitral"
     """vitral: Vitral's own folder."""
@@ -86,7 +84,7 @@ class Convert:
 
 
 @dataclass(frozen=True)
-class Names:
+class _Names:
     json: bool = False
     """Print everything as JSON."""
 
@@ -95,8 +93,7 @@ def run(arguments: list[str]) -> int:
     return run_command("weights", COMMANDS, EXAMPLES, arguments)
 
 
-def _inspect(arguments: list[str]) -> int:
-    flags = parse(Inspect, arguments, "vitral weights inspect", INSPECT)
+def _inspect(flags: _Inspect) -> int:
     from vitral.weights.inspect import inspect
 
     found = inspect(flags.file, heads=flags.heads)
@@ -114,8 +111,7 @@ def _inspect(arguments: list[str]) -> int:
     return 1 if found.problem else 0
 
 
-def _convert(arguments: list[str]) -> int:
-    flags = parse(Convert, arguments, "vitral weights convert", CONVERT)
+def _convert(flags: _Convert) -> int:
     from vitral.weights.checkpoint import save
     from vitral.weights.export import export
     from vitral.weights.load import load
@@ -144,8 +140,7 @@ def _convert(arguments: list[str]) -> int:
     return 0
 
 
-def _list(arguments: list[str]) -> int:
-    flags = parse(Names, arguments, "vitral weights list", LIST)
+def _list(flags: _Names) -> int:
     from vitral.weights.detect import FAMILIES
     from vitral.weights.export import FORMATS
     from vitral.weights.named import names
@@ -166,4 +161,8 @@ def _list(arguments: list[str]) -> int:
     return 0
 
 
-COMMANDS = {"inspect": _inspect, "convert": _convert, "list": _list}
+COMMANDS: dict[str, Command] = {
+    "inspect": (_Inspect, _INSPECT, _inspect),
+    "convert": (_Convert, _CONVERT, _convert),
+    "list": (_Names, _LIST, _list),
+}
