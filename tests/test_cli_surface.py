@@ -155,8 +155,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     model, facts = create("tiny"), create("tiny").origin.to_dict()
     for fact in facts.values():  # a model of which nothing is assumed: only mistakes are to be heard
-        if isinstance(fact, dict) and "known" in fact:
-            fact["known"] = True
+        if isinstance(fact, dict) and "declared" in fact:
+            fact["declared"] = True
     model.origin = Origin.from_dict(facts)
     save(model, tmp_path / "things" / "run")
     Image.new("RGB", (32, 32), "teal").save(tmp_path / "things" / "teal.png")

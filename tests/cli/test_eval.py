@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import DataError, UsageError
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import create
 from vitral.cli.eval import run
 from vitral.config import DataConfig, RunConfig, to_dict
@@ -35,7 +35,7 @@ def photos(tmp_path: Path) -> str:
 def model(folder: Path, *names: str) -> str:
     torch.manual_seed(0)
     made = create("tiny", classes=2)
-    made.origin = dataclasses.replace(made.origin, classes=known(names))
+    made.origin = dataclasses.replace(made.origin, classes=fact(names))
     return str(save(made, folder / "run"))
 
 

@@ -11,12 +11,12 @@ from PIL import Image
 
 import vitral
 from vitral.base.errors import UsageError
-from vitral.base.origin import known
+from vitral.base.origin import fact
 
 
 def test_ranks_as_softmax_does(make, images) -> None:
     model = make(dropout=0.5).train()
-    model.origin = dataclasses.replace(model.origin, classes=known(("ant", "bee", "cat", "dog", "eel")))
+    model.origin = dataclasses.replace(model.origin, classes=fact(("ant", "bee", "cat", "dog", "eel")))
     batch = images(model, 3)
     rankings = vitral.predict(model, batch, top=2)
     assert model.training

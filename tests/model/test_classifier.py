@@ -86,7 +86,7 @@ def test_a_new_head_on_the_same_body(name):
     assert torch.equal(other.pooled(images), model.pooled(images))
     assert not other.training and type(other) is type(model)
     assert other.origin.changes == (f"head replaced: {model.config.classes} → 5 classes, untrained (seed 0)",)
-    assert other.origin.classes.value == () and other.origin.classes.known
+    assert other.origin.classes.value == () and other.origin.classes.declared
     headless = model.with_head(0)
     assert torch.equal(headless(images), model.pooled(images))
     assert headless.with_head(5)(images).shape == (2, 5)

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import FailedError, UsageError
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import create
 from vitral.cli import main
 from vitral.model.classifier import Classifier
@@ -30,7 +30,7 @@ def made() -> Classifier:
     """A ViT that tells dark pictures from light ones: the mean of its features decides."""
     torch.manual_seed(0)
     model = create("ti/16", image_size=32, patch_size=8, width=32, depth=2, heads=2, mlp_width=64, classes=2).eval()
-    model.origin = dataclasses.replace(model.origin, classes=known(CLASSES))
+    model.origin = dataclasses.replace(model.origin, classes=fact(CLASSES))
     images = torch.stack([torch.full((3, 32, 32), value) for value in (-0.8, 0.8)])
     with torch.no_grad():
         dark, light = model.pooled(images)

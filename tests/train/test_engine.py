@@ -53,7 +53,7 @@ def test_a_run_folder_holds_everything_after_it(trained: Run):
     environment = json.loads((trained.path / "env.json").read_text())
     assert environment["compile_seconds"] == 0 and environment["data"]["opened"]["test"] and environment["trained_parameters"] > 0
     stored = json.loads((trained.path / "config.json").read_text())
-    assert stored["train"]["seed"] == 0 and stored["origin"]["mean"]["known"] is True
+    assert stored["train"]["seed"] == 0 and stored["origin"]["mean"]["declared"] is True
 
 
 def test_the_saved_model_is_the_tested_one(trained: Run):

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 from vitral.base.errors import DataError, UsageError, VitralError
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import create
 from vitral.cli.eval import text
 from vitral.config import DataConfig, to_dict
@@ -186,7 +186,7 @@ def photos(tmp_path):
 def named(*names):
     torch.manual_seed(0)
     model = create("tiny", classes=len(names))
-    model.origin = dataclasses.replace(model.origin, classes=known(names))
+    model.origin = dataclasses.replace(model.origin, classes=fact(names))
     return model
 
 
@@ -234,7 +234,7 @@ def test_it_says_what_it_was_computed_in(photos):
 def test_fp8_is_scaled_by_training_pictures_and_compared_with_bf16(photos, monkeypatch):
     """Emulated: on a CPU it is refused."""
     data, model = photos("plain"), create("ti/16", image_size=16, patch_size=(8, 8), depth=1, classes=3)
-    model.origin = dataclasses.replace(model.origin, classes=known(("bird", "cat", "dog")))
+    model.origin = dataclasses.replace(model.origin, classes=fact(("bird", "cat", "dog")))
     with pytest.raises(UsageError, match="fp8 needs an NVIDIA GPU of 2022 or later"):
         evaluate(model, data, precision="fp8")
     scaled = []

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from vitral.base.errors import ConfigError
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import create
 from vitral.model.classifier import Classifier
 from vitral.presets.runs import run
@@ -38,7 +38,7 @@ def make(names: tuple[str, ...], **changes: Any) -> Classifier:
     torch.manual_seed(0)
     settings = {"image_size": 8, "channels": 1, "classes": len(names), "width": 24, "heads": 2, "mlp_width": 24} | changes
     model = create("tiny", **settings).eval()
-    model.origin = dataclasses.replace(model.origin, classes=known(names), mean=known((0.2,) * model.config.channels))
+    model.origin = dataclasses.replace(model.origin, classes=fact(names), mean=fact((0.2,) * model.config.channels))
     return model
 
 
@@ -60,7 +60,7 @@ def test_a_teacher_sees_pictures_as_it_knows_them(trained: Run):
 
 def test_a_coloured_teacher_sees_grey_pictures_in_all_its_channels(setup: Setup):
     model = make(DIGITS, image_size=32, channels=3)
-    model.origin = dataclasses.replace(model.origin, mean=known((0.1, 0.2, 0.3)), std=known((0.5, 0.4, 0.25)))
+    model.origin = dataclasses.replace(model.origin, mean=fact((0.1, 0.2, 0.3)), std=fact((0.5, 0.4, 0.25)))
     student = setup.preprocess
     pixels = torch.rand(2, 1, 8, 8)
     shown = Teacher(model, student).shown((pixels - student.mean[0]) / student.std[0])
@@ -80,7 +80,7 @@ def test_classes_are_matched_by_name_not_by_place(setup: Setup, tmp_path: Path, 
         (("cat", *DIGITS[::-1], "dog"), "the teacher answers among the 10 of its 12 classes that digits has"),
     ):
         model = make(names or DIGITS)
-        model.origin = dataclasses.replace(model.origin, classes=known(names))
+        model.origin = dataclasses.replace(model.origin, classes=fact(names))
         teacher, distil = opened(model, setup, tmp_path)
         assert distil == "answers" and teacher.known is None
         logits = teacher.model(teacher.shown(images))

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from safetensors.torch import save as to_bytes
 
 from vitral.base.errors import VitralError, WeightsError
-from vitral.base.origin import Origin, known
+from vitral.base.origin import Origin, fact
 from vitral.build import create
 from vitral.look.predict import predict
 from vitral.weights.checkpoint import load_checkpoint, save
@@ -22,7 +22,7 @@ from vitral.weights.load import load
 def test_round_trip_is_an_identity(tmp_path, name):
     torch.manual_seed(0)
     model = create(name, image_size=32, classes=5).eval()
-    model.origin = Origin(source=known("test"), classes=known(("a", "b", "c", "d", "e")), mean=known((0.1, 0.2, 0.3)))
+    model.origin = Origin(source=fact("test"), classes=fact(("a", "b", "c", "d", "e")), mean=fact((0.1, 0.2, 0.3)))
     save(model, tmp_path)
     again = load_checkpoint(tmp_path)
     assert again.config == model.config

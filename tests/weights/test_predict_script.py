@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 import vitral
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import create
 from vitral.model.classifier import Classifier
 from vitral.weights.export import export
@@ -27,7 +27,7 @@ def made(channels: int = 3, **facts: Any) -> Classifier:
     torch.manual_seed(0)
     model = create("tiny", classes=3, channels=channels, image_size=(32, 24), depth=1).eval()
     origin = {"classes": ("chat", "chien", "猫"), "mean": (0.4,) * channels, "std": (0.3,) * channels, "crop": 0.9, **facts}
-    model.origin = dataclasses.replace(model.origin, **{name: known(value) for name, value in origin.items()})
+    model.origin = dataclasses.replace(model.origin, **{name: fact(value) for name, value in origin.items()})
     return model
 
 

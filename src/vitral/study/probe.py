@@ -20,7 +20,7 @@ from vitral.base.device import pick_device
 from vitral.base.errors import UsageError
 from vitral.base.layout import WEIGHTS
 from vitral.base.numbers import to_numpy
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.base.progress import progress
 from vitral.base.text import percent, table
 from vitral.config import DataConfig, to_dict
@@ -176,7 +176,7 @@ def as_model(body: Classifier, head: Linear, data: Data, images: int) -> Classif
     made = made.with_head(len(data.class_names)).cpu()
     head.write_into(last_layer(made))
     change = f"head: a linear probe of the frozen body ({head}), fitted on {images:,} pictures of {data.name}"
-    classes = known(data.class_names, f"the classes of {data.name}")
+    classes = fact(data.class_names, f"the classes of {data.name}")
     made.origin = dataclasses.replace(body.origin.with_change(change), classes=classes, thresholds=(), data=to_dict(data.config))
     return made
 

@@ -22,7 +22,7 @@ from PIL import Image
 from vitral.base.errors import ConfigError, DataError, need_model, one_of
 from vitral.base.files import sha256_bytes, sha256_file
 from vitral.base.numbers import to_numpy
-from vitral.base.origin import Origin, known, per_channel
+from vitral.base.origin import Origin, fact, per_channel
 from vitral.base.picture import Box, Picture
 from vitral.config import ModelConfig
 from vitral.data.images.decode import Decoded, decode
@@ -98,9 +98,9 @@ class Preprocess:
 
     def write_to(self, origin: Origin, class_names: Sequence[str] = ()) -> Origin:
         """`origin` with these settings as known facts: what a model trained with them must remember."""
-        facts = {name: known(getattr(self, name), "as trained") for name in ("mean", "std", "resize", "crop", "interpolation")}
+        facts = {name: fact(getattr(self, name), "as trained") for name in ("mean", "std", "resize", "crop", "interpolation")}
         if class_names:
-            facts["classes"] = known(tuple(class_names), "as trained")
+            facts["classes"] = fact(tuple(class_names), "as trained")
         return dataclasses.replace(origin, **facts)
 
     def __call__(self, source: Any, name: str = "") -> Picture:
