@@ -13,10 +13,10 @@ from vitral.base.text import NOTHING, table
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Which explanation of this model can be trusted: every method against noise, an edge detector and a blob in the middle.
+EXAMPLES = """Test which explanations of a model can be trusted, against noise, an edge detector and a blob in the middle.
 
-A planted patch that decides the class, four pictures in one, patches removed in several ways, permuted weights and labels, small changes of
-the picture. No labels are needed. `vitral look` then shows the verdicts beside the maps.
+The tests: a planted patch that decides the class, four images in one, removed patches, permuted weights and labels, small changes of the
+image. They need no labels. `vitral look` then shows the verdicts with the maps.
 
 Examples:
   vitral audit runs/digits digits

@@ -42,7 +42,8 @@ _vitral() {
 if [[ $funcstack[1] == _vitral ]]; then _vitral "$@"; else compdef _vitral vitral; fi""",
     "fish": r"""function __vitral_words
     set -l words (commandline -opc)
-    $words[1] completion words $words[2..] (commandline -ct | string collect --allow-empty) 2> /dev/null
+    set -l word (commandline -ct)
+    $words[1] completion words $words[2..] "$word" 2> /dev/null
 end
 complete -c vitral -a '(__vitral_words)'""",
 }

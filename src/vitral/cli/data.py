@@ -22,21 +22,21 @@ Examples:
   vitral data cache
 """
 
-_LIST = """Every data set that has a name: pictures, classes, size, licence, and where it is.
+_LIST = """List every data set that has a name: images, classes, size, licence, and where it is.
 
 Examples:
   vitral data list
   vitral data list --json
 """
 
-_GET = """Fetch a data set; a broken download goes on where it stopped.
+_GET = """Fetch a data set; a broken download is resumed.
 
 Examples:
   vitral data get mnist
   vitral data get cifar10 --root data
 """
 
-_SHOW = """A sheet of each class, and a sheet of what a model really sees after augmentation.
+_SHOW = """Write a sheet of each class, and one of what a model sees after augmentation.
 
 Examples:
   vitral data show digits --augment strong
@@ -44,7 +44,7 @@ Examples:
 """
 
 
-_CHECK = """What is wrong with a data set: copies within and between splits, unreadable, tiny and one-colour pictures, unbalanced classes.
+_CHECK = """Check a data set: copies within and between splits, unreadable, tiny and one-colour images, unbalanced classes.
 
 Opens every split, test too, and trains nothing.
 
@@ -55,7 +55,7 @@ Examples:
 """
 
 
-_CACHE = """What trainings with --cache have kept: pictures that were decoded and resized once. Lists it, or deletes it.
+_CACHE = """List or delete what trainings with --cache have stored: images that were decoded and resized once.
 
 Examples:
   vitral data cache

@@ -13,7 +13,7 @@ from vitral.cli.parsing import parse
 
 EXAMPLES = """Train a small ViT on scikit-learn's handwritten digits (CPU, about a minute), look inside it, write a report.
 
-Where weights of a larger ViT are to be had, it also looks at a photograph.
+If weights of a larger ViT are available, it also looks at a photograph.
 
 Examples:
   vitral demo

@@ -9,7 +9,7 @@ from typing import Annotated
 from vitral.base.progress import tell
 from vitral.cli.parsing import parse
 
-EXAMPLES = """What differs between runs: settings, data, versions, curves, answers on the test images, weights.
+EXAMPLES = """List what differs between runs: settings, data, versions, curves, answers on the test images, weights.
 
 Examples:
   vitral diff runs/digits runs/digits-2

@@ -13,7 +13,7 @@ from vitral.base.text import percent, table
 from vitral.cli.opening import AnswerFlags, open_model
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
+EXAMPLES = """Measure loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
 
 Examples:
   vitral eval runs/digits digits

@@ -11,9 +11,9 @@ from vitral.cli.look import read_start, read_target, show
 from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Every figure of the ViT literature, from any model: patches, positions, filters, attention, rollout, distance, prediction.
+EXAMPLES = """Draw every figure of the ViT literature from any model: patches, positions, filters, attention, rollout, distance, prediction.
 
-Beside each picture stand its numbers (.npz) and where it came from (.json).
+Each figure comes with its numbers (.npz) and its origin (.json).
 
 Examples:
   vitral figures runs/digits photo.png --out figures

@@ -11,10 +11,10 @@ from vitral.base.progress import tell
 from vitral.cli.opening import picture_paths
 from vitral.cli.parsing import parse
 
-EXAMPLES = """How a model came to be: attention, positions, filters, attention distance, the lens and class maps over its training.
+EXAMPLES = """Animate a training from its snapshots: attention, positions, filters, attention distance, the lens and class maps.
 
-From the snapshots of a run (train it with --snapshots 24; `vitral plan` says what they take): a moving picture, a sheet, the numbers.
-`vitral report RUN` then shows it frame by frame.
+Train the run with --snapshots 24 (`vitral plan` estimates their size). Writes an animation, a sheet and the numbers. `vitral report RUN`
+then shows it frame by frame.
 
 Examples:
   vitral film runs/digits

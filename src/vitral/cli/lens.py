@@ -14,9 +14,9 @@ from vitral.cli.look import read_target
 from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
 
-EXAMPLES = """The head read after every block: what would the model say if it stopped there, and what does it call each patch?
+EXAMPLES = """Read the head after every block: the prediction if the model stopped there, and the class of each patch.
 
-And what each head and MLP adds to the logit. With --fit, a lens is first trained: a linear map per block, solved on some data's features.
+Also shows what each head and MLP adds to the logit. --fit first trains a lens, a linear map per block solved on the features of some data.
 
 Examples:
   vitral lens runs/digits photo.png --out lens

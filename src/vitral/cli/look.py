@@ -12,7 +12,7 @@ from vitral.base.progress import tell
 from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Heat maps of what a model attends to, one sheet per picture, with the classes it sees.
+EXAMPLES = """Draw heat maps of what a model attends to, one sheet per image, with its predictions.
 
 Examples:
   vitral look runs/digits photo.png --out sheets --method rollout,relevance
@@ -38,7 +38,7 @@ class Flags(ModelFlags):
     out: Path = Path("look")
     """Folder for the sheets."""
     method: str = ""
-    """Methods, joined by commas: attention, rollout, gradient_rollout, relevance, legrad, gradcam, integrated_gradients, occlusion,
+    """Methods, joined by commas; attention, rollout, gradient_rollout, relevance, legrad, gradcam, integrated_gradients, occlusion,
     rise, similarity, norms. Empty: the usual ones that suit the model, without legrad, rise, norms."""
     block: int | None = None
     """For attention, gradcam, similarity, norms: which block (negative: from the end)."""

@@ -1,7 +1,7 @@
 """The one parser of the command line: the flags of a verb → the values that were typed, or its help.
 
 An error is one line that says what to do next. Help has two levels: `--help` shows the common flags, `--help-all` all of them in full.
-A library (argparse, tyro) would print its own errors and boxes, and takes the words of a positional argument for those of a list before it.
+argparse and tyro print errors of their own, and give a list of values the words of the positional argument after it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run_command(verb: str, commands: Mapping[str, Command], examples: str, argum
         raise UsageError(f"{verb} needs a command", f"use {', '.join(commands)}; vitral {verb} --help shows examples")
     name, *rest = arguments
     if name in _HELP:
-        print(f"usage: vitral {verb} {{{','.join(commands)}}} …\n\n{examples}")
+        print("\n\n".join([f"usage: vitral {verb} {{{','.join(commands)}}} …", *_paragraphs(examples)]))
         return 0
     if name not in commands:
         raise one_of(f"command of {verb}", name, commands)
@@ -172,8 +172,7 @@ def _refuse(flag: Flag, word: str) -> NoReturn:
 
 
 def _help(flags: Sequence[Flag], program: str, description: str, everything: bool) -> str:
-    # Examples stay as they are; prose is wrapped.
-    parts = [part if part.startswith("Examples:") else _fill(part) for part in description.strip().split("\n\n")]
+    parts = _paragraphs(description)
     whole = "\n\n".join([usage(program, flags), *parts, *_groups(flags, True)])
     if everything or whole.count("\n") < _WHOLE:
         return whole
@@ -212,5 +211,7 @@ def short(text: str) -> str:
     return first if len(first) <= 100 else first[:99].rsplit(" ", 1)[0] + " …"
 
 
-def _fill(paragraph: str) -> str:
-    return textwrap.fill(" ".join(paragraph.split()), _WIDTH, break_long_words=False, break_on_hyphens=False)
+def _paragraphs(text: str) -> list[str]:
+    """Prose is wrapped; examples stay as they are."""
+    parts = (part if part.startswith("Examples:") else " ".join(part.split()) for part in text.strip().split("\n\n"))
+    return [part if "\n" in part else textwrap.fill(part, _WIDTH, break_long_words=False, break_on_hyphens=False) for part in parts]

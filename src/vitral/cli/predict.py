@@ -16,7 +16,7 @@ from vitral.cli.parsing import parse
 if TYPE_CHECKING:
     from vitral.look.predict import Ranking
 
-EXAMPLES = """The most probable classes of pictures.
+EXAMPLES = """Rank the classes of images.
 
 Examples:
   vitral predict runs/digits photo.png --top 3

@@ -9,7 +9,7 @@ from vitral.base.errors import UsageError
 from vitral.cli.opening import FeatureFlags, open_model
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Linear probe and nearest neighbours on frozen features, k pictures a class, with intervals.
+EXAMPLES = """Fit a linear probe and nearest neighbours on frozen features, k images per class, with intervals.
 
 Examples:
   vitral probe runs/digits digits

@@ -12,15 +12,14 @@ from vitral.base.progress import tell
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
 
-EXAMPLES = """An int8 ONNX model (a scale per token), bf16 and fp16 beside it, and a page that shows how many answers agree
-with the original's.
+EXAMPLES = """Export a model to int8 ONNX (a scale per token), bf16 and fp16, and measure how often its answers agree with fp32.
 
-model.onnx runs in plain onnxruntime; predict.py beside it needs nothing of Vitral. An int8 model with the same top-1 on fewer than 97 of
-100 pictures (--min-agreement) is not written.
+model.onnx runs in plain onnxruntime, and predict.py needs nothing of Vitral. An int8 model with the same top-1 on fewer than 97 of 100
+images (--min-agreement) is not written.
 
 Examples:
   vitral quantise runs/flowers folder:photos --out small
-  vitral quantise vit_tiny.safetensors photos --out small --min-agreement 0.99 --json
+  vitral quantise vit_tiny.safetensors photos --out small --min-agreement 0.99
   vitral quantise runs/digits digits --out small --attention --force
 """
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from vitral.base.progress import tell
 from vitral.cli.parsing import parse
 
-EXAMPLES = """A run or a study as one HTML page that needs nothing beside it.
+EXAMPLES = """Write a run or a study as one HTML page that needs no other file.
 
 Examples:
   vitral report runs/digits

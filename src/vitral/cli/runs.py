@@ -16,7 +16,7 @@ from vitral.cli.parsing import parse
 if TYPE_CHECKING:
     from vitral.run.survey import Row
 
-EXAMPLES = """The runs in runs/ or another folder, best first; two or more of them side by side; what they no longer need, removed.
+EXAMPLES = """List the runs in runs/ or another folder, best first; compare two or more of them; remove what they no longer need.
 
 Examples:
   vitral runs

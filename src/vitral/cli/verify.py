@@ -1,4 +1,4 @@
-"""vitral verify RUN: is every byte still what was written?"""
+"""vitral verify RUN: check that no file of a run has changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vitral.base.progress import tell
 from vitral.base.text import few
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Is every byte of a run, a study or a saved model still what was written? Names each file that is not; exit 1 then.
+EXAMPLES = """Check that no file of a run, a study or a saved model has changed. Names each file that has and exits with 1 then.
 
 Examples:
   vitral verify runs/digits

@@ -17,7 +17,7 @@ Examples:
   vitral weights list
 """
 
-_INSPECT = """What a weights file is, what becomes of each key, the config, what is known and what assumed.
+_INSPECT = """Show what a weights file is, what becomes of each key, the config, what is declared and what is assumed.
 
 Examples:
   vitral weights inspect vit_tiny.safetensors
@@ -25,7 +25,7 @@ Examples:
   vitral weights inspect vit_tiny.safetensors --brief --against other.pth
 """
 
-_CONVERT = """Write weights in another library's format; what the format cannot hold is refused with the reason.
+_CONVERT = """Write weights in another library's format; refuses what the format cannot hold and says why.
 
 Examples:
   vitral weights convert vit_tiny.safetensors out --format hf
@@ -33,7 +33,7 @@ Examples:
   vitral weights convert B_16.npz out --format timm --image-size 384 384
 """
 
-_LIST = """The families that are read, the formats that are written, and the pretrained names of torchvision and timm.
+_LIST = """List the families that are read, the formats that are written, and the pretrained names of torchvision and timm.
 
 Examples:
   vitral weights list
