@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from vitral.base.progress import tell
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Measure how fast a ViT trains, predicts and shows its attention here, beside the same one of timm, torchvision, transformers and
-vit-pytorch where they are installed. All take turns in one run. A ratio that the spread of the rounds could explain is left out.
+EXAMPLES = """Measure how fast a ViT trains, predicts and shows its attention here, beside the same one of timm, torchvision, transformers
+and vit-pytorch where they are installed. All take turns in one run. A ratio that the spread of the rounds could explain is left out.
 
 Examples:
   vitral bench

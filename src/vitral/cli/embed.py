@@ -13,7 +13,8 @@ from vitral.base.text import percent, table
 from vitral.cli.opening import FeatureFlags, open_model
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Write feature vectors of all images in a folder, with their paths and class folders, a map of them, neighbours and near-duplicates.
+EXAMPLES = """Write feature vectors of all images in a folder, with their paths and class folders, a map,
+neighbours and near-duplicates.
 
 Examples:
   vitral embed runs/digits photos --out features.npz

@@ -17,7 +17,8 @@ from vitral.cli.parsing import parse
 DEMO = RUNS / "demo"
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"))
 
-EXAMPLES = """Open a page that shows a model at work: hover a patch to see what it attends to, browse all heads, switch parts off, compare two models.
+EXAMPLES = """Open a page that shows a model at work: hover a patch to see what it attends to, browse all heads, switch parts off,
+compare two models.
 
 Without a model it shows the demo's run; without images, some of the run's own or two photographs.
 

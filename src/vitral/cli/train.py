@@ -110,9 +110,11 @@ def _stored(values: Values) -> RunConfig | None:
     from vitral.train.failure import go_on
 
     start, data, method = (values.get(field) for field in ("run", "data.name", "pretrain.method"))
-    preset = RUNS.get(start) if start is not None else pretraining(data)  # type: ignore[arg-type]
-    called = start if preset is None else run_name(preset, data or preset.data.name) if start is not None else preset.name
-    folder = _folder(values, values.get("name") or called)
+    if start is None:
+        named = pretraining(values["data.name"]).name
+    else:
+        named = run_name(RUNS[start], data or RUNS[start].data.name) if start in RUNS else start
+    folder = _folder(values, values.get("name") or named)
     asked = folder.asked if folder.exists else None
     if asked is None:
         return None
