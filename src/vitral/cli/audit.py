@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from vitral.base.files import check_writable, plain
-from vitral.base.progress import say, tell
+from vitral.base.progress import print_clean, say
 from vitral.base.text import NOTHING, table
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
@@ -26,7 +26,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags(ModelFlags):
+class _Flags(ModelFlags):
     model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     data: Annotated[str, "DATA"]
@@ -52,7 +52,7 @@ class Flags(ModelFlags):
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral audit", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral audit", EXAMPLES)
     from vitral.data.splits.open import check_name
     from vitral.draw.provenance import command_line
     from vitral.look.method import methods_named
@@ -68,7 +68,7 @@ def run(arguments: list[str]) -> int:
     if not Path(flags.data).is_dir():
         check_name(flags.data)
     model = open_model(flags.model, flags)
-    found = audit(
+    result = audit(
         model,
         flags.data,
         methods,
@@ -79,11 +79,11 @@ def run(arguments: list[str]) -> int:
         masks=flags.masks,
         seed=flags.seed,
     )
-    page = write_audit(found, model, folder, flags.data, command_line(["vitral", "audit", *arguments]))
+    page = write_audit(result, model, folder, flags.data, command_line(["vitral", "audit", *arguments]))
     if flags.json:
-        tell(json.dumps(plain({**found.to_dict(), "page": page}), indent=2))
+        print_clean(json.dumps(plain({**result.to_dict(), "page": page}), indent=2))
         return 0
-    for note in found.notes:
+    for note in result.notes:
         say(f"note: {note}")
     columns = ("planted patch", "four in one", "removal", "permuted weights", "small changes", "classes")
     rows = [
@@ -94,11 +94,11 @@ def run(arguments: list[str]) -> int:
                 for test in columns
             ),
         ]
-        for row in found.rows
+        for row in result.rows
     ]
-    tell(table(rows, ["", *columns], align="lr"))
-    tell("")
-    for row in found.rows:
-        tell(row.text)
-    tell(page)
+    print_clean(table(rows, ["", *columns], align="lr"))
+    print_clean("")
+    for row in result.rows:
+        print_clean(row.text)
+    print_clean(page)
     return 0

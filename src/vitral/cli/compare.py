@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from vitral.base.errors import UsageError
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.parsing import flags_of, read
 from vitral.config import RunConfig, TrainConfig
 from vitral.config.flags import Flag, training_flags
@@ -116,7 +116,7 @@ def show(result: Any, as_json: bool) -> int:
     """Print a study's result; the exit code says whether all of it is there."""
     from vitral.base.files import plain
 
-    print(json.dumps(plain(result.values))) if as_json else tell(result)
+    print(json.dumps(plain(result.values))) if as_json else print_clean(result)
     return 1 if result.failed else 0
 
 

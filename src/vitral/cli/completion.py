@@ -50,7 +50,7 @@ complete -c vitral -a '(__vitral_words)'""",
 
 
 @dataclass(frozen=True)
-class Flags:
+class _Flags:
     shell: Annotated[Literal["bash", "zsh", "fish"], "SHELL"]
     """The shell that you use."""
 
@@ -60,7 +60,7 @@ def run(arguments: list[str]) -> int:
         for word, text in offers(arguments[1:]):
             print(f"{word}\t{text}" if text else word)
     else:
-        print(_SCRIPTS[parse(Flags, arguments, "vitral completion", EXAMPLES).shell])
+        print(_SCRIPTS[parse(_Flags, arguments, "vitral completion", EXAMPLES).shell])
     return 0
 
 
@@ -71,7 +71,7 @@ def commands(verb: str) -> dict[str, tuple[list[Flag], str]]:
         return {name: (flags_of(kind), text) for name, (kind, text, _) in module.COMMANDS.items()}
     if verb in ("plan", "pretrain"):
         return {"": (importlib.import_module("vitral.cli.train").flags(verb), module.EXAMPLES)}
-    return {"": (module.flags() if hasattr(module, "flags") else flags_of(module.Flags), module.EXAMPLES)}
+    return {"": (module.flags() if hasattr(module, "flags") else flags_of(module._Flags), module.EXAMPLES)}
 
 
 def offers(words: list[str]) -> list[tuple[str, str]]:

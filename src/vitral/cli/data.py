@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.base.text import NOTHING, byte_size, table
 from vitral.cli.parsing import Command, run_command
 from vitral.config.data import Augmentation
@@ -167,8 +167,8 @@ def _list(flags: _List) -> int:
     lines = table(sizes, ("name", "training + test", "classes", "size", "to fetch"), align="lrrlr").splitlines()
     # Two lines each: what it is, then its licence and place, which may be long.
     details = ["", "", *(f"\n    {row['title']}; licence: {row['licence']}; {row['where'] or 'not here'}" for row in rows)]
-    tell("\n".join(line + detail for line, detail in zip(lines, details, strict=True)))
-    tell("Also: folder:PATH (one folder of pictures per class), hf:NAME (Hugging Face), webdataset:PATTERN (tar shards).")
+    print_clean("\n".join(line + detail for line, detail in zip(lines, details, strict=True)))
+    print_clean("Also: folder:PATH (one folder of pictures per class), hf:NAME (Hugging Face), webdataset:PATTERN (tar shards).")
     return 0
 
 
@@ -178,7 +178,7 @@ def _get(flags: _Get) -> int:
 
     data = open_data(DataConfig(name=flags.name, root=flags.root))
     pictures = len(data.train) + len(data.validation)
-    tell(f"{flags.name}: {pictures:,} pictures of {len(data.class_names)} classes to train and validate, in {data.where}")
+    print_clean(f"{flags.name}: {pictures:,} pictures of {len(data.class_names)} classes to train and validate, in {data.where}")
     return 0
 
 
@@ -196,12 +196,12 @@ def _show(flags: _Show) -> int:
         print(json.dumps({**described, "files": [str(path) for path in paths]}, indent=2, ensure_ascii=False))
         return 0
     counts = f"{described['train']:,} pictures to train, {described['validation']:,} to validate"
-    tell(f"{data.name}: {counts}, {len(data.class_names)} classes, in {data.where}")
+    print_clean(f"{data.name}: {counts}, {len(data.class_names)} classes, in {data.where}")
     if described["unbalanced"]:
-        tell(f"The largest class has {described['imbalance']:.1f} times as many pictures as the smallest: consider --class-weights.")
+        print_clean(f"The largest class has {described['imbalance']:.1f} times as many pictures as the smallest: consider --class-weights.")
     for path in paths:
         if path.suffix == ".png":
-            tell(path)
+            print_clean(path)
     return 0
 
 
@@ -215,9 +215,9 @@ def _check(flags: _Check) -> int:
     if flags.json:
         print(json.dumps({**findings.to_dict(), "files": [str(path) for path in paths]}, ensure_ascii=False))
         return 0
-    tell(findings.text())
+    print_clean(findings.text())
     for path in paths:
-        tell(path)
+        print_clean(path)
     return 0
 
 
@@ -227,25 +227,25 @@ def _cache(flags: _Cache) -> int:
     from vitral.data.sources.fetch import data_root
 
     root = data_root(flags.root)
-    found = caches(root)
-    chosen = [entry["key"] for entry in found if "all" in flags.delete or entry["key"].startswith(flags.delete or ("?",))]
-    for wanted in flags.delete:
-        if wanted != "all" and not any(key.startswith(wanted) for key in chosen):
-            raise one_of("cache", wanted, [entry["key"] for entry in found])
+    entries = caches(root)
+    chosen = [entry["key"] for entry in entries if "all" in flags.delete or entry["key"].startswith(flags.delete or ("?",))]
+    for prefix in flags.delete:
+        if prefix != "all" and not any(key.startswith(prefix) for key in chosen):
+            raise one_of("cache", prefix, [entry["key"] for entry in entries])
     freed = delete_caches(root, chosen) if flags.delete else 0
-    left = [entry for entry in found if entry["key"] not in chosen]
+    left = [entry for entry in entries if entry["key"] not in chosen]
     if flags.json:
         print(json.dumps({"caches": left, "deleted": chosen, "freed": freed}))
         return 0
     if flags.delete:
-        tell(f"deleted {len(chosen)}, {byte_size(freed)} are free again")
+        print_clean(f"deleted {len(chosen)}, {byte_size(freed)} are free again")
     rows = [
         (entry["key"], f"{entry.get('pictures', 0):,}", f"{entry.get('side') or 'full'}", byte_size(entry["bytes"]), entry.get("first", ""))
         if entry["whole"]
         else (entry["key"], NOTHING, NOTHING, byte_size(entry["bytes"]), "half-written: delete it unless a training is making it now")
         for entry in left
     ]
-    tell(table(rows, ("key", "pictures", "short side", "size", "first picture"), align="lrrrl") if rows else f"no caches in {root}")
+    print_clean(table(rows, ("key", "pictures", "short side", "size", "first picture"), align="lrrrl") if rows else f"no caches in {root}")
     return 0
 
 

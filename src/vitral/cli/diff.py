@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.parsing import parse
 
 EXAMPLES = """List what differs between runs: settings, data, versions, curves, answers on the test images, weights.
@@ -18,7 +18,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags:
+class _Flags:
     runs: Annotated[tuple[str, ...], "RUN"]
     """Two folders of runs, or more: each is compared with the first. A record's archive (NAME.zip) can take the place of a folder."""
     json: bool = False
@@ -26,9 +26,9 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral diff", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral diff", EXAMPLES)
     from vitral.run.differences import differences
 
-    found = differences(flags.runs)
-    print(json.dumps(found.to_dict(), indent=2)) if flags.json else tell(found.text())
+    comparison = differences(flags.runs)
+    print(json.dumps(comparison.to_dict(), indent=2)) if flags.json else print_clean(comparison.text())
     return 0

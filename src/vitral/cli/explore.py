@@ -10,12 +10,12 @@ from typing import Annotated
 from vitral.base.errors import MissingError, UsageError
 from vitral.base.layout import RUNS, WEIGHTS
 from vitral.base.lazy import how_to_install
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
 
-DEMO = RUNS / "demo"
-SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"))
+_DEMO = RUNS / "demo"
+_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"))
 
 EXAMPLES = """Open a page that shows a model at work: hover a patch to see what it attends to, browse all heads, switch parts off,
 compare two models.
@@ -32,7 +32,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags(ModelFlags):
+class _Flags(ModelFlags):
     targets: Annotated[tuple[str, ...], "[MODEL] [IMAGE…]"] = ()
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME; then pictures."""
     compare: str | None = None
@@ -50,7 +50,7 @@ class Flags(ModelFlags):
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral explore", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral explore", EXAMPLES)
     from vitral.base.text import byte_size
     from vitral.web.first_images import fitting_images, named_images
     from vitral.web.session import Session
@@ -73,7 +73,7 @@ def run(arguments: list[str]) -> int:
         from vitral.web.live import export_live
 
         path = (export_live if flags.live else export_page)(session, flags.export)
-        tell(f"{path}  {byte_size(path.stat().st_size)}")
+        print_clean(f"{path}  {byte_size(path.stat().st_size)}")
         return 0
     try:
         from vitral.web.server.serve import serve
@@ -85,8 +85,8 @@ def run(arguments: list[str]) -> int:
 
 def split_arguments(targets: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """MODEL and IMAGE…; without a model the demo's, where it was trained."""
-    if targets and Path(targets[0]).suffix.lower() not in SUFFIXES:
+    if targets and Path(targets[0]).suffix.lower() not in _SUFFIXES:
         return targets[0], targets[1:]
-    if not (DEMO / WEIGHTS).is_file():
-        raise UsageError(f"no model was named and {DEMO} does not exist", "run vitral demo first, or name one: vitral explore MODEL IMAGE…")
-    return str(DEMO), targets
+    if not (_DEMO / WEIGHTS).is_file():
+        raise UsageError(f"no model was named and {_DEMO} does not exist", "run vitral demo first, or name a model: vitral explore MODEL")
+    return str(_DEMO), targets

@@ -24,7 +24,7 @@ Examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Flags(ModelFlags):
+class _Flags(ModelFlags):
     model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     images: Annotated[tuple[str, ...], "IMAGE…"] = ()
@@ -48,7 +48,7 @@ class Flags(ModelFlags):
 
 
 def run(arguments: list[str]) -> int:
-    asked = parse(Flags, arguments, "vitral figures", EXAMPLES)
+    asked = parse(_Flags, arguments, "vitral figures", EXAMPLES)
     from vitral.data.sources.pictures import readable
     from vitral.draw.provenance import command_line
     from vitral.look.figures import check_figures, figure_set, photographs

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.opening import picture_paths
 from vitral.cli.parsing import parse
 
@@ -23,7 +23,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags:
+class _Flags:
     run: Annotated[str, "RUN"]
     """The folder of a training or a pre-training that kept snapshots."""
     images: Annotated[tuple[str, ...], "IMAGE…"] = ()
@@ -41,12 +41,12 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral film", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral film", EXAMPLES)
     from vitral.draw.provenance import command_line
     from vitral.study.film import film
 
     paths = picture_paths(flags.images) if flags.images else []
-    found = film(
+    film_result = film(
         flags.run,
         paths,
         flags.out,
@@ -56,8 +56,8 @@ def run(arguments: list[str]) -> int:
         command=command_line(["vitral", "film", *arguments]),
     )
     if flags.json:
-        tell(json.dumps(found.to_dict(), indent=2))
+        print_clean(json.dumps(film_result.to_dict(), indent=2))
     else:
-        for path in found.files:
-            tell(path)
+        for path in film_result.files:
+            print_clean(path)
     return 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from vitral.base.errors import DataError, UsageError
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.base.text import percent
 from vitral.cli.look import read_target
 from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
@@ -26,7 +26,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags(ModelFlags):
+class _Flags(ModelFlags):
     model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     images: Annotated[tuple[str, ...], "IMAGE…"]
@@ -48,7 +48,7 @@ class Flags(ModelFlags):
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral lens", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral lens", EXAMPLES)
     if flags.fit and flags.trained:
         raise UsageError("--fit and --trained both give a lens", "choose one of them")
     from vitral.data.sources.pictures import readable
@@ -75,16 +75,17 @@ def run(arguments: list[str]) -> int:
         command=command_line(["vitral", "lens", *arguments]),
     )
     if flags.json:
-        tell(json.dumps({"pictures": answers, "trained": trained.facts if trained else None}, indent=2))
+        print_clean(json.dumps({"pictures": answers, "trained": trained.facts if trained else None}, indent=2))
         return exit_status(flags.images, bad)
     for picture in answers:
-        tell(f"{picture['picture']}: {picture['target']}" + (f", settled after {picture['settled']}" if "settled" in picture else ""))
+        settled = f", settled after {picture['settled']}" if "settled" in picture else ""
+        print_clean(f"{picture['picture']}: {picture['target']}{settled}")
         for row in picture["blocks"]:
             ranked = ", ".join(
                 f"{one['class']} " + (percent(one["probability"]) if "probability" in one else f"{one['output']:.3g}")
                 for one in row["classes"]
             )
-            tell(f"  {row['after']:<14}{ranked}")
+            print_clean(f"  {row['after']:<14}{ranked}")
         for path in picture["files"]:
-            tell(path)
+            print_clean(path)
     return exit_status(flags.images, bad)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from vitral.base.errors import DataError, UsageError
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
 
@@ -23,7 +23,7 @@ Examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Flags(ModelFlags):
+class _Flags(ModelFlags):
     model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     images: Annotated[tuple[str, ...], "IMAGE…"]
@@ -61,7 +61,7 @@ class Flags(ModelFlags):
 
 
 def run(arguments: list[str]) -> int:
-    asked = parse(Flags, arguments, "vitral look", EXAMPLES)
+    asked = parse(_Flags, arguments, "vitral look", EXAMPLES)
     from vitral.data.sources.pictures import readable
     from vitral.draw.provenance import command_line
     from vitral.look.method import methods_named
@@ -69,7 +69,7 @@ def run(arguments: list[str]) -> int:
     from vitral.look.verdicts import audit_folder, read_verdicts
 
     if asked.worst is not None:
-        return run_worst(asked, arguments)
+        return _run_worst(asked, arguments)
     if asked.training_data is not None:
         raise UsageError("--training-data goes with --worst alone", "leave it out, or add --worst 12")
     target, start, methods = read_target(asked.target), read_start(asked.start), asked.method.split(",")
@@ -96,14 +96,14 @@ def run(arguments: list[str]) -> int:
     return exit_status(asked.images, bad)
 
 
-def run_worst(asked: Flags, arguments: list[str]) -> int:
+def _run_worst(asked: _Flags, arguments: list[str]) -> int:
     from vitral.draw.provenance import command_line
     from vitral.look.method import methods_named
     from vitral.look.verdicts import audit_folder, read_verdicts
     from vitral.report.worst import learnt_from, read_scored, write_worst
 
     for flag in ("block", "head", "target", "start", "exact", "top", "format"):
-        if getattr(asked, flag) != getattr(Flags, flag):
+        if getattr(asked, flag) != getattr(_Flags, flag):
             raise UsageError(f"--{flag} has no part in --worst", "leave it out")
     if len(asked.images) > 1:
         raise UsageError(
@@ -149,4 +149,4 @@ def show(written: list[Path], as_json: bool) -> None:
         print(json.dumps({"files": [path.as_posix() for path in written]}, indent=2))
     else:
         for path in written:
-            tell(path)
+            print_clean(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.train import NAMED_RUNS, parse
 
 EXAMPLES = f"""Estimate steps, FLOPs, time and memory of a run before it starts. Takes the flags of train and fetches nothing.
@@ -23,5 +23,5 @@ def run(arguments: list[str]) -> int:
     from vitral.study.plan import plan
 
     result = plan(config, gpu=values.get("gpu"))
-    print(json.dumps(result.to_dict(), indent=2)) if values.get("json") else tell(result.text())
+    print(json.dumps(result.to_dict(), indent=2)) if values.get("json") else print_clean(result.text())
     return 0

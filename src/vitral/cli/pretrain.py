@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from vitral.base.errors import UsageError
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.train import parse, train
 
 EXAMPLES = """Pre-train a Vision Transformer on images without labels. A linear probe and nearest neighbours then score the features on
@@ -36,5 +36,5 @@ def run(arguments: list[str]) -> int:
     if values.get("json"):
         print(json.dumps({"path": str(result.path), **result.test, "probe": probe}))
     else:
-        tell("\n".join([*text, str(result.path)]))
+        print_clean("\n".join([*text, str(result.path)]))
     return 0

@@ -20,7 +20,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags(FeatureFlags):
+class _Flags(FeatureFlags):
     model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     data: Annotated[str, "DATA"]
@@ -50,7 +50,7 @@ class Flags(FeatureFlags):
 def run(arguments: list[str]) -> int:
     from vitral.cli.compare import show
 
-    flags = parse(Flags, arguments, "vitral probe", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral probe", EXAMPLES)
     shots = [_shots(part.strip()) for part in flags.shots.split(",") if part.strip()]
     from vitral.data.splits.open import check_name
     from vitral.study.probe import probe

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
 
@@ -25,7 +25,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags(ModelFlags):
+class _Flags(ModelFlags):
     model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
     data: Annotated[str, "DATA"]
@@ -55,7 +55,7 @@ class Flags(ModelFlags):
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral quantise", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral quantise", EXAMPLES)
     from vitral.data.splits.open import check_name
     from vitral.draw.provenance import command_line
     from vitral.report.quantise import check_folder, write_quantised
@@ -66,7 +66,7 @@ def run(arguments: list[str]) -> int:
         check_name(flags.data)
     model = open_model(flags.model, flags)
     names = ("split", "root", "pictures", "attention", "layer_pictures", "rounds")
-    found = quantise(
+    result = quantise(
         model,
         flags.data,
         **{name: getattr(flags, name) for name in names},
@@ -77,7 +77,7 @@ def run(arguments: list[str]) -> int:
         name=flags.model,
         command=command_line(["vitral", "quantise", *arguments]),
     )
-    page = write_quantised(found, model, flags.out)
-    tell(json.dumps(found.proof.to_dict())) if flags.json else tell(found.proof.text())
-    print(page, file=sys.stderr) if flags.json else tell(page)
+    page = write_quantised(result, model, flags.out)
+    print_clean(json.dumps(result.proof.to_dict())) if flags.json else print_clean(result.proof.text())
+    print(page, file=sys.stderr) if flags.json else print_clean(page)
     return 0

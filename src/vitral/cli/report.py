@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.parsing import parse
 
 EXAMPLES = """Write a run or a study as one HTML page that needs no other file.
@@ -18,7 +18,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags:
+class _Flags:
     folder: Annotated[str, "RUN_OR_STUDY"]
     """A folder that `vitral train`, `vitral pretrain`, `vitral compare` or `vitral scale` wrote."""
     out: str | None = None
@@ -30,9 +30,9 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral report", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral report", EXAMPLES)
     from vitral.report.write import write_report
 
     path = write_report(flags.folder, flags.out, not flags.no_maps)
-    tell(json.dumps({"path": str(path)}) if flags.json else path)
+    print_clean(json.dumps({"path": str(path)}) if flags.json else path)
     return 0

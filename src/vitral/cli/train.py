@@ -10,7 +10,7 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 from vitral.base.errors import UsageError, one_of
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.parsing import read
 from vitral.config import TUNED, ModelConfig, RunConfig, run_name
 from vitral.config.flags import Flag, training_flags
@@ -46,7 +46,7 @@ def run(arguments: list[str]) -> int:
     config, values = parse(arguments)
     result = train(config, values, ["vitral", "train", *arguments])
     if result is not None:
-        print(json.dumps({"path": str(result.path), **result.test})) if values.get("json") else tell(result.path)
+        print(json.dumps({"path": str(result.path), **result.test})) if values.get("json") else print_clean(result.path)
     return 0
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.base.text import few
 from vitral.cli.parsing import parse
 
@@ -19,7 +19,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags:
+class _Flags:
     folder: Annotated[str, "RUN_OR_STUDY"]
     """A folder that Vitral wrote, or the archive of a record: every file in it is checked, also in each cell of a study."""
     json: bool = False
@@ -27,7 +27,7 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral verify", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral verify", EXAMPLES)
     from vitral.run.verify import verify
 
     verdict = verify(flags.folder)
@@ -35,8 +35,8 @@ def run(arguments: list[str]) -> int:
         print(json.dumps(verdict.to_dict(), indent=2))
     else:
         for fault in verdict.faults:
-            tell(fault)
+            print_clean(fault)
         beside = f"; nothing vouches for {len(verdict.unvouched)} others ({few(verdict.unvouched)})" if verdict.unvouched else ""
         end = f"{len(verdict.faults)} faults" if verdict.faults else "each is what was written"
-        tell(f"{verdict.path}: {verdict.files} files, {end}{beside}")
+        print_clean(f"{verdict.path}: {verdict.files} files, {end}{beside}")
     return 1 if verdict.faults else 0

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.parsing import Command, run_command
 
 EXAMPLES = """Look into weights files, carry weights from one library to another, list what can be read and written.
@@ -96,19 +96,19 @@ def run(arguments: list[str]) -> int:
 def _inspect(flags: _Inspect) -> int:
     from vitral.weights.inspect import inspect
 
-    found = inspect(flags.file, heads=flags.heads)
+    inspection = inspect(flags.file, heads=flags.heads)
     proof = None
     if flags.against:
         from vitral.weights.named import prove_file
 
         proof = prove_file(flags.file, flags.against, heads=flags.heads)
     if flags.json:
-        print(json.dumps(found.to_dict() | ({"proof": proof.to_dict()} if proof else {}), indent=2, ensure_ascii=False))
+        print(json.dumps(inspection.to_dict() | ({"proof": proof.to_dict()} if proof else {}), indent=2, ensure_ascii=False))
     else:
-        tell(found.table(keys=not flags.brief) + (f"\ndifference from {proof.source}:\n{proof.table()}" if proof else ""))
+        print_clean(inspection.table(keys=not flags.brief) + (f"\ndifference from {proof.source}:\n{proof.table()}" if proof else ""))
     if proof:
         proof.check()
-    return 1 if found.problem else 0
+    return 1 if inspection.problem else 0
 
 
 def _convert(flags: _Convert) -> int:
@@ -132,7 +132,7 @@ def _convert(flags: _Convert) -> int:
         path = export(model, flags.folder, flags.format, attention=flags.attention)
     result = {"path": str(path), "format": flags.format, "source": model.origin.source.value, "changes": list(model.origin.changes)}
     result["assumed"] = model.origin.assumptions()
-    tell(
+    print_clean(
         json.dumps(result, indent=2, ensure_ascii=False)
         if flags.json
         else "\n".join([str(path), *(f"  {change}" for change in model.origin.changes)])
@@ -150,13 +150,13 @@ def _list(flags: _Names) -> int:
     if flags.json:
         print(json.dumps({"read": families, "write": ["vitral", *FORMATS], "pretrained": pretrained}, indent=2, ensure_ascii=False))
         return 0
-    tell("read:")
-    tell("\n".join(f"  {label}" for label in families))
-    tell("write:\n  " + ", ".join(["vitral", *FORMATS]))
-    for library, found in pretrained.items():
-        tell(
-            f"{library} ({len(found)}): "
-            + (", ".join(f"{library}:{name}" for name in found[:12]) + (", …" if len(found) > 12 else "") or "not installed")
+    print_clean("read:")
+    print_clean("\n".join(f"  {label}" for label in families))
+    print_clean("write:\n  " + ", ".join(["vitral", *FORMATS]))
+    for library, listed in pretrained.items():
+        print_clean(
+            f"{library} ({len(listed)}): "
+            + (", ".join(f"{library}:{name}" for name in listed[:12]) + (", …" if len(listed) > 12 else "") or "not installed")
         )
     return 0
 
