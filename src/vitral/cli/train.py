@@ -118,7 +118,7 @@ def _base(run: str) -> tuple[RunConfig, str]:
         raise one_of("run", run, RUNS)
     asked = RunFolder.open(run).asked
     if asked is None:
-        raise UsageError(f"{run} was trained by the first version, which did not keep what was asked for", f"use one of {', '.join(RUNS)}")
+        raise UsageError(f"{run} has no asked.json: it does not say what was asked for", f"use one of {', '.join(RUNS)}")
     return asked.config, asked.run
 
 
