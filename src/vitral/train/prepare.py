@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from vitral.base.errors import DataError
-from vitral.base.origin import NO_HEAD, Origin, known
+from vitral.base.origin import NO_HEAD, Origin, fact
 from vitral.base.text import few
 from vitral.build import build
 from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
@@ -132,12 +132,12 @@ def make(resolved: Resolved, gathered: Gathered, own: Own = NOTHING_OWN, planned
     else:
         data = open_data(config.data, image_size=config.model.image_size, channels=config.model.channels, source=source)
         model = build(config.model) if own.model is None else OwnModule(config.model, own.model)
-        origin = dataclasses.replace(model.origin, source=known(f"trained as {config.name}"))
+        origin = dataclasses.replace(model.origin, source=fact(f"trained as {config.name}"))
     thresholds = (NEUTRAL,) * len(data.class_names) if gathered.facts.multi_label else ()
     origin = dataclasses.replace(origin.trained(), data=to_dict(config.data), thresholds=thresholds)
     model.origin = data.preprocess.write_to(origin, data.class_names)
     if not config.model.classes:
-        model.origin = dataclasses.replace(model.origin, classes=known((), NO_HEAD))
+        model.origin = dataclasses.replace(model.origin, classes=fact((), NO_HEAD))
     model = model.to(device)
     choose(model, config.train)
     return Setup(config, data, model, data.preprocess, device, (*assumed, *resolved.notes), planned)
@@ -187,7 +187,7 @@ def training_loader(setup: Setup, world: World, *, batch_size: int | None = None
 
 def training_split(setup: Setup, world: World, build: bool) -> Split:
     """The training images, from a cache where one is asked for: the first process makes it, the others wait."""
-    settings, split = setup.config.data, setup.data.train.prepared(setup.preprocess)
+    settings, split = setup.config.data, setup.data.train.with_preprocess(setup.preprocess)
     if settings.cache is None or placement_of(split, policy_of(setup), setup.device, settings.placement) == "device":
         return split
     root = data_root(settings.root)

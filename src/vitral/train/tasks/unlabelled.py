@@ -85,7 +85,7 @@ class Unlabelled(Task):
         count = min(len(split), PICTURES)
         # Whole batches alone: another size would be another compilation.
         count = max(min(batch, count), count // batch * batch)
-        split = split.first(count, setup.config.data.split_seed)
+        split = split.balanced_subset(count, setup.config.data.split_seed)
         self.held = view_loader(setup, split)
         self.labels: Tensor | None = None
         """Of these images, by their index, where they are asked for; nothing learns from them."""
