@@ -61,7 +61,7 @@ CLASSES = {
     "vitral.base.picture.Picture": (),
     "vitral.train.scores.Evaluation": ("to_dict",),
     "vitral.train.engine.Run": ("test",),
-    "vitral.study.fight.result.Result": ("rows", "conclusion", "failed"),
+    "vitral.study.fight.folder.Result": ("rows", "conclusion", "failed"),
 }
 """What the functions give back, with the methods worth naming."""
 
@@ -403,7 +403,7 @@ def completions() -> str:
     from vitral.data.sources.catalogue import CATALOGUE
     from vitral.look.figures import FIGURES
     from vitral.look.method import METHODS
-    from vitral.study.fight.recipe import RECIPES
+    from vitral.study.fight.contenders import RECIPES
     from vitral.weights.family import PREPROCESS
 
     names: dict[str, list[str]] = {

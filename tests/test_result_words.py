@@ -11,8 +11,8 @@ import pytest
 
 from vitral.base.files import read_json
 from vitral.run.answers import Answers
-from vitral.study.fight.conclude import compare_pairs
 from vitral.study.fight.growth import gaps
+from vitral.study.fight.statistics import compare_pairs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "results"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
@@ -89,7 +89,7 @@ def test_two_budgets_counted_together() -> None:
     assert len(told) == 12 and [key for key, pair in told.items() if not pair.different] == [
         (size, "vit plain", "vit strong") for size in ("100k", "400k")
     ]
-    assert f"is not told apart from chance ({told['400k', 'vit plain', 'vit strong'].told_p}) when the tests of both budgets" in PAGE
+    assert f"is not told apart from chance ({told['400k', 'vit plain', 'vit strong'].p_text}) when the tests of both budgets" in PAGE
 
 
 def test_three_models_grow_alike() -> None:

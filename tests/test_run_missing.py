@@ -21,9 +21,8 @@ from vitral.base.files import make_folder, read_json
 from vitral.cli import compare, pretrain, scale, train
 from vitral.cli.parsing import parse
 from vitral.presets import run as run_preset
-from vitral.study.fight.contenders import check_model
-from vitral.study.fight.protocol import Budget
-from vitral.study.fight.recipe import Recipe
+from vitral.study.fight.contenders import check_model, templates
+from vitral.study.fight.experiment import Budget
 from vitral.train.fit import fit
 
 ROOT = Path(__file__).parents[1]
@@ -132,7 +131,7 @@ def test_every_command_that_is_published_can_be_understood(tmp_path: Path) -> No
             continue
         parsed = parse({"compare": compare.Flags, "scale": scale.Flags}[verb], flags, verb, "")
         asked = parsed.arguments()
-        assert job.seed is None and Budget.parse(parsed.budget) and Recipe(recipe=parsed.recipe).recipes(), job.name
+        assert job.seed is None and Budget.parse(parsed.budget) and templates("digits", parsed.recipe), job.name
         for name in asked["models"] or ():
             check_model(name)
     for other in missing.toml("rows")["other"]:

@@ -13,7 +13,8 @@ import tyro
 from vitral.base.errors import UsageError
 from vitral.base.progress import tell
 from vitral.cli.parsing import parse
-from vitral.study.fight.recipe import Recipe
+from vitral.config.data import Augmentation
+from vitral.config.formats import TrainingPrecision
 
 EXAMPLES = """Several models under one budget: same splits, augmentation and tuning effort, several seeds, test opened once per run.
 
@@ -31,8 +32,8 @@ The same command again goes on where it was stopped.
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of a study."""
+class StudyFlags:
+    """What compare and scale share."""
 
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """A name from `vitral data list`, folder:PATH, csv:FILE, parquet:FILE, hf:NAME or webdataset:PATTERN."""
@@ -53,20 +54,54 @@ class Question:
     """Refuse what is predicted to take longer: a few steps of each model are timed first."""
     out: str | None = None
     """The study's folder; default runs/VERB-DATA. A study in it goes on."""
+    recipe: str = "plain"
+    """plain: AdamW, cosine, flips and shifts; strong: Muon, mixed pictures, label smoothing, EMA; plain,strong: each model with both."""
+    optimizer: Literal["adamw", "sgd", "muon"] | None = None
+    """Instead of the recipe's."""
+    schedule: Literal["cosine", "linear", "step", "constant"] | None = None
+    """Instead of the recipe's."""
+    ema: float | None = None
+    """Decay of the average of the weights, instead of the recipe's."""
+    label_smoothing: float | None = None
+    """Instead of the recipe's."""
 
-
-@dataclass(frozen=True)
-class StudyFlags(Recipe, Question):  # in --help the question comes first
-    """What compare and scale share."""
-
+    root: str | None = None
+    """Where data sets are kept."""
+    validation: float = 0.1
+    """Share of the training pictures to choose on."""
+    split_seed: int = 0
+    """Seed of the carved splits; the same for every model and seed."""
+    on_bad_image: Literal["fail", "skip"] = "fail"
+    """Stop at a file that cannot be read, or pass over it."""
+    augment: Augmentation | None = None
+    """Instead of the recipe's."""
+    image_size: int | None = None
+    """Side of the picture; default: a named data set's own, 224 for pictures of one's own, or what the weights were trained at."""
+    batch_size: int = 128
+    """Pictures per optimizer step."""
+    weight_decay: float = 0.05
+    """Pull of the weights towards zero, the same for every model."""
+    precision: TrainingPrecision = "auto"
+    """auto: bf16 on a GPU that has it, fp32 otherwise."""
+    compile: Literal["auto", "yes", "no"] = "auto"
+    """auto: on a GPU. Compilation is no part of a budget, be it samples, FLOPs or seconds of training."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
+    threads: int = 1
+    """CPU threads of one cell; results do not depend on --parallel then."""
+    parallel: int | None = None
+    """Cells at a time; default: as many as there are cores, one on a GPU."""
+    ray: str | None = None
+    """Address of a Ray cluster, or local for one of its own."""
+    quiet: bool = False
+    """No progress."""
     json: bool = False
     """Print the result as JSON."""
 
     def arguments(self) -> dict[str, Any]:
         """As the calls of `vitral.study` take them."""
-        asked = {"models": names(self.models), "lrs": numbers(self.lrs, "--lrs")}
-        asked |= {name: getattr(self, name) for name in ("budget", "seeds", "tuning_share", "max_hours", "out")}
-        return asked | {field.name: getattr(self, field.name) for field in dataclasses.fields(Recipe)}
+        flags = {field.name: getattr(self, field.name) for field in dataclasses.fields(StudyFlags) if field.name not in ("data", "json")}
+        return flags | {"models": names(self.models), "lrs": numbers(self.lrs, "--lrs")}
 
 
 @dataclass(frozen=True)
