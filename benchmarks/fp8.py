@@ -26,7 +26,7 @@ from vitral.data.images.preprocess import Preprocess
 from vitral.data.loader import Loader
 from vitral.data.splits.open import open_split
 from vitral.kernels.fp8 import in_eight_bits
-from vitral.kernels.replay import replayed
+from vitral.kernels.graphs import replayed
 from vitral.study.peers import build_timm
 from vitral.study.turns import in_turn, ratio_of, tidy
 from vitral.weights.load import load

@@ -12,7 +12,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "vitral"
-TESTS = ROOT / "tests"
 
 # Top to bottom; a file imports only from rows below its own, or from its own part.
 ROWS = (
@@ -44,7 +43,6 @@ LAZY = {
     "sklearn": "seconds",
     "scipy": "seconds",
     "rich": "a third of a second, for a live bar alone",
-    "tyro": "a third of a second, for flags alone",
     "torch.distributed": "a second, for several processes alone",
     "torch.utils.flop_counter": "half a second",
     "torch._subclasses": "a second: it is part of the compiler",
@@ -77,6 +75,7 @@ LAZY_TORCH = {"base", "cli"}
 LAZY_OURS = {"cli", "build"}
 
 MAX_LINES = 450
+
 HEAVY = (
     "torchvision",
     "matplotlib",

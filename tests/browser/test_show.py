@@ -292,7 +292,7 @@ def test_a_key_shows_the_plain_picture(visit: Visit) -> None:
 
 def test_plain_words_first_exact_ones_on_demand(browser: Browser, address: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page = context.new_page()
+    page = Explorer(context.new_page())
     page.goto(address + "#method=attention")
     page.ready()
     for (row, column), place in words.PLACES.items():

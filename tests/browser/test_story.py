@@ -154,7 +154,7 @@ def test_question_key_and_score(calm: Visit, told: Any) -> None:
     page.button(words.LET_IT_ASK).click()
     assert f"token={prefix}" in page.url
     expect(page.step(1).reading).to_contain_text(words.place(0, 0))
-    token = page.step(4).button(words.begins("class token: "))
+    token = page.step(4).get_by_role("button", name=words.begins("class token: "))
     assert number(token.inner_text().split(": ")[1]) == pytest.approx(shares_of(told, 0, head)[0][0], abs=0.006)
     token.click()
     assert page.step(4).text().startswith(words.answer_of(words.PREFIX[0]))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vitral.build import create
-from vitral.kernels import replay
+from vitral.kernels import graphs
 from vitral.look.predict import predict
 from vitral.model.classifier import Classifier
 
@@ -24,9 +24,9 @@ def model(cuda: torch.device) -> Classifier:
 def test_the_same_numbers_for_every_picture(
     model: Classifier, dtype: torch.dtype, inference: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded, own = [], replay.record
-    monkeypatch.setattr(replay, "record", lambda *given: recorded.append(own(*given)) or recorded[-1])
-    forward, mode = replay.replayed(model), torch.inference_mode if inference else torch.no_grad
+    recorded, own = [], graphs.record
+    monkeypatch.setattr(graphs, "record", lambda *given: recorded.append(own(*given)) or recorded[-1])
+    forward, mode = graphs.replayed(model), torch.inference_mode if inference else torch.no_grad
     for count in (1, 1, 1, 3, 3, 3, 1):
         images = torch.randn(count, 3, 64, 64, device="cuda")
         with mode(), torch.autocast("cuda", torch.bfloat16, enabled=dtype == torch.bfloat16):
@@ -36,7 +36,7 @@ def test_the_same_numbers_for_every_picture(
 
 
 def test_weights_that_change_in_place_are_followed_and_ones_that_move_too(model: Classifier) -> None:
-    forward, images = replay.replayed(model), torch.randn(1, 3, 64, 64, device="cuda")
+    forward, images = graphs.replayed(model), torch.randn(1, 3, 64, 64, device="cuda")
     with torch.inference_mode():
         before = [forward(images) for _ in range(3)][-1]
     with torch.no_grad():

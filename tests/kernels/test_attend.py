@@ -23,7 +23,7 @@ def three(*shape: int, asked: int | None = None, dtype: torch.dtype = torch.bflo
 @pytest.mark.parametrize("biased", [None, 1, 5])
 @pytest.mark.parametrize("most", [2**22, 2 * 3 * 13 * 13, 3 * 13])
 def test_two_products_are_the_fused_kernel(asked: int | None, biased: int | None, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "MOST", most)
+    monkeypatch.setattr(kernel, "_MOST", most)
     query, key, value = three(5, 3, 13, 16, asked=asked)
     bias = None if biased is None else torch.randn(biased, 3, query.shape[2], 13)
     exact = F.scaled_dot_product_attention(query.double(), key.double(), value.double(), None if bias is None else bias.double())
@@ -38,16 +38,16 @@ def test_where_they_pay_and_where_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert images_at_a_time(query.float(), key.float()) == 0, "fp32 keeps the fused kernel, and its bits"
     with torch.autocast("cpu", torch.bfloat16):
         assert images_at_a_time(query.float(), key.float()) >= 5
-    monkeypatch.setattr(kernel, "MOST", 2 * 3 * 13 * 13)
+    monkeypatch.setattr(kernel, "_MOST", 2 * 3 * 13 * 13)
     assert images_at_a_time(query, key) == 2
     assert images_at_a_time(query.clone().requires_grad_(), key) == 2, "also where something is learnt"
-    monkeypatch.setattr(kernel, "MOST", 3 * 13 * 13 - 1)
+    monkeypatch.setattr(kernel, "_MOST", 3 * 13 * 13 - 1)
     assert images_at_a_time(query, key) == 0, "one image alone has too many"
 
 
 @pytest.mark.parametrize("most", [2**22, 2 * 3 * 13 * 13])
 def test_gradients_are_those_of_the_fused_kernel(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "MOST", most)
+    monkeypatch.setattr(kernel, "_MOST", most)
     mine, exact = ([each.detach().requires_grad_() for each in three(5, 3, 13, 16)] for _ in range(2))
     above = torch.randn(5, 3, 13, 16)
     attend(mine[0], mine[1], mine[2]).backward(above.bfloat16())
@@ -58,7 +58,7 @@ def test_gradients_are_those_of_the_fused_kernel(most: int, monkeypatch: pytest.
 
 
 def test_scores_of_several_parts_are_not_kept_for_the_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "MOST", 2 * 3 * 13 * 13)
+    monkeypatch.setattr(kernel, "_MOST", 2 * 3 * 13 * 13)
     kept: list[tuple[int, ...]] = []
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:

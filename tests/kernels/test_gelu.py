@@ -16,9 +16,9 @@ COMPARE = """
 import sys, torch, torch.nn.functional as F
 torch.cuda.is_available = lambda: True  # the modules load each other as where there is a GPU
 import vitral.kernels.gelu, vitral.kernels.qkv
-from vitral.kernels.gelu_triton import bias_gelu
-from vitral.kernels.layer_norm_triton import norm_backward
-from vitral.kernels.qkv_triton import stack_and_sum
+from vitral.kernels.gelu import bias_gelu
+from vitral.kernels.layer_norm import norm_backward
+from vitral.kernels.qkv import stack_and_sum
 
 for rows, width in ((70, 300), (64, 512), (1, 8)):
     product = (torch.randn(rows, width) * 3).requires_grad_()

@@ -12,7 +12,7 @@ COMPARE = """
 import torch
 torch.cuda.is_available = lambda: True  # the modules load each other as where there is a GPU
 from vitral.kernels.rows import attention_weights
-from vitral.kernels.rows_triton import attention_rows
+from vitral.kernels.rows import attention_rows
 
 for batch, heads, rows, keys, width in ((2, 3, 70, 70, 16), (1, 2, 1, 197, 64), (2, 1, 5, 33, 40)):
     joined = torch.randn(batch, keys, 3, heads, width)  # as a block's layer leaves them in memory

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
-MOST = 2**22
+_MOST = 2**22
 """Scores at a time, 8 MB: with 30 and more the two products were no faster than the fused kernel, which keeps none (docs/LOG.md)."""
 
 
@@ -22,13 +22,13 @@ def attend(
     if images == 0:
         return F.scaled_dot_product_attention(query, key, value, bias, dropout_p=dropout)
     if images >= len(query):
-        return two_products(query, key, value, bias)
+        return _two_products(query, key, value, bias)
     parts = [slice(begin, begin + images) for begin in range(0, len(query), images)]
     biases = [bias if bias is None or len(bias) == 1 else bias[part] for part in parts]
     # The scores of all parts would stay in memory for the gradients: each part's are made again there instead, as the fused kernel does.
     return torch.cat(
         [
-            checkpoint(two_products, query[part], key[part], value[part], some, use_reentrant=False, preserve_rng_state=False)
+            checkpoint(_two_products, query[part], key[part], value[part], some, use_reentrant=False, preserve_rng_state=False)
             for part, some in zip(parts, biases, strict=True)
         ]
     )
@@ -36,16 +36,16 @@ def attend(
 
 def images_at_a_time(query: torch.Tensor, key: torch.Tensor) -> int:
     """How many images the two products take at once; 0: the fused kernel takes them all."""
-    if query.device.type != "cpu" or not (query.dtype == torch.bfloat16 or autocasts_to_bf16()):
+    if query.device.type != "cpu" or not (query.dtype == torch.bfloat16 or _autocasts_to_bf16()):
         return 0
-    return MOST // (query.shape[1] * query.shape[2] * key.shape[2])
+    return _MOST // (query.shape[1] * query.shape[2] * key.shape[2])
 
 
-def autocasts_to_bf16() -> bool:
+def _autocasts_to_bf16() -> bool:
     return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
 
 
-def two_products(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+def _two_products(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     shape, scale = query.shape, query.shape[-1] ** -0.5
     query, key, value = (each.bfloat16().flatten(0, 1) for each in (query, key, value))  # (B·h, T, d)
     # Nothing is added to the product where there is no bias: beta is 0.

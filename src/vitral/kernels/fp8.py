@@ -1,6 +1,6 @@
 """Linear layers in fp8 with scales that are known beforehand: for answers on a Hopper GPU, where the product takes half of bf16's time.
 
-Scales found while computing cost a pass over every input, which is more than the product saves (docs/LOG.md); so a few batches are gone
+Scales product while computing cost a pass over every input, which is more than the product saves (docs/LOG.md); so a few batches are gone
 through once, and the largest number that each layer has seen is what its inputs are scaled by from then on. Larger ones are cut off.
 The plain twin, which runs everywhere else, rounds to the same numbers and multiplies in fp32.
 """
@@ -20,7 +20,7 @@ from vitral.base.errors import UsageError
 EIGHT = torch.float8_e4m3fn
 LARGEST = torch.finfo(EIGHT).max
 """448."""
-MULTIPLE = 16
+_MULTIPLE = 16
 """What the product wants both sides of the weights to be a multiple of."""
 
 
@@ -43,8 +43,8 @@ class Linear8(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         eight = round_to_eight(tokens.flatten(0, -2), self.input_scale)
         multiply = scaled_product if has_eight_bits(tokens.device) else plain_product
-        found = multiply(eight, self.weight, self.input_scale, self.weight_scale, self.bias)
-        return found.unflatten(0, tokens.shape[:-1])
+        product = multiply(eight, self.weight, self.input_scale, self.weight_scale, self.bias)
+        return product.unflatten(0, tokens.shape[:-1])
 
 
 def round_to_eight(values: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -66,8 +66,8 @@ def plain_product(
 ) -> torch.Tensor:
     """The same with the numbers written out."""
     with torch.autocast(tokens.device.type, enabled=False):
-        found = F.linear(tokens.float() * token_scale, weight.float() * weight_scale, None if bias is None else bias.float())
-    return found.bfloat16()
+        product = F.linear(tokens.float() * token_scale, weight.float() * weight_scale, None if bias is None else bias.float())
+    return product.bfloat16()
 
 
 def has_eight_bits(device: torch.device) -> bool:
@@ -88,14 +88,14 @@ def in_eight_bits(model: nn.Module, batches: Iterable[torch.Tensor], within: str
     layers = {
         name: layer
         for name, layer in made.named_modules()
-        if type(layer) is nn.Linear and name.startswith(within) and not any(side % MULTIPLE for side in layer.weight.shape)
+        if type(layer) is nn.Linear and name.startswith(within) and not any(side % _MULTIPLE for side in layer.weight.shape)
     }
     if not layers:
-        raise UsageError(f"no linear layer under {within!r} has sides of a multiple of {MULTIPLE}", "fp8 is for ViTs of some size")
+        raise UsageError(f"no linear layer under {within!r} has sides of a multiple of {_MULTIPLE}", "fp8 is for ViTs of some size")
     largest = dict.fromkeys(layers, 0.0)
 
-    def look(name: str, _: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
-        largest[name] = max(largest[name], float(given[0].abs().max()))
+    def look(name: str, _: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        largest[name] = max(largest[name], float(inputs[0].abs().max()))
 
     hooks = [layer.register_forward_pre_hook(partial(look, name)) for name, layer in layers.items()]
     seen = 0

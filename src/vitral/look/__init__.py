@@ -57,3 +57,5 @@ __all__ = [
     "watch_heads",
     "watch_rollout",
 ]
+
+globals().update(METHODS | MEASURES)  # what the table has and the lines above do not: a method that is new

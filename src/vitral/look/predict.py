@@ -19,7 +19,7 @@ from vitral.cost.eight_bits import AnsweringInFp8
 from vitral.cost.precision import Answering, worth_bf16
 from vitral.data.splits.split import LABEL_JOINER
 from vitral.draw.charts import prediction_chart
-from vitral.kernels.replay import replayed
+from vitral.kernels.graphs import replayed
 from vitral.look.watch import as_images, each
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.head import probabilities

@@ -23,7 +23,7 @@ from vitral.cost.precision import Answering, autocast, dtype_of, has_bf16, worth
 from vitral.cost.time import GPUS
 from vitral.data.loader import Batch
 from vitral.kernels.fp8 import in_eight_bits
-from vitral.kernels.replay import replayed
+from vitral.kernels.graphs import replayed
 from vitral.look.rollout import rollout
 from vitral.look.watch import watch
 from vitral.study.peers import Peer, roll_out

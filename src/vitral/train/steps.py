@@ -21,7 +21,7 @@ from vitral.config import ModelConfig, PretrainConfig, RunConfig, TrainConfig
 from vitral.cost.flops import step_flops
 from vitral.cost.memory import Memory, step_memory
 from vitral.cost.precision import autocast, dtype_of, is_compiled
-from vitral.kernels.recorded import beside
+from vitral.kernels.graphs import beside
 from vitral.model.classifier import Classifier
 from vitral.train.ema import EMA, copy_values
 from vitral.train.evaluate import evaluation_batch

@@ -111,7 +111,7 @@ def test_killed_and_resumed_ends_the_same_to_the_bit(whole: Result, tmp_path: Pa
 
 
 def test_other_settings_do_not_mix_into_a_study(whole: Result) -> None:
-    with pytest.raises(UsageError, match=r"another study \(different: budget"):
+    with pytest.raises(UsageError, match="different: budget"):
         drive.run(comparison("digits", ["cnn"], budget="samples=999", **drive.TERMS), whole.path)
     (whole.path.parent / "other").mkdir(exist_ok=True)
     (whole.path.parent / "other" / "note.txt").write_text("mine")
@@ -120,13 +120,13 @@ def test_other_settings_do_not_mix_into_a_study(whole: Result) -> None:
 
 
 def test_one_seed() -> None:
-    with pytest.raises(ConfigError, match="one seed cannot carry a claim"):
+    with pytest.raises(ConfigError, match="seed"):
         comparison("digits", ["vit", "cnn"], budget="samples=1000", seeds=1, claim="significance")
     assert comparison("digits", ["vit", "cnn"], budget="samples=1000", seeds=1).claim == "none"
 
 
 def test_no_validation_no_choice() -> None:
-    with pytest.raises(UsageError, match="no validation pictures"):
+    with pytest.raises(UsageError, match="validation"):
         comparison("digits", ["vit"], budget="samples=1000", validation=0.0)
 
 
@@ -180,7 +180,7 @@ def test_what_several_data_sets_would_take_is_counted_together(
     monkeypatch.setattr(module, "conclude", lambda done, _parallel: Result("", {}))
     monkeypatch.setattr(module, "conclude_across", lambda folder, done, studies: (len(done), folder, studies))
     ask = lambda hours: module.compare(["digits", "mnist"], ["vit"], max_hours=hours, out=tmp_path / "both", quiet=True)  # noqa: E731
-    with pytest.raises(UsageError, match=r"about 2 h 00 min, more than --max-hours 1\.5"):
+    with pytest.raises(UsageError, match=r"2 h .*--max-hours"):
         ask(1.5)
     assert "forecast: 4 cells, about 2 h 00 min (most of it digits: vit" in capsys.readouterr().err
     assert not (tmp_path / "both").exists()
@@ -229,11 +229,11 @@ def test_folders_of_other_studies_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="named twice"):
         own_folders([digits, digits], tmp_path / "twice")
     (tmp_path / STUDY).write_text('{"kind": "compare"}')
-    with pytest.raises(UsageError, match="holds a study of one data set"):
+    with pytest.raises(UsageError, match="one data set"):
         own_folders([digits, mnist], tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "note").touch()
-    with pytest.raises(UsageError, match="is not empty"):
+    with pytest.raises(UsageError, match="empty"):
         own_folders([digits, mnist], tmp_path / "full")
 
 
@@ -241,5 +241,5 @@ def test_every_folder_is_looked_at_before_the_first_is_trained(tmp_path: Path) -
     digits, mnist = (on_data(drive.small_compare(), name) for name in ("digits", "mnist"))
     declare(dataclasses.replace(digits, seeds=(0, 1, 2)), tmp_path / "both" / "digits")
     (tmp_path / "both" / STUDY).write_text('{"kind": "several", "studies": {"digits": "digits"}}')
-    with pytest.raises(UsageError, match=r"digits holds another study \(different: seeds 0/1/2, now 0/1\)"):
+    with pytest.raises(UsageError, match="seeds 0/1/2"):
         own_folders([mnist, digits], tmp_path / "both")

@@ -31,9 +31,9 @@ def test_a_recipe_is_asked_for_by_name_and_changed_by_keyword():
     assert (both["plain"].train.optimizer, both["strong"].train.optimizer, both["strong"].train.ema) == ("adamw", "muon", 0.99)
     assert all((run.train.label_smoothing, run.data.augment) == (0.2, "light") for run in both.values())
     assert [templates("digits", name)[name].data.augment for name in ("plain", "strong")] == ["standard", "strong"]
-    with pytest.raises(UsageError, match="unknown recipe 'strnog'"):
+    with pytest.raises(UsageError, match="'strnog'"):
         templates("digits", "strnog")
-    with pytest.raises(UsageError, match="one twice"):
+    with pytest.raises(UsageError, match="twice"):
         templates("digits", "plain,plain")
 
 

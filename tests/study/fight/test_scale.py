@@ -138,7 +138,7 @@ def test_steps_of_sizes_in_smaller_batches_are_named() -> None:
 
 @pytest.mark.parametrize("size", [-0.1, 0, float("nan"), 1e9, -5])
 def test_sizes_that_cannot_be_are_refused(size: float) -> None:
-    with pytest.raises(UsageError, match="neither a share up to 1 nor a number of the"):
+    with pytest.raises(UsageError, match="share"):
         scaling("digits", "data", ["vit-small"], sizes=(size, 1.0), budget="samples=256")
     tiny = scaling("digits", "data", ["vit-small"], sizes=(1e-4, 1.0), budget="samples=256", lrs=(1e-3,), **drive.TERMS)
     assert tiny.sizes[0] == 10
@@ -178,7 +178,7 @@ def test_cost(tmp_path: Path) -> None:
     assert "off by" not in exact["conclusion"]  # three numbers fitted to three points
     assert exact["time"] is None and "predicted" not in (tmp_path / "table.md").read_text() and "predicted ms" in cost_table(rows, 4)
     assert "FLOPs/picture" in cost_table(rows, 4) and "ms: of one picture, in batches of 4" in cost_table(rows, 4, markdown=True)
-    with pytest.raises(UsageError, match="fewer than two"):
+    with pytest.raises(UsageError, match="fewer"):
         varied(model("tiny"), [32], [5])
 
 

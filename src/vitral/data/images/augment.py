@@ -21,7 +21,7 @@ from vitral.base.lazy import needed
 from vitral.data.images.colour import Colour
 from vitral.data.images.geometry import Affine, Flip, PadCrop, ResizedCrop, Translate, unit
 from vitral.data.images.preprocess import Preprocess
-from vitral.kernels.recorded import Recorded
+from vitral.kernels.graphs import Recorded
 
 SMALL = 8 << 20
 """Numbers of a batch (2,730 pictures of 32 pixels, 55 of 224) up to which a GPU waits for launches, not for memory: 23 s of compiling

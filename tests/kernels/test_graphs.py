@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from vitral.kernels import replay
+from vitral.kernels import graphs
 
 
 class Counted:
@@ -17,8 +17,8 @@ class Counted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.recorded = self.replayed = 0
         self.fails = False
-        monkeypatch.setattr(replay, "recordable", lambda images: len(images) <= replay.LARGEST)
-        monkeypatch.setattr(replay, "record", self.record)
+        monkeypatch.setattr(graphs, "recordable", lambda images: len(images) <= graphs.LARGEST)
+        monkeypatch.setattr(graphs, "record", self.record)
 
     def record(self, model: nn.Module, images: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
         if self.fails:
@@ -46,10 +46,10 @@ def model() -> nn.Sequential:
 def ask(model: nn.Module, count: int = 1) -> None:
     """Twice."""
     images = torch.randn(count, 3)
-    found = replay.replayed(model)(images)
+    found = graphs.replayed(model)(images)
     assert torch.equal(found, model(images))
     kept = found.clone()
-    replay.replayed(model)(torch.randn(count, 3))
+    graphs.replayed(model)(torch.randn(count, 3))
     assert torch.equal(found, kept), "an answer is not written over by the next"
 
 
@@ -57,7 +57,7 @@ def test_recorded_the_second_time_and_replayed_from_then_on(counted: Counted, mo
     for _ in range(3):
         ask(model)
     assert (counted.recorded, counted.replayed) == (1, 5), "calls of their own find what is recorded"
-    ask(model, replay.LARGEST + 1)
+    ask(model, graphs.LARGEST + 1)
     assert counted.recorded == 1, "many images are not worth it"
 
 
@@ -77,21 +77,21 @@ def test_not_after_the_weights_moved_nor_with_hooks_nor_in_training(counted: Cou
 
 
 def test_few_shapes_and_none_that_cannot_be_recorded(counted: Counted, model: nn.Sequential) -> None:
-    for count in range(1, replay.SHAPES + 3):
+    for count in range(1, graphs.SHAPES + 3):
         ask(model, count)
         ask(model, count)
-    assert counted.recorded == replay.SHAPES
+    assert counted.recorded == graphs.SHAPES
     counted.fails, other = True, nn.Linear(3, 2).eval()
     ask(other)
     ask(other)
-    assert counted.recorded == replay.SHAPES
+    assert counted.recorded == graphs.SHAPES
 
 
 def test_a_cpu_and_gradients_run_as_always_and_nothing_keeps_a_model_alive(model: nn.Sequential) -> None:
     images = torch.randn(1, 3)
     with torch.no_grad():
-        assert not replay.recordable(images)
-    assert replay.replayed(model)(images).requires_grad
-    before = len(replay._KNOWN)
-    replay.replayed(nn.Linear(2, 2))
-    assert len(replay._KNOWN) == before
+        assert not graphs.recordable(images)
+    assert graphs.replayed(model)(images).requires_grad
+    before = len(graphs._RECORDINGS)
+    graphs.replayed(nn.Linear(2, 2))
+    assert len(graphs._RECORDINGS) == before

@@ -1,20 +1,20 @@
-"""A model's pass as a recorded CUDA graph: one picture at a time waits for Python to launch kernels, and a replay is one launch.
+"""CUDA graphs: launches that wait for Python, recorded once and replayed as one.
 
-Recorded when a shape comes the second time, replayed from the third on; the same kernels on the same weights, so the same numbers. What
-cannot be recorded (a CPU, a large batch, gradients, hooks, weights that have moved) runs as it always does.
+`Recorded` records any function of tensors: the same kernels in the same order, so the same bits, and nothing is compiled.
+`replayed` does so for a model's pass over few images: it records a shape when it comes the second time and replays it from the third on.
+What cannot be recorded (a CPU, a large batch, gradients, hooks, moved weights) runs as it always does.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from vitral.kernels.recorded import Recorded
 
 LARGEST = 8
 """Images at a time up to which the launches take longer than the kernels."""
@@ -22,7 +22,42 @@ SHAPES = 4
 """Recorded shapes of one model; more would hold memory for what hardly comes again."""
 
 
-class Recordings:
+class Recorded:
+    """Call it with tensors of the shapes and on the device that it was recorded with."""
+
+    def __init__(self, function: Callable[..., Tensor], *inputs: Tensor) -> None:
+        self.inputs = [value.clone() for value in inputs]
+        device = inputs[0].device
+        with beside(device):
+            for _ in range(2):  # first times (a library's start, a choice of kernels) cannot be recorded
+                function(*self.inputs)
+        self.graph: Any = torch.cuda.CUDAGraph()
+        # On a stream of the inputs' device: PyTorch's own for this belongs to whichever was used first. Other threads may use the device
+        # meanwhile: those that bring the next pictures do.
+        with torch.cuda.graph(self.graph, stream=torch.cuda.Stream(device), capture_error_mode="thread_local"):
+            self.output = function(*self.inputs)
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        for buffer, value in zip(self.inputs, inputs, strict=True):
+            buffer.copy_(value)
+        self.graph.replay()
+        return self.output.clone()  # the next replay writes over it
+
+
+@contextmanager
+def beside(device: torch.device) -> Iterator[None]:
+    """On a stream of its own, as what is recorded next demands."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream(device).wait_stream(stream)
+
+
+class _Recordings:
     """What is recorded of one model, which it does not keep alive."""
 
     def __init__(self) -> None:
@@ -37,7 +72,7 @@ class Recordings:
         if not recordable(images):
             return model(images)
         with self._lock:
-            if (weights := where_weights_are(model)) != self._weights:  # moved, or hooked: a graph would read where they were
+            if (weights := _weight_addresses(model)) != self._weights:  # moved, or hooked: a graph would read where they were
                 self._passes.clear()
                 self._weights = weights
             key = (tuple(images.shape), images.dtype, torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"))
@@ -46,13 +81,13 @@ class Recordings:
             if key not in self._passes:
                 self._passes[key] = None
                 return model(images)
-            if (known := self._passes[key]) is None:
+            if (recorded := self._passes[key]) is None:
                 try:
-                    known = self._passes[key] = record(model, images)
+                    recorded = self._passes[key] = record(model, images)
                 except RuntimeError:  # something in it waits for the GPU, or there is no memory for it
                     self._refused.add(key)
                     return model(images)
-            return known(images)
+            return recorded(images)
 
 
 def recordable(images: Tensor) -> bool:
@@ -60,16 +95,16 @@ def recordable(images: Tensor) -> bool:
     return images.is_cuda and len(images) <= LARGEST and not torch.is_grad_enabled() and not torch.cuda.is_current_stream_capturing()
 
 
-def where_weights_are(model: nn.Module) -> tuple[int, ...] | None:
+def _weight_addresses(model: nn.Module) -> tuple[int, ...] | None:
     """The address of each weight and buffer; None where a hook or a mode of training needs Python in every pass."""
-    found, waiting = [], [model]
+    addresses, waiting = [], [model]
     while waiting:
         module = waiting.pop()
         if module.training or module._forward_hooks or module._forward_pre_hooks:
             return None
-        found += [value.data_ptr() for value in (*module._parameters.values(), *module._buffers.values()) if value is not None]
+        addresses += [value.data_ptr() for value in (*module._parameters.values(), *module._buffers.values()) if value is not None]
         waiting += [child for child in module._modules.values() if child is not None]
-    return tuple(found)
+    return tuple(addresses)
 
 
 def record(model: nn.Module, images: Tensor) -> Recorded:
@@ -79,10 +114,10 @@ def record(model: nn.Module, images: Tensor) -> Recorded:
         return Recorded(model, images)
 
 
-_KNOWN: weakref.WeakKeyDictionary[nn.Module, Recordings] = weakref.WeakKeyDictionary()
+_RECORDINGS: weakref.WeakKeyDictionary[nn.Module, _Recordings] = weakref.WeakKeyDictionary()
 
 
 def replayed(model: nn.Module) -> Callable[[Tensor], Tensor]:
     """The pass of a model, recorded where that pays. A later call for the same model finds what is recorded."""
-    recordings = _KNOWN.setdefault(model, Recordings())
+    recordings = _RECORDINGS.setdefault(model, _Recordings())
     return lambda images: recordings.run(model, images)
