@@ -18,9 +18,8 @@ from vitral.cost.flops import forward_flops
 from vitral.cost.precision import dtype_of
 from vitral.cost.time import TINY
 from vitral.data.cache import cached
-from vitral.data.images.augment import Policy, policy
+from vitral.data.images.augment import Policy, Views, policy, views_of
 from vitral.data.images.preprocess import Preprocess
-from vitral.data.images.views import Views, views_of
 from vitral.data.loader import Loader, even_batches, placement_of
 from vitral.data.sources.fetch import data_root
 from vitral.data.sources.protocol import Source, unlabelled
@@ -122,17 +121,13 @@ class Setup:
         return Loader(
             self.training_split(world, build_cache),
             batch_size=self.config.train.batch_size,
-            preprocess=self.preprocess,
-            policy=self.policy,
-            views=self.views(),
+            policy=self.views() or self.policy,
             device=self.device,
             seed=self.config.train.seed,
             train=True,
             workers=settings.workers,
             placement=settings.placement,
-            rank=world.rank,
-            world=world.size,
-        )
+        ).for_rank(world.rank, world.size)
 
     @property
     def policy(self) -> Policy:
@@ -161,7 +156,9 @@ class Setup:
         """Views of a split that are the same each time it is gone through, in batches as large as the training's."""
         settings, batch = self.config.data, self.config.train.batch_size
         wanted = {"seed": self.config.data.split_seed, "workers": settings.workers, "placement": settings.placement}
-        return Loader(split, batch_size=batch, preprocess=self.preprocess, views=self.views(least=2), device=self.device, **wanted)
+        return Loader(
+            split.with_preprocess(self.preprocess), batch_size=batch, policy=self.views(least=2) or "none", device=self.device, **wanted
+        )
 
     def evaluation_loader(self, split: Split, world: World) -> Loader:
         return evaluation_loader(split, self.preprocess, self.device, self.config.train.batch_size, self.config.data.workers, world)
