@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 def test_what_is_found_and_what_is_passed_over(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [path.name for path in find_pictures(folder)] == ["a.png", "b.png", "a.jpg"]
     assert "no pictures by their names: 2" in (said := capsys.readouterr().err) and "._b.png, Thumbs.db" in said
-    with pytest.raises(DataError, match="not a folder"):
+    with pytest.raises(DataError, match="folder"):
         find_pictures(folder / "b.png")
 
 
