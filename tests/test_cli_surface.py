@@ -20,7 +20,7 @@ from vitral.cli import GROUPS, VERBS, main, parsing
 from vitral.cli.compare import numbers
 from vitral.cli.completion import commands
 from vitral.cli.train import setting
-from vitral.data.splits.open import check_name
+from vitral.data.sources.kinds import check_name
 from vitral.look.figures import check_figures
 from vitral.look.method import methods_named
 from vitral.presets.runs import RUNS

@@ -54,7 +54,7 @@ class _Flags(ModelFlags):
 def run(arguments: list[str]) -> int:
     flags = parse(_Flags, arguments, "vitral audit", EXAMPLES)
     from vitral.config import DataConfig
-    from vitral.data.splits.open import check_name
+    from vitral.data.sources.kinds import check_name
     from vitral.draw.provenance import command_line
     from vitral.look.method import methods_named
     from vitral.look.verdicts import audit_folder

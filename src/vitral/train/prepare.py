@@ -141,7 +141,7 @@ class Setup:
 
     def training_split(self, world: World, build: bool) -> Split:
         """The training pictures, from a cache where one is wanted: the first process makes it, the others wait."""
-        settings, split = self.config.data, self.data.train.prepared(self.preprocess)
+        settings, split = self.config.data, self.data.train.with_preprocess(self.preprocess)
         if settings.cache is None or placement_of(split, self.policy, self.device, settings.placement) == "device":
             return split
         root = data_root(settings.root)
