@@ -31,7 +31,7 @@ from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.study.embed import nearest
 from vitral.study.probe_run import probe_in_place, probe_run
-from vitral.train.engine import Run
+from vitral.train.fit import Run
 from vitral.weights.checkpoint import load_checkpoint
 
 Sheet = tuple[Any, dict[str, np.ndarray], str]
