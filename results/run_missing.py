@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from collect import RECORDS, collect
 from missing import TINY, Job, absent, has_weights, missing, with_needs
-from tinyimagenet_tiles import FOLDER, TILES, write_published
+from tinyimagenet_tiles import TILES, write_published
 
 from vitral.base import layout
 from vitral.base.errors import VitralError
@@ -191,9 +191,10 @@ def arguments(job: Job, out: Path) -> list[str]:
 
 def write_tiny(jobs: Sequence[Job]) -> None:
     """Write Tiny-ImageNet as published, if a job needs it, it is not there, and our tiles are."""
+    entry, root = CATALOGUE[TINY], data_root(None)
     needed = any(TINY in shlex.split(job.command) for job in jobs)
-    if needed and TILES.is_dir() and present(CATALOGUE[TINY], data_root(None)) is None:
-        write_published(TILES, data_root(None) / FOLDER)
+    if needed and TILES.is_dir() and present(entry, root) is None:
+        write_published(TILES, root / entry.folder)
 
 
 def score(record: Path) -> str:

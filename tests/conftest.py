@@ -68,3 +68,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], obj
         server.should_exit = True
         thread.join(timeout=10)
         assert not thread.is_alive()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-messages", action="store_true", help="write what tests/messages.txt should say, instead of comparing")

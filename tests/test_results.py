@@ -261,7 +261,7 @@ def test_a_record_holds_all_but_the_weights_and_can_be_compared_with_its_run(run
     shown = row_tables.sealed_table(evidence.read_records(tmp_path))
     assert "| mine | 1 |" in shown and "(one seed)" in shown
     (path / "metrics.jsonl.gz").write_bytes(b"\x1f\x8bno")
-    with pytest.raises(DataError, match="cannot be unpacked"):
+    with pytest.raises(DataError, match="unpacked"):
         read_metrics(path / "metrics.jsonl.gz")
     with pytest.raises(DataError, match="mine-3"):
         collect.collect(path, tmp_path / "again")

@@ -36,9 +36,9 @@ def test_the_weights_are_copied_whatever_their_precision(tensors) -> None:
 
 
 def test_nothing_is_missing_and_nothing_left(tensors) -> None:
-    with pytest.raises(WeightsError, match=r"x lacks 1 parameter of the model: blocks\.1\.norm2\.bias"):
+    with pytest.raises(WeightsError, match=r"lacks .*blocks\.1\.norm2\.bias"):
         assemble({name: tensor for name, tensor in tensors.items() if name != "blocks.1.norm2.bias"}, "x", HEADS)
-    with pytest.raises(WeightsError, match=r"1 key without a place in a ViT: surprise\.weight"):
+    with pytest.raises(WeightsError, match=r"surprise\.weight"):
         assemble({**tensors, "surprise.weight": torch.zeros(1)}, "x", HEADS)
 
 
@@ -47,7 +47,7 @@ def test_what_the_source_says_is_known_and_the_rest_assumed_of_its_family(tensor
     origin = assemble(tensors, "x", said, ("unwrapped",)).origin
     assert origin.mean.declared and origin.mean.note == "the caller" and origin.classes.value == tuple("abcdefghij")
     assert not origin.std.declared and origin.std.note == "usual for ViT, timm layout" and origin.changes[0] == "unwrapped"
-    with pytest.raises(UsageError, match="2 class names for 10 outputs"):
+    with pytest.raises(UsageError, match="10 outputs"):
         assemble(tensors, "x", declare("the caller", {"heads": 3}, {"classes": ("a", "b")}))
 
 

