@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import IO
 
 import pytest
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parents[1]
 collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
@@ -19,11 +20,7 @@ collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
 @pytest.fixture(scope="session")
 def make_reference() -> ModuleType:
     """The script that writes docs/reference."""
-    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "docs/make_reference.py")
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def probe(
     network = model if isinstance(model, Classifier) else load(model)
     config = DataConfig(name=data, root=root, validation=validation, split_seed=split_seed, on_bad_image=on_bad_image)
     learnt = seen_by(network) if learnt_from(network, data) else None
-    opened = open_data(config, preprocess=Preprocess.of(network), learnt=learnt if learnt and learnt.splits else None)
+    opened = open_data(config, preprocess=Preprocess.of(network), seen=learnt if learnt and learnt.splits else None)
     name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
     return run_probe(
         network,

@@ -25,7 +25,7 @@ def test_with_all_three_splits(tmp_path: Path, validation: str) -> None:
         fill(tmp_path / split, {"cat": count, "dog": count})
     raw = open_folder(tmp_path, "fail")
     assert raw.class_names == ("cat", "dog") and raw.validation is not None and raw.test is not None
-    assert [len(part.labels) for part in (raw.train, raw.validation, raw.test())] == [6, 4, 2]
+    assert [len(part.labels) for part in (raw.train, raw.validation, raw.test)] == [6, 4, 2]
     assert raw.native_size is None
 
 
@@ -40,7 +40,7 @@ def test_imagenets_validation_is_the_test(tmp_path: Path) -> None:
     fill(tmp_path / "train", {"a": 3, "b": 3})
     fill(tmp_path / "val", {"a": 1, "b": 1})
     raw = open_folder(tmp_path, "fail", validation_is_test=True)
-    assert raw.validation is None and raw.test is not None and len(raw.test().labels) == 2
+    assert raw.validation is None and raw.test is not None and len(raw.test.labels) == 2
 
 
 def test_hidden_and_other_files_are_left_out(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_scoring_needs_no_training_folder_and_passes_over_empty_classes(tmp_path
     with pytest.raises(DataError, match="train"):
         open_folder(tmp_path, "skip")
     raw = open_folder(tmp_path, "skip", training=False)
-    assert raw.test is not None and len(raw.test().labels) == 5 and not len(raw.train.labels)
+    assert raw.test is not None and len(raw.test.labels) == 5 and not len(raw.train.labels)
     assert "without pictures were passed over: empty" in capsys.readouterr().err
 
 

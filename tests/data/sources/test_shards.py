@@ -49,7 +49,7 @@ def test_shards_are_read_by_number(tmp_path: Path) -> None:
     for number in (0, 9, 17, 29):
         assert np.asarray(raw.train.reader.image(number)).max() == number
         assert raw.train.labels[number] == number % 2
-    assert raw.test is not None and np.asarray(raw.test().reader.image(0)).max() == 200
+    assert raw.test is not None and np.asarray(raw.test.reader.image(0)).max() == 200
     again = open_shards(str(tmp_path))  # from the kept index
     assert np.array_equal(again.train.labels, raw.train.labels)
 

@@ -54,7 +54,7 @@ def test_a_table_gives_what_the_folders_give(photos: Path):
 def test_splits_columns_and_numbers_are_read_as_they_are_meant(photos: Path, tmp_path: Path):
     source = open_source(DataConfig(f"csv:{write(photos, split=True, header='Filename,Class')}"))
     assert source.validation is not None and source.test is not None
-    assert (len(source.train.labels), len(source.validation.labels), len(source.test().labels)) == (27, 3, 6)
+    assert (len(source.train.labels), len(source.validation.labels), len(source.test.labels)) == (27, 3, 6)
     numbered = tmp_path / "numbers.csv"
     numbered.write_text("path,label\n" + "".join(f"photos/cat/{i % 12:02d}.png,{i}\n" for i in range(12)))
     assert open_source(DataConfig(f"csv:{numbered}")).class_names == tuple(map(str, range(12)))  # not 0, 1, 10, 11, 2

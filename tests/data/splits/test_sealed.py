@@ -23,7 +23,7 @@ def like_cifar10() -> Source:
     part = ImageSet.whole(ArrayReader(np.zeros((50_000, 3, 1, 1), np.uint8), "cifar10"), labels)
     test = ImageSet.whole(ArrayReader(np.ones((10, 3, 1, 1), np.uint8), "cifar10 test"), np.arange(10))
     names = tuple("abcdefghij")
-    return Source("cifar10", names, part, "", test=lambda: test, native_size=(1, 1), mean=(0.5,) * 3, std=(0.5,) * 3)
+    return Source("cifar10", names, part, "", test=test, native_size=(1, 1), mean=(0.5,) * 3, std=(0.5,) * 3)
 
 
 def test_choosing_sees_40000_and_5000_and_confirming_45000() -> None:

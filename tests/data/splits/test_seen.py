@@ -21,7 +21,7 @@ def names(split: Split) -> set[str]:
 
 
 def opened(folder: Path, learnt: SeenImages | None = None, **settings: float) -> Data:
-    return open_data(DataConfig(name=f"folder:{folder}", **settings), preprocess=SIZE, learnt=learnt)  # type: ignore[arg-type]
+    return open_data(DataConfig(name=f"folder:{folder}", **settings), preprocess=SIZE, seen=learnt)  # type: ignore[arg-type]
 
 
 def seen_by(data: Data) -> SeenImages:

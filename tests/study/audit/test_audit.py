@@ -21,9 +21,10 @@ from vitral.look.describe import digest
 from vitral.look.method import Method
 from vitral.look.verdicts import read_verdicts
 from vitral.report.audit import write_audit
-from vitral.study.audit.audit import _Judge, audit
+from vitral.study.audit.audit import audit
 from vitral.study.audit.own_method import load_method
 from vitral.study.audit.pictures import as_pixels, changed, fours, sure_ones
+from vitral.study.audit.tests import Subjects
 
 SCEPTIC = '''
 """Maps that explain nothing."""
@@ -97,7 +98,7 @@ def sceptic(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_the_sceptics_three_maps_are_exposed(model, pictures, sceptic, seed) -> None:
     own = [load_method(f"{sceptic}:{name}") for name in ("noise", "sobel", "another_model")]
-    found = audit(model, pictures, ["relevance"], own, pictures=6, seed=seed, quiet=True)
+    found = audit(model, pictures, ["relevance", *own], pictures=6, seed=seed, quiet=True)
     rows = {row.method: row for row in found.rows}
     assert {rows[name].verdict for name in ("noise", "sobel", "another_model")} == {"do not use"}, [row.text for row in found.rows]
     assert "does not depend on the weights" in rows["sobel"].reason
@@ -142,9 +143,10 @@ def test_one_output_and_several_labels(model, pictures) -> None:
     assert all(np.abs(values).max() <= 1 for values in found.values["removal"].values())
     several = copy.deepcopy(model)
     several.origin = dataclasses.replace(model.origin, thresholds=(0.5,) * 4)
-    judge = _Judge(several, [], pictures, None, None, 3, 0)
+    images = blobs(6, 1)[0]
+    subjects = Subjects.of(several, [], images, 3, flips=False, seed=0)
     with torch.no_grad():
-        np.testing.assert_allclose(judge.confidence, several(judge.pool).sigmoid().amax(dim=1).numpy(), atol=1e-6)
+        np.testing.assert_allclose(subjects.confidence, several(images).sigmoid().amax(dim=1).numpy(), atol=1e-6)
 
 
 def test_two_channels_are_shown_in_grey() -> None:
@@ -226,7 +228,7 @@ def test_the_guides_own_method_is_judged_beside_the_others(model, pictures, tmp_
 def test_an_own_method_that_fails_says_so_in_one_line(model, pictures, tmp_path, body, words) -> None:
     (tmp_path / "my.py").write_text(body)
     with pytest.raises(vitral.VitralError) as caught:
-        audit(model, pictures, (), [load_method(f"{tmp_path / 'my.py'}:f")], pictures=2, quiet=True)
+        audit(model, pictures, [load_method(f"{tmp_path / 'my.py'}:f")], pictures=2, quiet=True)
     assert words in str(caught.value) and "my.py" in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -288,5 +290,5 @@ def test_what_cannot_be_audited_says_so(model, pictures, sceptic, tmp_path) -> N
         pytest.fail("masks are looked for before anything is spent")
 
     with pytest.raises(vitral.VitralError, match="mask"):
-        audit(model, pictures, [], [Method(spent, "draws no map", ("target",))], pictures=2, masks=tmp_path, quiet=True)
+        audit(model, pictures, [Method(spent, "draws no map", ("target",))], pictures=2, masks=tmp_path, quiet=True)
     assert look.METHODS["rollout"] is look.rollout

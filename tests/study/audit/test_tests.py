@@ -9,7 +9,7 @@ import torch
 import vitral
 from vitral.base.errors import ConfigError
 from vitral.look.synthetic import plant
-from vitral.study.audit.heads import head_for_labels, head_for_trigger, logits_of
+from vitral.study.audit.tests import head_for_labels, head_for_trigger, logits_of
 
 SIZES = {
     "image_size": 16,
