@@ -203,7 +203,7 @@ def test_every_message_is_the_one_in_the_file(
     bench: dict[str, Any], request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = GOLDEN.read_text(encoding="utf-8")
-    written = entries(text)
+    written, there = entries(text), sorted(Path.cwd().rglob("*"))
     made = {}
     for call in written:
         made[call] = answer(call, bench, capsys)
