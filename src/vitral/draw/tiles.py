@@ -97,6 +97,17 @@ def class_sheet(images: Mapping[str, Sequence[Image.Image]], *, title: str = "",
     return figure
 
 
+def pair_sheet(
+    pairs: Sequence[tuple[Image.Image, Image.Image]], captions: Sequence[tuple[str, str]], *, title: str = "", across: int = 2
+) -> Figure:
+    """Each pair beside each other, `across` of them in a row; captions are of the left and the right picture."""
+    if not pairs or len(captions) != len(pairs):
+        raise UsageError(f"{len(pairs)} pairs and {len(captions)} captions", "give at least one pair, and captions for each")
+    images = [image for pair in pairs for image in pair]
+    words = [word for caption in captions for word in caption]
+    return picture_sheet(images, words, columns=2 * min(across, len(pairs)), title=title, width=1.5)
+
+
 def patch_figure(original: Image.Image, grid: tuple[int, int], box: Box | None = None, title: str = "", gap: float = 0.12) -> Figure:
     """The picture beside itself cut into its grid of patches; `gap`: white between patches, as a share of a patch."""
     box = box or Box(0, 0, original.width, original.height)
