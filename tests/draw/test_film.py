@@ -6,7 +6,8 @@ from PIL import Image
 
 import vitral
 from vitral.draw import film
-from vitral.draw.film import PANELS, Film, film_frame, film_sheet, frame_figure
+from vitral.draw.film import PARTS as TABLE
+from vitral.draw.film import Film, film_frame, film_sheet, frame_figure
 
 draw = np.random.default_rng(0)
 PARTS = {
@@ -37,7 +38,7 @@ def tiles(reel: Film, part: str) -> list[np.ndarray]:
 
 def test_every_frame_has_its_panels_in_the_same_places(monkeypatch: pytest.MonkeyPatch) -> None:
     first, last = frame_figure(REEL, 0), frame_figure(REEL, 2)
-    assert len(first.axes) == len(PANELS) + 1
+    assert len(first.axes) == len(TABLE) + 1
     assert [axes.get_position().bounds for axes in first.axes] == [axes.get_position().bounds for axes in last.axes]
     assert [axes.get_ylim() for axes in first.axes] == [axes.get_ylim() for axes in last.axes]
     assert "step 50 of 50" in [text.get_text() for text in last.texts]
@@ -59,7 +60,7 @@ def test_a_model_without_classes_has_fewer_panels() -> None:
 
 def test_the_sheet_has_a_row_for_each_part() -> None:
     figure = film_sheet(REEL, "digits")
-    assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()].__len__() == len(PANELS)
+    assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()].__len__() == len(TABLE)
     assert [axes.get_title() for axes in figure.axes[:3]] == ["step 0", "step 1", "step 50"]
 
 

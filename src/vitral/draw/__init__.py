@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from vitral.draw.heatmap import Heatmap
     from vitral.draw.matrices import confusion_figure, grid_of_grids, matrix_figure
     from vitral.draw.overlay import lay_over
-    from vitral.draw.palette import paint
     from vitral.draw.provenance import save_figure
+    from vitral.draw.style import paint
     from vitral.draw.tiles import class_sheet, patch_figure, picture_sheet
 
 __all__ = [
@@ -47,8 +47,8 @@ __getattr__, __dir__ = lazily(
         "heatmap": ("Heatmap",),
         "matrices": ("confusion_figure", "grid_of_grids", "matrix_figure"),
         "overlay": ("lay_over",),
-        "palette": ("paint",),
         "provenance": ("save_figure",),
+        "style": ("paint",),
         "tiles": ("class_sheet", "patch_figure", "picture_sheet"),
     },
 )

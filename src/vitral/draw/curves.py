@@ -11,7 +11,7 @@ import numpy as np
 
 from vitral.base.errors import UsageError
 from vitral.base.text import compact, readable
-from vitral.draw.palette import (
+from vitral.draw.style import (
     LABEL_SIZE,
     SOFT,
     TICK_SIZE,
@@ -21,9 +21,9 @@ from vitral.draw.palette import (
     new_figure,
     series_colour,
     series_marker,
-    shorten,
     style_axes,
 )
+from vitral.draw.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,9 +12,10 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.overlay import enlarge, frame_patch, lay_over
-from vitral.draw.palette import SOFT, TICK_SIZE, label_axes, limits_of, new_figure, paint, png_bytes, style_image, wrap
-from vitral.draw.provenance import FORMATS, save_figure
+from vitral.draw.provenance import FORMATS, png_bytes, save_figure
 from vitral.draw.scale import Scale
+from vitral.draw.style import SOFT, TICK_SIZE, label_axes, limits_of, new_figure, paint, squares, style_image
+from vitral.draw.text import wrap
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,9 +83,7 @@ class Heatmap:
 
     def image(self, size: int = 256, limits: tuple[float, float] | None = None, colours: str | None = None) -> Image.Image:
         """The map alone, each number a flat square; at least `size` pixels on the longer side."""
-        factor = max(1, -(-size // max(self.grid.shape)))
-        painted = paint(self.grid, limits or self.limits, self.signed, colours)
-        return Image.fromarray(painted.repeat(factor, axis=0).repeat(factor, axis=1))
+        return Image.fromarray(squares(paint(self.grid, limits or self.limits, self.signed, colours), size))
 
     def overlay(
         self,

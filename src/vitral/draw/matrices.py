@@ -9,15 +9,16 @@ import numpy as np
 
 from vitral.base.errors import UsageError
 from vitral.base.text import percent
-from vitral.draw import palette
-from vitral.draw.palette import add_title, colour_bar, label_axes, limits_of, map_name, new_figure, shorten, style_image
+from vitral.draw import style
+from vitral.draw.style import add_title, colour_bar, label_axes, limits_of, map_name, new_figure, style_image, used_axes
+from vitral.draw.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
-DECADES = 4
-MOST_LABELS = 25
+_DECADES = 4
+_MOST_LABELS = 25
 """More names than this cannot be read on an axis; then every second, third, … is written."""
 
 
@@ -37,7 +38,7 @@ def matrix_figure(
 ) -> Figure:
     """One matrix (n, m) or several (k, n, m), each with its own scale unless `shared`; `prefix` tokens are set apart by a line.
 
-    `log`: colours by the logarithm, over `DECADES` powers of ten at most: of attention, a few weights are a thousand times the others.
+    `log`: colours by the logarithm, over `_DECADES` powers of ten at most: of attention, a few weights are a thousand times the others.
     """
     from matplotlib.colors import Normalize
 
@@ -50,16 +51,13 @@ def matrix_figure(
     side = 4.2 if count == 1 else 1.75
     figure, axes = new_figure(side * across + 0.9, side * down + (0.45 if count == 1 else 0.55), down, across)
     whole = limits_of(matrices, signed)
-    for index, one in enumerate(axes.flat):
-        if index >= count:
-            one.set_visible(False)
-            continue
+    for index, one in enumerate(used_axes(axes, count)):
         low, high = whole if shared or count == 1 else limits_of(matrices[index], signed)
         norm = _log_norm(matrices if shared or count == 1 else matrices[index]) if log else Normalize(low, high)
         image = one.imshow(matrices[index], cmap=map_name(signed), norm=norm, interpolation="nearest")
         one.locator_params(integer=True)
         label_axes(one, title=titles[index] if index < len(titles) else "")
-        one.title.set_fontsize(palette.LABEL_SIZE)
+        one.title.set_fontsize(style.LABEL_SIZE)
         for edge in (prefix - 0.5,) if prefix else ():
             one.axhline(edge, color="white", linewidth=0.6)
             one.axvline(edge, color="white", linewidth=0.6)
@@ -79,8 +77,8 @@ def matrix_figure(
             ticks=[0, 1],
             format=lambda value, _: ["low", "high"][round(value)],
         )
-    figure.supxlabel(columns, fontsize=palette.LABEL_SIZE, color=palette.INK)
-    figure.supylabel(rows, fontsize=palette.LABEL_SIZE, color=palette.INK)
+    figure.supxlabel(columns, fontsize=style.LABEL_SIZE, color=style.INK)
+    figure.supylabel(rows, fontsize=style.LABEL_SIZE, color=style.INK)
     add_title(figure, title)
     return figure
 
@@ -89,7 +87,7 @@ def _log_norm(values: np.ndarray) -> LogNorm:
     from matplotlib.colors import LogNorm
 
     high = float(values.max()) or 1.0
-    above = values[values >= high / 10**DECADES]
+    above = values[values >= high / 10**_DECADES]
     return LogNorm(float(above.min()) if above.size and above.min() < high else high / 10, high, clip=True)
 
 
@@ -119,7 +117,7 @@ def grid_of_grids(
     one = axes[0, 0]
     low, high = limits or limits_of(values, signed)
     image = one.imshow(np.ma.masked_invalid(page), cmap=map_name(signed), vmin=low, vmax=high, interpolation="nearest")
-    step = max(1, -(-max(height, width) // MOST_LABELS))
+    step = max(1, -(-max(height, width) // _MOST_LABELS))
     one.set_xticks(*_middles(width, inner_width, gap, step))
     one.set_yticks(*_middles(height, inner_height, gap, step))
     for spine in one.spines.values():
@@ -152,7 +150,7 @@ def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: st
     right = np.trace(counts) / counts.sum() if counts.sum() else 0.0
     title = title or f"{percent(right)} of {int(counts.sum()):,} right"
     totals = counts.sum(axis=1, keepdims=True)
-    if len(counts) > MOST_LABELS:
+    if len(counts) > _MOST_LABELS:
         chosen = most_confused(counts)
         title += f"; the {len(chosen)} of {len(counts):,} classes confused most"
         counts, totals, labels = counts[np.ix_(chosen, chosen)], totals[chosen], [labels[number] for number in chosen]
@@ -164,17 +162,13 @@ def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: st
     one = axes[0, 0]
     image = one.imshow(shares, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
     if classes <= 16:
-        for row in range(classes):
-            for column in range(classes):
-                if counts[row, column]:
-                    ink = palette.INK if shares[row, column] > 0.55 else "white"
-                    one.text(
-                        column, row, f"{int(counts[row, column])}", ha="center", va="center", fontsize=palette.TICK_SIZE - 1, color=ink
-                    )
+        for row, column in np.argwhere(counts).tolist():
+            ink = style.INK if shares[row, column] > 0.55 else "white"
+            one.text(column, row, f"{int(counts[row, column])}", ha="center", va="center", fontsize=style.TICK_SIZE - 1, color=ink)
     style_image(one)
     one.set_xticks(range(classes), labels, rotation=90 if max(map(len, labels)) > 2 else 0)
     one.set_yticks(range(classes), labels)
-    one.tick_params(length=0, labelsize=palette.TICK_SIZE, colors=palette.SOFT)
+    one.tick_params(length=0, labelsize=style.TICK_SIZE, colors=style.SOFT)
     label_axes(one, "predicted class", "true class")
     add_title(figure, title)
     colour_bar(figure, image, one, "share of the true class")
@@ -185,14 +179,14 @@ def most_confused(counts: np.ndarray, most: int = 20) -> list[int]:
     """The classes that are taken for each other most often, in an order that puts alike ones side by side."""
     both = np.asarray(counts, float) + np.asarray(counts, float).T
     np.fill_diagonal(both, 0)
-    found: dict[int, None] = {}
-    for place in np.argsort(-both, axis=None, kind="stable"):
-        pair = divmod(int(place), len(both))
-        if len(found.keys() | set(pair)) > most or not both[pair]:
+    pairs: dict[int, None] = {}
+    for cell in np.argsort(-both, axis=None, kind="stable"):
+        pair = divmod(int(cell), len(both))
+        if len(pairs.keys() | set(pair)) > most or not both[pair]:
             break
-        found |= dict.fromkeys(pair)
-    found = dict.fromkeys(list(found | dict.fromkeys(range(len(both))))[:most])
-    chain, left = [next(iter(found))], list(found)[1:]
+        pairs |= dict.fromkeys(pair)
+    chosen = dict.fromkeys(list(pairs | dict.fromkeys(range(len(both))))[:most])
+    chain, left = [next(iter(chosen))], list(chosen)[1:]
     while left:  # each time the one most confused with the last
         chain.append(left.pop(int(np.argmax(both[chain[-1], left]))))
     return chain

@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 
 from vitral.base.errors import UsageError, one_of
 from vitral.base.picture import Box
-from vitral.draw.palette import limits_of, map_name
+from vitral.draw.style import limits_of, map_name
 
 SMALLEST = 256
 """Shorter side of a result, in pixels: smaller originals are enlarged by a whole factor."""

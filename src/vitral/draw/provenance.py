@@ -86,6 +86,12 @@ def render(figure: Figure | Image.Image, ending: str, caption: str = "") -> byte
     return buffer.getvalue()
 
 
+def png_bytes(figure: Figure, dpi: int = 120) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    return buffer.getvalue()
+
+
 def command_line(arguments: Sequence[str] | None = None) -> str:
     """The command that is running, as a user would type it."""
     given = sys.argv if arguments is None else arguments

@@ -9,7 +9,7 @@ import numpy as np
 
 from vitral.base.text import compact
 from vitral.draw.overlay import tinted
-from vitral.draw.palette import SOFT, TICK_SIZE, dress_bar, map_name
+from vitral.draw.style import SOFT, TICK_SIZE, dress_bar, map_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

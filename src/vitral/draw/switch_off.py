@@ -9,7 +9,7 @@ import numpy as np
 
 from vitral.base.errors import UsageError
 from vitral.base.text import signed
-from vitral.draw.palette import TICK_SIZE, add_title, colour_bar, label_axes, limits_of, map_name, new_figure
+from vitral.draw.style import INK, TICK_SIZE, add_title, colour_bar, label_axes, limits_of, map_name, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ def ablation_figure(
         one.set_yticks(range(0, depth, 1 if depth <= 24 else 2))
         if values.shape[1] <= 8 and depth <= 32:
             for row, column in np.ndindex(values.shape):
-                ink = "white" if abs(values[row, column]) > 0.6 * (high or 1) else "#1f2933"
+                ink = "white" if abs(values[row, column]) > 0.6 * (high or 1) else INK
                 one.text(column, row, signed(float(values[row, column])), ha="center", va="center", fontsize=TICK_SIZE - 2, color=ink)
         for spine in one.spines.values():
             spine.set_visible(False)

@@ -11,14 +11,15 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.overlay import to_rgb
-from vitral.draw.palette import INK, LABEL_SIZE, PAPER, SOFT, TICK_SIZE, add_title, new_figure, shorten, style_image, wrap
 from vitral.draw.scale import Scale
+from vitral.draw.style import INK, LABEL_SIZE, PAPER, SOFT, TICK_SIZE, add_title, new_figure, style_image, used_axes
+from vitral.draw.text import shorten, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TILE_SIDE = 480
+_TILE_SIDE = 480
 """Longest side of a picture on a sheet, in pixels: enough for print at this size, and pages stay small."""
 
 
@@ -52,12 +53,8 @@ def picture_sheet(
     more = (0.4 if title else 0.05) + (0.07 + 0.13 * (note.count("\n") + 1) if note else 0.0)
     figure, axes = new_figure(across, height * rows + more, rows, columns)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
-    for index, one in enumerate(axes.flat):
-        style_image(one)
-        if index >= len(images):
-            one.set_visible(False)
-            continue
-        one.imshow(_tile(images[index]), interpolation="nearest" if max(images[index].size) <= 64 else "antialiased")
+    for index, one in enumerate(used_axes(axes, len(images))):
+        style_image(one).imshow(_tile(images[index]), interpolation="nearest" if max(images[index].size) <= 64 else "antialiased")
         if texts[index]:
             one.set_title(texts[index], fontsize=TICK_SIZE, color=INK, pad=2.5)
         if index in barred:
@@ -111,7 +108,7 @@ def pair_sheet(
 def patch_figure(original: Image.Image, grid: tuple[int, int], box: Box | None = None, title: str = "", gap: float = 0.12) -> Figure:
     """The picture beside itself cut into its grid of patches; `gap`: white between patches, as a share of a patch."""
     box = box or Box(0, 0, original.width, original.height)
-    side = max(4, int(TILE_SIDE / (max(grid) * (1 + gap))))
+    side = max(4, int(_TILE_SIDE / (max(grid) * (1 + gap))))
     seen = to_rgb(original).resize(
         (grid[1] * side, grid[0] * side),
         Image.Resampling.NEAREST if max(original.size) <= 64 else Image.Resampling.LANCZOS,
@@ -136,8 +133,8 @@ def cut_into_patches(image: Image.Image, grid: tuple[int, int], gap: float = 0.1
 
 def _tile(image: Image.Image) -> Image.Image:
     image = to_rgb(image)
-    if max(image.size) > TILE_SIDE:
-        image.thumbnail((TILE_SIDE, TILE_SIDE), Image.Resampling.LANCZOS)
+    if max(image.size) > _TILE_SIDE:
+        image.thumbnail((_TILE_SIDE, _TILE_SIDE), Image.Resampling.LANCZOS)
     return image
 
 

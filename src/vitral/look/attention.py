@@ -15,7 +15,7 @@ from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double, to_numpy
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import matrix_figure
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
 from vitral.look.choice import Start, check_index, check_item, need_transformer, start_index, start_patch, unused_note
 from vitral.look.maps import heat, to_grid
 from vitral.look.rerun import ensure_recorded
@@ -68,7 +68,7 @@ def _row(tape: Tape, item: int, start: Start, block: int, head: int | None) -> t
 
 
 @dataclass(frozen=True)
-class AttentionMatrix(NotebookFigure):
+class AttentionMatrix(Result):
     """All of one block's attention for one picture: (T, T) of one head or of the mean."""
 
     values: np.ndarray

@@ -18,7 +18,7 @@ from torch import nn
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double
 from vitral.base.text import signed
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
 from vitral.draw.switch_off import ablation_figure
 from vitral.look.choice import Start, check_item, find_target, need_transformer, unused_note
 from vitral.look.rerun import ensure_recorded
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Contributions(NotebookFigure):
+class Contributions(Result):
     """Parts of one logit."""
 
     heads: np.ndarray

@@ -19,9 +19,9 @@ from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import track
 from vitral.config import ModelConfig
 from vitral.draw.charts import head_scatter
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
 from vitral.look.choice import Start, check_item, need_transformer, unused_note
-from vitral.look.rerun import ensure_recorded
+from vitral.look.rerun import ensure_recorded, weight_names
 from vitral.look.watch import each, watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Tape
@@ -33,7 +33,7 @@ BATCH = 16
 
 
 @dataclass(frozen=True)
-class HeadNumbers(NotebookFigure):
+class HeadNumbers(Result):
     """One number per picture, block and head."""
 
     name: str
@@ -92,7 +92,7 @@ def watch_heads(model: Classifier, x: Any, batch: int = BATCH) -> dict[str, Head
 
 def _from_tape(tape: Tape, item: int | None, name: str, note: str) -> HeadNumbers:
     need_transformer(tape, f"attention {name}")
-    names = [f"blocks.{block}.attention.weights" for block in range(tape.config.depth)]
+    names = weight_names(tape)
     items = range(tape.logits.shape[0]) if item is None else [check_item(tape, item)]
     each = []
     for index in items:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 
 from vitral.base.errors import one_of
 from vitral.base.numbers import to_double, to_numpy
-from vitral.look.occlusion import edges
+from vitral.look.maps import patch_edges
 from vitral.look.rerun import fast_logits, score
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Edit
@@ -52,7 +52,7 @@ def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
     return float((a * b).sum() / size) if size > 0 else 0.0
 
 
-def found(values: np.ndarray, inside: np.ndarray) -> float:
+def auroc_inside(values: np.ndarray, inside: np.ndarray) -> float:
     """The chance that a patch inside gets more than one outside (area under the ROC curve); 0.5: the map knows nothing of it."""
     ranks, inside = _ranks(values.ravel()), inside.ravel().astype(bool)
     count, rest = int(inside.sum()), int((~inside).sum())
@@ -90,10 +90,10 @@ def baselines(image: torch.Tensor, other: torch.Tensor, grid: tuple[int, int]) -
     return {"mean": image.mean(dim=(1, 2), keepdim=True).expand_as(image), "blur": blurred, "other": other}
 
 
-def removed(image: torch.Tensor, filling: torch.Tensor, masks: np.ndarray) -> torch.Tensor:
+def with_patches_removed(image: torch.Tensor, filling: torch.Tensor, masks: np.ndarray) -> torch.Tensor:
     """(B, C, H, W): the image with the patches that `masks` (B, h, w) names replaced."""
     height, width = image.shape[-2:]
-    down, across = (np.diff(edges(size, count)) for size, count in ((height, masks.shape[1]), (width, masks.shape[2])))
+    down, across = (np.diff(patch_edges(size, count)) for size, count in ((height, masks.shape[1]), (width, masks.shape[2])))
     pixels = torch.from_numpy(masks.repeat(down, axis=1).repeat(across, axis=2)).to(image.device)[:, None]
     return torch.where(pixels, filling, image)
 
@@ -114,7 +114,7 @@ def removals_of(model: Classifier) -> tuple[str, ...]:
     return REMOVALS if can_drop else REMOVALS[:-1]
 
 
-def curves(
+def deletion_insertion(
     model: Classifier, image: torch.Tensor, other: torch.Tensor, target: int, orders: np.ndarray, grid: tuple[int, int], removal: str
 ) -> np.ndarray:
     """(M, 2, S + 2) scores for `orders` (M, N): deletion (the most important first), insertion (they alone are there); from none to all."""
@@ -139,8 +139,8 @@ def curves(
     places = np.empty_like(orders)
     np.put_along_axis(places, orders, np.arange(count)[None], axis=1)  # the rank of each patch
     masks = np.stack([[places < number, places >= number] for number in at])  # (S, 2, M, N)
-    found = scores(model, removed(image, filling, masks.reshape(-1, *grid)), target).reshape(len(at), 2, -1)
-    out[:, :, 1:-1] = found.transpose(2, 1, 0)
+    auroc_inside = scores(model, with_patches_removed(image, filling, masks.reshape(-1, *grid)), target).reshape(len(at), 2, -1)
+    out[:, :, 1:-1] = auroc_inside.transpose(2, 1, 0)
     return out
 
 
@@ -171,7 +171,7 @@ def salience_order(model: Classifier, image: torch.Tensor, target: int, maps: np
             masks.append(mask.reshape(values.shape))
             weights.append(float(values.ravel()[part].sum()))
     whole = scores(model, image[None], target)[0]
-    falls = whole - scores(model, removed(image, filling, np.stack(masks)), target).reshape(len(maps), groups)
+    falls = whole - scores(model, with_patches_removed(image, filling, np.stack(masks)), target).reshape(len(maps), groups)
     return np.array([coefficient(fall, weight) for fall, weight in zip(falls, np.reshape(weights, (len(maps), groups)), strict=True)])
 
 

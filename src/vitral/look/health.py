@@ -16,7 +16,7 @@ from vitral.base.numbers import to_double, to_numpy
 from vitral.base.text import counted
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
 from vitral.look.choice import Start, check_index, check_item, need_transformer, unused_note
 from vitral.look.maps import heat
 from vitral.look.rerun import ensure_recorded
@@ -33,7 +33,7 @@ LARGER = 1.5
 
 
 @dataclass(frozen=True)
-class Health(NotebookFigure):
+class Health(Result):
     """Norms of one picture's tokens after every block."""
 
     patches: np.ndarray

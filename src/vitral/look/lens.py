@@ -23,7 +23,7 @@ from vitral.base.files import write_atomic
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.picture import Picture
 from vitral.draw.lens import lens_figure
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
 from vitral.look.choice import Start, check_item, find_target, need_transformer, unused_note
 from vitral.look.describe import digest, seen
 from vitral.look.rerun import ensure_recorded
@@ -40,7 +40,7 @@ RIDGE = 0.01
 
 
 @dataclass(frozen=True)
-class Lens(NotebookFigure):
+class Lens(Result):
     """What the head says at every depth: of the picture as a whole, and of each patch."""
 
     logits: np.ndarray
@@ -76,7 +76,7 @@ class Lens(NotebookFigure):
         return self.logits.argmax(axis=-1)
 
     @property
-    def settled(self) -> int:
+    def decided_at(self) -> int:
         """The depth (0: the embedding, b + 1: block b) from which on the most probable class stays what it is at the end."""
         wrong = np.flatnonzero(self.answers != self.answers[-1])
         return int(wrong[-1]) + 1 if len(wrong) else 0
@@ -99,12 +99,12 @@ class Lens(NotebookFigure):
             ranked = np.argsort(-shares)[:top]
             classes = [{"class": self.class_names[index], self.unit: float(shares[index])} for index in ranked]
             rows.append({"after": _place(depth), "classes": classes})
-        settled = {} if self.unit == "output" else {"settled": _place(self.settled)}
-        return {"target": self.class_names[self.target], "trained": self.trained, **settled, "blocks": rows}
+        decided_at = {} if self.unit == "output" else {"settled": _place(self.decided_at)}
+        return {"target": self.class_names[self.target], "trained": self.trained, **decided_at, "blocks": rows}
 
     def draw(self) -> Figure:
         kind = "trained lens" if self.trained else "lens"
-        end = f"{self.class_names[self.answers[-1]]}, settled after {_place(self.settled)}"
+        end = f"{self.class_names[self.answers[-1]]}, settled after {_place(self.decided_at)}"
         end = f"output {self.logits[-1, 0]:.3g}" if self.unit == "output" else end
         original = None if self.picture is None else seen(self.picture)
         options = {"title": f"The {kind}: {end}", "original": original, "unit": self.unit, "multi_label": self.multi_label}

@@ -18,7 +18,7 @@ from vitral.base.text import percent
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, need_transformer, start_patch, start_row, unused_note
 from vitral.look.maps import heat, to_grid
-from vitral.look.rerun import ensure_recorded
+from vitral.look.rerun import ensure_recorded, weight_names
 from vitral.look.watch import as_images, watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Tape
@@ -53,7 +53,7 @@ def rollout(
     """
     need_transformer(tape, "rollout")
     item = check_item(tape, item)
-    used, at = ensure_recorded(tape, item, [f"blocks.{block}.attention.weights" for block in range(tape.config.depth)])
+    used, at = ensure_recorded(tape, item, weight_names(tape))
     running = RunningRollout(heads, discard)
     for block in range(tape.config.depth):
         running(used.attention(block)[at : at + 1])

@@ -18,7 +18,7 @@ from vitral.base.text import percent
 from vitral.build import build
 from vitral.config import ModelConfig
 from vitral.data.images.preprocess import Preprocess
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
 from vitral.draw.tiles import picture_sheet
 from vitral.look.choice import Start, check_item, need_transformer, unused_note
 from vitral.look.rerun import single_image
@@ -32,7 +32,7 @@ ORDERS = 8
 
 
 @dataclass(frozen=True)
-class Shuffled(NotebookFigure):
+class Shuffled(Result):
     """What became of the logits of one picture when its patches changed places."""
 
     change: np.ndarray

@@ -15,7 +15,7 @@ import torch
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import track
 from vitral.base.text import html, signed, table
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
 from vitral.draw.switch_off import ablation_figure
 from vitral.look.choice import Start, check_item, find_target, need_transformer, unused_note
 from vitral.look.rerun import run, score, score_unit, single_image
@@ -40,7 +40,7 @@ class Off:
 
 
 @dataclass(frozen=True, repr=False)
-class Ablation(NotebookFigure):
+class Ablation(Result):
     """Change of the target's probability when a part is switched off: below zero, the model needed it."""
 
     heads: np.ndarray

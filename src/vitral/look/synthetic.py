@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 
 from vitral.data.images.preprocess import Preprocess
-from vitral.look.occlusion import edges
+from vitral.look.maps import patch_edges
 from vitral.model.classifier import Classifier
 
 
 def trigger(model: Classifier, image: torch.Tensor, place: tuple[int, int], size: int, grid: tuple[int, int]) -> torch.Tensor:
     """The image with a black and white chequered square pasted in, `size` patches a side."""
-    down, across = edges(image.shape[1], grid[0]), edges(image.shape[2], grid[1])
+    down, across = patch_edges(image.shape[1], grid[0]), patch_edges(image.shape[2], grid[1])
     top, bottom = down[place[0]], down[place[0] + size]
     left, right = across[place[1]], across[place[1] + size]
     cell = max(1, (bottom - top) // (4 * size))
@@ -36,7 +36,7 @@ class Planted:
     """(B, h, w) booleans"""
 
 
-def plant(model: Classifier, images: torch.Tensor, size: int, grid: tuple[int, int], seed: int) -> Planted:
+def with_triggers(model: Classifier, images: torch.Tensor, size: int, grid: tuple[int, int], seed: int) -> Planted:
     """Each image with a trigger in a place of its own."""
     draw = np.random.default_rng(seed)
     inside = np.zeros((len(images), *grid), bool)
@@ -60,7 +60,7 @@ def mosaic(images: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def quarter(number: int, grid: tuple[int, int]) -> np.ndarray:
+def quadrant(number: int, grid: tuple[int, int]) -> np.ndarray:
     """(h, w): the patches of one of a mosaic's images; of a grid with a middle row or column, what lies on both sides is nobody's."""
     rows, columns = np.arange(grid[0]) + 0.5, np.arange(grid[1]) + 0.5
     half = grid[0] / 2, grid[1] / 2

@@ -18,7 +18,7 @@ from vitral.base.layout import EMBEDDED, FEATURES, REPORT
 from vitral.base.text import counted, few
 from vitral.data.images.decode import decode
 from vitral.data.images.preprocess import viewable
-from vitral.draw.palette import SERIES, series_colour
+from vitral.draw.style import SERIES, series_colour
 from vitral.draw.tiles import pair_sheet, picture_sheet
 from vitral.report import inline
 from vitral.report.page import Section, part, percent, texts, write_page

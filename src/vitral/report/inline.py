@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from vitral.base.errors import DataError
 from vitral.base.files import read_bounded
-from vitral.draw.palette import png_bytes
+from vitral.draw.provenance import png_bytes
 from vitral.report.page import read_object
 
 if TYPE_CHECKING:

@@ -71,11 +71,10 @@ def draw_photograph(model: Classifier, folder: Path, command: str = "") -> Sheet
     (picture,) = open_pictures(model, [PHOTOGRAPH])
     chosen = choose(model, METHODS)
     tape = watch_for(model, [picture], chosen)
-    drawn = sheet(tape, [call(method, tape) for method in chosen], PHOTOGRAPH.stem)
-    answer = drawn.caption.partition(": ")[2]
-    said = f"A photograph in {model.origin.source.value or 'another model'}, which others trained: {answer}"
+    page = sheet(tape, [call(method, tape) for method in chosen], PHOTOGRAPH.stem)
+    caption = f"A photograph in {model.origin.source.value or 'another model'}, which others trained: {page.answer}"
     about = {**about_model(model, command), "picture": about_picture(picture)}
-    return Sheet(dataclasses.replace(drawn, caption=said).save(folder / PHOTOGRAPH.stem, about, ("png",))[0], answer)
+    return Sheet(page.save(folder / PHOTOGRAPH.stem, about, ("png",), caption)[0], page.answer)
 
 
 def _cached() -> bool:

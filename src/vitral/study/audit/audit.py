@@ -22,8 +22,8 @@ from vitral.base.progress import progress, watched
 from vitral.base.text import percent
 from vitral.look import references
 from vitral.look.faithfulness import (
-    curves,
-    found,
+    auroc_inside,
+    deletion_insertion,
     gain,
     on_grid,
     order_of,
@@ -36,7 +36,7 @@ from vitral.look.faithfulness import (
 from vitral.look.method import Method, call, choose, watch_for
 from vitral.look.occlusion import grid_of
 from vitral.look.rerun import score_unit
-from vitral.look.synthetic import mosaic, plant, quarter
+from vitral.look.synthetic import mosaic, quadrant, with_triggers
 from vitral.model.classifier import Classifier
 from vitral.model.head import probabilities
 from vitral.study.audit.heads import head_for_labels, head_for_trigger, logits_of
@@ -176,7 +176,7 @@ class _Judge:
         self.runner_up = to_numpy(logits.topk(min(2, logits.shape[1]), dim=1).indices[:, -1])
         self.chosen = sure_ones(self.confidence, self.answers, count)
         self.advance: Callable[[], None] = lambda: None
-        self.slow = [number for number, row in enumerate(self.rows) if row.many]
+        self.slow = [number for number, row in enumerate(self.rows) if row.multi_pass]
         self.values: dict[str, np.ndarray] = {}
         self.notes: list[str] = []
         self.examples: list[Example] = []
@@ -205,7 +205,7 @@ class _Judge:
             other = self.pool[int(self.chosen[place - 1])] if len(self.chosen) > 1 else image.flip(-1)
             orders = np.stack([order_of(values) for values in self.maps[place]])
             for way, removal in enumerate(ways):
-                found_curves = curves(self.model, image, other, target, orders, self.grid, removal)
+                found_curves = deletion_insertion(self.model, image, other, target, orders, self.grid, removal)
                 gains[way, :, place] = gain(found_curves, self.one_output)
                 drawn[way] += found_curves / len(self.chosen)
             salience[:, place] = salience_order(self.model, image, target, self.maps[place])
@@ -235,13 +235,13 @@ class _Judge:
             self.notes.append(f"no planted patch: the head tells it from none in {percent(accuracy)} of the pictures only")
             return
         bare = self.pool[torch.from_numpy(self.chosen)]
-        made = plant(self.model, bare, size, self.grid, self.seed + 1)
+        made = with_triggers(self.model, bare, size, self.grid, self.seed + 1)
         decides = (logits_of(head, made.images).argmax(dim=1) == 1) & (logits_of(head, bare).argmax(dim=1) == 0)
         values = np.full((len(self.rows), len(bare)), np.nan)
         deciding = np.flatnonzero(to_numpy(decides))
         for place, index in self._each(deciding):
             maps = self._maps(head, made.images[index], 1, self._without(place))
-            values[:, index] = of_each(partial(found, inside=made.inside[index]), maps)
+            values[:, index] = of_each(partial(auroc_inside, inside=made.inside[index]), maps)
             if not place:
                 told = f"a chequered square of {size} × {size} patches decides the class ({percent(accuracy)} right)"
                 self._example("planted patch", made.images[index], maps, told, made.inside[index])
@@ -261,7 +261,7 @@ class _Judge:
             for place, members in self._each(sets):
                 image = mosaic(self.pool[torch.from_numpy(members)])
                 maps = [self._maps(self.model, image, int(self.answers[members[corner]]), self._without(place)) for corner in (0, 3)]
-                inside = [quarter(corner, self.grid) for corner in (0, 3)]
+                inside = [quadrant(corner, self.grid) for corner in (0, 3)]
                 shares.append(
                     np.mean([of_each(partial(share_inside, inside=part), one) for part, one in zip(inside, maps, strict=True)], axis=0)
                 )
@@ -344,7 +344,7 @@ class _Judge:
     def masks(self, inside: dict[int, np.ndarray]) -> None:
         self.values["masks"] = np.full((len(self.rows), len(self.chosen)), np.nan)
         for place, patches in inside.items():
-            self.values["masks"][:, place] = of_each(partial(found, inside=patches), self.maps[place])
+            self.values["masks"][:, place] = of_each(partial(auroc_inside, inside=patches), self.maps[place])
 
     # ---- what they share -------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from vitral.base.errors import UsageError
-from vitral.look.synthetic import plant
+from vitral.look.synthetic import with_triggers
 from vitral.model.classifier import Classifier, evaluating
 from vitral.train.probe import Linear, fit_linear, last_layer
 
@@ -20,7 +20,7 @@ def logits_of(model: Classifier, images: torch.Tensor) -> torch.Tensor:
 
 def head_for_trigger(model: Classifier, bare: torch.Tensor, size: int, grid: tuple[int, int], seed: int) -> tuple[Classifier, float]:
     """A model of two classes, without and with the trigger, and how often it is right on pictures it did not learn from."""
-    triggered = [plant(model, bare, size, grid, seed + 100 + turn).images for turn in range(2)]
+    triggered = [with_triggers(model, bare, size, grid, seed + 100 + turn).images for turn in range(2)]
     features = torch.cat([_pooled(model, part) for part in (bare, *triggered)])
     labels = torch.cat([torch.zeros(len(bare)), torch.ones(2 * len(bare))]).long().to(features.device)
     held = torch.arange(len(bare)).repeat(3) % 4 == 3  # a picture is learnt from with and without, or neither
