@@ -63,7 +63,7 @@ def test_other_classes_are_not_gone_on_with(photos: Path, tmp_path: Path, interr
     out, config = tmp_path / "run", small(photos)
     interrupt(config, out)
     (photos / "dog").rename(photos / "wolf")
-    with pytest.raises(DataError, match=r"when the run began \(without dog, with wolf\)"):
+    with pytest.raises(DataError, match="without dog, with wolf"):
         fit(config, out=out, resume=True, quiet=True)
     (photos / "wolf").rename(photos / "dog")
     (photos / "bird").mkdir()
@@ -80,7 +80,7 @@ def test_other_pictures_are_not_gone_on_with(photos: Path, tmp_path: Path, inter
     interrupt(config, out)
     for number in range(10, 14):
         (photos / "cat" / f"{number}.png").write_bytes((photos / "cat" / "0.png").read_bytes())
-    with pytest.raises(DataError, match=r"was begun with 14 pictures \(train\), .* has 17 now"):
+    with pytest.raises(DataError, match=r"14 .*17"):
         fit(config, out=out, resume=True, quiet=True)
 
 
@@ -94,9 +94,9 @@ def test_a_bad_test_picture_can_be_passed_over_when_the_training_is_done(photos:
     out, config = tmp_path / "run", small(photos, batch_size=8)
     skipping = dataclasses.replace(config, data=dataclasses.replace(config.data, on_bad_image="skip"))
     interrupt(config, out)
-    with pytest.raises(UsageError, match="was begun with on_bad_image = fail, not skip"):
+    with pytest.raises(UsageError, match="on_bad_image = fail"):
         fit(skipping, out=out, resume=True, quiet=True)
-    with pytest.raises(DataError, match=r"0\.png is damaged"):
+    with pytest.raises(DataError, match=r"0\.png"):
         fit(config, out=out, resume=True, quiet=True)
     steps = read_metrics(out / "metrics.jsonl")[-1]["step"]
     result = fit(skipping, out=out, resume=True, quiet=True)
@@ -156,7 +156,7 @@ def test_grown_patches_go_on_with_the_same_command(tmp_path: Path, interrupt: An
     common += ["--threads", "1", "--quiet", "--out"]
     for number, flags in enumerate((["--patch-size", "4"], ["--model", "tiny", "--optimizer", "adamw"])):
         words = [*common, str(tmp_path / str(number)), *flags]
-        interrupt(parse(words).config(), tmp_path / str(number), run="digits")
+        interrupt(parse(words)[0], tmp_path / str(number), run="digits")
         model = RunFolder.open(tmp_path / str(number)).settled.model
         assert model.image_size == (224, 224) and model.patch_size == (14, 14)
         assert train([*words, "--resume"]) == 0
@@ -165,7 +165,7 @@ def test_grown_patches_go_on_with_the_same_command(tmp_path: Path, interrupt: An
 def test_the_command_line_finds_the_folder_and_its_settings(photos: Path, tmp_path: Path, interrupt: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     begun = ["digits", "--data", f"folder:{photos}", "--name", "foo", "--set", "depth=2", "batch_size=4", "--epochs", "1"]
-    interrupt(parse([*begun, "--device", "cpu", "--threads", "1"]).config(), run="digits")
+    interrupt(parse([*begun, "--device", "cpu", "--threads", "1"])[0], run="digits")
     for words, refusal in (
         (["digits", "--name", "foo", "--set", "depth=3"], "depth = 2, not 3"),
         (["digits", "--name", "foo", "--image-size", "16"], "image_size"),
@@ -193,7 +193,7 @@ def test_a_preset_that_is_edited_changes_no_run_that_has_begun(
     words = ["digits", "--data", f"folder:{photos}", "--set", "batch_size=4", "--epochs", "4", "--device", "cpu", "--threads", "1", "--out"]
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     assert train([*words, str(whole), "--quiet"]) == 0
-    interrupt(parse([*words, str(halves)]).config(), halves, run="digits")
+    interrupt(parse([*words, str(halves)])[0], halves, run="digits")
     edited = change(run("digits"), lr=1.0, ema=None, augment="none", label_smoothing=0.5)
     edited = dataclasses.replace(edited, model=dataclasses.replace(edited.model, depth=1, width=16, heads=2, patch_size=(4, 4)))
     monkeypatch.setitem(runs.RUNS, "digits", edited)
@@ -225,8 +225,8 @@ def test_asked_settled_and_the_command_lie_side_by_side(photos: Path, tmp_path: 
     assert folder.asked.config.model.left_open == ("image_size", "channels", "classes")
     assert (folder.settled.model.image_size, folder.settled.model.channels, folder.settled.model.classes) == ((8, 8), 3, 2)
     assert folder.asked.run == "digits" and shlex.split(folder.command or "")[2:] == words
-    assert parse(shlex.split(folder.command or "")[2:]).config() == folder.asked.config
-    again = parse([str(out), "--seed", "3"]).config()
+    assert parse(shlex.split(folder.command or "")[2:])[0] == folder.asked.config
+    again = parse([str(out), "--seed", "3"])[0]
     assert again == change(folder.asked.config, seed=3)
     answers = folder.answers()
     assert len(answers.predictions) == len(answers.labels) == len(answers.paths) == json.loads((out / "test.json").read_text())["pictures"]
@@ -236,7 +236,7 @@ def test_a_run_from_python_is_trained_again_by_its_folder(photos: Path, tmp_path
     config = small(photos, epochs=0.5)
     path = fit(config, out=tmp_path / "run", quiet=True).path
     command = shlex.split(RunFolder.open(path).command or "")
-    assert command == ["vitral", "train", str(path)] and parse(command[2:]).config() == config
+    assert command == ["vitral", "train", str(path)] and parse(command[2:])[0] == config
 
 
 def test_two_runs_of_one_name_get_two_folders_and_one_folder_takes_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -246,11 +246,11 @@ def test_two_runs_of_one_name_get_two_folders_and_one_folder_takes_one_writer(tm
     asked = Asked(config, "digits")
     made = [RunFolder.create(None, asked, settled, Origin()) for _ in range(3)]
     assert [folder.path.as_posix() for folder in made] == ["runs/digits", "runs/digits-2", "runs/digits-3"]
-    with pytest.raises(UsageError, match=rf"runs/digits is in use by a training in another process \(process {os.getpid()} on"):
+    with pytest.raises(UsageError, match=f"in use .*{os.getpid()}"):
         RunFolder.create("runs/digits", asked, settled, Origin())
     for folder in made:
         folder.close()
-    with pytest.raises(UsageError, match="already holds a training"):
+    with pytest.raises(UsageError, match="--resume"):
         RunFolder.create("runs/digits", asked, settled, Origin())
     assert RunFolder.newest("digits").path.name == "digits-3"
 
@@ -262,7 +262,7 @@ def test_a_folder_of_the_first_version_is_read_but_not_gone_on_with(tmp_path: Pa
     assert folder.asked is None and folder.command is None and folder.finished
     assert folder.settled.model.image_size == (8, 8) and folder.settled.name == "digits"
     assert folder.model()(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
-    with pytest.raises(UsageError, match="first version, which cannot be gone on with"):
+    with pytest.raises(UsageError, match="first version"):
         fit(folder.settled, out=old, resume=True, quiet=True)
     with pytest.raises(UsageError, match="first version"):
         train(["digits", "--out", str(old), "--resume", "--quiet"])

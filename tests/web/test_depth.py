@@ -71,7 +71,7 @@ def test_a_model_without_classes_is_told_so() -> None:
     from tests.web.conftest import png
 
     key = session.give(png(3), "a.png")
-    with pytest.raises(Refusal, match="no head to read"):
+    with pytest.raises(Refusal, match="head"):
         session.depth(0, key)
-    with pytest.raises(ValueError, match="needs attention"):
+    with pytest.raises(ValueError, match="attention"):
         session.depth(1, key)

@@ -136,7 +136,7 @@ def test_every_view_of_a_cut_model_shows_the_same_model(session: Session, key: s
 
 def test_a_cut_that_cannot_be_is_refused(session: Session, key: str) -> None:
     for cut in (Cut(heads=((9, 0),)), Cut(blocks=(7,)), Cut(patches=(64,))):
-        with pytest.raises(UsageError, match="does not exist"):
+        with pytest.raises(UsageError, match="exist"):
             session.trace(0, key, cut=cut)
 
 

@@ -94,7 +94,7 @@ def test_rivals_lose_patches_only(image) -> None:
 
 @pytest.mark.parametrize("cut", [Cut(heads=((2, 0),)), Cut(heads=((0, 3),)), Cut(blocks=(-1,)), Cut(patches=(64,))])
 def test_parts_that_do_not_exist(model, image, cut: Cut) -> None:
-    with pytest.raises(UsageError, match="does not exist"):
+    with pytest.raises(UsageError, match="exist"):
         operate(model, image, [cut])
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from vitral.base.errors import UsageError, out_of_range
-from vitral.base.origin import Origin, known
+from vitral.base.origin import Origin, fact
 from vitral.base.text import html
 from vitral.config import ModelConfig
 from vitral.model.summary import summary
@@ -29,7 +29,7 @@ class Classifier(nn.Module):
         heads = config.heads if config.is_transformer else 0
         self.folder: Path | None = None
         """Where it was read from, if it was saved or trained here."""
-        self.origin: Origin = Origin(activation=known(config.activation), norm_epsilon=known(config.norm_epsilon), heads=known(heads))
+        self.origin: Origin = Origin(activation=fact(config.activation), norm_epsilon=fact(config.norm_epsilon), heads=fact(heads))
 
     def tape_names(self) -> list[str]:
         """Every name that a tape of this model can keep, read or edit."""
@@ -75,7 +75,7 @@ class Classifier(nn.Module):
             torch.default_generator.manual_seed(seed)  # a fresh head starts the same way each time
             model._make_head()
         change = f"head replaced: {self.config.classes} → {classes} classes, untrained (seed {seed})"
-        model.origin = dataclasses.replace(self.origin.with_change(change), classes=known((), "the head is new"), thresholds=())
+        model.origin = dataclasses.replace(self.origin.with_change(change), classes=fact((), "the head is new"), thresholds=())
         body = next(self.parameters())
         return model.to(body.device, body.dtype).train(self.training)
 

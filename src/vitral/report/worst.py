@@ -209,7 +209,7 @@ def _neighbours(
 ) -> dict[int, list[inline.Illustration]]:
     """The nearest of the scored images, then of those learnt from, which have the numbers after them."""
     answers, count = scored.answers, len(scored.answers.labels)
-    bank = training.first(min(_POOL, len(training)), 0) if training else None
+    bank = training.balanced_subset(min(_POOL, len(training)), 0) if training else None
 
     def picture(number: int) -> Any:
         return scored.open(number) if number < count or bank is None else bank.picture(number - count)
@@ -219,7 +219,7 @@ def _neighbours(
         if number < count or bank is None:
             caption = f"near ({cosine:.2f}): {answers.told(number, scored.name)}"
         else:
-            caption = f"learnt ({cosine:.2f}): {bank.truth(number - count)}"
+            caption = f"learnt ({cosine:.2f}): {bank.label_text(number - count)}"
         return inline.of_image(small(viewable(decode(picture(number)))), caption)
 
     neighbours: dict[int, list[inline.Illustration]] = {}
