@@ -11,7 +11,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.heatmap import Heatmap
-from vitral.draw.sheet import COLOURS_END, SIGNS, STARTS, clipped_overlay, inside_sheet
+from vitral.draw.sheet import _SIGNS, COLOURS_END, STARTS, clipped_overlay, inside_sheet
 
 
 class _Ranking(list):
@@ -22,7 +22,7 @@ RANKING = _Ranking([("cat", 0.98), ("dog", 0.02)])
 
 
 @pytest.mark.parametrize(
-    ("side", "signed", "note"), [(14, True, f"{COLOURS_END}; {SIGNS}"), (14, False, COLOURS_END), (4, True, SIGNS), (4, False, None)]
+    ("side", "signed", "note"), [(14, True, f"{COLOURS_END}; {_SIGNS}"), (14, False, COLOURS_END), (4, True, _SIGNS), (4, False, None)]
 )
 def test_the_note_says_what_the_colours_mean(whole: Callable, photograph: Image.Image, side: int, signed: bool, note: str | None) -> None:
     grid = np.random.default_rng(0).normal(size=(side, side))

@@ -42,10 +42,10 @@ def test_on_grid_keeps_the_mean() -> None:
 
 def test_salience_order_by_hand() -> None:
     # Pairs (0,1), (0,2), (1,2) with weights 2, 5, 3; the falls agree with the first two.
-    assert judge.coefficient([3.0, 1.0, 2.0], [6.0, 4.0, 1.0]) == pytest.approx((2 + 5 - 3) / 10)
-    assert judge.coefficient([3.0, 2.0, 1.0], [6.0, 4.0, 1.0]) == 1.0
-    assert judge.coefficient([1.0, 2.0, 3.0], [6.0, 4.0, 1.0]) == -1.0
-    assert judge.coefficient([1.0, 2.0], [1.0, 1.0]) == 0.0
+    assert judge._coefficient([3.0, 1.0, 2.0], [6.0, 4.0, 1.0]) == pytest.approx((2 + 5 - 3) / 10)
+    assert judge._coefficient([3.0, 2.0, 1.0], [6.0, 4.0, 1.0]) == 1.0
+    assert judge._coefficient([1.0, 2.0, 3.0], [6.0, 4.0, 1.0]) == -1.0
+    assert judge._coefficient([1.0, 2.0], [1.0, 1.0]) == 0.0
 
 
 @torch.no_grad()
@@ -79,8 +79,8 @@ def test_a_dropped_token_is_as_if_nobody_could_look_at_it(make, images) -> None:
 
     hidden = vitral.watch(model, image[None], edits={"blocks.*.attention.weights": hide}).logits.softmax(1)[0, 2]
     assert judge.scores(model, image[None], 2, kept)[0] == pytest.approx(float(hidden), abs=1e-6)
-    assert judge.removals_of(model) == judge.REMOVALS
-    assert judge.removals_of(vitral.create("cnn")) == judge.removals_of(make(positions="rotary", heads=2, width=24)) == judge.REMOVALS[:-1]
+    assert judge.removals_of(model) == judge._REMOVALS
+    assert judge.removals_of(vitral.create("cnn")) == judge.removals_of(make(positions="rotary", heads=2, width=24)) == judge._REMOVALS[:-1]
 
 
 @torch.no_grad()

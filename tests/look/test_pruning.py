@@ -8,12 +8,12 @@ import torch
 
 import vitral
 from vitral import look
-from vitral.look.pruning import least_first, prune_heads
+from vitral.look.pruning import _least_first, prune_heads
 from vitral.look.switch_off import Off, edits_for
 
 
 def test_the_least_needed_goes_first() -> None:
-    assert least_first(np.array([[-0.5, 0.1], [0.0, -0.2]])) == [(0, 1), (1, 0), (1, 1), (0, 0)]
+    assert _least_first(np.array([[-0.5, 0.1], [0.0, -0.2]])) == [(0, 1), (1, 0), (1, 1), (0, 0)]
 
 
 def test_every_point_is_the_model_without_so_many_heads(make, images) -> None:

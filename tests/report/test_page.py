@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vitral.report.inline import Illustration
-from vitral.report.page import Section, environment, numeric_columns, pages, part, percent, read_object, show, texts, write_page
+from vitral.report.page import Section, _numeric_columns, environment, pages, part, percent, read_object, show, texts, write_page
 
 
 def test_every_way_in_is_escaped(tmp_path: Path, read: Callable, nasty: str) -> None:
@@ -47,7 +47,7 @@ def test_numbers_stand_to_the_right() -> None:
         ["CNN", "–", "none", "< 0.001", "–", None],
         ["MLP", "0.3", "1", "≤ 0.0005", "–", 1],
     ]
-    assert numeric_columns(rows) == [False, True, False, True, False, True]
+    assert _numeric_columns(rows) == [False, True, False, True, False, True]
     (html,) = part("table", [["ViT", "< 0.001"]], ["model", "accuracy"])
     assert '<td class="number">&lt; 0.001</td>' in html and "<td>ViT</td>" in html
     assert '<th scope="col" class="number">accuracy</th>' in html

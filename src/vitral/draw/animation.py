@@ -12,7 +12,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 
 FORMATS = ("webp", "gif", "mp4")
-LAST = 4
+_LAST = 4
 """How many times as long the last picture stays: it is what the film leads to."""
 
 
@@ -25,7 +25,7 @@ def animate(frames: Sequence[Image.Image], ending: str, seconds: float = 0.5) ->
     colour = [frame.convert("RGB") for frame in frames]
     if ending == "mp4":
         return _by_ffmpeg(colour, seconds)
-    times = [round(1000 * seconds)] * (len(frames) - 1) + [round(1000 * seconds * LAST)]
+    times = [round(1000 * seconds)] * (len(frames) - 1) + [round(1000 * seconds * _LAST)]
     options = {"save_all": True, "append_images": colour[1:], "duration": times, "loop": 0}
     out = io.BytesIO()
     if ending == "webp":
@@ -40,13 +40,15 @@ def _by_ffmpeg(frames: Sequence[Image.Image], seconds: float) -> bytes | None:
     if program is None:
         return None
     pictures = io.BytesIO()
-    for frame in [*frames, *[frames[-1]] * (LAST - 1)]:
+    for frame in [*frames, *[frames[-1]] * (_LAST - 1)]:
         frame.save(pictures, "PNG", compress_level=1)
     even = "pad=ceil(iw/2)*2:ceil(ih/2)*2:color=white"  # players want even sides, and this kind of colour
     command = [program, "-v", "error", "-f", "image2pipe", "-framerate", f"{1 / seconds:g}", "-i", "-", "-vf", even]
     command += ["-pix_fmt", "yuv420p", "-movflags", "frag_keyframe+empty_moov", "-f", "mp4", "-"]
     done = subprocess.run(command, input=pictures.getvalue(), capture_output=True)
     if done.returncode or not done.stdout:
-        told = done.stderr.decode(errors="replace").strip().splitlines()
-        raise UsageError(f"ffmpeg could not write the film ({told[-1] if told else 'no output'})", "leave mp4 out with --format webp gif")
+        message = done.stderr.decode(errors="replace").strip().splitlines()
+        raise UsageError(
+            f"ffmpeg could not write the film ({message[-1] if message else 'no output'})", "leave mp4 out with --format webp gif"
+        )
     return done.stdout

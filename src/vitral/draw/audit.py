@@ -32,16 +32,16 @@ def example_figure(
         (_SIDE, round(_SIDE * original.height / original.width)),
         Image.Resampling.NEAREST if max(original.size) <= 64 else Image.Resampling.LANCZOS,
     )
-    tiles = [framed(shown, inside)]
+    tiles = [_framed(shown, inside)]
     for values in maps.values():
         heat = Heatmap(values, "", original=original, signed=bool((values < 0).any()))
         laid, _ = clipped_overlay(heat, overlay_mode(values.shape), _SIDE)
-        tiles.append(framed(laid.resize(shown.size), inside))
+        tiles.append(_framed(laid.resize(shown.size), inside))
     captions = ["the picture", *(f"{name.replace('_', ' ')} ({verdicts.get(name, '')})" for name in maps)]
     return picture_sheet(tiles, captions, columns=4, title=title, width=1.75)
 
 
-def framed(image: Image.Image, inside: np.ndarray | None) -> Image.Image:
+def _framed(image: Image.Image, inside: np.ndarray | None) -> Image.Image:
     """With a frame around the patches that are meant."""
     if inside is None or not inside.any():
         return image

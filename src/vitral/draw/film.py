@@ -79,11 +79,11 @@ class Film:
 def film_frame(film: Film, index: int) -> Image.Image:
     """The panels of one moment."""
     content = io.BytesIO()
-    frame_figure(film, index).savefig(content, format="png", dpi=DPI)
+    _frame_figure(film, index).savefig(content, format="png", dpi=DPI)
     return Image.open(content).convert("RGB")
 
 
-def frame_figure(film: Film, index: int) -> Figure:
+def _frame_figure(film: Film, index: int) -> Figure:
     names = [name for name in PARTS if name in film.parts]
     if not names or not 0 <= index < len(film.steps):
         raise UsageError(f"frame {index} of {len(film.steps)} with {len(names)} parts", "give at least one part and one step")
@@ -210,7 +210,7 @@ def _numbers_tile(name: str) -> Callable[[Film, int], np.ndarray]:
 def _scale(film: Film, name: str) -> Scale | None:
     """What the colours of a row of the sheet stand for."""
     part = PARTS[name]
-    alpha = _OVER if name == "attention" and _lies_over(film) else None
+    alpha = _OVER if name == "attention" and _over_picture(film) else None
     return Scale(part.limits(film), part.unit, signed=name == "positions", alpha=alpha) if part.unit else None
 
 
@@ -257,10 +257,10 @@ def _class_map(film: Film, picture: int, index: int) -> np.ndarray:
 def _looking(film: Film, picture: int, block: int, index: int) -> np.ndarray:
     """A map of attention; where no class map shows the picture, laid over it."""
     values, limits = film.parts["attention"][index, picture, block], _attention_limits(film, picture, block)
-    return _over(film.images[picture], values, limits) if _lies_over(film) else _enlarged(paint(values, limits))
+    return _over(film.images[picture], values, limits) if _over_picture(film) else _enlarged(paint(values, limits))
 
 
-def _lies_over(film: Film) -> bool:
+def _over_picture(film: Film) -> bool:
     return "classes" not in film.parts and len(film.images) >= film.parts["attention"].shape[1]
 
 

@@ -151,7 +151,7 @@ def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: st
     title = title or f"{percent(right)} of {int(counts.sum()):,} right"
     totals = counts.sum(axis=1, keepdims=True)
     if len(counts) > _MOST_LABELS:
-        chosen = most_confused(counts)
+        chosen = _most_confused(counts)
         title += f"; the {len(chosen)} of {len(counts):,} classes confused most"
         counts, totals, labels = counts[np.ix_(chosen, chosen)], totals[chosen], [labels[number] for number in chosen]
     classes = len(counts)
@@ -175,7 +175,7 @@ def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: st
     return figure
 
 
-def most_confused(counts: np.ndarray, most: int = 20) -> list[int]:
+def _most_confused(counts: np.ndarray, most: int = 20) -> list[int]:
     """The classes that are taken for each other most often, in an order that puts alike ones side by side."""
     both = np.asarray(counts, float) + np.asarray(counts, float).T
     np.fill_diagonal(both, 0)

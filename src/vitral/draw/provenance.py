@@ -94,9 +94,9 @@ def png_bytes(figure: Figure, dpi: int = 120) -> bytes:
 
 def command_line(arguments: Sequence[str] | None = None) -> str:
     """The command that is running, as a user would type it."""
-    given = sys.argv if arguments is None else arguments
-    program = Path(given[0]).name if given else ""
-    return shlex.join(["vitral" if program in ("vitral", "__main__.py") else program or "python", *given[1:]])
+    argv = sys.argv if arguments is None else arguments
+    program = Path(argv[0]).name if argv else ""
+    return shlex.join(["vitral" if program in ("vitral", "__main__.py") else program or "python", *argv[1:]])
 
 
 def versions() -> dict[str, str]:

@@ -34,7 +34,7 @@ _NEARLY = 0.05
 _FEW_PATCHES = 64
 """Smaller maps show their whole range."""
 COLOURS_END = f"colours up to the {BRIGHTEST}th percentile"
-SIGNS = "red above zero, blue below"
+_SIGNS = "red above zero, blue below"
 STARTS = "white frame: the patch that the map starts from"
 
 
@@ -77,7 +77,7 @@ def inside_sheet(
         one.set_title(texts[index], fontsize=TICK_SIZE, color=INK, pad=3)
         scales[index].bar(parts[-1], one)
     notes = [COLOURS_END] if any(scale.cut for scale in scales) else []
-    notes += [SIGNS] if any(heat.signed for heat in heats) else []
+    notes += [_SIGNS] if any(heat.signed for heat in heats) else []
     notes += [STARTS] if any(heat.start is not None for heat in heats) else []
     if notes:
         parts[-1].supxlabel("; ".join(notes), fontsize=TICK_SIZE, color=SOFT)

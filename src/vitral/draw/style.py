@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 SEQUENTIAL = "inferno"
-DIVERGING = "RdBu_r"
+_DIVERGING = "RdBu_r"
 
 PAPER = "#ffffff"
 INK = "#1f2933"
@@ -49,7 +49,7 @@ def series_marker(index: int) -> str:
 
 
 def map_name(signed: bool) -> str:
-    return DIVERGING if signed else SEQUENTIAL
+    return _DIVERGING if signed else SEQUENTIAL
 
 
 def limits_of(values: np.ndarray, signed: bool = False) -> tuple[float, float]:

@@ -115,10 +115,10 @@ def patch_figure(original: Image.Image, grid: tuple[int, int], box: Box | None =
         _edges(box, original),
     )
     captions = ["what the model sees", f"{grid[0]} × {grid[1]} = {grid[0] * grid[1]} patches"]
-    return picture_sheet([seen, cut_into_patches(seen, grid, gap)], captions, columns=2, title=title, width=2.8)
+    return picture_sheet([seen, _cut_into_patches(seen, grid, gap)], captions, columns=2, title=title, width=2.8)
 
 
-def cut_into_patches(image: Image.Image, grid: tuple[int, int], gap: float = 0.12) -> Image.Image:
+def _cut_into_patches(image: Image.Image, grid: tuple[int, int], gap: float = 0.12) -> Image.Image:
     """The image as grid[0] × grid[1] patches with white between them."""
     down, across = image.height // grid[0], image.width // grid[1]
     space = max(1, round(min(down, across) * gap))

@@ -111,13 +111,13 @@ def attention_matrix(
     weights = to_double(tape.attention(block)[item])  # (heads, T, T)
     matrix = weights.mean(dim=0) if head is None else weights[check_index("head", head, tape.config.heads)]
     if normalised:
-        matrix = layer_normalised(matrix)
+        matrix = _layer_normalised(matrix)
     who = "mean" if head is None else head % tape.config.heads
     note = unused_note("attention_matrix", target=target, start=start)
     return AttentionMatrix(to_numpy(matrix), block, who, tape.prefix, normalised, note)
 
 
-def layer_normalised(matrix: torch.Tensor, epsilon: float = 1e-12) -> torch.Tensor:
+def _layer_normalised(matrix: torch.Tensor, epsilon: float = 1e-12) -> torch.Tensor:
     """Layer norm of each row. Epsilon is far below LayerNorm's usual 1e-5, which would swamp weights near 1/T."""
     if matrix.shape[-1] < 2:
         raise UsageError("a matrix of one token cannot be normalised", "use a picture with more patches")

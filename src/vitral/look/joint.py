@@ -52,10 +52,10 @@ def joint_colours(model: Classifier, images: torch.Tensor, like: JointColours | 
     return JointColours(as_colours(scores).reshape(*maps.shape[:3], 3), explained, scores)
 
 
-def similar_patches(model: Classifier, images: torch.Tensor, place: tuple[float, float] = (0.5, 0.5)) -> np.ndarray:
+def similar_patches(model: Classifier, images: torch.Tensor, point: tuple[float, float] = (0.5, 0.5)) -> np.ndarray:
     """(B, h, w): cosine of every patch to the one at `place` (rows, columns; shares of the sides) of the same picture."""
     maps = F.normalize(patch_features(model, images), dim=1)  # (B, D, h, w)
-    row, column = (min(int(share * side), side - 1) for share, side in zip(place, maps.shape[2:], strict=True))
+    row, column = (min(int(share * side), side - 1) for share, side in zip(point, maps.shape[2:], strict=True))
     return to_numpy(torch.einsum("bdhw,bd->bhw", maps, maps[:, :, row, column]))
 
 

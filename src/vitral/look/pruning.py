@@ -18,9 +18,9 @@ from vitral.look.rerun import run, score, single_image
 from vitral.look.switch_off import Ablation, Off, edits_for
 from vitral.model.tape import Tape
 
-POINTS = 19
+_POINTS = 19
 """Most points of the line: for ViT-Ti every second head."""
-DRAWS = 3
+_DRAWS = 3
 """Random orders beside the one by importance: a line that falls as theirs does says nothing of the order."""
 BATCH = 16
 
@@ -54,15 +54,15 @@ def prune_heads(
     *,
     images: torch.Tensor | None = None,
     labels: Sequence[int] = (),
-    points: int = POINTS,
+    points: int = _POINTS,
 ) -> Pruning:
     """Switch heads off in the order of an `ablate` of the same picture; `images` (B, C, H, W) with `labels` are judged along the way."""
     item = check_item(tape, item)
     image = single_image(tape, item)
-    order = least_first(ablation.heads)
+    order = _least_first(ablation.heads)
     counts = np.unique(np.linspace(0, len(order), min(points, len(order) + 1)).round().astype(int))
     rng = np.random.default_rng(0)
-    drawn = [[order[place] for place in rng.permutation(len(order))] for _ in range(DRAWS)]
+    drawn = [[order[index] for index in rng.permutation(len(order))] for _ in range(_DRAWS)]
     confidence, random, share = [], [], []
     truth = torch.tensor(list(labels))
     for count in track(counts.tolist(), "Removing heads, the least important first"):
@@ -79,7 +79,7 @@ def prune_heads(
     return Pruning(tuple(order), counts, np.array(confidence), np.array(random), judged)
 
 
-def least_first(heads: np.ndarray) -> list[tuple[int, int]]:
+def _least_first(heads: np.ndarray) -> list[tuple[int, int]]:
     """(block, head) by what the answer loses without it, the smallest loss first; `heads`: (L, heads), the change of the probability."""
-    places = np.argsort(-heads, axis=None, kind="stable")
-    return [(int(place) // heads.shape[1], int(place) % heads.shape[1]) for place in places]
+    order = np.argsort(-heads, axis=None, kind="stable")
+    return [(int(index) // heads.shape[1], int(index) % heads.shape[1]) for index in order]

@@ -18,7 +18,7 @@ from vitral.draw.matrices import grid_of_grids
 from vitral.draw.result import Result
 from vitral.draw.style import squares
 from vitral.draw.tiles import picture_sheet
-from vitral.look.choice import Start, check_index, check_item, model_of, need_tape, place_of, start_index, start_patch, unused_note
+from vitral.look.choice import Start, check_index, check_item, check_patch, model_of, need_tape, start_index, start_patch, unused_note
 from vitral.look.describe import seen
 from vitral.look.health import outlier_threshold
 from vitral.look.maps import heat
@@ -122,7 +122,7 @@ def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start
         (index, note), patch = start_index(used, start), start_patch(used, start)
         own = patches.mean(axis=(0, 1)) if index is None else to_numpy(to_double(used[name][at, index]))
     elif isinstance(start, tuple | list):
-        patch = place_of("place", start, patches.shape[:2], "this map")
+        patch = check_patch("place", start, patches.shape[:2], "this map")
         own, note = patches[patch], f"starts from the place in row {patch[0]}, column {patch[1]}"
     else:
         own, patch, note = patches.mean(axis=(0, 1)), None, f"a {tape.config.family} has no class token: starts from the mean of the map"

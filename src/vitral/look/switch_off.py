@@ -96,21 +96,21 @@ def edits_for(copies: Sequence[Off] | Off) -> dict[str, Edit]:
     A head is off when its attention weights are zero: then it gives nothing, just as if its output were cleared, and every map that is
     made of weights knows it too. With the output cleared alone, rollout would go on counting a head that no longer does anything.
     """
-    places: dict[str, list[tuple[int | slice, int | slice]]] = defaultdict(list)
+    entries: dict[str, list[tuple[int | slice, int | slice]]] = defaultdict(list)
     for copy, off in [(slice(None), copies)] if isinstance(copies, Off) else enumerate(copies):
         for block, head in [*off.heads, *((block, slice(None)) for block in off.attention)]:
-            places[f"blocks.{block}.attention.weights"].append((copy, head))
+            entries[f"blocks.{block}.attention.weights"].append((copy, head))
         for part in ("attention", "mlp"):  # the output too: it has a bias
             for block in getattr(off, part):
-                places[f"blocks.{block}.{part}.output"].append((copy, slice(None)))
-    return {name: _zero(where) for name, where in places.items()}
+                entries[f"blocks.{block}.{part}.output"].append((copy, slice(None)))
+    return {name: _zero(where) for name, where in entries.items()}
 
 
-def _zero(places: list[tuple[int | slice, int | slice]]) -> Edit:
+def _zero(entries: list[tuple[int | slice, int | slice]]) -> Edit:
     def edit(value: torch.Tensor, _: str) -> torch.Tensor:
         value = value.clone()
-        for place in places:
-            value[place] = 0
+        for entry in entries:
+            value[entry] = 0
         return value
 
     return edit

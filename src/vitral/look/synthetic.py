@@ -13,11 +13,11 @@ from vitral.look.maps import patch_edges
 from vitral.model.classifier import Classifier
 
 
-def trigger(model: Classifier, image: torch.Tensor, place: tuple[int, int], size: int, grid: tuple[int, int]) -> torch.Tensor:
+def _trigger(model: Classifier, image: torch.Tensor, corner: tuple[int, int], size: int, grid: tuple[int, int]) -> torch.Tensor:
     """The image with a black and white chequered square pasted in, `size` patches a side."""
     down, across = patch_edges(image.shape[1], grid[0]), patch_edges(image.shape[2], grid[1])
-    top, bottom = down[place[0]], down[place[0] + size]
-    left, right = across[place[1]], across[place[1] + size]
+    top, bottom = down[corner[0]], down[corner[0] + size]
+    left, right = across[corner[1]], across[corner[1] + size]
     cell = max(1, (bottom - top) // (4 * size))
     chequers = (torch.arange(bottom - top)[:, None] // cell + torch.arange(right - left) // cell) % 2
     pixels = (255 * chequers).to(torch.uint8).expand(image.shape[0], -1, -1)
@@ -27,7 +27,7 @@ def trigger(model: Classifier, image: torch.Tensor, place: tuple[int, int], size
 
 
 @dataclass(frozen=True)
-class Planted:
+class _Planted:
     """Images with a trigger each, and where it is."""
 
     images: torch.Tensor
@@ -36,7 +36,7 @@ class Planted:
     """(B, h, w) booleans"""
 
 
-def with_triggers(model: Classifier, images: torch.Tensor, size: int, grid: tuple[int, int], seed: int) -> Planted:
+def with_triggers(model: Classifier, images: torch.Tensor, size: int, grid: tuple[int, int], seed: int) -> _Planted:
     """Each image with a trigger in a place of its own."""
     draw = np.random.default_rng(seed)
     inside = np.zeros((len(images), *grid), bool)
@@ -44,8 +44,8 @@ def with_triggers(model: Classifier, images: torch.Tensor, size: int, grid: tupl
     for index, image in enumerate(images):
         row, column = (int(draw.integers(0, count - size + 1)) for count in grid)
         inside[index, row : row + size, column : column + size] = True
-        out.append(trigger(model, image, (row, column), size, grid))
-    return Planted(torch.stack(out), inside)
+        out.append(_trigger(model, image, (row, column), size, grid))
+    return _Planted(torch.stack(out), inside)
 
 
 def mosaic(images: torch.Tensor) -> torch.Tensor:

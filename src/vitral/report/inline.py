@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LIMIT = 12 * 2**20
 """Bytes of one picture."""
-MOST = 120
+_MOST = 120
 """Figures of one page."""
 _SIGNATURES = {".png": (b"\x89PNG\r\n\x1a\n", "image/png"), ".jpg": (b"\xff\xd8\xff", "image/jpeg"), ".svg": (b"<", "image/svg+xml")}
 """What a file of each kind begins with, and its media type; of one figure in several kinds, the first is shown."""
@@ -61,26 +61,26 @@ def of_folder(folder: Path, hint: str, without: Sequence[str] = ()) -> list[Illu
 
     `without`: figures that the page has already, by their names. Of two alike, in picture and caption, the first is shown.
     """
-    files = [path for path in figure_files(folder) if path.stem not in without]
+    files = [path for path in _figure_files(folder) if path.stem not in without]
     if not files:
         return [f"there are no figures yet: {hint}"]
-    pictures = map(of_file, reversed(files[:MOST]))
+    pictures = map(_of_file, reversed(files[:_MOST]))
     shown = {(one.source, one.caption) if isinstance(one, Illustration) else one: one for one in pictures}
-    left = len(files) - MOST
+    left = len(files) - _MOST
     return [*reversed(shown.values()), *([f"{left} more figures were left out; they are in {folder}"] if left > 0 else [])]
 
 
 def of_frames(folder: Path) -> list[Illustration]:
     """The frames of a film, in order; none where there is no film."""
     out = []
-    for path in sorted(folder.glob("step-*.webp"))[:MOST]:
+    for path in sorted(folder.glob("step-*.webp"))[:_MOST]:
         if path.is_symlink() or not (content := read_bounded(path, _LIMIT)).startswith(b"RIFF"):
             continue
         out.append(Illustration(_address(content, "image/webp"), f"step {int(path.stem.removeprefix('step-')):,}"))
     return out
 
 
-def of_file(path: Path) -> Illustration | str:
+def _of_file(path: Path) -> Illustration | str:
     """A PNG, JPEG or SVG file; anything else becomes a text."""
     signature, kind = _SIGNATURES.get(path.suffix.lower(), (b"", ""))
     try:
@@ -95,7 +95,7 @@ def of_file(path: Path) -> Illustration | str:
     return Illustration(_address(content, kind), caption, str(record.get("command") or ""))
 
 
-def figure_files(folder: Path) -> list[Path]:
+def _figure_files(folder: Path) -> list[Path]:
     """One file per figure, PNG before SVG; links out of the folder that it lies in are not followed."""
     first: dict[Path, Path] = {}
     inside = folder.parent.resolve()

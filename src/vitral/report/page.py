@@ -20,7 +20,7 @@ from vitral.base.files import read_json, write_atomic
 from vitral.base.text import NOTHING
 from vitral.base.version import __version__
 
-SHOWN = 12
+_SHOWN = 12
 """Items of a list that are written out."""
 
 
@@ -41,11 +41,11 @@ class Section(NamedTuple):
     level: int = 2
 
 
-Kind = Literal["table", "named_values", "facts", "text", "note", "code", "items", "figures", "frames", "gallery", "embedding_map"]
+_Kind = Literal["table", "named_values", "facts", "text", "note", "code", "items", "figures", "frames", "gallery", "embedding_map"]
 """The macros of parts.html."""
 
 
-def part(kind: Kind, content: Any, *more: Any) -> list[Markup]:
+def part(kind: _Kind, content: Any, *more: Any) -> list[Markup]:
     """A part of a section, left out where it has no content. Every value is plain text to the macro: it is escaped as it is put in."""
     return [getattr(pages().get_template("parts.html").module, kind)(content, *more)] if content else []
 
@@ -77,7 +77,7 @@ def pages() -> jinja2.Environment:
     environment.filters |= {
         "show": show,
         "spaced": lambda name: str(name).replace("_", " "),
-        "numeric_columns": numeric_columns,
+        "numeric_columns": _numeric_columns,
     }
     return environment
 
@@ -93,8 +93,8 @@ def show(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list | tuple):
-        shown = ", ".join(map(show, value[:SHOWN]))
-        return f"{shown}, … ({len(value):,} in all)" if len(value) > SHOWN else shown
+        shown = ", ".join(map(show, value[:_SHOWN]))
+        return f"{shown}, … ({len(value):,} in all)" if len(value) > _SHOWN else shown
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {show(item)}" for key, item in value.items())
     return str(value)
@@ -104,7 +104,7 @@ def percent(value: Any, digits: int = 1) -> str:
     return text.percent(number(value), digits)
 
 
-def numeric_columns(rows: Iterable[Sequence[Any]]) -> list[bool]:
+def _numeric_columns(rows: Iterable[Sequence[Any]]) -> list[bool]:
     """For each column, whether it holds nothing but numbers: these stand to the right."""
     return [all(map(_looks_like_number, column)) for column in zip(*rows, strict=False)]
 

@@ -38,7 +38,7 @@ _WORST_FIRST = "class by class, the worst first"
 _MULTI_LABEL_WRONG = "stand those of the wrong label that it was surest of and of the one that it missed by most, where there are such"
 
 
-def open_file(answers: Answers, position: int) -> Path:
+def _open_file(answers: Answers, position: int) -> Path:
     """The file of an image, where it still is."""
     path = answers.paths[position] if answers.paths else ""
     if not _is_picture(path):
@@ -69,7 +69,7 @@ class ScoredImages:
     names: list[str]
     model: Classifier | None = None
     """None: images have no maps."""
-    opener: Callable[[Answers, int], Any] = open_file
+    opener: Callable[[Answers, int], Any] = _open_file
     verdicts: Mapping[str, str] = field(default_factory=dict)
     """What an audit of the model found about each method."""
     source: str = ""

@@ -102,12 +102,12 @@ def write_worst(
     page = make_folder(Path(out)) / _WORST
     lost = [position for position in shown if position not in explained]
     pool = f" (of {len(spread):,} pictures, evenly spread, and the errors on this page)" if len(spread) < len(answers.labels) else ""
-    learnt = f"; learnt, those that the model learnt from, with their truth ({_pool_of(training_split)})" if training_split else ""
+    from_training = f"; learnt, those that the model learnt from, with their truth ({_pool_of(training_split)})" if training_split else ""
     maps = maps_caption(explained, model.origin.multi_label)
     maps += "" if judged or not explained else f" No audit of this model judged {method}: `vitral audit` does."
     legend = (
         "The truth, the answer, and with what confidence; then the maps, then the pictures nearest to it in what the head reads, with "
-        f"their cosine: near, those that were scored, with truth and answer{pool}{learnt}. {maps}"
+        f"their cosine: near, those that were scored, with truth and answer{pool}{from_training}. {maps}"
     )
     rows = _classes(scored, errors)
     return write_page(
