@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import vitral
-from vitral.draw.animation import _LAST, animate
+from vitral.draw.film import _LAST, animate
 
 FRAMES = [Image.new("RGB", (31, 20), colour) for colour in ("navy", "teal", "orange")]
 

@@ -116,7 +116,7 @@ def test_what_the_command_line_says_of_methods_is_so() -> None:
     texts = {
         name: " ".join(text.split()) for name, text in re.findall(r'^    (\w+): [^\n]*\n    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
     }
-    listed = texts["method"].partition("commas: ")[2].partition(".")[0].split(", ")
+    listed = re.split("commas[:;] ", texts["method"])[1].partition(".")[0].split(", ")
     assert {"attention", "relevance"} < set(listed) <= set(look.METHODS)
     for option in ("block", "head", "target", "start"):
         takers = texts[option].partition("For ")[2].partition(":")[0].split(", ")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vitral.report.inline import Illustration
-from vitral.report.page import Section, _numeric_columns, environment, pages, part, percent, read_object, show, texts, write_page
+from vitral.report.page import _numeric_columns, environment, pages, part, percent, read_object, section, show, write_page
 
 
 def test_every_way_in_is_escaped(tmp_path: Path, read: Callable, nasty: str) -> None:
@@ -16,18 +16,17 @@ def test_every_way_in_is_escaped(tmp_path: Path, read: Callable, nasty: str) -> 
         *part("named_values", {nasty: nasty, "inner": {nasty: [nasty]}}, nasty),
         *part("figures", [nasty, picture]),
         *environment({nasty: nasty}),
-        *texts(nasty),
         *part("note", nasty),
         *part("code", nasty),
         *part("items", [nasty]),
     ]
-    reader = read(write_page(tmp_path / "page.html", nasty, [Section(nasty, parts)], nasty, [nasty]))
+    reader = read(write_page(tmp_path / "page.html", nasty, [section(nasty, parts, nasty)], nasty, [nasty]))
     assert reader.text.count(nasty) == 23
     assert [attributes["alt"] for tag, attributes in reader.tags if tag == "img"] == [nasty]
 
 
 def test_what_has_no_content_is_left_out(tmp_path: Path, read: Callable) -> None:
-    sections = [Section("Nothing", part("table", [], ["a"])), Section("Something", texts("", "first")), Section("", texts("second"))]
+    sections = [section("Nothing", part("table", [], ["a"])), section("Something", "", "first"), section("", "second")]
     text = read(write_page(tmp_path / "page.html", "title", sections)).text
     assert "Nothing" not in text and text.rindex("Something") < text.rindex("first") < text.rindex("second")
 

@@ -1,8 +1,10 @@
-"""One moment of a training as a page of panels, the same places and scales in every frame; and all moments on one sheet."""
+"""One moment of a training as a page of panels, alike in every frame; all moments on one sheet, or as one moving file."""
 
 from __future__ import annotations
 
 import io
+import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +14,6 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.text import readable
-from vitral.draw.filters import weights_to_grey
 from vitral.draw.matrices import page_of_grids
 from vitral.draw.scale import Scale
 from vitral.draw.sheet import BRIGHTEST
@@ -36,7 +37,7 @@ from vitral.draw.style import (
     style_image,
 )
 from vitral.draw.text import shorten
-from vitral.draw.tiles import picture_sheet
+from vitral.draw.tiles import picture_sheet, weights_to_grey
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +47,9 @@ DPI = 110
 _PANEL = 2.55
 """Inches of a panel's side."""
 _COLUMNS = 3
+FORMATS = ("webp", "gif", "mp4")
+_LAST = 4
+"""How many times as long the last picture stays: it is what the film leads to."""
 _MOST_FRAMES = 8
 """On the sheet."""
 _EVEN_SHARES = 3
@@ -117,6 +121,44 @@ def film_sheet(film: Film, title: str = "") -> Figure:
     labels = [part.title.partition(" (")[0] for part in parts.values()]
     note = " · ".join(part.row_note for part in parts.values() if part.row_note)
     return picture_sheet(images, captions, columns=len(chosen), title=title, row_labels=labels, width=1.15, scales=scales, note=note)
+
+
+def animate(frames: Sequence[Image.Image], ending: str, seconds: float = 0.5) -> bytes | None:
+    """The bytes of a WebP, GIF or MP4 file that shows each frame for `seconds`; None: MP4 where there is no ffmpeg."""
+    if not frames or len({frame.size for frame in frames}) != 1:
+        raise UsageError(f"{len(frames)} frames of {len({frame.size for frame in frames})} sizes", "give at least one, all of one size")
+    if seconds <= 0:
+        raise UsageError(f"{seconds} seconds a frame", "use something like 0.5")
+    colour = [frame.convert("RGB") for frame in frames]
+    if ending == "mp4":
+        return _by_ffmpeg(colour, seconds)
+    times = [round(1000 * seconds)] * (len(frames) - 1) + [round(1000 * seconds * _LAST)]
+    options = {"save_all": True, "append_images": colour[1:], "duration": times, "loop": 0}
+    out = io.BytesIO()
+    if ending == "webp":
+        colour[0].save(out, "WEBP", quality=78, method=4, **options)
+    else:
+        colour[0].save(out, "GIF", optimize=True, **options)
+    return out.getvalue()
+
+
+def _by_ffmpeg(frames: Sequence[Image.Image], seconds: float) -> bytes | None:
+    program = shutil.which("ffmpeg")
+    if program is None:
+        return None
+    pictures = io.BytesIO()
+    for frame in [*frames, *[frames[-1]] * (_LAST - 1)]:
+        frame.save(pictures, "PNG", compress_level=1)
+    even = "pad=ceil(iw/2)*2:ceil(ih/2)*2:color=white"  # players want even sides, and this kind of colour
+    command = [program, "-v", "error", "-f", "image2pipe", "-framerate", f"{1 / seconds:g}", "-i", "-", "-vf", even]
+    command += ["-pix_fmt", "yuv420p", "-movflags", "frag_keyframe+empty_moov", "-f", "mp4", "-"]
+    done = subprocess.run(command, input=pictures.getvalue(), capture_output=True)
+    if done.returncode or not done.stdout:
+        message = done.stderr.decode(errors="replace").strip().splitlines()
+        raise UsageError(
+            f"ffmpeg could not write the film ({message[-1] if message else 'no output'})", "leave mp4 out with --format webp gif"
+        )
+    return done.stdout
 
 
 # ---- panels ------------------------------------------------------------------------------------------------------------------------

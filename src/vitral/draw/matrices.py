@@ -1,4 +1,4 @@
-"""Tables of numbers as pictures: an attention matrix, a grid of grids, a confusion matrix."""
+"""Tables of numbers as pictures: an attention matrix, a grid of grids, a confusion matrix, what parts of a model do."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 
 from vitral.base.errors import UsageError
 from vitral.base.text import percent
+from vitral.base.text import signed as with_sign
 from vitral.draw import style
 from vitral.draw.style import add_title, colour_bar, label_axes, limits_of, map_name, new_figure, style_image, used_axes
 from vitral.draw.text import shorten
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
@@ -120,10 +122,7 @@ def grid_of_grids(
     step = max(1, -(-max(height, width) // _MOST_LABELS))
     one.set_xticks(*_middles(width, inner_width, gap, step))
     one.set_yticks(*_middles(height, inner_height, gap, step))
-    for spine in one.spines.values():
-        spine.set_visible(False)
-    one.tick_params(length=0)
-    label_axes(one, columns, rows)
+    label_axes(_frameless(one), columns, rows)
     colour_bar(figure, image, one, label, aspect=24 * max(1.0, shape))
     add_title(figure, title)
     return figure
@@ -164,7 +163,7 @@ def confusion_figure(counts: np.ndarray, names: Sequence[str] = (), *, title: st
     if classes <= 16:
         for row, column in np.argwhere(counts).tolist():
             ink = style.INK if shares[row, column] > 0.55 else "white"
-            one.text(column, row, f"{int(counts[row, column])}", ha="center", va="center", fontsize=style.TICK_SIZE - 1, color=ink)
+            _write(one, row, column, f"{int(counts[row, column])}", ink, style.TICK_SIZE - 1)
     style_image(one)
     one.set_xticks(range(classes), labels, rotation=90 if max(map(len, labels)) > 2 else 0)
     one.set_yticks(range(classes), labels)
@@ -192,6 +191,44 @@ def _most_confused(counts: np.ndarray, most: int = 20) -> list[int]:
     return chain
 
 
+def _write(axes: Axes, row: int, column: int, text: str, colour: str, size: float) -> None:
+    """A text in a cell."""
+    axes.text(column, row, text, ha="center", va="center", fontsize=size, color=colour)
+
+
+def _frameless(axes: Axes) -> Axes:
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.tick_params(length=0)
+    return axes
+
+
 def _middles(count: int, length: int, gap: int, step: int) -> tuple[list[float], list[str]]:
     numbers = range(0, count, step)
     return [number * (length + gap) + length / 2 - 0.5 for number in numbers], [str(number) for number in numbers]
+
+
+def ablation_figure(
+    heads: np.ndarray, parts: np.ndarray, names: Sequence[str], title: str = "", label: str = "change of the probability"
+) -> Figure:
+    """`heads` (L, h) and `parts` (L, n): change of the score, blue where the model gets worse. Values are written where there is room."""
+    if heads.ndim != 2 or parts.ndim != 2 or len(heads) != len(parts) or parts.shape[1] != len(names):
+        raise UsageError(f"changes of shapes {heads.shape} and {parts.shape}", "give (blocks, heads) and (blocks, parts)")
+    depth = len(heads)
+    widths = [max(1.6, 0.42 * heads.shape[1]), max(1.6, 0.62 * len(names))]
+    figure, axes = new_figure(sum(widths) + 1.9, max(1.8, 0.27 * depth) + 0.95, 1, 2, width_ratios=widths)
+    for one, values, what, ticks in ((axes[0, 0], heads, "head", None), (axes[0, 1], parts, "part of the block", names)):
+        low, high = limits_of(values, signed=True)  # parts matter far more than single heads: each has its own scale
+        image = one.imshow(values, cmap=map_name(True), vmin=low or -1, vmax=high or 1, aspect="auto", interpolation="nearest")
+        step = max(1, -(-values.shape[1] // 16))
+        one.set_xticks(range(0, values.shape[1], step), ticks or [str(index) for index in range(0, values.shape[1], step)])
+        one.set_yticks(range(0, depth, 1 if depth <= 24 else 2))
+        if values.shape[1] <= 8 and depth <= 32:
+            for row, column in np.ndindex(values.shape):
+                ink = "white" if abs(values[row, column]) > 0.6 * (high or 1) else style.INK
+                _write(one, row, column, with_sign(float(values[row, column])), ink, style.TICK_SIZE - 2)
+        _frameless(one)
+        label_axes(one, what, "block" if one is axes[0, 0] else "")
+        colour_bar(figure, image, one, label if one is axes[0, 1] else "", aspect=30)
+    add_title(figure, title)
+    return figure

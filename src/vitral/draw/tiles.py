@@ -1,4 +1,4 @@
-"""Many pictures on one page: a caption above each, labels at the rows; the picture cut into patches."""
+"""Many pictures on one page: a caption above each, labels at the rows; pairs, filters, the picture cut into patches."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.overlay import to_rgb
 from vitral.draw.scale import Scale
-from vitral.draw.style import INK, LABEL_SIZE, PAPER, SOFT, TICK_SIZE, add_title, new_figure, style_image, used_axes
+from vitral.draw.style import INK, LABEL_SIZE, PAPER, SOFT, TICK_SIZE, add_title, empty_figure, new_figure, style_image, used_axes
 from vitral.draw.text import shorten, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_FILTERS, _FILTER_WIDTH = 7, 0.85
+"""Filters in a row; inches of one."""
 _TILE_SIDE = 480
 """Longest side of a picture on a sheet, in pixels: enough for print at this size, and pages stay small."""
 
@@ -103,6 +105,39 @@ def pair_sheet(
     images = [image for pair in pairs for image in pair]
     words = [word for caption in captions for word in caption]
     return picture_sheet(images, words, columns=2 * min(across, len(pairs)), title=title, width=1.5)
+
+
+def filter_tiles(filters: np.ndarray, *, captions: Sequence[str] = (), title: str = "", columns: int = _FILTERS) -> Figure:
+    """Filters (n, h, w, 3) or (n, h, w), signed."""
+    return picture_sheet(_filter_images(filters), captions, columns=columns, title=title, width=_FILTER_WIDTH)
+
+
+def filters_beside(groups: Sequence[tuple[np.ndarray, Sequence[str], str]]) -> Figure:
+    """Each group: filters, captions, a title."""
+    rows = [-(-len(filters) // _FILTERS) for filters, _, _ in groups]
+    heights = [count * (_FILTER_WIDTH + (0.2 if len(captions) else 0)) + 0.35 for count, (_, captions, _) in zip(rows, groups, strict=True)]
+    figure = empty_figure(_FILTER_WIDTH * _FILTERS + 0.1, sum(heights), w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)
+    parts = figure.subfigures(len(groups), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for part, count, (filters, captions, title) in zip(parts, rows, groups, strict=True):
+        add_title(part, title)
+        images = _filter_images(filters)
+        for index, one in enumerate(used_axes(part.subplots(count, _FILTERS, squeeze=False), len(images))):
+            style_image(one).imshow(images[index], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            if len(captions):
+                one.set_title(captions[index], fontsize=TICK_SIZE, color=INK, pad=2.5)
+    return figure
+
+
+def _filter_images(filters: np.ndarray) -> list[Image.Image]:
+    if filters.ndim not in (3, 4) or not len(filters):
+        raise UsageError(f"filters of shape {filters.shape}", "give (n, h, w) or (n, h, w, 3)")
+    return [Image.fromarray(grey) for grey in weights_to_grey(filters)]
+
+
+def weights_to_grey(filters: np.ndarray, leading: int = 1) -> np.ndarray:
+    """Signed weights as bytes of the same shape: zero is mid-grey, one scale per filter; the first `leading` axes number the filters."""
+    reach = np.abs(filters).max(axis=tuple(range(leading, filters.ndim)), keepdims=True)
+    return (127.5 + 127.5 * filters / np.where(reach > 0, reach, 1)).round().astype(np.uint8)
 
 
 def patch_figure(original: Image.Image, grid: tuple[int, int], box: Box | None = None, title: str = "", gap: float = 0.12) -> Figure:

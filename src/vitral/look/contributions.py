@@ -18,8 +18,8 @@ from torch import nn
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double
 from vitral.base.text import signed
+from vitral.draw.matrices import ablation_figure
 from vitral.draw.result import Result
-from vitral.draw.switch_off import ablation_figure
 from vitral.look.choice import Start, check_item, find_target, need_transformer, unused_note
 from vitral.look.rerun import ensure_recorded
 from vitral.model.norm import RMSNorm

@@ -17,14 +17,13 @@ from vitral.base.picture import Picture
 from vitral.base.progress import progress, say
 from vitral.base.text import percent
 from vitral.config import ModelConfig
-from vitral.draw.filters import filters_beside
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids, matrix_figure
 from vitral.draw.overlay import enlarge
 from vitral.draw.provenance import save_figure
 from vitral.draw.result import Result
 from vitral.draw.sheet import COLOURS_END, STARTS, clipped_overlay
-from vitral.draw.tiles import patch_figure, picture_sheet
+from vitral.draw.tiles import filters_beside, patch_figure, picture_sheet
 from vitral.look.attention import attention, attention_matrix
 from vitral.look.choice import Start, find_target
 from vitral.look.describe import about_model, about_picture, seen, stems

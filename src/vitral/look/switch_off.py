@@ -15,8 +15,8 @@ import torch
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import track
 from vitral.base.text import html, signed, table
+from vitral.draw.matrices import ablation_figure
 from vitral.draw.result import Result
-from vitral.draw.switch_off import ablation_figure
 from vitral.look.choice import Start, check_item, find_target, need_transformer, unused_note
 from vitral.look.rerun import run, score, score_unit, single_image
 from vitral.model.tape import Edit, Tape

@@ -13,7 +13,7 @@ from vitral.draw.provenance import save_figure
 from vitral.look.describe import about_model
 from vitral.model.classifier import Classifier
 from vitral.report import inline
-from vitral.report.page import Section, part, texts, write_page
+from vitral.report.page import Section, part, section, write_page
 from vitral.study.audit.audit import Audit
 from vitral.study.audit.tests import LEVELS
 from vitral.study.audit.verdict import TESTS
@@ -53,35 +53,24 @@ def write_audit(audit: Audit, model: Classifier, folder: str | Path, data: str, 
 
 
 def _sections(audit: Audit, figures: Path, measured: list[str], command: str) -> list[Section]:
-    few = (
-        f"{audit.pictures} pictures are few: a verdict can change when others are drawn. "
-        "Before you publish a map, audit with --pictures 96."
-        if audit.pictures < 96
-        else ""
-    )
+    few = f"{audit.pictures} pictures are few: a verdict can change when others are drawn. Before you publish a map, audit with "
     scores = [[row.method, *(_interval(row.tests.get(test)) for test in measured)] for row in audit.rows]
     return [
-        Section(
+        section(
             "Verdicts",
-            [
-                *part("table", [[row.method, row.verdict, row.reason] for row in audit.rows], ["method", "verdict", "why"]),
-                *texts(
-                    "A verdict is about this model on these pictures, not about the method as such. No test is beyond doubt: a map is to "
-                    "be used when it passes those that ask different questions.",
-                    few,
-                ),
-            ],
+            part("table", [[row.method, row.verdict, row.reason] for row in audit.rows], ["method", "verdict", "why"]),
+            "A verdict is about this model on these pictures, not about the method as such. No test is beyond doubt: a map is to "
+            "be used when it passes those that ask different questions.",
+            f"{few}--pictures 96." if audit.pictures < 96 else "",
         ),
-        Section(
+        section(
             "Numbers",
-            [
-                *part("table", scores, ["method", *measured]),
-                *texts("Mean over pictures and its 95 % interval (Student's t over pictures)."),
-                *part("table", [[test, TESTS[test]] for test in measured], ["test", "what it measures"], "what the tests measure"),
-            ],
+            part("table", scores, ["method", *measured]),
+            "Mean over pictures and its 95 % interval (Student's t over pictures).",
+            part("table", [[test, TESTS[test]] for test in measured], ["test", "what it measures"], "what the tests measure"),
         ),
-        Section("Figures", part("figures", inline.of_folder(figures, "write the audit again"))),
-        Section("Audit it again", part("code", command)),
+        section("Figures", part("figures", inline.of_folder(figures, "write the audit again"))),
+        section("Audit it again", part("code", command)),
     ]
 
 

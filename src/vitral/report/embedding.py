@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from markupsafe import Markup
 from PIL import Image
 
 from vitral.base.errors import DataError
@@ -21,7 +20,7 @@ from vitral.data.images.preprocess import viewable
 from vitral.draw.style import SERIES, series_colour
 from vitral.draw.tiles import pair_sheet, picture_sheet
 from vitral.report import inline
-from vitral.report.page import Section, part, percent, texts, write_page
+from vitral.report.page import Section, part, percent, section, write_page
 from vitral.report.test_results import link_to
 from vitral.study.embed import Embedding
 
@@ -60,20 +59,16 @@ def write_embedding(
     alone = len(embedding.paths) < 2
     positions = np.zeros((len(embedding.paths), 2)) if alone else embedding.map(kind)
     sections = [
-        Section("", part("named_values", _scores(embedding, len(near)))),
-        Section(
+        section("", part("named_values", _scores(embedding, len(near)))),
+        section(
             "Map",
-            [
-                *texts(
-                    "Pictures that the model takes for alike lie near each other; distances between far groups mean little. Point at a "
-                    "mark to see its picture, at a class to see it alone; a click opens the file where it still is."
-                ),
-                *part("embedding_map", _points(embedding, positions, page), _legend(embedding), _sprite(embedding.thumbnails)),
-            ],
+            "Pictures that the model takes for alike lie near each other; distances between far groups mean little. Point at a "
+            "mark to see its picture, at a class to see it alone; a click opens the file where it still is.",
+            part("embedding_map", _points(embedding, positions, page), _legend(embedding), _sprite(embedding.thumbnails)),
         ),
-        Section("Nearest neighbours", [] if alone else part("figures", _neighbours(embedding))),
-        Section("Near-duplicates", _duplicates(embedding, drawn, len(pairs) - len(drawn))),
-        Section("Make it again", part("code", command)),
+        section("Nearest neighbours", [] if alone else part("figures", _neighbours(embedding))),
+        _duplicates(embedding, drawn, len(pairs) - len(drawn)),
+        section("Make it again", part("code", command)),
     ]
     title = f"{embedding.folder.resolve().name} as {model if ':' in model else Path(model).name} sees it"
     lead = f"{len(embedding.paths):,} pictures, {embedding.features.shape[1]} numbers each"
@@ -181,22 +176,21 @@ def _neighbours(embedding: Embedding) -> list[inline.Illustration | str]:
     return [inline.of_figure(sheet, f"Each row: a picture, then the {who.shape[1]} nearest to it by cosine{first}")]
 
 
-def _duplicates(embedding: Embedding, near: list[tuple[int, int, float]], more: int) -> list[Markup]:
+def _duplicates(embedding: Embedding, near: list[tuple[int, int, float]], more: int) -> Section:
     if not near:
-        return texts("None were found.")
+        return section("Near-duplicates", "None were found.")
     pairs = [(_open(embedding, a), _open(embedding, b)) for a, b, _ in near]
     captions = [(_name(embedding, a), f"{_name(embedding, b)} {percent(share)}") for a, b, share in near]
-    rows = [[embedding.paths[a], embedding.paths[b], percent(share)] for a, b, share in near]
     figure = inline.of_figure(pair_sheet(pairs, captions, across=3), "Near-duplicates: how alike their features are")
-    return [
-        *texts(
-            "Pairs whose features are nearly the same: the same picture twice, saved again, cut or resized, or two of one moment. Where "
-            "one of them is in the test split, the score is too good. embedding.json lists all."
-        ),
-        *part("figures", [figure]),
-        *part("table", rows, ["first", "second", "likeness"], "where they are"),
-        *texts(f"… and {more} more pairs, most of them between pictures that are shown." if more else ""),
-    ]
+    rows = [[embedding.paths[a], embedding.paths[b], percent(share)] for a, b, share in near]
+    return section(
+        "Near-duplicates",
+        "Pairs whose features are nearly the same: the same picture twice, saved again, cut or resized, or two of one moment. Where "
+        "one of them is in the test split, the score is too good. embedding.json lists all.",
+        part("figures", [figure]),
+        part("table", rows, ["first", "second", "likeness"], "where they are"),
+        f"… and {more} more pairs, most of them between pictures that are shown." if more else "",
+    )
 
 
 def _name(embedding: Embedding, number: int) -> str:

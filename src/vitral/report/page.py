@@ -37,7 +37,7 @@ class Section(NamedTuple):
 
     title: str
     """Empty: the parts follow what is above."""
-    parts: Sequence[Markup]
+    parts: list[Markup]
     level: int = 2
 
 
@@ -50,8 +50,9 @@ def part(kind: _Kind, content: Any, *more: Any) -> list[Markup]:
     return [getattr(pages().get_template("parts.html").module, kind)(content, *more)] if content else []
 
 
-def texts(*paragraphs: str) -> list[Markup]:
-    return [markup for paragraph in paragraphs for markup in part("text", paragraph)]
+def section(title: str, *parts: list[Markup] | str, level: int = 2) -> Section:
+    """A heading and what is under it; a text becomes a paragraph, an empty one nothing."""
+    return Section(title, [markup for one in parts for markup in (part("text", one) if isinstance(one, str) else one)], level)
 
 
 def environment(recorded: Mapping[str, Any]) -> list[Markup]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from markupsafe import Markup
-
 from vitral.base import layout
 from vitral.base.errors import UsageError
 from vitral.base.files import check_writable, replacing_folder, write_atomic, write_json
@@ -13,7 +11,7 @@ from vitral.base.text import NOTHING, byte_size, counted, duration
 from vitral.draw.charts import bar_chart
 from vitral.model.classifier import Classifier
 from vitral.report import inline
-from vitral.report.page import Section, part, percent, texts, write_page
+from vitral.report.page import Section, part, percent, section, write_page
 from vitral.study.quantise import INT8, ORIGINAL, Quantised
 from vitral.study.quantised import Proof, Version
 from vitral.weights.predict_script import write_predict_script
@@ -55,42 +53,38 @@ def _sections(quantised: Quantised) -> list[Section]:
     proof, limits = quantised.proof, quantised.proof.limits
     small, original = proof.version(INT8), proof.version(ORIGINAL)
     return [
-        Section("Answers beside fp32's", part("table", [_row(one, original) for one in proof.versions], _columns(original))),
-        Section(
+        section("Answers beside fp32's", part("table", [_row(one, original) for one in proof.versions], _columns(original))),
+        section(
             "Size and speed",
-            [
-                *part("table", [_size_row(one) for one in proof.versions], ["", "file", "size", "one picture", "speed"]),
-                *texts(
-                    f"{_speed(small)} Weights in bf16 and fp16 are made fp32 when they are loaded: half the size, at fp32's speed. "
-                    f"The limits: {percent(limits['same'])} of the answers the same; where there are labels, "
-                    f"at most {100 * limits['loss']:g} points of top-1 lost.",
-                    *(f"{remark[:1].upper()}{remark[1:]}." for remark in proof.notes),
-                ),
-            ],
+            part("table", [_size_row(one) for one in proof.versions], ["", "file", "size", "one picture", "speed"]),
+            f"{_speed(small)} Weights in bf16 and fp16 are made fp32 when they are loaded: half the size, at fp32's speed. "
+            f"The limits: {percent(limits['same'])} of the answers the same; where there are labels, "
+            f"at most {100 * limits['loss']:g} points of top-1 lost.",
+            *(f"{remark[:1].upper()}{remark[1:]}." for remark in proof.notes),
         ),
-        Section("Which layer hurts most", _layers(proof) if proof.layers else []),
-        Section("Other answers", _changed(quantised)),
-        Section("Where it was measured", part("named_values", {**proof.machine, "seconds": duration(proof.seconds)})),
-        Section("Make it again", part("code", proof.command)),
+        *([_layers(proof)] if proof.layers else []),
+        _changed(quantised),
+        section("Where it was measured", part("named_values", {**proof.machine, "seconds": duration(proof.seconds)})),
+        section("Make it again", part("code", proof.command)),
     ]
 
 
-def _changed(quantised: Quantised) -> list[Markup]:
+def _changed(quantised: Quantised) -> Section:
     changed = quantised.proof.changed
     if not changed:
-        return texts("None: every picture has the same answer.")
+        return section("Other answers", "None: every picture has the same answer.")
     small = quantised.proof.version(INT8)
     tiles = [
         inline.of_image(image, f"{one.before} {percent(one.confidence_before)} → {one.after} {percent(one.confidence_after)}")
         for image, one in zip(quantised.pictures, changed, strict=False)
     ]
     rows = [[one.picture, one.before, percent(one.confidence_before), one.after, percent(one.confidence_after)] for one in changed]
-    differing = counted(round(small.pictures * (1 - small.same)), "picture")
-    return [
-        *texts(f"{differing} with another answer; those that fp32 was surest of come first."),
-        *part("gallery", [("", tiles)]),
-        *part("table", rows, ["picture", "fp32", "confidence", "int8", "confidence"], "the pictures"),
-    ]
+    return section(
+        "Other answers",
+        f"{counted(round(small.pictures * (1 - small.same)), 'picture')} with another answer; those that fp32 was surest of come first.",
+        part("gallery", [("", tiles)]),
+        part("table", rows, ["picture", "fp32", "confidence", "int8", "confidence"], "the pictures"),
+    )
 
 
 def _columns(original: Version) -> list[str]:
@@ -116,17 +110,16 @@ def _speed(small: Version) -> str:
     return f"One picture at a time, both in turn: int8 is {small.speed:.2f} × as fast as fp32 ({spread})."
 
 
-def _layers(proof: Proof) -> list[Markup]:
+def _layers(proof: Proof) -> Section:
     worst = proof.layers[:_LAYERS]
     title = "Change of the logits when one layer alone is in 8 bits"
     figure = bar_chart([one.name for one in worst], [one.typical for one in worst], label="root mean square", title=title)
     caption = f"{title}: the {len(worst)} worst of {len(proof.layers)} layers, {proof.layer_pictures} pictures"
     rows = [[one.name, f"{one.typical:.4f}", f"{one.largest:.3f}", percent(one.share)] for one in proof.layers]
-    return [
-        *part("figures", [inline.of_figure(figure, caption)]),
-        *texts(
-            f"Each layer alone in 8 bits and all others in fp32, on {proof.layer_pictures} pictures; "
-            "the share is of the sum of squared changes."
-        ),
-        *part("table", rows, ["layer", "typical change", "largest", "share"], "every layer"),
-    ]
+    return section(
+        "Which layer hurts most",
+        part("figures", [inline.of_figure(figure, caption)]),
+        f"Each layer alone in 8 bits and all others in fp32, on {proof.layer_pictures} pictures; "
+        "the share is of the sum of squared changes.",
+        part("table", rows, ["layer", "typical change", "largest", "share"], "every layer"),
+    )

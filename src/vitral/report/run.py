@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from vitral.base import layout
 from vitral.base.errors import ConfigError, UsageError, VitralError
 from vitral.base.origin import Fact, Origin
@@ -21,7 +19,7 @@ from vitral.data.splits.open import open_split
 from vitral.draw.curves import read_curve, training_curves
 from vitral.look.verdicts import read_verdicts
 from vitral.report import inline
-from vitral.report.page import Section, environment, mapping, number, part, percent, read_object, show, texts, write_page
+from vitral.report.page import Section, environment, mapping, number, part, percent, read_object, section, show, write_page
 from vitral.report.test_results import ScoredImages, results_sections, split_opener
 from vitral.run.answers import Answers
 from vitral.run.folder import RunFolder
@@ -59,74 +57,64 @@ def write_run_report(run_folder: str | Path, out: str | Path | None = None, maps
     images = _openable(run, notes) if maps and tests else ScoredImages
     curves = _curves(name, metrics)
     drawn = ("curves",) if any(isinstance(one, inline.Illustration) for one in curves) else ()
-    probe = _probe(read_object(run.path / layout.PROBE, []))
-    sections = [Section("Results", _results(metrics, curves, reasons)), Section("What its features are worth", probe, 3)]
+    sections = [_results(metrics, curves, reasons), _probe(read_object(run.path / layout.PROBE, []))]
     for split, scores in tests.items():
         first, *others = results_sections(scores, run.path, page, notes, split, images)
-        sections += [Section(f"The {split} split", [*texts(_SEALED if split == "sealed" else ""), *first.parts], 3), *others]
+        sections += [section(f"The {split} split", _SEALED if split == "sealed" else "", first.parts, level=3), *others]
+    settings = {name: to_dict(value) for name in _SETTINGS if (value := getattr(config, name, None))}
     sections += [
-        Section("How it came to be", part("frames", inline.of_frames(run.path / layout.FILM / layout.FRAMES))),
-        Section("Figures", part("figures", inline.of_folder(figures, hint, without=drawn))),
+        section("How it came to be", part("frames", inline.of_frames(run.path / layout.FILM / layout.FRAMES))),
+        section("Figures", part("figures", inline.of_folder(figures, hint, without=drawn))),
         *(_origin(origin) if origin else []),
-        Section(
-            "Settings",
-            [
-                markup
-                for name in _SETTINGS
-                if (value := getattr(config, name, None))
-                for markup in part("named_values", to_dict(value), name)
-            ],
-        ),
-        Section(
+        section("Settings", *(part("named_values", values, name) for name, values in settings.items())),
+        section(
             "Environment",
-            [
-                *environment({key: value for key, value in machine.items() if key not in ("data", "times")}),
-                *part("named_values", mapping(machine.get("times")), "seconds, from the command to the result"),
-                *part("named_values", mapping(machine.get("data")), "the data"),
-            ],
+            environment({key: value for key, value in machine.items() if key not in ("data", "times")}),
+            part("named_values", mapping(machine.get("times")), "seconds, from the command to the result"),
+            part("named_values", mapping(machine.get("data")), "the data"),
         ),
-        Section("Train it again", part("code", command) or part("note", _NO_COMMAND)),
+        section("Train it again", part("code", command) or part("note", _NO_COMMAND)),
     ]
     return write_page(page, name, sections, headline(metrics), notes)
 
 
-def _results(metrics: _Metrics, curves: list[inline.Illustration | str], reasons: list[str]) -> list[Markup]:
+def _results(metrics: _Metrics, curves: list[inline.Illustration | str], reasons: list[str]) -> Section:
     headings, rows = _last_lines(metrics)
     collapse = next((line["collapsed"] for line in metrics if "collapsed" in line), None)
     if not _last(metrics, "validation"):
         why = "No validation pictures: the run learnt from all that it might learn from, so there is no curve of pictures it has not seen."
     else:
         why = f"Training may look worse than validation here, and that is no fault: {', '.join(reasons)}." if reasons else ""
-    explained = "Training: mean of the last epoch, on pictures as they were fed in, while the weights still moved."
-    shown = [*part("table", rows, headings), *texts(explained, why), *part("figures", curves)] if rows else []
-    return [*shown, *part("note", f"The embeddings collapsed: {collapse}" if collapse else "")]
+    about_training = "Training: mean of the last epoch, on pictures as they were fed in, while the weights still moved."
+    shown = [part("table", rows, headings), about_training, why, part("figures", curves)] if rows else []
+    return section("Results", *shown, part("note", f"The embeddings collapsed: {collapse}" if collapse else ""))
 
 
-def _probe(probe: dict[str, Any]) -> list[Markup]:
+def _probe(probe: dict[str, Any]) -> Section:
     if not probe:
-        return []
+        return section("")
     linear, neighbours = probe["linear"], probe["neighbours"]
-    return texts(
+    return section(
+        "What its features are worth",
         f"It learnt without labels. Read off frozen features on {probe['pictures']} validation pictures that it has not seen: "
         f"a linear probe is right on {percent(linear['accuracy'])}, the {neighbours['settings']} nearest neighbours on "
-        f"{percent(neighbours['accuracy'])}."
+        f"{percent(neighbours['accuracy'])}.",
+        level=3,
     )
 
 
 def _origin(origin: Origin) -> list[Section]:
     count = len(origin.assumptions())
-    verb = "is" if count == 1 else "are"
-    note = f"{count} of the facts below {verb} assumed, not known; `vitral.load` takes the true ones as arguments"
+    note = f"{count} of the facts below {'is' if count == 1 else 'are'} assumed, not known; `vitral.load` takes the true ones as arguments"
     facts = [(key, fact) for key, fact in vars(origin).items() if isinstance(fact, Fact)]
-    changes = part("items", list(map(str, origin.changes)))
     parity = ""
     if origin.parity:
         where, worst = max(origin.parity.items(), key=lambda item: item[1])
         parity = f"Proved against its source in {len(origin.parity)} places; the largest relative difference is {worst:.2g} ({where})."
     return [
-        Section("Where the model comes from", [*part("note", note if count else ""), *part("facts", facts)]),
-        Section("Changed on the way in", changes, 3),
-        Section("", texts(parity)),
+        section("Where the model comes from", part("note", note if count else ""), part("facts", facts)),
+        section("Changed on the way in", part("items", list(map(str, origin.changes))), level=3),
+        section("", parity),
     ]
 
 

@@ -9,10 +9,12 @@ from typing import Any
 from markupsafe import Markup
 
 from vitral.base import layout
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, MissingError
 from vitral.base.text import NOTHING, byte_size, duration, short, signed
 from vitral.report import inline
-from vitral.report.page import Section, environment, mapping, number, part, percent, read_object, show, texts, write_page
+from vitral.report.page import Section, environment, mapping, number, part, percent, read_object, section, show, write_page
+from vitral.report.run import write_run_report
+from vitral.run.folder import RunFolder
 
 _SUMMARY = {"kind": "kind", "data": "data", "budget": "budget for each model", "seeds": "seeds"}
 _SUMMARY |= {"source": "pre-trained on", "pretraining_budget": "budget of each pre-training"}
@@ -45,36 +47,30 @@ def write_study_report(study_folder: str | Path, out: str | Path | None = None) 
     tuning = [_tuned(model, mapping(entry)) for model, entry in mapping(result.get("tuning")).items()]
     failures = [*_failures("failed for good", result.get("failed")), *_failures("failed once and ran again", result.get("retried"))]
     sections = [
-        Section("What it shows", texts(*str(result.get("conclusion") or "").split("\n\n"))),
-        Section("", part("named_values", summary)),
-        Section("Table", _rows(rows) if rows else []),
-        Section("", part("table", list(mapping(result.get("models")).items()), ["model", "what it is"])),
-        Section("Pairs", _pairs(pairs)),
-        Section("How the learning rates were chosen", part("table", tuning, ["model", "chosen", "tried (accuracy on validation)", ""])),
-        Section("", failures),
-        _studies(studies) if studies else Section("Figures", part("figures", inline.of_folder(folder / layout.FIGURES, _HINT))),
-        Section("As it was declared", part("named_values", read_object(folder / layout.STUDY, notes), "study.json")),
-        Section("Environment", environment(mapping(result.get("machine")))),
+        section("What it shows", *str(result.get("conclusion") or "").split("\n\n")),
+        section("", part("named_values", summary)),
+        _rows(rows),
+        section("", part("table", list(mapping(result.get("models")).items()), ["model", "what it is"])),
+        section("Pairs", part("table", *tested(pairs)), f"Test: {pairs[0]['test']}." if pairs and pairs[0].get("test") else ""),
+        section("How the learning rates were chosen", part("table", tuning, ["model", "chosen", "tried (accuracy on validation)", ""])),
+        section("", failures),
+        _studies(studies) if studies else section("Figures", part("figures", inline.of_folder(folder / layout.FIGURES, _HINT))),
+        section("As it was declared", part("named_values", read_object(folder / layout.STUDY, notes), "study.json")),
+        section("Environment", environment(mapping(result.get("machine")))),
     ]
     return write_page(out or folder / layout.REPORT, f"Study: {folder.resolve().name}", sections, notes=notes)
 
 
-def _rows(rows: Sequence[dict[str, Any]]) -> list[Markup]:
-    if not all("mean" in row for row in rows):
-        return part("table", *_measured(rows))
-    return [
-        *part("table", *_compared(rows)),
-        *texts(
-            "Accuracy: mean over n seeds on the test split. Interval: 95 %, over seeds and test pictures; none with a single seed. "
-            "Memory: the GPU's, on a CPU the whole process's, at its peak."
-        ),
-        *part("table", *_each_seed(rows), "each seed"),
-    ]
-
-
-def _pairs(pairs: Sequence[dict[str, Any]]) -> list[Markup]:
-    test = pairs[0].get("test") if pairs else None
-    return [*part("table", *tested(pairs)), *texts(f"Test: {test}." if test else "")]
+def _rows(rows: Sequence[dict[str, Any]]) -> Section:
+    if not rows or not all("mean" in row for row in rows):
+        return section("Table", part("table", *_measured(rows)))
+    return section(
+        "Table",
+        part("table", *_compared(rows)),
+        "Accuracy: mean over n seeds on the test split. Interval: 95 %, over seeds and test pictures; none with a single seed. "
+        "Memory: the GPU's, on a CPU the whole process's, at its peak.",
+        part("table", *_each_seed(rows), "each seed"),
+    )
 
 
 def _failures(title: str, failed: Any) -> list[Markup]:
@@ -85,7 +81,7 @@ def _failures(title: str, failed: Any) -> list[Markup]:
 
 def _studies(studies: dict[str, Any]) -> Section:
     parts = ", ".join(f"{name} in {folder}/" for name, folder in studies.items())
-    return Section("", texts(f"Each data set has a study of its own, with figures: {parts}."))
+    return section("", f"Each data set has a study of its own, with figures: {parts}.")
 
 
 def is_study(folder: Path) -> bool:
@@ -191,3 +187,17 @@ def _probability(value: Any, at_most: Any) -> str:
     if at_most:
         return f"≤ {value:.2g}"
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def write_report(folder: str | Path, out: str | Path | None = None, maps: bool = True) -> Path:
+    """The page of a run or a study, whichever the folder holds; its path."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise (DataError if folder.exists() else MissingError)(f"{folder} is no folder", "name the folder of a run or a study")
+    if is_study(folder):
+        return write_study_report(folder, out)
+    if RunFolder(folder).exists:
+        return write_run_report(folder, out, maps)
+    raise DataError(
+        f"{folder} holds neither a run nor a study", "name a folder that `vitral train`, `vitral compare` or `vitral scale` wrote"
+    )

@@ -26,7 +26,7 @@ from vitral.draw.matrices import confusion_figure
 from vitral.look.notable import Explained, explain
 from vitral.model.classifier import Classifier
 from vitral.report import inline
-from vitral.report.page import Section, mapping, number, part, percent, texts, write_page
+from vitral.report.page import Section, mapping, number, part, percent, section, write_page
 from vitral.run.answers import Answers
 from vitral.train.evaluate import Scored
 
@@ -145,7 +145,7 @@ def write_evaluation(
     page = folder / REPORT
     sections = results_sections(scores, folder, page, notes, scored=partial(ScoredImages, model=classifier, opener=opener))
     lead = f"{result.headline} on {len(result.labels):,} pictures ({scores['split']})"
-    return write_page(page, f"{model} on {data}", [*sections, Section("Score it again", part("code", command))], lead, notes)
+    return write_page(page, f"{model} on {data}", [*sections, section("Score it again", part("code", command))], lead, notes)
 
 
 def results_sections(
@@ -170,16 +170,16 @@ def results_sections(
         except (VitralError, IndexError, TypeError, ValueError) as error:
             notes.append(f"the pictures of {split} could not be shown ({error})")
     multi_label = "mean_average_precision" in test
-    sections = [Section("", _multi_label_results(test) if multi_label else _results(test))]
+    sections = [_multi_label_results(test) if multi_label else _results(test)]
     if gallery:
         caption = maps_caption(explained, multi_label)
         more = f"; a click on a map enlarges it. {caption}" if caption else "."
         words = "What it is, what the model answered, and with what confidence. A click on a picture opens its file where it still is"
-        sections.append(Section("Pictures", [*texts(words + more), *part("gallery", gallery)], 3))
+        sections.append(section("Pictures", words + more, part("gallery", gallery), level=3))
     return sections
 
 
-def _results(test: dict[str, Any]) -> list[Markup]:
+def _results(test: dict[str, Any]) -> Section:
     shares = {
         "right at first guess": "top1",
         "right within five guesses": "top5",
@@ -190,14 +190,15 @@ def _results(test: dict[str, Any]) -> list[Markup]:
     ranked = sorted((value, name) for name, value in recall.items() if isinstance(value, int | float))
     rows = [[name, percent(value), percent(precision.get(name)), percent(f1.get(name))] for value, name in ranked]
     scores = {name: percent(test[key]) for name, key in shares.items() if key in test}
-    return [
-        *_scores(test, scores),
-        *part("figures", _figures(test)),
-        *part("table", rows, ["class", "recall", "precision", "F1"], _WORST_FIRST),
-    ]
+    return section(
+        "",
+        _scores(test, scores),
+        part("figures", _figures(test)),
+        part("table", rows, ["class", "recall", "precision", "F1"], _WORST_FIRST),
+    )
 
 
-def _multi_label_results(test: dict[str, Any]) -> list[Markup]:
+def _multi_label_results(test: dict[str, Any]) -> Section:
     """The same of images with several labels: average precision of each class, and how its threshold does."""
     shares = {
         "mean average precision (mAP)": "mean_average_precision",
@@ -216,7 +217,7 @@ def _multi_label_results(test: dict[str, Any]) -> list[Markup]:
     columns = ["class", "pictures", "average precision", "threshold", "recall", "precision", "F1"]
     rows = [[name, classes[name].get("images"), *(percent(classes[name].get(key)) for key in keys)] for _, name in ranked]
     scores = {name: percent(test.get(key)) for name, key in shares.items()}
-    return [*_scores(test, scores), *part("figures", figures), *part("table", rows, columns, _WORST_FIRST)]
+    return section("", _scores(test, scores), part("figures", figures), part("table", rows, columns, _WORST_FIRST))
 
 
 def _scores(test: dict[str, Any], scores: dict[str, str]) -> list[Markup]:

@@ -24,7 +24,7 @@ from vitral.look.method import RECORDS, choose
 from vitral.look.notable import usual_method
 from vitral.model.classifier import Classifier
 from vitral.report import inline
-from vitral.report.page import Section, mapping, part, read_object, texts, write_page
+from vitral.report.page import mapping, part, read_object, section, write_page
 from vitral.report.test_results import ScoredImages, maps_caption, split_opener
 from vitral.run.answers import CLASSES, Answers, MultiLabelAnswers, small
 from vitral.run.folder import RunFolder
@@ -114,9 +114,9 @@ def write_worst(
         page,
         f"The most confident errors of {name or model.origin.source.value}",
         [
-            Section("Errors by class", part("table", rows, ["class", "pictures", "errors", "most often taken for"])),
-            Section("Pictures", [*texts(legend), *part("gallery", scored.gallery(groups, page, explained, neighbours))]),
-            Section("Write it again", part("code", command)),
+            section("Errors by class", part("table", rows, ["class", "pictures", "errors", "most often taken for"])),
+            section("Pictures", legend, part("gallery", scored.gallery(groups, page, explained, neighbours))),
+            section("Write it again", part("code", command)),
         ],
         lead=f"{len(errors):,} of {len(answers.labels):,} pictures of {scored.source} are answered wrongly",
         notes=[f"{len(lost)} of {len(shown)} pictures could not be opened: they stand without maps, or are left out"] if lost else [],

@@ -8,7 +8,7 @@ import numpy as np
 
 from vitral.base.errors import VitralError
 from vitral.base.picture import Picture
-from vitral.draw.filters import weights_to_grey
+from vitral.draw.tiles import weights_to_grey
 from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.study.film import moments, record

@@ -32,7 +32,7 @@ import torch
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.picture import Picture
 from vitral.base.progress import track
-from vitral.draw.filters import weights_to_grey
+from vitral.draw.tiles import weights_to_grey
 from vitral.look.distance import distances, mean_distance
 from vitral.look.health import LARGER
 from vitral.look.lens import read_out

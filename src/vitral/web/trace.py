@@ -16,8 +16,8 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_numpy
 from vitral.base.picture import Picture
-from vitral.draw.filters import weights_to_grey
 from vitral.draw.heatmap import Heatmap
+from vitral.draw.tiles import weights_to_grey
 from vitral.look import filters, position_similarity
 from vitral.look.distance import MEASURES
 from vitral.look.method import RECORDS
