@@ -58,8 +58,11 @@ class Subject:
     about: dict[str, Any]
     formats: Sequence[str] = FORMATS
     rival: Classifier | None = None
+    """A CNN or ResNet whose first filters are drawn beside the ViT's."""
     target: int | str | None = None
+    """The class to explain; None: the predicted one."""
     token: Start | None = None
+    """Whose rows of the attention matrix are drawn as maps; None: the middle patch."""
     name: str = ""
     """Of the one picture; empty: all pictures."""
     written: list[Path] = field(default_factory=list)
@@ -97,27 +100,24 @@ def figure_set(
     pictures: Iterable[Any],
     out: str | Path,
     *,
-    rival: Classifier | None = None,
-    target: int | str | None = None,
-    formats: Sequence[str] = FORMATS,
     only: Sequence[str] = (),
-    token: Start | None = None,
+    formats: Sequence[str] = FORMATS,
     command: str = "",
     quiet: bool = False,
+    **options: Any,
 ) -> list[Path]:
     """All figures that apply to the model, for each picture and over all, into `out`; the paths of the pictures written.
 
-    rival: a CNN or ResNet whose first filters are drawn beside the ViT's.
-    only: names out of FIGURES; the others are not made. token: whose rows are drawn as maps; None: the middle patch.
+    only: names out of FIGURES; the others are not made. options: `rival`, `target` and `token`, see `Subject`.
     """
     check_figures(only)
     opened = open_pictures(model, each(pictures))
-    if target is not None:
-        find_target(watch(model, opened[:1]), 0, target)  # a wrong name is an error before anything is written
+    whole = Subject(model, opened, Path(out), about_model(model, command), formats, **options)
+    if whole.target is not None:
+        find_target(watch(model, opened[:1]), 0, whole.target)  # a wrong name is an error before anything is written
     chosen = only or FIGURES
     if model.config.is_transformer and model.config.positions not in POSITIONED and not quiet and "positions" in chosen:
         say(f"no figures of positions: with positions = {model.config.positions} there are no vectors to compare")
-    whole = Subject(model, opened, Path(out), about_model(model, command), formats, rival, target, token)
     entries = [entry for name, entry in FIGURES.items() if name in chosen and entry.applies(model)]
     of_model, of_picture = ([entry for entry in entries if entry.of_picture is one] for one in (False, True))
     with progress("Drawing", total=len(of_model) + len(of_picture) * len(opened), quiet=quiet) as bar:

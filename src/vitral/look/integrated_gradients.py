@@ -6,8 +6,8 @@ the gap is measured, more steps are taken until it is small, and what remains is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,8 +26,7 @@ _MOST_STEPS = 512
 BATCH = 16
 
 
-@dataclass(frozen=True)
-class _Attribution:
+class _Attribution(NamedTuple):
     """Per pixel and channel, with the two sides of the completeness equation."""
 
     values: torch.Tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,8 +26,7 @@ def _trigger(model: Classifier, image: torch.Tensor, corner: tuple[int, int], si
     return out
 
 
-@dataclass(frozen=True)
-class _Planted:
+class _Planted(NamedTuple):
     """Images with a trigger each, and where it is."""
 
     images: torch.Tensor
