@@ -66,7 +66,7 @@ def test_captions_come_from_the_json(tmp_path: Path, figures: Callable) -> None:
 
 def test_no_figures_and_too_many(tmp_path: Path, figures: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     assert inline.of_folder(tmp_path / "figures", "make some") == ["there are no figures yet: make some"]
-    monkeypatch.setattr(inline, "MOST", 2)
+    monkeypatch.setattr(inline, "_MOST", 2)
     for name in "abcde":
         figures(tmp_path, name)
     *shown, left = inline.of_folder(tmp_path / "figures", "make some")

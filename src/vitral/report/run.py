@@ -29,7 +29,7 @@ from vitral.run.made_here import made_here
 _Metrics = list[dict[str, Any]]
 _SETTINGS = ("model", "data", "train", "pretrain")
 _SEALED = "Training pictures that no setting was chosen on and this run has not learnt from; scored with the same weights as test."
-_NO_COMMAND = "no command trains this run again: a program began it with a model or data of its own, or the first version, which kept none"
+_NO_COMMAND = "no command trains this run again: a program began it with a model or data of its own, or asked.json is missing"
 _RANK = "The rank counts directions beside the one all embeddings share; of an untrained model they are noise: a first fall is no collapse"
 
 
