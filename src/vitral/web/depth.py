@@ -44,7 +44,7 @@ def pack_depth(model: Classifier, picture: Picture, target: int | None, edits: d
     best = patches.argmax(axis=-1)
     header = {
         "top": [_ranked(row) for row in shares],
-        "settled": found.settled,
+        "settled": found.decided_at,
         "target": found.target,
         "lines": [[index, [round(float(share), 5) for share in shares[:, index]]] for index in followed(shares, found.target)],
         "grid": list(found.patches.shape[1:3]),

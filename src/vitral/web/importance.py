@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from vitral.base.picture import Picture
-from vitral.look.pruning import prune_heads
-from vitral.look.switch_off import ablate
+from vitral.look.switch_off import ablate, prune_heads
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.web.trace import rounded

@@ -17,7 +17,8 @@ from vitral.base.errors import UsageError, out_of_range
 from vitral.base.numbers import to_double, to_numpy
 from vitral.look.choice import start_row
 from vitral.look.gradcam import gradcam
-from vitral.look.occlusion import edges, grid_of
+from vitral.look.maps import patch_edges
+from vitral.look.occlusion import grid_of
 from vitral.look.rollout import RunningRollout
 from vitral.look.switch_off import Off, edits_for
 from vitral.look.watch import watch
@@ -79,7 +80,7 @@ def operate(model: Classifier, image: torch.Tensor, cuts: Sequence[Cut], target:
 def without_patches(model: Classifier, image: torch.Tensor, patches: Sequence[int]) -> torch.Tensor:
     """A copy of the image (C, H, W) in which these patches have the mean colour."""
     rows, columns = grid_of(model)
-    down, across = edges(image.shape[1], rows), edges(image.shape[2], columns)
+    down, across = patch_edges(image.shape[1], rows), patch_edges(image.shape[2], columns)
     image = image.clone()
     for patch in patches:
         row, column = divmod(patch, columns)

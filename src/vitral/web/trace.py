@@ -16,8 +16,8 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_numpy
 from vitral.base.picture import Picture
-from vitral.draw.filters import tones
 from vitral.draw.heatmap import Heatmap
+from vitral.draw.tiles import weights_to_grey
 from vitral.look import filters, position_similarity
 from vitral.look.distance import MEASURES
 from vitral.look.method import RECORDS
@@ -208,7 +208,7 @@ def probabilities(logits: np.ndarray, multi_label: bool = False) -> np.ndarray:
 def model_figures(model: Classifier) -> dict[str, Any]:
     found = filters(model, count=28)
     shown = found.shown if found.shown.ndim == 4 else found.shown[..., None].repeat(3, axis=-1)  # (n, ph, pw, 3)
-    pictures = tones(shown)
+    pictures = weights_to_grey(shown)
     out: dict[str, Any] = {
         "filters": {
             "shape": list(pictures.shape[:3]),

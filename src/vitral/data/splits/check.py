@@ -29,8 +29,8 @@ from vitral.data.sources.kinds import parse
 from vitral.data.sources.protocol import UNLABELLED, ImageSet
 from vitral.data.splits.near_duplicates import BLOCK, FINE, MOST, SIDE, digest, near_pairs
 from vitral.data.splits.open import UNBALANCED, open_source
-from vitral.draw.pairs import pair_sheet
 from vitral.draw.provenance import command_line, save_figure
+from vitral.draw.tiles import pair_sheet
 
 _TINY = 16
 """Pixels of the shorter side below which a photograph shows little."""
