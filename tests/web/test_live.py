@@ -27,7 +27,7 @@ from vitral.web.session import Session
 @pytest.fixture(scope="module")
 def text(session: Session, tmp_path_factory: pytest.TempPathFactory) -> str:
     alone = Session({"tiny": session.models[0]})
-    alone.give(session._given_bytes[session.given[0]["picture"]], "one.png")
+    alone.add_initial(session.content(session.initial[0]["picture"]), "one.png")
     return export_live(alone, tmp_path_factory.mktemp("live") / "page.html").read_text(encoding="utf-8")
 
 
@@ -69,7 +69,7 @@ def test_the_session_says_what_the_page_can_do(text: str) -> None:
     found = re.search(r'id="vitral-session">(.*?)</script>', text, re.DOTALL)
     assert found
     facts = json.loads(found.group(1))
-    assert facts["runs"] is True
+    assert facts["mode"] == "in-browser"
     assert facts["models"][0]["methods"] == ["attention", "rollout", "occlusion", "similarity"], "no gradients in a browser"
     (picture,) = facts["pictures"]
     content = block(text, f"picture-{picture['picture']}")

@@ -56,7 +56,10 @@ def prune_heads(
     labels: Sequence[int] = (),
     points: int = POINTS,
 ) -> Pruning:
-    """Switch heads off in the order of an `ablate` of the same picture; `images` (B, C, H, W) with `labels` are judged along the way."""
+    """Switch heads off in the order of an `ablate` of the same picture; `images` (B, C, H, W) with `labels` are judged along the way.
+
+    Images without labels are judged by the whole model's own answers.
+    """
     item = check_item(tape, item)
     image = single_image(tape, item)
     order = least_first(ablation.heads)
@@ -64,6 +67,9 @@ def prune_heads(
     rng = np.random.default_rng(0)
     drawn = [[order[place] for place in rng.permutation(len(order))] for _ in range(DRAWS)]
     confidence, random, share = [], [], []
+    if images is not None and not labels:
+        with torch.no_grad():
+            labels = torch.cat([run(tape, part.to(image)).argmax(dim=1) for part in images.split(BATCH)]).tolist()
     truth = torch.tensor(list(labels))
     for count in track(counts.tolist(), "Removing heads, the least important first"):
         copies = [Off(heads=tuple(each[:count])) for each in (order, *drawn)]

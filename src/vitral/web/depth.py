@@ -25,11 +25,11 @@ LINES = 4
 """Classes that are followed through the depth."""
 BESIDE = 320
 """Pixels of the longer side of a picture that is shown beside another."""
-EXPORTED_NUMBERS = 2**20
-"""Numbers of tokens of one picture in an exported page."""
 
 
-def pack_depth(model: Classifier, picture: Picture, target: int | None, edits: dict[str, Edit] | None = None, level: int = 1) -> bytes:
+def pack_depth(
+    model: Classifier, picture: Picture, target: int | None, edits: dict[str, Edit] | None = None, compression: int = 1
+) -> bytes:
     """The lens: the head read after the embedding and after each block, of the picture and of each patch."""
     config = model.config
     if not config.classes:
@@ -54,7 +54,7 @@ def pack_depth(model: Classifier, picture: Picture, target: int | None, edits: d
         "confidence": _byte(np.take_along_axis(each, best[..., None], axis=-1)[..., 0]),
         "target": _byte(each[..., found.target]),
     }
-    return pack(header, sections, level)
+    return pack(header, sections, compression)
 
 
 def followed(shares: np.ndarray, target: int) -> list[int]:
@@ -65,7 +65,7 @@ def followed(shares: np.ndarray, target: int) -> list[int]:
     return list(dict.fromkeys([target, int(leaders[-1]), *by_time]))[:LINES]
 
 
-def pack_features(model: Classifier, picture: Picture, most: int, edits: dict[str, Edit] | None = None, level: int = 1) -> bytes:
+def pack_features(model: Classifier, picture: Picture, most: int, edits: dict[str, Edit] | None = None, compression: int = 1) -> bytes:
     """The patches' tokens after each block, as directions: eight bits a number. Of many numbers, fewer blocks, evenly chosen."""
     names = model.map_names()
     tape = watch(model, picture, keep=["logits", *names], edits=edits)
@@ -78,7 +78,7 @@ def pack_features(model: Classifier, picture: Picture, most: int, edits: dict[st
         grids.append(list(tokens.shape[:2]))
         sections[f"block-{block}"] = directions(tokens.reshape(-1, tokens.shape[-1]))
     sections["picture"], kind = shown_picture(picture, BESIDE)
-    return pack({"blocks": blocks, "grids": grids, "of": len(names), "kind": kind}, sections, level)
+    return pack({"blocks": blocks, "grids": grids, "of": len(names), "kind": kind}, sections, compression)
 
 
 def directions(tokens: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ import copy
 import dataclasses
 import io
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,13 @@ from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.rotary import RotaryPositions
 from vitral.model.vit import ViT
-from vitral.web.export import CLASSES, page
+from vitral.web.answers import CLASSES, Question
+from vitral.web.export import page
 from vitral.web.kernel import kernel
-from vitral.web.pack import pack
+from vitral.web.pack import EXPORTED, pack
 from vitral.web.session import Session
 from vitral.web.story import shuffled_places
-from vitral.web.trace import methods_of, model_figures, probabilities
+from vitral.web.trace import methods_of, probabilities
 from vitral.weights.onnx.rounding import round_weights
 
 METHODS = ("attention", "rollout", "occlusion", "similarity")
@@ -107,37 +109,34 @@ def export_live(session: Session, path: str | Path) -> Path:
     for name, model in zip(session.names, session.models, strict=True):
         check(name, model)
     same = Session({name: rounded(model) for name, model in zip(session.names, session.models, strict=True)})
-    description = session.description() | {"runs": True, "pictures": []}
-    blobs: dict[str, bytes] = {"kernel": pack({}, {"kernel": kernel()}, level=9)}
-    figures = []
+    description = session.description() | {"mode": "in-browser", "pictures": []}
+    blobs: dict[str, bytes] = {"kernel": pack({}, {"kernel": kernel()}, EXPORTED.compression)}
     for index, model in track(list(enumerate(session.models)), "Rounding weights"):
         blobs[f"model-{index}"] = pack_model(model, session.limits.attention)
         facts = description["models"][index]
         facts |= {"methods": [method for method in facts["methods"] if method in METHODS], "film": [], "carried": {}}
-        figures.append(model_figures(same.models[index]))
-    blobs["figures"] = pack({"figures": figures}, {}, level=9)
+        blobs[f"models/{index}/figures"] = same.figures(index, EXPORTED)
     changes: list[tuple[bool, float]] = []
-    for entry in track(session.given, "Computing gradient maps"):
+    for entry in track(session.initial, "Computing gradient maps"):
         content, kind = stored(session.picture(0, entry["picture"]).original)
-        key = same.give(content, entry["name"])
+        key = same.add_initial(content, entry["name"])
         blobs[f"picture-{key}"] = content
         description["pictures"].append(entry | {"picture": key, "kind": kind})
         for index, model in enumerate(session.models):
             if model.config.classes:
+                gradients = [method for method in methods_of(model) if RECORDS[method].gradients]  # the page computes none
                 before, after = session.picture(index, entry["picture"]), same.picture(index, key)
                 answers = [probabilities_of(model, before), probabilities_of(same.models[index], after)]
-                description["models"][index]["carried"][key] = gradient_maps(same, index, key, answers[1])
+                top = [int(target) for target in np.argsort(-answers[1])[:CLASSES]]
+                description["models"][index]["carried"][key] = dict.fromkeys(gradients, top)
+                for method, target in product(gradients, top):
+                    address = Question("map", index, key, method, target).address
+                    blobs[address] = same.answer("map", index, key, method=method, target=target, packing=EXPORTED)
                 changes += [rounding_change(*answers)] if model.config.classes > 1 else []
     if changes:
         moved, most = zip(*changes, strict=True)
         description["rounding"] = {"answers": len(changes), "changed": sum(moved), "most": max(most)}
-    return write_atomic(path, page(description, blobs, runs=True))
-
-
-def gradient_maps(session: Session, model: int, key: str, answer: np.ndarray) -> dict[str, list[dict[str, Any]]]:
-    """What the page cannot compute: by method, the maps of the most probable classes, the first one first."""
-    methods = [method for method in methods_of(session.models[model]) if RECORDS[method].gradients]
-    return {method: [session.map(model, key, method, int(target)) for target in np.argsort(-answer)[:CLASSES]] for method in methods}
+    return write_atomic(path, page(description, blobs))
 
 
 def probabilities_of(model: Classifier, picture: Picture) -> np.ndarray:
@@ -209,7 +208,7 @@ def pack_model(whole: Classifier, attention: int) -> bytes:
         "rollout": {"token": -1 if token is None else token, "note": note},
         "proof": {"logits": [float(value) for value in tape.logits[0]]},
     }
-    return pack(header, sections, level=9)
+    return pack(header, sections, EXPORTED.compression)
 
 
 def probe(config: ModelConfig) -> torch.Tensor:

@@ -11,11 +11,13 @@ header    grid, prefix, tokens, width; patch, stride, image (pixels), channels, 
           depth         (L + 1) × the most probable [class, probability], the head read after the embedding and after each block
           shuffle       order: which patch stands at each place; answer: as in depth (of the whole picture, patches shuffled)
   measured, each of them null or missing where unknown, and then not spoken of:
-          local         a head's number → {distance, shuffled, even}: pixels between a patch and what it looks at
-          sinks         one a block: {tokens: [[token, share]], longer, plain} that half of all tokens give 5 even shares or more
-          covered       {patches, target, before, after}: the target's probability when all patches that are sinks anywhere are covered
-          reason        {count, share, target, before, most, random}: the target's probability when the patches that get most of the
-                        last block's attention (together `share` of what patches get), or as many others, are covered
+          head_distance       a head's number → {distance, shuffled, even}: pixels between a patch and what it looks at
+          sinks               one per block: {tokens: [[token, share]], norm_ratio, low_contrast} that half of all tokens give 5 even
+                              shares or more
+          sink_ablation       {patches, target, before, after}: the target's probability when all patches that are sinks in any block
+                              are covered
+          top_patch_ablation  {count, share, target, before, most, random}: the target's probability when the patches that get most of
+                              the last block's attention (together `share` of what patches get), or as many others, are covered
 sections  patches (N, D), positions (N, D) where vectors are added, query, key, value (heads, T, d), bias (heads, T, T) where there is
           one, patterns (n, P, P, 3) as bytes
 
@@ -37,15 +39,14 @@ from vitral.look.distance import distances, mean_distance
 from vitral.look.health import LARGER
 from vitral.look.lens import read_out
 from vitral.look.occlusion import edges
+from vitral.look.switch_off import without_patches
 from vitral.look.watch import watch
 from vitral.model.attention import Attention
 from vitral.model.classifier import Classifier
 from vitral.model.positions import AddPositionalEmbeddings
 from vitral.model.tape import ATTENTION, Tape
 from vitral.model.vit import ViT
-from vitral.web.pack import pack
 from vitral.web.server.limits import Refusal
-from vitral.web.surgery import without_patches
 from vitral.web.trace import probabilities
 
 BLOCK = 0
@@ -65,12 +66,7 @@ SHORT = 11
 """Bits that are cut off a number's 23: four digits remain, and a third of the bytes goes."""
 
 
-def pack_story(model: Classifier, picture: Picture, level: int = 1) -> bytes:
-    header, sections = tell(model, picture)
-    return pack(header, sections, level)
-
-
-def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str, np.ndarray | bytes]]:
+def measure_story(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str, np.ndarray | bytes]]:
     """Header and sections; what they hold is said above."""
     config = model.config
     if not config.is_transformer:
@@ -110,7 +106,7 @@ def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str,
         "reads": config.pool,
         "depth": _depth(model, tape),
         "shuffle": {"order": order, "answer": _answer(model, shuffled.logits[0])},
-        "local": {
+        "head_distance": {
             str(head): {"distance": round(float(near[head]), 3), "shuffled": round(float(after[head]), 3), "even": round(even, 3)}
             for head in chosen
         },
@@ -202,14 +198,14 @@ def _sink(tape: Tape, block: int, columns: tuple[np.ndarray, np.ndarray], contra
     longer = float(lengths[patches].min() / np.median(lengths)) if len(patches) else 0.0
     return {
         "tokens": [[int(token), round(float(mean[token]), 5)] for token in found[np.argsort(-mean[found])]],
-        "longer": round(longer, 2) if longer >= LARGER else None,
-        "plain": bool(len(patches) and (contrast[patches] < np.median(contrast)).all()),
+        "norm_ratio": round(longer, 2) if longer >= LARGER else None,
+        "low_contrast": bool(len(patches) and (contrast[patches] < np.median(contrast)).all()),
     }
 
 
 def _covered(tape: Tape, image: torch.Tensor, sinks: list[dict[str, Any] | None], last: torch.Tensor) -> dict[str, Any]:
     """What the answer loses without the sinks; and without the patches that the last map likes best, beside as many others."""
-    found: dict[str, Any] = {"covered": None, "reason": None}
+    found: dict[str, Any] = {"sink_ablation": None, "top_patch_ablation": None}
     if tape.config.classes < 2:
         return found
     parked = sorted({token - tape.prefix for sink in sinks if sink for token, _ in sink["tokens"] if token >= tape.prefix})
@@ -224,10 +220,11 @@ def _covered(tape: Tape, image: torch.Tensor, sinks: list[dict[str, Any] | None]
     for cover in track(covers, "Covering patches"):  # one by one, so that others are let through
         left.append(confidence(watch(tape.model, without_patches(tape.model, image, cover), keep=["logits"]).logits[0]))
     if parked:
-        found["covered"] = {"patches": len(parked), "target": target, "before": before, "after": left.pop(0)}
+        found["sink_ablation"] = {"patches": len(parked), "target": target, "before": before, "after": left.pop(0)}
     if best:
         most, random = left[0], round(float(np.mean(left[1:])), 5)
-        found["reason"] = {"count": len(best), "share": share, "target": target, "before": before, "most": most, "random": random}
+        change = {"target": target, "before": before, "most": most, "random": random}
+        found["top_patch_ablation"] = {"count": len(best), "share": share, **change}
     return found
 
 

@@ -1,4 +1,4 @@
-"""One thread that runs the model, a short line before it, and a memory of what it made."""
+"""One thread that runs the model, a short queue before it, and a cache of what it made."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Worker:
             raise Refusal(503, "stopped", "ask again")
 
 
-class Memory:
+class LRUCache:
     """A bounded store: the least recently used entries leave when the bytes of all exceed `limit`.
 
     cachetools has the same, but an exported page, which needs nothing beyond

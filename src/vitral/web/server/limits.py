@@ -26,8 +26,6 @@ class Limits:
     """Bytes of one upload."""
     pixels: int = 64_000_000
     """Pixels of one picture: more than any phone's camera takes."""
-    body: int = 64 * 2**10
-    """Bytes of any other request body."""
     uploading: int = 64
     """Uploads that arrive or wait for their decoding at the same time; more are told to wait (429)."""
     arriving: int = 256 * 2**20

@@ -38,7 +38,7 @@ class Uploads:
             self._make_room(upload)
 
         try:
-            content = await read(request, self.limits.upload, upload.clock, count)
+            content = await _read(request, self.limits.upload, upload.clock, count)
             upload.arrived = True
             yield content
         finally:
@@ -57,8 +57,8 @@ class Uploads:
             first.clock.reschedule(now)
 
 
-async def read(request: Request, limit: int, clock: asyncio.Timeout, count: Callable[[int], None] | None = None) -> bytes:
-    """The body, but never more than `limit` bytes nor longer than `clock` allows; `count` is told how many bytes are here."""
+async def _read(request: Request, limit: int, clock: asyncio.Timeout, count: Callable[[int], None]) -> bytes:
+    """The body, but never more than `limit` bytes nor longer than `clock` allows; `count` gets the bytes that are here."""
     parts, size = [], 0
     try:
         async with clock:
@@ -67,8 +67,7 @@ async def read(request: Request, limit: int, clock: asyncio.Timeout, count: Call
                 if size > limit:
                     raise too_large(limit)
                 parts.append(part)
-                if count:
-                    count(size)
+                count(size)
     except TimeoutError:
         raise Refusal(408, "the upload took too long", "try again on a faster line") from None
     return b"".join(parts)

@@ -75,7 +75,7 @@ export class CompareView {
     const model = app.session.models[other];
     this.title.textContent = model.name;
     try {
-      const trace = await app.source.trace(other, picture);
+      const trace = await app.source.ask("trace", { model: other, picture });
       if (state.picture !== picture || this.other() !== other) return;
       app.traces[other] = trace;
     } catch (error) {

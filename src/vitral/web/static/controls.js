@@ -33,7 +33,7 @@ export class Controls {
   }
 
   pictureText(model, method) {
-    if (state.view === "surgery" && this.app.source.live) {
+    if (state.view === "surgery" && this.app.source.computes) {
       const overlap = model.overlap ? " Patches overlap here, so the neighbours lose its pixels too." : "";
       return `Click a patch (or use the arrow keys and Enter) to switch it off or on.${overlap}`;
     }

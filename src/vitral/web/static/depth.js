@@ -61,7 +61,7 @@ export class DepthView {
     this.empty.hidden = !none;
     this.empty.textContent = none;
     if (none) return;
-    const off = app.source.live ? state.off : new Set();
+    const off = app.partsOff();
     const target = state.target === null ? null : targetFor(trace);
     const key = `${state.model} ${state.picture} ${target} ${partsOf(off)}`;
     if (key !== this.asked) {
@@ -69,7 +69,7 @@ export class DepthView {
       this.lens = null;
       this.body.classList.add("waiting");
       try {
-        const lens = await app.source.packed("depth", state.model, state.picture, { target, off });
+        const lens = await app.source.ask("depth", { model: state.model, picture: state.picture, target, off });
         if (this.asked !== key) return;
         this.lens = lens;
       } catch (error) {
@@ -114,7 +114,7 @@ export class DepthView {
         return element("li", { class: "bar still" }, element("span", { class: "name" }, className(model, index)), element("span", { class: "number" }, this.number(share)), element("span", { class: "track", "aria-hidden": "true" }, bar));
       }),
     );
-    const cut = state.off.size && !this.app.source.live ? " The whole model; it was not computed without the parts that are off." : "";
+    const cut = state.off.size && !this.app.source.computes ? " The whole model; it was not computed without the parts that are off." : "";
     this.note.textContent =
       `The plain lens: last norm and head applied to unfinished tokens. Early blocks were never trained to be read this way, so what they say is a hint, not an opinion.${cut}`;
     this.drawPatches();

@@ -38,7 +38,7 @@ const VERDICTS = ["use", "with care", "do not use"];
 /** What a model can show of the chosen picture and class: gradient maps of a page that runs its model were made with the page. */
 export function methodsOf(model, target = state.target) {
   const carried = state.off.size ? [] : Object.entries(model.carried?.[state.picture] ?? {});
-  return [...model.methods, ...carried.filter(([, maps]) => target === null || maps.some((map) => map.target === target)).map(([method]) => method)];
+  return [...model.methods, ...carried.filter(([, classes]) => target === null || classes.includes(target)).map(([method]) => method)];
 }
 
 /** The method that is shown for a model: the chosen one, or the best by the model's audit; without an audit one that knows the class. */

@@ -58,8 +58,7 @@ export class FeatureShelf {
   }
 
   get(model, picture) {
-    const whole = !this.app.source.live || model !== state.model;
-    const off = new Set(whole ? [] : [...state.off].filter((part) => part[0] !== "p" || picture === state.picture));
+    const off = new Set([...this.app.partsOff(model)].filter((part) => part[0] !== "p" || picture === state.picture));
     const key = `${model} ${picture} ${partsOf(off)}`;
     if (!this.held.has(key) && !this.asked.has(key)) {
       this.asked.add(key);
@@ -70,7 +69,7 @@ export class FeatureShelf {
 
   async fetch(key, model, picture, off) {
     try {
-      const found = await this.app.source.packed("features", model, picture, { off });
+      const found = await this.app.source.ask("features", { model, picture, off });
       const image = await createImageBitmap(new Blob([found.sections.picture], { type: found.header.kind }));
       this.held.set(key, new Features(found, image));
       if (this.held.size > 40) this.held.delete(this.held.keys().next().value);

@@ -29,25 +29,24 @@ export class FiguresView {
     if (key === this.key) return;
     this.key = key;
     try {
-      const all = await Promise.all(app.session.models.map((_, index) => app.source.figures(index)));
+      const all = await Promise.all(app.session.models.map((_, index) => app.source.ask("figures", { model: index })));
       // The other model's first layer beside this one's: where a CNN is compared, its filters are the ones the papers show.
       const order = [state.model, ...app.session.models.keys()].filter((index, at, list) => list.indexOf(index) === at);
-      this.filters.replaceChildren(...order.map((index) => drawFilters(all[index].filters)));
-      this.drawPositions(all[state.model].positions);
+      this.filters.replaceChildren(...order.map((index) => drawFilters(filtersOf(all[index]))));
+      this.drawPositions(all[state.model].header.positions, all[state.model].sections.positions);
     } catch (error) {
       this.key = "";
       app.complain(error);
     }
   }
 
-  drawPositions(positions) {
+  drawPositions(positions, values) {
     if (positions.reason) {
       this.positions.replaceChildren(element("p", { class: "empty" }, positions.reason));
       return;
     }
     const [rows, columns] = positions.grid;
     const count = rows * columns;
-    const values = Int8Array.from(atob(positions.values), (sign) => sign.charCodeAt(0));
     const width = columns * (columns + 1) - 1;
     const height = rows * (rows + 1) - 1;
     const sheet = new Float32Array(width * height).fill(NaN);
@@ -136,8 +135,11 @@ function panel(title, sentence, body) {
   return element("section", { class: "figure" }, element("h3", {}, title), element("p", { class: "sentence" }, sentence), body);
 }
 
-export function drawFilters({ shape: [count, rows, columns], pixels = "", bytes = null, explained, title }) {
-  bytes ??= Uint8Array.from(atob(pixels), (sign) => sign.charCodeAt(0));
+function filtersOf({ header, sections }) {
+  return { ...header.filters, shape: header.sections.find((each) => each.name === "filters").shape, bytes: sections.filters };
+}
+
+export function drawFilters({ shape: [count, rows, columns], bytes, explained, title }) {
   const box = element("div", { class: "tiles", role: "img" });
   box.setAttribute("aria-label", title);
   for (let index = 0; index < count; index++) {

@@ -47,7 +47,7 @@ export class ImportanceView {
   }
 
   target(trace) {
-    return state.target === null || !this.app.source.live ? null : targetFor(trace);
+    return state.target === null || !this.app.source.computes ? null : targetFor(trace);
   }
 
   refresh() {
@@ -59,10 +59,10 @@ export class ImportanceView {
       // Of another picture, model or class: what is under way belongs to the old one.
       this.asking?.abort();
       Object.assign(this, { key, found: null });
-      if (!this.app.source.live && !this.panel.hidden) this.measure();
+      if (!this.app.source.computes && !this.panel.hidden) this.measure();
     }
     this.result.hidden = !this.found;
-    this.start.hidden = Boolean(this.found) || Boolean(this.asking) || !this.app.source.live;
+    this.start.hidden = Boolean(this.found) || Boolean(this.asking) || !this.app.source.computes;
     this.stop.hidden = !this.asking;
     if (this.found) this.mark();
   }
@@ -74,7 +74,7 @@ export class ImportanceView {
     this.refresh();
     this.watch(asking);
     try {
-      const found = await app.source.importance(state.model, state.picture, this.target(trace), asking.signal);
+      const found = await app.source.ask("importance", { model: state.model, picture: state.picture, target: this.target(trace), signal: asking.signal });
       if (this.key === key) {
         this.found = found;
         this.build(model, found);
@@ -91,7 +91,7 @@ export class ImportanceView {
 
   /** The grid comes in the background: all else goes on meanwhile, and this line says how far it is. */
   async watch(asking) {
-    while (this.asking === asking && this.app.source.work) {
+    while (this.asking === asking) {
       const { what, done, total, seconds } = await this.app.source.work().catch(() => ({}));
       if (this.asking === asking) this.progress.textContent = total ? `${what} … ${percent(done / total, 0)}, about ${Math.max(1, Math.round(seconds))}\u00a0s left` : "waiting …";
       await new Promise((resolve) => setTimeout(resolve, 300));
@@ -124,7 +124,7 @@ export class ImportanceView {
   }
 
   read(text) {
-    this.reading.textContent = `${text}. Of “${className(this.app.current().model, this.found.target)}”, ${percent(this.found.whole)} with everything on.`;
+    this.reading.textContent = `${text}. Of “${className(this.app.current().model, this.found.target)}”, ${percent(this.found.baseline)} with everything on.`;
   }
 
   /** How many of the least important are off now; -1 when something else is. */
@@ -144,10 +144,10 @@ export class ImportanceView {
     this.slider.value = count;
     this.count.textContent = `${count} of ${found.order.length}`;
     const at = found.counts.reduce((best, value, index) => (Math.abs(value - count) < Math.abs(found.counts[best] - count) ? index : best), 0);
-    const judged = found.labelled ? `accuracy on ${found.judged} validation pictures` : `same answer, of ${found.judged} pictures`;
+    const judged = found.labelled ? `accuracy on ${found.n_images} validation pictures` : `same answer, of ${found.n_images} pictures`;
     const lines = [
       { name: `confidence in “${className(this.app.current().model, found.target)}”`, values: found.confidence },
-      { name: "confidence, random order (mean of 3)", values: found.random, dashed: true },
+      { name: `confidence, random order${found.draws > 1 ? ` (mean of ${found.draws})` : ""}`, values: found.random, dashed: true },
       ...(found.share ? [{ name: judged, values: found.share }] : []),
     ];
     const total = found.order.length;
@@ -156,11 +156,11 @@ export class ImportanceView {
     const label = `Confidence while heads are removed: ${percent(found.confidence[0])} with all, ${percent(found.confidence.at(-1))} with none`;
     this.chart.replaceChildren(lineChart({ xs: found.counts, lines, ticks, most, across: "heads switched off", label, cursor: at, pick: (index) => this.remove(found.counts[index]) }), chartKey(lines));
     const share = found.share ? `, ${found.labelled ? "accuracy" : "same answer"} ${percent(found.share[at])}` : "";
-    this.fall.textContent = `${found.counts[at]} of ${total} heads off: confidence ${percent(found.confidence[at])}${share}. ${found.half} can go before it loses half.${this.app.source.live ? "" : " To switch several off at once for the whole page, run vitral explore."}`;
+    this.fall.textContent = `${found.counts[at]} of ${total} heads off: confidence ${percent(found.confidence[at])}${share}. ${found.half_point} can go before it loses half.${this.app.source.computes ? "" : " To switch several off at once for the whole page, run vitral explore."}`;
   }
 
   flip(part) {
-    const off = this.app.source.live ? new Set(state.off) : new Set(state.off.has(part) ? [part] : []);
+    const off = this.app.source.computes ? new Set(state.off) : new Set(state.off.has(part) ? [part] : []);
     if (!off.delete(part)) off.add(part);
     update({ off });
   }
@@ -168,6 +168,6 @@ export class ImportanceView {
   /** Switch them off for the whole page; an exported one knows the line only. */
   remove(count) {
     this.preview(count);
-    if (this.app.source.live) update({ off: new Set(this.found.order.slice(0, count)) });
+    if (this.app.source.computes) update({ off: new Set(this.found.order.slice(0, count)) });
   }
 }

@@ -1,10 +1,11 @@
 // A page that holds the model runs it here: what the explorer's server computes, computed by the browser.
 
 import { Engine } from "./engine.js";
-import { MOST_PROBABLE, depthOf, featuresOf } from "./live_depth.js";
+import { depthOf, featuresOf } from "./live_depth.js";
 import { LongWork, importanceOf, importancePasses, occlusionOf, squaresOf } from "./live_parts.js";
 import { storyOf } from "./live_story.js";
 import { decode, preprocess, roundHalfEven, seenBox } from "./preprocess.js";
+import { StoryData } from "./telling.js";
 import { Trace, probabilitiesOf, unpack } from "./trace.js";
 import { Watcher } from "./watcher.js";
 
@@ -40,14 +41,19 @@ export class LiveModel {
     return image;
   }
 
+  /** An answer of the table; `long`: its signal, the trace of the picture, and `started(work)`, which hears how far it is. */
+  async answer(picture, question, long) {
+    await this.ready;
+    return this[question.what](picture, question, long);
+  }
+
   async logits(picture) {
     await this.ready;
     return this.engine.run(this.image(picture));
   }
 
   /** One forward pass as the page shows it, with the rollout beside it. */
-  async trace(picture, off) {
-    await this.ready;
+  async trace(picture, { off }) {
     const { config } = this.header;
     const watcher = new Watcher(config, this.header.attention, this.engine.arena);
     const output = await this.engine.run(this.image(picture, off), { off, record: (name, sheet, head) => watcher.record(name, sheet, head) });
@@ -67,18 +73,6 @@ export class LiveModel {
     return createImageBitmap(bitmap, left, top, across, down, scale < 1 ? size : {});
   }
 
-  /** What switching off changes: probabilities before and after, and the difference of the rollouts. */
-  surgery(before, after, target) {
-    const most = (trace) => trace.order.slice(0, MOST_PROBABLE);
-    const chosen = [...new Set([...most(before), ...most(after), ...(target === null ? [] : [target])])];
-    return {
-      method: "rollout",
-      rows: chosen.map((index) => [index, before.probabilities[index], after.probabilities[index]]),
-      top: [before.order[0], after.order[0]],
-      difference: toRows(after.rollout.map((value, index) => value - before.rollout[index]), before.grid),
-    };
-  }
-
   /** The probability (of a model with one output: the output) that a change is measured by. */
   score(target) {
     const single = this.header.config.classes === 1 && !this.facts.thresholds.length;
@@ -89,8 +83,14 @@ export class LiveModel {
     return this.header.config.classes === 1 && !this.facts.thresholds.length ? "output" : "probability";
   }
 
-  /** Occlusion of the target, or of what the trace says; `started(work)` is told how far it is. */
-  async occlusion(picture, trace, target, off, signal, started) {
+  map(picture, question, long) {
+    if (question.method === "occlusion") return this.occlusion(picture, question, long);
+    const { rollout, grid } = long.trace;
+    return { method: "rollout", grid, values: rollout, target: null, note: this.header.rollout.note, unit: "share of the answer", signed: false };
+  }
+
+  /** Occlusion of the target, or of what the trace answers. */
+  async occlusion(picture, { target, off }, { trace, signal, started }) {
     const { config } = this.header;
     target ??= trace.order[0];
     const image = this.image(picture, off);
@@ -103,10 +103,10 @@ export class LiveModel {
     };
     const found = await occlusionOf({ config, covered, work, score: async (copy) => score(await this.engine.run(copy, { off })) });
     const note = `${this.unit} ${found.whole.toFixed(3)} uncovered; squares of ${found.size} × ${found.size} patches${found.between ? "; every second one, the others between them" : ""}`;
-    return { method: "occlusion", grid: toRows(found.grid, config.grid), target, note, unit: `fall of the ${this.unit}`, signed: true };
+    return { method: "occlusion", grid: config.grid, values: found.grid, target, note, unit: `fall of the ${this.unit}`, signed: true };
   }
 
-  async importance(picture, trace, target, signal, started) {
+  async importance(picture, { target }, { trace, signal, started }) {
     const { config } = this.header;
     target ??= trace.order[0];
     const image = this.image(picture);
@@ -117,27 +117,25 @@ export class LiveModel {
   }
 
   /** The patches' tokens at every depth, and the picture small. */
-  async features(picture, off) {
-    await this.ready;
+  async features(picture, { off }) {
     const { header, sections } = await featuresOf(this.engine, this.image(picture, off), off);
     const blob = await this.small(picture);
     return { header: { ...header, kind: blob.type }, sections: { ...sections, picture: new Uint8Array(await blob.arrayBuffer()) } };
   }
 
-  async depth(picture, off, target) {
-    await this.ready;
+  depth(picture, { off, target }) {
     return depthOf(this.engine, this.image(picture, off), off, target, (logits) => probabilitiesOf(logits, this.facts));
   }
 
   async story(picture) {
-    await this.ready;
     const { config, order } = this.header;
     const covered = (image, patches) => {
       const copy = image.slice();
       for (const patch of patches) cover(copy, config, ...squareOf(config, patch));
       return copy;
     };
-    return storyOf(this.engine, { image: this.image(picture), order, covered, shares: (logits) => probabilitiesOf(logits, this.facts) });
+    const { header, sections } = await storyOf(this.engine, { image: this.image(picture), order, covered, shares: (logits) => probabilitiesOf(logits, this.facts) });
+    return new StoryData(header, sections);
   }
 
   async small(picture) {
@@ -145,10 +143,6 @@ export class LiveModel {
     const canvas = Object.assign(document.createElement("canvas"), { width: shown.width, height: shown.height });
     canvas.getContext("2d").drawImage(shown, 0, 0);
     return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
-  }
-
-  rolloutMap(trace) {
-    return { method: "rollout", grid: toRows(trace.rollout, trace.grid), target: null, note: this.header.rollout.note, unit: "share of the answer", signed: false };
   }
 }
 
@@ -235,8 +229,4 @@ function edgesOf({ grid, image_size: [height, width] }, top, bottom, left, right
 function squareOf(config, patch) {
   const [row, column] = [Math.floor(patch / config.grid[1]), patch % config.grid[1]];
   return edgesOf(config, row, row + 1, column, column + 1);
-}
-
-function toRows(values, [rows, columns]) {
-  return Array.from({ length: rows }, (_, row) => Array.from(values.slice(row * columns, (row + 1) * columns)));
 }

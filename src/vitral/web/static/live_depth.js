@@ -2,10 +2,9 @@
 
 import { roundHalfEven } from "./preprocess.js";
 
-
 const LARGEST = 50_000_000;
 const LINES = 4;
-export const MOST_PROBABLE = 5;
+const MOST_PROBABLE = 5;
 
 /** Keeps the tokens after the embedding and after each block, as copies. */
 export function tokenKeeper(arena, depth) {

@@ -115,7 +115,7 @@ export async function importanceOf({ config, score, work }) {
     random.push(await without(shuffled.slice(0, count)));
   }
   const low = confidence.findIndex((value) => value < confidence[0] / 2);
-  return { heads, parts, whole, order, counts, confidence, random, half: low < 0 ? counts.at(-1) : counts[Math.max(low - 1, 0)], share: null, judged: 0, labelled: false };
+  return { heads, parts, baseline: whole, order, counts, confidence, random, draws: 1, half_point: low < 0 ? counts.at(-1) : counts[Math.max(low - 1, 0)], share: null, n_images: 0, labelled: false };
 }
 
 /** The same order each time. */

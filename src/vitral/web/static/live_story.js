@@ -56,10 +56,10 @@ export function storyOf(engine, { image, order, shares, covered }) {
       reads: config.pool,
       depth: config.classes ? [...early, answer(logits)] : [],
       shuffle: { order, answer: answer(shuffled) },
-      local: Object.fromEntries(chosen.map((head) => [head, { distance: near[head], shuffled: mixed.measures.distance[TOLD][head], even }])),
+      head_distance: Object.fromEntries(chosen.map((head) => [head, { distance: near[head], shuffled: mixed.measures.distance[TOLD][head], even }])),
       sinks,
-      covered: await sinksCovered(judge, sinks, prefix),
-      reason: await reasonOf(judge, first.watcher.means.at(-1)),
+      sink_ablation: await sinksCovered(judge, sinks, prefix),
+      top_patch_ablation: await reasonOf(judge, first.watcher.means.at(-1)),
     };
     const sections = { patches: first.patches, patterns: patternsOf(engine, numbers) };
     if (/learned|sincos/.test(config.positions)) sections.positions = parts.start.subarray(prefix * width);
@@ -151,11 +151,11 @@ function sinkOf(mean, kept, { config, prefix, sheets }, contrast) {
   if (!found.length) return null;
   const lengths = Array.from({ length: tokens - prefix }, (_, patch) => Math.hypot(...kept.subarray((prefix + patch) * sheets.tokens.stride, (prefix + patch) * sheets.tokens.stride + width)));
   const patches = found.filter((token) => token >= prefix).map((token) => token - prefix);
-  const longer = patches.length ? Math.min(...patches.map((patch) => lengths[patch])) / median(lengths) : 0;
+  const ratio = patches.length ? Math.min(...patches.map((patch) => lengths[patch])) / median(lengths) : 0;
   return {
     tokens: found.map((token) => [token, shares[token]]).sort((a, b) => b[1] - a[1]),
-    longer: longer >= LONGER ? longer : null,
-    plain: patches.length > 0 && patches.every((patch) => contrast[patch] < median(contrast)),
+    norm_ratio: ratio >= LONGER ? ratio : null,
+    low_contrast: patches.length > 0 && patches.every((patch) => contrast[patch] < median(contrast)),
   };
 }
 

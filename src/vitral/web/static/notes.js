@@ -7,7 +7,7 @@ const NEAR = 0.6; // of the distance of even attention: what looks nearer is cal
 
 /** Why a head of the first block looks near; null where it does not. */
 export function localNote(telling, head) {
-  const found = telling.local?.[head];
+  const found = telling.head_distance?.[head];
   if (!found || found.distance >= NEAR * found.even) return null;
   const pixels = (value) => `${value.toFixed(value < 10 ? 1 : 0)}\u00a0pixels`;
   const lost = (found.shuffled - found.distance) / (found.even - found.distance);
@@ -40,9 +40,9 @@ export function sinkNote(telling, model, block) {
   const kind = places.every(([row, column]) => side(row, rows) && side(column, columns)) ? "corner" : places.every(([row, column]) => side(row, rows) || side(column, columns)) ? "edge" : "spot";
   const several = found.length > 1;
   const share = found.reduce((sum, [, part]) => sum + part, 0);
-  const longer = sink.longer ? ` ${several ? "Their vectors are" : "Its vector is"} at least ${sink.longer.toFixed(sink.longer < 10 ? 1 : 0)} times as long as the usual patch's.` : "";
-  const plain = sink.plain ? " There is less to see there than in most patches." : "";
-  const { covered } = telling;
+  const longer = sink.norm_ratio ? ` ${several ? "Their vectors are" : "Its vector is"} at least ${sink.norm_ratio.toFixed(sink.norm_ratio < 10 ? 1 : 0)} times as long as the usual patch's.` : "";
+  const plain = sink.low_contrast ? " There is less to see there than in most patches." : "";
+  const covered = telling.sink_ablation;
   const test = covered ? ` Covering ${covered.patches > 1 ? `all ${covered.patches} such patches` : "it"} takes ${className(model, covered.target)} from ${percent(covered.before)} to ${percent(covered.after)}.` : "";
   return {
     title: `Bright ${kind}${several ? "s" : ""}`,
@@ -52,7 +52,7 @@ export function sinkNote(telling, model, block) {
 
 /** Whether the last map points to what counts; null where it was not measured. */
 export function reasonNote(telling, model) {
-  const found = telling.reason;
+  const found = telling.top_patch_ablation;
   if (!found) return null;
   const lost = found.before - found.most;
   const chance = found.before - found.random;

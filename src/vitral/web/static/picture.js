@@ -67,7 +67,7 @@ export class PictureView {
       return;
     }
     const target = state.target === null ? null : targetFor(trace);
-    const off = this.which() === state.model ? state.off : new Set();
+    const off = this.app.partsOff(this.which());
     const key = `${this.which()} ${state.picture} ${method} ${target} ${partsOf(off)}`;
     if (key === this.mapKey) return this.drawNow();
     this.mapKey = key;
@@ -77,7 +77,7 @@ export class PictureView {
     this.drawNow();
     const late = setTimeout(() => this.showProgress(asking, method), 150);
     try {
-      const map = await this.app.source.map(this.which(), state.picture, method, target, off, asking.signal);
+      const map = await this.app.source.ask("map", { model: this.which(), picture: state.picture, method, target, off, signal: asking.signal });
       if (this.mapKey === key) this.map = map;
     } catch (error) {
       if (this.mapKey === key) {
@@ -98,7 +98,7 @@ export class PictureView {
     this.progress.textContent = "computing …";
     this.stop.hidden = method !== "occlusion";
     this.wait.hidden = false;
-    while (method === "occlusion" && this.asking === asking && this.app.source.work) {
+    while (method === "occlusion" && this.asking === asking) {
       const { done, total, seconds } = await this.app.source.work().catch(() => ({}));
       if (this.asking === asking && total) this.progress.textContent = `computing … ${percent(done / total, 0)}, about ${Math.max(1, Math.round(seconds))}\u00a0s left`;
       await new Promise((resolve) => setTimeout(resolve, 400));
@@ -132,8 +132,7 @@ export class PictureView {
       return { method, token: null, values: found?.values ?? null, mapGrid: found?.grid, signed: false, unit: "cosine similarity", hovered, found };
     }
     if (!this.map) return { method, token: null, values: null, hovered };
-    const rows = this.map.grid;
-    return { method, token: null, values: rows.flat(), mapGrid: [rows.length, rows[0].length], signed: this.map.signed, unit: this.map.unit, hovered };
+    return { method, token: null, values: this.map.values, mapGrid: this.map.grid, signed: this.map.signed, unit: this.map.unit, hovered };
   }
 
   /** Attention sinks that show on the map: of its block, or of any. */
@@ -239,7 +238,7 @@ export class PictureView {
   }
 
   choose(patch) {
-    if (state.view === "surgery" && this.app.source.live) {
+    if (state.view === "surgery" && this.app.source.computes) {
       const off = new Set(state.off);
       if (!off.delete(`p${patch}`)) off.add(`p${patch}`);
       update({ off });
@@ -262,7 +261,7 @@ export class PictureView {
     const [rows, columns] = trace.grid;
     const token = asks ? tokenFor(model, trace) : -1;
     const here = this.hovered ?? (token >= trace.prefix ? token - trace.prefix : Math.floor(rows / 2) * columns + Math.floor(columns / 2));
-    const operates = state.view === "surgery" && this.app.source.live;
+    const operates = state.view === "surgery" && this.app.source.computes;
     const enters = event.key === "Enter" || event.key === " ";
     const next = enters ? here : rovingStep(event.key, here, rows * columns, columns);
     if (next < 0 || (enters && !operates)) return;

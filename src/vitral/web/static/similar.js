@@ -49,7 +49,7 @@ export class SimilarView {
       if (models.length > 1) this.shelf.append(element("h3", {}, app.session.models[model].name));
       this.shelf.append(element("div", { class: "similar" }, ...entries.map((entry) => this.tile(model, entry))));
     }
-    if (!others.length) this.shelf.prepend(element("p", { class: "empty" }, app.source.live ? "Open a second picture to compare across pictures; within this one, point at it." : "This page holds one picture: point at it."));
+    if (!others.length) this.shelf.prepend(element("p", { class: "empty" }, app.source.computes ? "Open a second picture to compare across pictures; within this one, point at it." : "This page holds one picture: point at it."));
   }
 
   tile(model, { picture, name }) {

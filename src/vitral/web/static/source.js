@@ -1,9 +1,10 @@
-// Where numbers come from: the local server, or the page itself when it was exported. Both answer the same questions.
+// Where answers come from: the local server, the page itself when it was exported, or the models in it. All take the same questions:
+// a name of the table in web/answers.py, with the options model, picture, method, target and off (a set of parts).
 
 import { byId } from "./dom.js";
 import { LiveModel, LivePictures, decodeWithin } from "./live.js";
 import { partsOf } from "./state.js";
-import { Telling } from "./telling.js";
+import { StoryData } from "./telling.js";
 import { Trace, unpack } from "./trace.js";
 
 class Refused extends Error {
@@ -15,141 +16,113 @@ class Refused extends Error {
 
 export async function openSource() {
   const inside = document.getElementById("vitral-session");
-  if (!inside) return new ServerSource(await ask("/api/session").then((answer) => answer.json()));
+  if (!inside) return new Server(await request("/api/session").then((answer) => answer.json()));
   const session = JSON.parse(inside.textContent);
-  return session.runs ? new LiveSource(session) : new PageSource(session);
+  return session.mode === "in-browser" ? new InBrowser(session) : new Exported(session);
 }
 
-/** Answers are remembered: the same question is asked once. */
+const ALL_ON = new Set();
+const TRACES = 9; // traces are large: the last few are remembered
+const ANSWERS = 400;
+
 class Source {
   constructor(session) {
     this.session = session;
     this.answers = new Map();
   }
 
-  once(key, make) {
+  /** Whether there is an answer for any picture and any parts off; an exported page has some of them only. */
+  get computes() {
+    return this.session.mode !== "exported";
+  }
+
+  /** Whether the page holds its models and runs them. */
+  get inBrowser() {
+    return this.session.mode === "in-browser";
+  }
+
+  /** The answer to a question, remembered. A trace, a story and a map come as such, importance as its numbers, any other as { header, sections }. */
+  ask(what, { model, picture = null, method = null, target = null, off = ALL_ON, signal } = {}) {
+    const question = { what, model, picture, method, target, off };
+    const key = addressOf(question);
     if (!this.answers.has(key)) {
-      const answer = make().catch((error) => {
+      if (what === "trace") this.forget((each) => each.includes("/trace"), TRACES);
+      this.forget(() => true, ANSWERS);
+      const answer = this.answer(question, signal).catch((error) => {
         this.answers.delete(key);
         throw error;
       });
       this.answers.set(key, answer);
-      if (this.answers.size > 400) this.answers.delete(this.answers.keys().next().value);
     }
     return this.answers.get(key);
   }
 
-  /** Traces are large: the last few are kept. `off`: of the model without these parts. */
-  trace(model, picture, off = new Set()) {
-    const traces = [...this.answers.keys()].filter((key) => key.startsWith("trace "));
-    if (traces.length > 8) this.answers.delete(traces[0]);
-    return this.once(`trace ${model} ${picture} ${partsOf(off)}`, () => this.makeTrace(model, picture, off));
+  /** Make room for one more of such answers: the oldest goes. */
+  forget(such, most) {
+    const keys = [...this.answers.keys()].filter(such);
+    if (keys.length >= most) this.answers.delete(keys[0]);
+  }
+
+  open({ what, model }, bytes) {
+    return unpack(bytes).then((answer) => opened(what, answer, this.session.models[model]));
+  }
+
+  /** How far the long work is that runs now: { what, done, total, seconds }. */
+  async work() {
+    return {};
   }
 }
 
-class ServerSource extends Source {
-  live = true;
+/** `models/0/pictures/KEY/map?method=gradcam&target=3`, as vitral.web.answers.Question has it. */
+function addressOf({ what, model, picture, method, target, off }) {
+  const options = Object.entries({ method, off: partsOf(off) || null, target }).filter(([, value]) => value !== null);
+  return `models/${model}/${picture === null ? "" : `pictures/${picture}/`}${what}${options.length ? `?${new URLSearchParams(options)}` : ""}`;
+}
 
-  async makeTrace(model, picture, off) {
-    const answer = await ask(`/api/models/${model}/pictures/${picture}/trace${off.size ? `?off=${partsOf(off)}` : ""}`);
-    return Trace.open(new Uint8Array(await answer.arrayBuffer()), this.session.models[model]);
+function opened(what, { header, sections }, facts) {
+  if (what === "trace") return Trace.open({ header, sections }, facts);
+  if (what === "story") return new StoryData(header, sections);
+  if (what === "map") return { ...header, values: sections.values };
+  return what === "importance" ? header : { header, sections };
+}
+
+class Server extends Source {
+  async answer(question, signal) {
+    const answer = await request(`/api/${addressOf(question)}`, { signal });
+    return this.open(question, new Uint8Array(await answer.arrayBuffer()));
   }
 
-  map(model, picture, method, target, off, signal) {
-    const query = new URLSearchParams({ method, ...(target === null ? {} : { target }), ...(off.size ? { off: partsOf(off) } : {}) });
-    return this.once(`map ${model} ${picture} ${query}`, async () => (await ask(`/api/models/${model}/pictures/${picture}/map?${query}`, { signal })).json());
-  }
-
-  story(model, picture, signal) {
-    return this.once(`story ${model} ${picture}`, async () => Telling.open(new Uint8Array(await (await ask(`/api/models/${model}/pictures/${picture}/story`, { signal })).arrayBuffer())));
-  }
-
-  /** How far the server is with what takes long. */
   async work() {
-    return (await ask("/api/work")).json();
-  }
-
-  surgery(model, picture, off, target) {
-    const parts = [...off].sort();
-    const body = {
-      heads: parts.filter((part) => part[0] === "h").map((part) => part.slice(1).split(".").map(Number)),
-      blocks: parts.filter((part) => part[0] === "b").map((part) => Number(part.slice(1))),
-      patches: parts.filter((part) => part[0] === "p").map((part) => Number(part.slice(1))),
-      target,
-    };
-    const options = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
-    return this.once(`cut ${model} ${picture} ${options.body}`, async () => (await ask(`/api/models/${model}/pictures/${picture}/surgery`, options)).json());
-  }
-
-  /** One picture at every depth (depth, features) or at every snapshot of a training (film), unpacked. */
-  packed(part, model, picture, { target = null, off = new Set() } = {}, signal) {
-    const query = new URLSearchParams({ ...(target === null ? {} : { target }), ...(off.size ? { off: partsOf(off) } : {}) });
-    return this.once(`${part} ${model} ${picture} ${query}`, async () => {
-      const answer = await ask(`/api/models/${model}/pictures/${picture}/${part}?${query}`, { signal });
-      return unpack(new Uint8Array(await answer.arrayBuffer()));
-    });
-  }
-
-  importance(model, picture, target, signal) {
-    const query = target === null ? "" : `?target=${target}`;
-    return this.once(`importance ${model} ${picture} ${query}`, async () => (await ask(`/api/models/${model}/pictures/${picture}/importance${query}`, { signal })).json());
-  }
-
-  figures(model) {
-    return this.once(`figures ${model}`, async () => (await ask(`/api/models/${model}/figures`)).json());
+    return (await request("/api/work")).json();
   }
 
   async upload(file) {
     if (file.size > this.session.limits.upload) throw new Refused("this picture is too large", `at most ${Math.round(this.session.limits.upload / 2 ** 20)} MiB`);
     const options = { method: "POST", headers: { "content-type": file.type || "application/octet-stream" }, body: file };
-    return (await ask(`/api/pictures?name=${encodeURIComponent((file.name || "picture").slice(0, 100))}`, options)).json();
+    return (await request(`/api/pictures?name=${encodeURIComponent((file.name || "picture").slice(0, 100))}`, options)).json();
   }
 }
 
-class PageSource extends Source {
-  live = false;
-
-  /** Of a model without a part the page knows the answer; its attention was not computed. */
-  async makeTrace(model, picture, off) {
-    if (!off.size) return Trace.open(inlined(`trace-${model}-${picture}`), this.session.models[model]);
-    const { rows } = await this.surgery(model, picture, off);
-    return (await this.trace(model, picture)).answering(rows);
+class Exported extends Source {
+  /** What the file has: of the classes, the asked one or the most probable one, else the answer that knows no class. */
+  async answer(question) {
+    const { what, model, picture, target, off } = question;
+    if (off.size) return this.without(question);
+    const first = what === "map" && target === null ? (await this.ask("trace", { model, picture })).order[0] ?? null : target;
+    const block = [first, null].map((each) => document.getElementById(addressOf({ ...question, target: each }))).find(Boolean);
+    if (block) return this.open(question, decoded(block));
+    throw what === "map" ? new Refused("this page holds maps for the most probable classes only", "choose one of the first three (for occlusion the first), or run vitral explore") : new Refused("this page does not hold that picture", "choose one of those above");
   }
 
-  story(model, picture) {
-    return this.once(`story ${model} ${picture}`, async () => Telling.open(inlined(`story-${model}-${picture}`)));
-  }
-
-  extras(model, picture) {
-    return this.once(`extras ${model} ${picture}`, async () => (await unpack(inlined(`extras-${model}-${picture}`))).header);
-  }
-
-  async map(model, picture, method, target) {
-    const { maps, top } = await this.extras(model, picture);
-    const found = maps[`${method}/${method === "rollout" ? "" : target ?? top[0]}`];
-    if (!found) throw new Refused("this page holds maps for the most probable classes only", "choose one of the first three (for occlusion the first), or run vitral explore");
-    return found;
-  }
-
-  async surgery(model, picture, off) {
-    const { surgery } = await this.extras(model, picture);
-    const found = off.size === 1 ? surgery[[...off][0]] : null;
-    if (!found) throw new Refused("this was not computed when the page was made", "single heads and single blocks were");
-    return found;
-  }
-
-  /** Computed for the whole model and the predicted class. */
-  packed(part, model, picture) {
-    return this.once(`${part} ${model} ${picture}`, async () => unpack(inlined(`${part}-${model}-${picture}`)));
-  }
-
-  async importance(model, picture) {
-    return (await this.extras(model, picture)).importance;
-  }
-
-  async figures(model) {
-    const { header } = await this.once("figures", () => unpack(inlined("figures")));
-    return header.figures[model];
+  /** Answer and rollout without one head or one block; the attention of such a model is not in the file. */
+  async without({ what, model, picture, off }) {
+    const all = await this.ask("without-each", { model, picture }).catch(() => null);
+    const index = off.size === 1 && all ? all.header.parts.indexOf(partsOf(off)) : -1;
+    if (index < 0) throw new Refused("this was not computed when the page was made", "single heads and single blocks were");
+    const part = (values) => values.subarray((index * values.length) / all.header.parts.length, ((index + 1) * values.length) / all.header.parts.length);
+    const { classes, probabilities, rollouts } = all.sections;
+    if (what === "trace") return (await this.ask("trace", { model, picture })).answering(part(classes), part(probabilities));
+    return { ...(await this.ask("map", { model, picture, method: "rollout" })), values: part(rollouts) };
   }
 
   async upload() {
@@ -158,10 +131,7 @@ class PageSource extends Source {
 }
 
 /** A page that holds its models and runs them: it answers for any picture and any parts switched off. */
-class LiveSource extends PageSource {
-  live = true;
-  runs = true;
-
+class InBrowser extends Exported {
   constructor(session) {
     super(session);
     const kernel = unpack(inlined("kernel")).then(({ sections }) => sections.kernel);
@@ -178,53 +148,19 @@ class LiveSource extends PageSource {
     return { logits: Array.from(logits), labels: Array.from({ length: model.classes }, (_, index) => model.names[index] ?? `class ${index}`) };
   }
 
-  async makeTrace(model, picture, off) {
-    return this.models[model].trace(await this.pictures.get(picture), off);
-  }
-
-  async map(model, picture, method, target, off, signal) {
-    const trace = await this.trace(model, picture, off);
-    if (method === "rollout") return this.models[model].rolloutMap(trace);
-    const carried = off?.size ? null : this.session.models[model].carried?.[picture]?.[method];
-    const found = carried?.find((map) => target === null || map.target === target);
-    if (found) return found;
-    if (method !== "occlusion") throw new Refused("this page does not compute gradients", "run vitral explore for this map");
-    const make = async () => this.models[model].occlusion(await this.pictures.get(picture), trace, target, off, signal, (work) => this.started(work));
-    return this.once(`map ${model} ${picture} ${target} ${partsOf(off)}`, make);
-  }
-
-  packed(part, model, picture, { target = null, off = new Set() } = {}) {
-    const make = async () => this.models[model][part](await this.pictures.get(picture), off, target);
-    return this.once(`${part} ${model} ${picture} ${target} ${partsOf(off)}`, make);
-  }
-
-  story(model, picture) {
-    const make = async () => {
-      const { header, sections } = await this.models[model].story(await this.pictures.get(picture));
-      return new Telling(header, sections);
-    };
-    return this.once(`story ${model} ${picture}`, make);
-  }
-
-  importance(model, picture, target, signal) {
-    const make = async () => {
-      const trace = await this.trace(model, picture);
-      return this.models[model].importance(await this.pictures.get(picture), trace, target, signal, (work) => this.started(work));
-    };
-    return this.once(`importance ${model} ${picture} ${target}`, make);
-  }
-
-  started(work) {
-    return (this.long = work);
+  async answer(question, signal) {
+    const { what, model, picture, method, target, off } = question;
+    if (what === "figures") return super.answer(question);
+    const carried = off.size ? null : this.session.models[model].carried?.[picture]?.[method];
+    if (carried && (target === null || carried.includes(target))) return super.answer({ ...question, target: target ?? carried[0] });
+    if (what === "map" && !["rollout", "occlusion"].includes(method)) throw new Refused("this page does not compute gradients", "run vitral explore for this map");
+    const trace = ["map", "importance"].includes(what) ? await this.ask("trace", { model, picture, off }) : null;
+    const long = { signal, trace, started: (work) => (this.long = work) };
+    return this.models[model].answer(await this.pictures.get(picture), question, long);
   }
 
   async work() {
     return this.long ?? {};
-  }
-
-  async surgery(model, picture, off, target) {
-    const [before, after] = [await this.trace(model, picture), await this.trace(model, picture, off)];
-    return this.models[model].surgery(before, after, target);
   }
 
   upload(file) {
@@ -237,7 +173,7 @@ class LiveSource extends PageSource {
   }
 }
 
-async function ask(address, options) {
+async function request(address, options) {
   let answer;
   try {
     answer = await fetch(address, { credentials: "same-origin", ...options });
@@ -268,10 +204,12 @@ function lost() {
   }, 1500);
 }
 
-/** The bytes of a data block of the page, in base 85 with , and . in place of < and &. */
 function inlined(id) {
-  const block = document.getElementById(id);
-  if (!block) throw new Refused("this page does not hold that picture", "choose one of those above");
+  return decoded(document.getElementById(id));
+}
+
+/** The bytes of a data block of the page, in base 85 with , and . in place of < and &. */
+function decoded(block) {
   const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%.()*+-;,=>?@^_`{|}~";
   const values = new Uint8Array(128);
   for (let index = 0; index < 85; index++) values[digits.charCodeAt(index)] = index;

@@ -76,7 +76,7 @@ export class StoryView {
     this.say("Following your picture through the model …");
     const late = setTimeout(() => this.showProgress(asking), 1000);
     try {
-      const telling = await this.app.source.story(state.model, state.picture, asking.signal);
+      const telling = await this.app.source.ask("story", { model: state.model, picture: state.picture, signal: asking.signal });
       if (this.key !== key) return;
       Object.assign(this, { telling, trace });
     } catch (error) {
@@ -95,7 +95,7 @@ export class StoryView {
 
   /** How far a large model is, until it is done. */
   async showProgress(asking) {
-    while (this.asking === asking && this.app.source.work) {
+    while (this.asking === asking) {
       const { done, total } = await this.app.source.work().catch(() => ({}));
       if (this.asking === asking && total) this.say(`Following your picture through the model … ${percent(done / total, 0)}`);
       await new Promise((resolve) => setTimeout(resolve, 400));

@@ -11,7 +11,7 @@ import { state, update } from "./state.js";
 export class SurgeryView {
   constructor(root, app) {
     Object.assign(this, { app, key: "", asked: "" });
-    const live = app.source.live;
+    const live = app.source.computes;
     this.theatre = element("div", { class: "theatre", role: "group", "aria-label": "Heads and blocks that can be switched off" });
     this.theatre.addEventListener("keydown", (event) => this.walk(event));
     this.summary = element("p", { class: "verdict", role: "status" });
@@ -63,13 +63,30 @@ export class SurgeryView {
       return;
     }
     try {
-      const result = await app.source.surgery(state.model, state.picture, state.off, state.target);
+      const result = await this.change(model, trace);
       if (this.asked === key) this.show(result, model, trace);
     } catch (error) {
       if (this.asked !== key) return;
       this.show(null, model, trace);
       app.complain(error);
     }
+  }
+
+  /** What switching off changes: the classes that matter before and after, and the two maps. */
+  async change(model, after) {
+    const { source, whole: before } = this.app;
+    const { picture, target, off } = state;
+    const method = model.attention ? "rollout" : "gradcam";
+    const maps = await Promise.all([new Set(), off].map((parts) => source.ask("map", { model: state.model, picture, method, target: model.attention ? null : target, off: parts })));
+    const chosen = target === null || !source.computes ? [] : [target];
+    const classes = [...new Set([...before.order.slice(0, 5), ...after.order.slice(0, 5), ...chosen])];
+    return {
+      method,
+      rows: classes.map((index) => [index, before.probabilities[index], after.probabilities[index]]),
+      top: [before.order[0], after.order[0]],
+      grid: maps[1].grid,
+      difference: Float32Array.from(maps[1].values, (value, cell) => value - maps[0].values[cell]),
+    };
   }
 
   build(model) {
@@ -105,7 +122,7 @@ export class SurgeryView {
   }
 
   flip(part) {
-    const off = this.app.source.live ? new Set(state.off) : new Set(state.off.has(part) ? [part] : []);
+    const off = this.app.source.computes ? new Set(state.off) : new Set(state.off.has(part) ? [part] : []);
     if (!off.delete(part)) off.add(part);
     update({ off });
   }
@@ -169,8 +186,8 @@ export class SurgeryView {
 
   drawDifference(result, trace) {
     fit(this.canvas, trace.image.height / trace.image.width);
-    const values = result ? result.difference.flat() : null;
-    const shape = result ? [result.difference.length, result.difference[0].length] : trace.grid;
+    const values = result?.difference ?? null;
+    const shape = result?.grid ?? trace.grid;
     const gone = new Set([...state.off].filter((part) => part[0] === "p").map((part) => Number(part.slice(1))));
     // A covered patch loses all it had: the colours are for the others.
     const others = values?.filter((_, cell) => !gone.has(cellAt([((cell % shape[1]) + 0.5) / shape[1], (Math.floor(cell / shape[1]) + 0.5) / shape[0]], trace.grid)));

@@ -1,17 +1,10 @@
 // The numbers of a story, as vitral.web.story describes them, and what the model computes from them: scores, shares, mixes.
 
-import { unpack } from "./trace.js";
-
-export class Telling {
+export class StoryData {
   constructor(header, sections) {
     Object.assign(this, header);
     this.sections = sections;
     this.patches = header.grid[0] * header.grid[1];
-  }
-
-  static async open(bytes) {
-    const { header, sections } = await unpack(bytes);
-    return new Telling(header, sections);
   }
 
   /** The numbers that stand for a patch. */

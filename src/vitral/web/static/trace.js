@@ -26,7 +26,7 @@ export class Trace {
   constructor(header, sections, image, model) {
     Object.assign(this, { header, image, model });
     this.codes = sections.attention ?? null;
-    this.maxima = sections.most ?? null;
+    this.maxima = sections.argmax ?? null;
     this.logits = sections.logits;
     this.probabilities = probabilitiesOf(this.logits, model);
     this.grid = header.grid;
@@ -38,16 +38,15 @@ export class Trace {
     this.order = [...this.probabilities.keys()].sort((a, b) => this.probabilities[b] - this.probabilities[a]);
   }
 
-  static async open(bytes, model) {
-    const { header, sections } = await unpack(bytes);
+  static async open({ header, sections }, model) {
     const image = await createImageBitmap(new Blob([sections.picture], { type: header.kind }));
     return new Trace(header, sections, image, model);
   }
 
-  /** The same pass with another answer: rows of (class, before, after), the most probable among them. */
-  answering(rows) {
+  /** The same pass with another answer: some classes, the most probable among them, and their probabilities. */
+  answering(classes, shares) {
     const probabilities = new Float32Array(this.probabilities.length);
-    for (const [index, , after] of rows) probabilities[index] = after;
+    classes.forEach((index, at) => (probabilities[index] = shares[at]));
     const order = [...probabilities.keys()].sort((a, b) => probabilities[b] - probabilities[a]);
     return Object.assign(Object.create(this), { probabilities, order });
   }

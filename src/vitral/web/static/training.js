@@ -70,7 +70,7 @@ export class TrainingView {
     this.again.hidden = true;
     this.watch(asking);
     try {
-      const film = await app.source.packed("film", state.model, state.picture, {}, asking.signal);
+      const film = await app.source.ask("film", { model: state.model, picture: state.picture, signal: asking.signal });
       if (this.key !== key) return;
       this.film = film;
       this.frame = film.header.steps.length - 1;
@@ -86,7 +86,7 @@ export class TrainingView {
   }
 
   async watch(asking) {
-    while (this.asking === asking && this.app.source.work) {
+    while (this.asking === asking) {
       const { done, total, seconds } = await this.app.source.work().catch(() => ({}));
       if (this.asking === asking) this.progress.textContent = total ? `Watching snapshots … ${done} of ${total}, about ${Math.max(1, Math.round(seconds))}\u00a0s left` : "waiting …";
       await new Promise((resolve) => setTimeout(resolve, 300));
@@ -179,10 +179,9 @@ export class TrainingView {
   }
 
   drawTiles() {
-    const place = this.film.header.sections.find((each) => each.name === "filters");
-    const [, count, rows, columns] = place.shape;
+    const [, count, rows, columns] = this.film.header.sections.find((each) => each.name === "filters").shape;
     const bytes = this.section("filters", [count, rows, columns, 3]);
-    this.filters.replaceChildren(drawFilters({ shape: [count, rows, columns], bytes, explained: null, title: `First layer at step ${this.film.header.steps[this.frame]}` }));
+    this.filters.replaceChildren(drawFilters({ shape: [count, rows, columns], bytes, title: `First layer at step ${this.film.header.steps[this.frame]}` }));
   }
 
   drawPositions(rows, columns) {

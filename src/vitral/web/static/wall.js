@@ -107,7 +107,7 @@ export class WallView {
       tile(values, trace.grid, { canvas: this.wall.children[index].firstChild, lift: look.lift, limits: limitsOf(values, false, leastSpan("attention", trace.tokens)) });
     });
     const { worst } = trace.header.error;
-    const cut = state.off.size ? `${this.app.source.live ? "The model without" : "The whole model; its attention was not computed without"} ${partsOf(state.off)}. ` : "";
+    const cut = state.off.size ? `${this.app.source.computes ? "The model without" : "The whole model; its attention was not computed without"} ${partsOf(state.off)}. ` : "";
     this.note.textContent =
       cut +
       `${heads.length} heads, ${trace.tokens} × ${trace.tokens} weights each, for the ${tokenName(model, token)}. ${scaleText("attention")} ` +

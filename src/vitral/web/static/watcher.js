@@ -12,7 +12,7 @@ export class Watcher {
     this.whole = depth * heads * tokens * tokens <= most;
     this.rows = [...Array(this.whole ? tokens : prefix).keys(), -1];
     this.codes = new Uint8Array(depth * heads * this.rows.length * tokens);
-    this.most = new Uint16Array(depth * (heads + 1) * this.rows.length * 4);
+    this.argmax = new Uint16Array(depth * (heads + 1) * this.rows.length * 4);
     this.means = []; // of a block's heads: (T, T)
     this.measures = { distance: [], entropy: [] };
     this.error = { worst: 0, moved: 0, rows: 0 };
@@ -73,7 +73,7 @@ export class Watcher {
       error.worst = Math.max(error.worst, off / top);
       moved += off;
     }
-    error.moved += moved / 2;
+    error.total_variation += moved / 2;
     error.rows++;
   }
 
@@ -86,7 +86,7 @@ export class Watcher {
       if (other > prefix && row[other] > row[patch]) patch = other;
     }
     const share = (value) => Math.round(Math.min(Math.max(value, 0), 1) * 65535);
-    this.most.set([token, share(row[token]), patch, share(row[patch])], (place * this.rows.length + index) * 4);
+    this.argmax.set([token, share(row[token]), patch, share(row[patch])], (place * this.rows.length + index) * 4);
     return [token, patch];
   }
 
@@ -99,11 +99,11 @@ export class Watcher {
       rows,
       whole: this.whole,
       levels: LEVELS,
-      error: { worst: error.worst, moved: error.moved / error.rows },
+      error: { worst: error.worst, total_variation: error.total_variation / error.rows },
       measures: this.measures,
       reference: { entropy: Math.log2(config.tokens) },
     };
-    return { header, sections: { attention: this.codes, most: this.most } };
+    return { header, sections: { attention: this.codes, argmax: this.argmax } };
   }
 
   /** Row of Â(L) … Â(1), where Â is the mean of the heads with the residual path: what reaches the token that is read. */
