@@ -258,14 +258,16 @@ class Explorer:
     def sinks(self, block: int) -> list[int]:
         """The patches of a block that a live page marks as attention sinks."""
         script = """async (block) => {
-          const source = await import("/static/source.js").then(({ openSource }) => openSource());
+          const source = await import("/static/core/source.js").then(({ openSource }) => openSource());
           return (await source.ask("trace", { model: 0, picture: source.session.pictures[0].picture })).sinks(block);
         }"""
         return self.page.evaluate(script, block)
 
     def percentages(self, shares: list[float]) -> list[str]:
         """How a live page writes shares."""
-        return self.page.evaluate("(all) => import('/static/dom.js').then(({ percent }) => all.map((share) => percent(share)))", shares)
+        return self.page.evaluate(
+            "(all) => import('/static/core/dom.js').then(({ percent }) => all.map((share) => percent(share)))", shares
+        )
 
     # ---- the story ----
 

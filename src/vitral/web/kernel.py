@@ -3,7 +3,7 @@
 C = A · B + bias for rows of A in groups of four and columns of B in panels of eight, so that a 4 × 8 tile of C stays in registers:
 per step of the inner dimension two loads of B, four numbers of A spread over a register each, eight products, eight sums.
 B lies in panels: for each eight columns, inner × 8 numbers. Whoever calls it pads rows to fours, columns to eights and the inner
-dimension to fours (`static/matrix.js`, which has the same product in plain JavaScript for browsers without WebAssembly).
+dimension to fours (`static/in_browser/matrix.js`, which has the same product in plain JavaScript for browsers without WebAssembly).
 
 The encoding is that of the WebAssembly core specification 2.0, chapter 5; fused multiply-add is not used (it is not in 2.0, and
 its results depend on the machine).

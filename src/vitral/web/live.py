@@ -1,8 +1,9 @@
 """The explorer as one file that holds the model and runs it: any picture dropped on the page, offline, without a server.
 
-Weights of linear layers are rounded to eight bits, one scale an output; everything else stays as it is, and so do activations. What the
-browser needs beyond them (positions, angles) is computed here, so that `static/engine.js` knows no kinds of positions. Each part of a
-model that the engine knows is listed in `KNOWN`: a model with any other is refused by name, so that no page computes something else.
+Weights of linear layers are rounded to eight bits, one scale per output; everything else stays as it is, and so do activations. What
+the browser needs beyond them (positions, angles) is computed here, so that `static/in_browser/engine.js` has no kinds of positions.
+`SUPPORTED` lists each part of a model that the engine has: a model with any other is refused by name, so that no page computes
+something else.
 The page carries the logits of a fixed input as Python has them, and compares its own when it opens.
 """
 
@@ -54,7 +55,7 @@ LARGEST = 350_000_000
 """Parameters of a model that a browser can be given: its longest text is half a billion signs."""
 
 ANY = "any"
-KNOWN: dict[str, str | tuple[Any, ...]] = {
+SUPPORTED: dict[str, str | tuple[Any, ...]] = {
     "family": ("vit",),
     "image_size": ANY,
     "patch_size": ANY,
@@ -101,7 +102,7 @@ KNOWN: dict[str, str | tuple[Any, ...]] = {
     "initialisation": ANY,
     "gradient_checkpointing": ANY,
 }
-"""Every field of a ModelConfig, with the values that static/engine.js knows; what is not named here must have its default."""
+"""Every field of a ModelConfig, with the values that static/in_browser/engine.js knows; what is not named here must have its default."""
 
 
 def export_live(session: Session, path: str | Path) -> Path:
@@ -153,7 +154,7 @@ def check(name: str, model: Classifier) -> None:
     config, default = model.config, ModelConfig()
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if (known := KNOWN.get(field.name, (getattr(default, field.name),))) != ANY and value not in known:
+        if (known := SUPPORTED.get(field.name, (getattr(default, field.name),))) != ANY and value not in known:
             can = " or ".join(map(str, known))
             raise UsageError(f"{name}: a live page cannot run a model with {field.name} = {value}", f"it runs {can}; leave --live out")
     if (count := sum(parameter.numel() for parameter in model.parameters())) > LARGEST:
@@ -212,7 +213,7 @@ def pack_model(whole: Classifier, attention: int) -> bytes:
 
 
 def probe(config: ModelConfig) -> torch.Tensor:
-    """The input of the proof (C, H, W): waves, the same here and in static/live.js."""
+    """The input of the proof (C, H, W): waves, the same here and in static/in_browser/model.js."""
     index = np.arange(config.channels * config.image_size[0] * config.image_size[1], dtype=np.float64)
     return torch.from_numpy((np.sin(index * 0.37) + np.sin(index * 0.011)).astype(np.float32)).view(config.channels, *config.image_size)
 

@@ -1,25 +1,25 @@
 // Puts the page together: one source, one state, one view a module.
 
-import { CompareView } from "./compare.js";
-import { Controls } from "./controls.js";
-import { DepthView } from "./depth.js";
-import { announce, byId, element, toast } from "./dom.js";
-import { FeatureShelf } from "./features.js";
-import { FiguresView } from "./figures.js";
-import { ImportanceView } from "./importance.js";
-import { PictureView } from "./picture.js";
-import { bindPlain } from "./plain.js";
-import { PredictionsView, predictionText } from "./predictions.js";
-import { showProof } from "./proof.js";
-import { saveClip, saveDrawing, savePicture } from "./save.js";
-import { SimilarView } from "./similar.js";
-import { openSource } from "./source.js";
-import { fromHash, state, subscribe, update } from "./state.js";
-import { StoryView } from "./story.js";
-import { SurgeryView } from "./surgery.js";
-import { applyTheme, nextTheme } from "./theme.js";
-import { TrainingView } from "./training.js";
-import { WallView } from "./wall.js";
+import { announce, byId, element, toast } from "./core/dom.js";
+import { openSource } from "./core/source.js";
+import { fromHash, state, subscribe, update } from "./core/state.js";
+import { applyTheme, nextTheme } from "./core/theme.js";
+import { showProof } from "./in_browser/proof.js";
+import { StoryView } from "./story/story.js";
+import { CompareView } from "./views/compare.js";
+import { Controls } from "./views/controls.js";
+import { DepthView } from "./views/depth.js";
+import { FeatureShelf } from "./views/features.js";
+import { FiguresView } from "./views/figures.js";
+import { ImportanceView } from "./views/importance.js";
+import { PictureView } from "./views/picture.js";
+import { bindPlain } from "./views/plain.js";
+import { PredictionsView, predictionText } from "./views/predictions.js";
+import { saveClip, saveDrawing, savePicture } from "./views/save.js";
+import { SimilarView } from "./views/similar.js";
+import { SurgeryView } from "./views/surgery.js";
+import { TrainingView } from "./views/training.js";
+import { WallView } from "./views/wall.js";
 
 const VIEWS = { wall: "Wall", depth: "Depth", similar: "Similar", surgery: "Surgery", model: "The model", compare: "Compare", training: "Training" };
 
