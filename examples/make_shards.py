@@ -16,7 +16,7 @@ data, out = open_data(DataConfig(name=name)), Path(folder)
 out.mkdir(parents=True, exist_ok=True)
 (out / "classes.txt").write_text("\n".join(data.class_names) + "\n")
 for part, split in (("train", data.train), ("val", data.validation), ("test", data.test())):
-    chosen = split.first(min(int(most), len(split)), 0)
+    chosen = split.balanced_subset(min(int(most), len(split)), 0)
     for begin in range(0, len(chosen), int(size)):
         with tarfile.open(out / f"{part}-{begin // int(size):06d}.tar", "w") as shard:
             for place in range(begin, min(begin + int(size), len(chosen))):

@@ -7,7 +7,8 @@
 Runs and studies stay in --out (runs/), their records go to results/records. What the clock stops is saved, and the next call goes on
 with it. So a row that does not fit into what is left is begun all the same while half of the time is left, or when nothing else fits; one
 whose own time is published (`whole` in rows.toml) is not. Where a row starts from another's weights, that one runs first. Nothing is
-fetched: what lacks its data is passed over, and said. OUT/NAME.log has what a command said, OUT/ledger.md a line for each, for queue.md.
+fetched: what lacks its data is passed over, and said. Tiny-ImageNet is written from our tiles where the folder tinyimagenet-32px is here.
+OUT/NAME.log has what a command said, OUT/ledger.md a line for each, for queue.md.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from collect import RECORDS, collect
-from missing import Job, absent, has_weights, missing, with_needs
+from missing import TINY, Job, absent, has_weights, missing, with_needs
+from tinyimagenet_tiles import FOLDER, TILES, write_published
 
 from vitral.base import layout
 from vitral.base.errors import VitralError
 from vitral.base.files import make_folder, read_json, write_json
 from vitral.base.text import duration, few, table
+from vitral.data.sources.catalogue import CATALOGUE
+from vitral.data.sources.fetch import data_root, present
 from vitral.run.answers import Answers
 from vitral.run.archive import opened
 from vitral.run.times import process_start
@@ -185,6 +189,13 @@ def arguments(job: Job, out: Path) -> list[str]:
     return [sys.executable, "-m", *words]
 
 
+def write_tiny(jobs: Sequence[Job]) -> None:
+    """Write Tiny-ImageNet as published, if a job needs it, it is not there, and our tiles are."""
+    needed = any(TINY in shlex.split(job.command) for job in jobs)
+    if needed and TILES.is_dir() and present(CATALOGUE[TINY], data_root(None)) is None:
+        write_published(TILES, data_root(None) / FOLDER)
+
+
 def score(record: Path) -> str:
     """`test 97.87 %` of a run, on what it was judged on; `vit 72.10 %, cnn 88.39 %` of a study."""
     with opened(record) as folder:
@@ -221,8 +232,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{text} (for {few([job.name for job in jobs if text in lacking[job]])})")
     if flags.minutes is None:
         return 0
-    used = time.time() - process_start() if arguments is None else 0.0  # Python's own start is part of the minutes
-    runner = Runner([job for job in jobs if not lacking[job]], 60 * flags.minutes - used, flags.out, flags.records, flags.together)
+    started = process_start() if arguments is None else time.time()  # Python's own start is part of the minutes
+    jobs = [job for job in jobs if not lacking[job]]
+    write_tiny(jobs)
+    runner = Runner(jobs, 60 * flags.minutes - (time.time() - started), flags.out, flags.records, flags.together)
     runner.run()
     if flags.tar:
         with tarfile.open(flags.tar, "w:gz") as archive:

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import IO
 
 import pytest
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parents[1]
 collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
@@ -19,11 +20,7 @@ collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
 @pytest.fixture(scope="session")
 def make_reference() -> ModuleType:
     """The script that writes docs/reference."""
-    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "docs/make_reference.py")
 
 
 @pytest.fixture
@@ -71,3 +68,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], obj
         server.should_exit = True
         thread.join(timeout=10)
         assert not thread.is_alive()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-messages", action="store_true", help="write what tests/messages.txt should say, instead of comparing")

@@ -20,7 +20,7 @@ from vitral.cli import GROUPS, VERBS, main, parsing
 from vitral.cli.compare import numbers
 from vitral.cli.pretrain import METHODS as PRETRAINING
 from vitral.cli.train import setting
-from vitral.data.splits.open import check_name
+from vitral.data.sources.kinds import check_name
 from vitral.look.figures import check_figures
 from vitral.look.method import METHODS, methods_named
 from vitral.study.fight.contenders import check_model
@@ -155,8 +155,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     model, facts = create("tiny"), create("tiny").origin.to_dict()
     for fact in facts.values():  # a model of which nothing is assumed: only mistakes are to be heard
-        if isinstance(fact, dict) and "known" in fact:
-            fact["known"] = True
+        if isinstance(fact, dict) and "declared" in fact:
+            fact["declared"] = True
     model.origin = Origin.from_dict(facts)
     save(model, tmp_path / "things" / "run")
     Image.new("RGB", (32, 32), "teal").save(tmp_path / "things" / "teal.png")
@@ -307,7 +307,7 @@ def test_a_demo_that_cannot_be_keeps_what_is_there(here: Path, capsys: pytest.Ca
 def test_debug_shows_the_traceback(here: Path) -> None:
     from vitral.base.errors import WeightsError
 
-    with pytest.raises(WeightsError, match="nowhere does not exist"):
+    with pytest.raises(WeightsError, match="nowhere"):
         main(["--debug", "predict", "nowhere", "things/teal.png"])
 
 

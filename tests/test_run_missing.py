@@ -15,11 +15,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
+from tests.scripts import load_script
 
 from vitral.base.files import make_folder, read_json
 from vitral.cli import compare, pretrain, scale, train
 from vitral.cli.parsing import parse
+from vitral.data.sources.tiny_imagenet import tiny_folder
 from vitral.presets import run as run_preset
 from vitral.study.fight.contenders import check_model
 from vitral.study.fight.protocol import Budget
@@ -27,8 +31,8 @@ from vitral.study.fight.recipe import Recipe
 from vitral.train.fit import fit
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "results"))
-missing, run_missing, evidence = (importlib.import_module(name) for name in ("missing", "run_missing", "evidence"))
+run_missing = load_script(ROOT / "results/run_missing.py")
+missing, evidence, tiles = (importlib.import_module(name) for name in ("missing", "evidence", "tinyimagenet_tiles"))
 Job = missing.Job
 SMALL = "--threads 1 --device cpu --set width=16 depth=1 heads=2 mlp_width=16"
 
@@ -138,6 +142,35 @@ def test_every_command_that_is_published_can_be_understood(tmp_path: Path) -> No
     for other in missing.toml("rows")["other"]:
         if other["command"].startswith("vitral pretrain "):
             assert pretrain.parse(shlex.split(other["command"])[2:]).config().data.stage == "choose"
+
+
+def test_tiles_become_the_published_folder_where_a_job_needs_it(lists: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "ROWS", 2)
+    monkeypatch.setattr(tiles, "COLUMNS", 3)
+    pretrain, other = Job("p", 0, "vitral pretrain tinyimagenet32 --seed S", 1), Job("o", 0, "vitral train digits --seed S", 1)
+    assert "tinyimagenet32 is not here" in missing.absent(pretrain)[0]
+    squares = np.random.default_rng(0).integers(0, 256, (4, 2, 3, 3), np.uint8)  # (tile, row, column, colour)
+    tiles.TILES.mkdir()
+    for number, tile in enumerate(squares):
+        Image.fromarray(tile.repeat(32, 0).repeat(32, 1)).save(tiles.TILES / f"{number:02d}.webp", lossless=True)
+    labels = np.arange(24) % 2
+    np.save(tiles.TILES / "labels.npy", labels)
+    (tiles.TILES / "classes.json").write_text(json.dumps([["n2", "crane, bird"], ["n1", "crane, machine"]]))
+    assert not missing.absent(pretrain)
+    folder = lists / "data/tiny-imagenet-200"
+    run_missing.write_tiny([other])
+    assert not folder.exists()
+    run_missing.write_tiny([pretrain])
+    arrays, names = tiny_folder(folder)
+    assert names == ("crane (1)", "crane (2)") and not (lists / "data/tiny-imagenet-200.part").exists()
+    colours = squares.reshape(24, 3)
+    for split, start, end in (("train", 0, 12), ("test", 12, 24)):
+        pixels, found = arrays[split]
+        order = np.arange(start, end) if split == "test" else np.argsort(labels[:12], kind="stable")  # class by class, as published
+        assert found.tolist() == labels[order].tolist() and (pixels == colours[order, :, None, None]).all()
+    with pytest.raises(SystemExit):
+        monkeypatch.setattr(sys, "argv", ["tinyimagenet_tiles.py", str(tiles.TILES), str(folder)])
+        tiles.main()
 
 
 # ---- with commands that take no time ---------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ data = vitral.data.open_data(vitral.DataConfig(name="digits"))
 print(len(data.train), "to train on,", len(data.validation), "for validation")
 
 some = {
-    name: [data.train.picture(i) for i in data.train.members(int(name))[:8]]
+    name: [data.train.picture(i) for i in data.train.indices_of_class(int(name))[:8]]
     for name in "0123456789"
 }
 draw.class_sheet(some, title="Eight of each digit", width=0.42)
@@ -449,7 +449,9 @@ assert run.test["accuracy"] > 0.95
 # once and keeps what happens inside, and `look` makes maps of it.
 
 # %% What the class token looks at
-examples = [data.validation.picture(data.validation.members(label)[0]) for label in (0, 3, 4, 7)]
+examples = [
+    data.validation.picture(data.validation.indices_of_class(label)[0]) for label in (0, 3, 4, 7)
+]
 rows = [draw.Heatmap(np.asarray(one), "digit").image(160, colours="gray") for one in examples]
 for model in (vit, run.model):
     tape = vitral.watch(model, [vitral.open_picture(one, run.model) for one in examples])

@@ -84,7 +84,7 @@ def test_stopping_is_no_error_of_the_system() -> None:
 
 @pytest.mark.parametrize("read", [read_json, sha256_file])
 def test_a_missing_file(read: object, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"none\.json does not exist: check the path") as caught:
+    with pytest.raises(FileNotFoundError, match=r"none\.json") as caught:
         read(tmp_path / "none.json")  # type: ignore[operator]
     assert isinstance(caught.value, MissingError)
     assert caught.value.errno == errno.ENOENT

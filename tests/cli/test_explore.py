@@ -28,7 +28,7 @@ def test_model_and_pictures_are_told_apart(tmp_path: Path, monkeypatch: pytest.M
     assert split_arguments(("timm:vit", "a.png")) == ("timm:vit", ("a.png",))
     monkeypatch.chdir(tmp_path)
     for targets in ((), ("cat.JPG",)):
-        with pytest.raises(UsageError, match="runs/demo does not exist"):
+        with pytest.raises(UsageError, match="runs/demo"):
             split_arguments(targets)
     demo = tmp_path / "runs" / "demo"
     demo.mkdir(parents=True)

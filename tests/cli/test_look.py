@@ -66,5 +66,5 @@ def test_an_option_that_only_some_methods_take_is_told(place, tmp_path, capsys) 
 def test_reading_flags() -> None:
     assert (read_start("class"), read_start("7"), read_start("3, 4")) == ("class", 7, (3, 4))
     assert (read_target(None), read_target("5"), read_target("cat")) == (None, 5, "cat")
-    with pytest.raises(UsageError, match="is no patch"):
+    with pytest.raises(UsageError, match="patch"):
         read_start("1,2,3")

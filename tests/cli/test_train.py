@@ -212,7 +212,7 @@ def test_a_whole_run_from_the_command_line_and_its_resumption(tmp_path: Path, ca
 
 @pytest.mark.parametrize("asked", ["--model cnn", "--patch-size 8", "--set depth=3"])
 def test_weights_and_another_model_contradict_each_other(asked: str) -> None:
-    with pytest.raises(UsageError, match=rf"^{asked.split('=')[0].removesuffix(' cnn').removesuffix(' 8')} cannot change the model"):
+    with pytest.raises(UsageError, match=rf"^{asked.split('=')[0].removesuffix(' cnn').removesuffix(' 8')} "):
         parse(["digits", "--from", "w.safetensors", *asked.split()]).config()
     assert parse(["finetune", "--from", "None", *asked.split()]).config().weights is None
     assert parse(["digits", "--from", "w.safetensors", "--image-size", "16", "--set", "drop_path=0.2"]).config().model.drop_path == 0.2
@@ -240,16 +240,16 @@ def test_resume_auto_begins_or_goes_on_and_is_content_with_a_finished_run(tmp_pa
     before = (folder / "model.safetensors").stat().st_mtime_ns
     assert run(line) == 0 and run(["digits", "--out", str(folder), "--resume=auto", "--quiet"]) == 0  # there is nothing to do
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
-    with pytest.raises(UsageError, match="holds no training to go on with"):
+    with pytest.raises(UsageError, match="--resume"):
         run(["digits", "--out", str(tmp_path / "none"), "--resume", *SMALL])
-    with pytest.raises(UsageError, match="cannot be 'always'"):
+    with pytest.raises(UsageError, match="'always'"):
         run(["digits", "--resume=always"])
 
 
 def test_a_finished_run_is_extended_from_its_weights_by_the_line_that_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = tmp_path / "run"
     assert run(["digits", "--epochs", "1", "--out", str(folder), *SMALL]) == 0
-    with pytest.raises(UsageError, match="to train on from its weights, with a schedule of its own: vitral train") as caught:
+    with pytest.raises(UsageError, match="vitral train") as caught:
         run([str(folder), "--resume", "--epochs", "2"])  # the folder names the run, too
     said = shlex.split(str(caught.value).partition("of its own: vitral train ")[2].replace("MORE", "0.5"))
     capsys.readouterr()

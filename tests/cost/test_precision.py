@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 def test_half_precision_needs_a_gpu():
     assert dtype_of("auto", CPU) == torch.float32 and dtype_of("bf16", CPU) == torch.bfloat16
-    with pytest.raises(ConfigError, match="fp16 training needs a CUDA GPU"):
+    with pytest.raises(ConfigError, match="CUDA"):
         dtype_of("fp16", CPU)
 
 

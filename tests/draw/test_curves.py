@@ -106,11 +106,11 @@ def test_training_lines_are_averaged_by_epoch_and_validation_is_not() -> None:
 
 
 def test_nothing_to_draw() -> None:
-    with pytest.raises(UsageError, match="no training or validation lines"):
+    with pytest.raises(UsageError, match="validation"):
         training_curves({"x": [{"split": "test", "epoch": 1, "accuracy": 1.0}]})
     with pytest.raises(UsageError, match="no lines"):
         line_chart([], x="a", y="b")
-    with pytest.raises(UsageError, match="2 places and 1 values"):
+    with pytest.raises(UsageError, match="1 values"):
         line_chart([Line([1, 2], [1], "a")], x="a", y="b")
 
 

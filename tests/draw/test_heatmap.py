@@ -105,7 +105,7 @@ def test_colours_can_be_chosen(photograph: Image.Image) -> None:
     ours, other = np.asarray(heat.overlay()), np.asarray(heat.overlay(colours="magma"))
     assert ours.shape == other.shape and (ours != other).any()
     assert (np.asarray(heat.overlay(colours="magma", alpha=0)) == np.asarray(heat.overlay(alpha=0))).all()
-    with pytest.raises(KeyError, match="unknown colours 'magna': did you mean magma"):
+    with pytest.raises(KeyError, match=r"'magna'.*magma"):
         heat.overlay(colours="magna")
 
 

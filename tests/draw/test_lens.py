@@ -19,7 +19,7 @@ def test_lines_and_patches_are_labelled() -> None:
 
 
 def test_other_shapes_are_refused() -> None:
-    with pytest.raises(vitral.VitralError, match="probabilities of shapes"):
+    with pytest.raises(vitral.VitralError, match="shapes"):
         lens_figure(np.zeros((3, 2)), np.zeros((2, 2, 2, 2)), "ab", 0)
 
 

@@ -167,7 +167,7 @@ def test_a_flat_map_and_a_box_beyond_the_picture() -> None:
 
 
 def test_wrong_use() -> None:
-    with pytest.raises(UsageError, match="unknown overlay mode 'smooth'"):
+    with pytest.raises(UsageError, match="'smooth'"):
         lay_over(BLACK, np.eye(2), mode="smooth")
     with pytest.raises(UsageError, match="alpha"):
         lay_over(BLACK, np.eye(2), alpha=2)

@@ -17,5 +17,5 @@ def test_each_pair_stands_beside_each_other() -> None:
     assert [one.get_title() for one in shown] == [word for caption in captions for word in caption]
     tops = [round(one.get_position().y0, 3) for one in shown]
     assert tops[0] == tops[1] and tops[2] == tops[3] and tops[4] == tops[5], "a pair is never torn apart"
-    with pytest.raises(UsageError, match="1 pairs and 0 captions"):
+    with pytest.raises(UsageError, match="captions"):
         pair_sheet(pairs[:1], [])

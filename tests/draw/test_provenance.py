@@ -50,9 +50,9 @@ def test_a_plain_picture(tmp_path: Path) -> None:
 
 
 def test_wrong_use_writes_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="unknown figure format 'gif'"):
+    with pytest.raises(UsageError, match="'gif'"):
         save_figure(bar_chart(["a"], [1.0]), tmp_path / "x", {}, {}, formats=("gif",))
-    with pytest.raises(UsageError, match="'ragged' of x are no regular array"):
+    with pytest.raises(UsageError, match="'ragged'"):
         save_figure(bar_chart(["a"], [1.0]), tmp_path / "x", {"ragged": np.array([[1], [1, 2]], dtype=object)}, {})
     assert list(tmp_path.iterdir()) == []
 

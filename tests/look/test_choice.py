@@ -18,7 +18,7 @@ def test_numbers_of_numpy_are_numbers(make, images) -> None:
     found = look.attention(tape, block=np.int64(1), head=np.int64(2))
     np.testing.assert_array_equal(found.grid, look.attention(tape, block=1, head=2).grid)
     assert len(vitral.predict(model, images(model), top=np.int64(2))[0]) == 2
-    with pytest.raises(UsageError, match="block True does not exist"):
+    with pytest.raises(UsageError, match="block True"):
         look.attention(tape, block=True)
 
 
@@ -53,5 +53,5 @@ def test_two_heads_are_said_to_be_two(make, images) -> None:
 )
 @pytest.mark.parametrize("given", ["cat.jpg", torch.zeros(1, 3, 16, 16)], ids=["path", "tensor"])
 def test_what_is_no_tape_is_refused_by_every_method_with_how_to_make_one(method, given) -> None:
-    with pytest.raises(UsageError, match=r"a method looks at a tape, and this is of type (str|Tensor): make one: vitral\.watch"):
+    with pytest.raises(UsageError, match=r"vitral\.watch"):
         method(given)

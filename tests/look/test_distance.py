@@ -101,9 +101,9 @@ def test_streaming_over_batches_gives_the_same(make, images) -> None:
 
 
 def test_bad_input_is_one_line() -> None:
-    with pytest.raises(vitral.VitralError, match="a cnn has none"):
+    with pytest.raises(vitral.VitralError, match="cnn"):
         look.watch_heads(vitral.create("cnn"), torch.zeros(1, 3, 32, 32))
-    with pytest.raises(vitral.VitralError, match="no pictures given"):
+    with pytest.raises(vitral.VitralError, match="pictures"):
         look.watch_heads(vitral.create("tiny"), [])
 
 

@@ -38,7 +38,7 @@ def test_vit_reads_the_last_block_whose_patches_matter(make, images) -> None:
     assert heat.block == 1
     counted = look.gradcam(tape, 1, 2, block=-2)
     assert counted.block == 1 and np.array_equal(counted.grid, heat.grid)
-    with pytest.raises(vitral.VitralError, match="reads only the class token"):
+    with pytest.raises(vitral.VitralError, match="class token"):
         look.gradcam(tape, block=-1)
     pooled = make(class_token=False, pool="mean")
     assert look.gradcam(vitral.watch(pooled, images(pooled))).block == 2
@@ -51,5 +51,5 @@ def test_one_block_uses_the_embedding(make, images) -> None:
 
 def test_unknown_stage() -> None:
     model = vitral.create("cnn", image_size=16)
-    with pytest.raises(vitral.VitralError, match="block 3 does not exist"):
+    with pytest.raises(vitral.VitralError, match="block 3"):
         look.gradcam(vitral.watch(model, torch.zeros(1, 3, 16, 16)), block=3)

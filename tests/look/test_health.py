@@ -39,7 +39,7 @@ def test_finds_planted_artefacts_and_no_others(make, images) -> None:
 
 
 def test_rivals_have_no_tokens() -> None:
-    with pytest.raises(vitral.VitralError, match="a cnn has none"):
+    with pytest.raises(vitral.VitralError, match="cnn"):
         look.norms(vitral.watch(vitral.create("cnn"), torch.zeros(1, 3, 32, 32)))
 
 

@@ -50,7 +50,7 @@ def test_baselines_and_training_mode(make, images) -> None:
     assert np.abs(black - white).max() > 1e-3
     np.testing.assert_array_equal(black, look.integrated_gradients(tape, baseline="black", steps=8).grid)  # no dropout on the way
     assert model.training
-    with pytest.raises(vitral.VitralError, match="unknown baseline 'blur'"):
+    with pytest.raises(vitral.VitralError, match="'blur'"):
         look.integrated_gradients(tape, baseline="blur")
 
 

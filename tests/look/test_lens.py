@@ -64,7 +64,7 @@ def test_a_trained_lens_finds_a_linear_model(make, images, tmp_path) -> None:
     assert better.trained and trained.facts["agreement"]["trained"] == [1.0, 1.0, 1.0]
     again = TrainedLens.read(trained.save(tmp_path / "lens.safetensors"))
     np.testing.assert_array_equal(look.lens(tape, 1, trained=again).logits, better.logits)
-    with pytest.raises(vitral.VitralError, match="other weights"):
+    with pytest.raises(vitral.VitralError, match="weights"):
         look.lens(vitral.watch(make(seed=5), images(model)), trained=again)
 
 
@@ -84,14 +84,14 @@ def test_several_labels_have_probabilities_of_their_own_and_one_output_has_none(
 
 
 def test_what_has_no_lens_says_so(make, images, tmp_path) -> None:
-    with pytest.raises(vitral.VitralError, match="a cnn has none"):
+    with pytest.raises(vitral.VitralError, match="cnn"):
         look.lens(vitral.watch(vitral.create("cnn"), torch.zeros(1, 3, 32, 32)))
     headless = make(classes=0)
     with pytest.raises(vitral.VitralError, match="no head"):
         look.lens(vitral.watch(headless, images(headless)))
     model = make()
-    with pytest.raises(vitral.VitralError, match="picture 7 does not exist"):
+    with pytest.raises(vitral.VitralError, match="picture 7"):
         look.lens(vitral.watch(model, images(model)), 7)
     vitral.save(model, tmp_path)
-    with pytest.raises(vitral.VitralError, match="no trained lens"):
+    with pytest.raises(vitral.VitralError, match="trained"):
         TrainedLens.read(tmp_path / "model.safetensors")

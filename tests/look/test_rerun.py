@@ -21,7 +21,7 @@ def test_pictures_count_from_the_end_too_whatever_the_tape_kept(make, images, na
         found, expected = (look.METHODS[name](tape, number) for number in (item, item + 2))
         assert isinstance(found, Heatmap) and found.item == expected.item == item + 2
         np.testing.assert_array_equal(found.grid, expected.grid)
-    with pytest.raises(UsageError, match="picture -3 does not exist"):
+    with pytest.raises(UsageError, match="picture -3"):
         look.METHODS[name](tape, -3)
 
 
@@ -49,7 +49,7 @@ def test_an_edit_of_one_picture_stays_with_it(make, images, name) -> None:
     edited = vitral.watch(model, batch, keep=["logits"], edits={"blocks.1.attention.output": first_off})
     plain = vitral.watch(model, batch, keep=["logits"])
     if name in ("integrated_gradients", "occlusion", "rise"):
-        with pytest.raises(UsageError, match="treats the pictures of a batch differently"):
+        with pytest.raises(UsageError, match="differently"):
             look.METHODS[name](edited, 1)
     else:
         found, untouched, other = look.METHODS[name](edited, 1), look.METHODS[name](plain, 1), look.METHODS[name](edited, 0)

@@ -140,7 +140,7 @@ def test_bad_options_are_one_line(make, images, options, words) -> None:
 
 def test_a_cnn_has_no_rollout() -> None:
     model = vitral.create("cnn")
-    with pytest.raises(vitral.VitralError, match="a cnn has none"):
+    with pytest.raises(vitral.VitralError, match="cnn"):
         look.rollout(vitral.watch(model, torch.zeros(1, 3, 32, 32)))
-    with pytest.raises(vitral.VitralError, match="a cnn has none"):
+    with pytest.raises(vitral.VitralError, match="cnn"):
         look.watch_rollout(model, torch.zeros(1, 3, 32, 32))

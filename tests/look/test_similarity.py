@@ -54,7 +54,7 @@ def test_feature_similarity(make, images) -> None:
     cnn = vitral.create("cnn", image_size=32)
     tape = vitral.watch(cnn, torch.randn(1, 3, 32, 32))
     assert look.similarity(tape, start=(0, 3)).grid[0, 3] == pytest.approx(1)
-    with pytest.raises(vitral.VitralError, match=r"place \(9, 9\) does not exist"):
+    with pytest.raises(vitral.VitralError, match=r"\(9, 9\)"):
         look.similarity(tape, start=(9, 9))
 
 

@@ -45,12 +45,12 @@ def test_a_path_a_pil_image_and_a_picture_are_the_same(make, path) -> None:
 def test_what_cannot_be_watched(make, images, path) -> None:
     model = make()
     one = images(model)[0]
-    with pytest.raises(UsageError, match="no pictures given"):
+    with pytest.raises(UsageError, match="pictures"):
         vitral.watch(model, [])
     for mixed in ([one, path], [one, one[:, :8]]):
-        with pytest.raises(UsageError, match="in one list"):
+        with pytest.raises(UsageError, match="list"):
             vitral.watch(model, mixed)
-    with pytest.raises(DataError, match="no picture but of type int: give a path"):
+    with pytest.raises(DataError, match="type int"):
         vitral.watch(model, 7)
 
 
@@ -75,7 +75,7 @@ def test_only_what_is_asked_for_is_kept(make, images) -> None:
 def test_a_pattern_that_matches_nothing_is_corrected(make, images) -> None:
     model = make()
     for options in ({"keep": "blocks.0.atention.weights"}, {"readers": {"blocks.0.atention.weights": print}}):
-        with pytest.raises(UsageError, match=r"unknown name 'blocks\.0\.atention\.weights': did you mean blocks\.0\.attention\.weights"):
+        with pytest.raises(UsageError, match=r"blocks\.0\.atention.*blocks\.0\.attention"):
             vitral.watch(model, images(model), **options)
 
 
@@ -86,13 +86,13 @@ def test_heads_and_rows_are_those_of_the_whole(make, images) -> None:
     part = vitral.watch(model, batch, blocks=[1], heads=[2, 0], rows=[0, 5, -1])
     assert torch.allclose(part.attention(1), whole[:, [2, 0]][:, :, [0, 5, -1]], atol=1e-12)
     assert torch.allclose(vitral.watch(model, batch, rows="class").attention(1), whole[:, :, :1], atol=1e-12)
-    with pytest.raises(UsageError, match="it was not kept"):
+    with pytest.raises(UsageError, match="kept"):
         part.attention(0)
 
 
 def test_a_row_of_a_class_token_that_does_not_exist(make, images) -> None:
     for model in (make(class_token=False, pool="mean"), make(class_token=False, registers=2, pool="mean")):
-        with pytest.raises(UsageError, match="no class token"):  # the first token is a patch or a register here
+        with pytest.raises(UsageError, match="class token"):  # the first token is a patch or a register here
             vitral.watch(model, images(model), rows="class")
 
 
@@ -149,7 +149,7 @@ def test_pixels_in_a_tensor_are_refused(make) -> None:
     model = make()
     pixels = torch.zeros(3, 16, 16, dtype=torch.uint8)
     for shown in (pixels, pixels[None], [pixels, pixels]):
-        with pytest.raises(vitral.VitralError, match="a tensor of uint8 is not prepared"):
+        with pytest.raises(vitral.VitralError, match="uint8"):
             vitral.watch(model, shown)
 
 
@@ -159,9 +159,9 @@ def test_pixels_as_floats_are_refused_and_so_is_what_is_no_number(make, call) ->
     channels, size = model.config.channels, model.config.image_size
     pixels = torch.linspace(0, 255, channels * size[0] * size[1]).reshape(channels, *size)
     for shown in (pixels, pixels[None], [pixels / 255, pixels]):
-        with pytest.raises(vitral.VitralError, match="values from 0 to 255 is not prepared for a model: pass the file"):
+        with pytest.raises(vitral.VitralError, match="0 to 255"):
             call(model, shown)
     for wrong in (math.nan, math.inf):
-        with pytest.raises(vitral.VitralError, match="NaN or infinite: look at what made it"):
+        with pytest.raises(vitral.VitralError, match="NaN"):
             call(model, torch.where(pixels == 255, wrong, pixels / 255))
     assert call(model, 100 * torch.randn(channels, *size)) is not None, "noise far beyond white is still an experiment"

@@ -75,7 +75,7 @@ def test_what_is_exported_unmerged_is_refused_by_name_and_merged_comes_back(tmp_
 
 
 def test_it_says_where_it_makes_no_sense():
-    with pytest.raises(ConfigError, match="tune = lora is for Vision Transformers, not a cnn"):
+    with pytest.raises(ConfigError, match=r"tune = lora.*cnn"):
         add_lora(create("cnn", image_size=32), "all", 4, 8.0, seed=0)
-    with pytest.raises(ConfigError, match=r"lora_rank 24 is not below the sizes of blocks\.0\.attention\.qkv \(24 → 72\)"):
+    with pytest.raises(ConfigError, match="lora_rank"):
         add_lora(create("tiny", width=24, heads=2), "attention", 24, 8.0, seed=0)

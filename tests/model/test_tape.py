@@ -82,23 +82,23 @@ def test_only_chosen_blocks_heads_and_rows(model, images):
     part = watch(model, images, blocks=[1], heads=[2, 0], rows=[5, 0])
     assert torch.allclose(part.attention(1), whole.attention(1)[:, [2, 0]][:, :, [5, 0]])
     assert torch.allclose(watch(model, images, rows="class").attention(0), whole.attention(0)[:, :, :1])
-    with pytest.raises(UsageError, match=r"nothing is recorded under 'blocks.0.attention.weights': it was not kept"):
+    with pytest.raises(UsageError, match=r"blocks\.0\.attention\.weights"):
         part.attention(0)
 
 
 def test_an_unrun_tape_and_unknown_names_say_so(model):
     tape = Tape(model)
-    with pytest.raises(UsageError, match="the model has not run yet"):
+    with pytest.raises(UsageError, match="not run"):
         _ = tape.logits
-    with pytest.raises(UsageError, match=r"unknown name 'blocks.0.atention.weights': did you mean blocks.0.attention.weights"):
+    with pytest.raises(UsageError, match=r"blocks\.0\.atention.*blocks\.0\.attention"):
         _ = tape["blocks.0.atention.weights"]
-    with pytest.raises(UsageError, match="unknown name"):
+    with pytest.raises(UsageError, match="unknown"):
         Tape(model, keep=["blocks.7.*"])
-    with pytest.raises(UsageError, match="blocks 0 to 1"):
+    with pytest.raises(UsageError, match="0 to 1"):
         tape.attention(2)
-    with pytest.raises(UsageError, match=r"heads \[3\] do not exist"):
+    with pytest.raises(UsageError, match=r"heads \[3\]"):
         Tape(model, heads=[3])
-    with pytest.raises(UsageError, match=r"rows \[\] do not exist"):
+    with pytest.raises(UsageError, match=r"rows \[\]"):
         Tape(model, rows=[])
 
 
@@ -164,18 +164,18 @@ def test_one_backward_pass_gives_the_gradients_of_everything_kept(model, images,
         scores = tape.logits[torch.arange(2), chosen]
         expected = backward(scores.sum() if item is None else scores[item], [tape[name] for name in names], retain_graph=True)
         assert all(torch.equal(one, other) for one, other in zip(found[1:], expected, strict=True))
-    with pytest.raises(UsageError, match="it was not kept"):
+    with pytest.raises(UsageError, match="kept"):
         tape.gradient("blocks.0.output", 3, 0)
 
 
 def test_gradients_say_when_they_cannot_be_had(model, images):
-    with pytest.raises(UsageError, match="kept no graph"):
+    with pytest.raises(UsageError, match="graph"):
         watch(model, images).gradient("logits")
-    with torch.inference_mode(), pytest.raises(UsageError, match=r"inside torch.inference_mode"):
+    with torch.inference_mode(), pytest.raises(UsageError, match="inference_mode"):
         watch(model, images, gradients=True)
-    with pytest.raises(UsageError, match="class 10 does not exist"):
+    with pytest.raises(UsageError, match="class 10"):
         watch(model, images, gradients=True).gradient("tokens", target=10)
-    with pytest.raises(UsageError, match="whole attention maps"):
+    with pytest.raises(UsageError, match="whole"):
         watch(model, images, gradients=True, rows="class")
 
 
@@ -204,7 +204,7 @@ def test_a_rival_says_that_it_has_no_attention(images):
     tape = watch(create("cnn"), images)
     assert tape.names() == ["stages.0.output", "stages.1.output", "stages.2.output", "logits"]
     assert tape.grid == (4, 4)
-    with pytest.raises(UsageError, match="a cnn has no attention"):
+    with pytest.raises(UsageError, match="cnn"):
         tape.attention(0)
 
 

@@ -32,13 +32,13 @@ def test_other_models_are_refused_by_name(stranger, refused) -> None:
 
 def test_a_module_tells_what_it_knows(tiny) -> None:
     origin = adopt(tiny("timm-deit-distilled")).origin
-    assert origin.mean.known and origin.mean.value == (0.485, 0.456, 0.406)
-    assert origin.heads.known and origin.activation.known and origin.norm_epsilon.known
+    assert origin.mean.declared and origin.mean.value == (0.485, 0.456, 0.406)
+    assert origin.heads.declared and origin.activation.declared and origin.norm_epsilon.declared
     source = tiny("hf-vit")
     source.config.id2label = dict(enumerate("abcde"))
     origin = adopt(source).origin
-    assert origin.classes.known and origin.classes.value == tuple("abcde")
-    assert origin.norm_epsilon.value == 1e-12 and not origin.mean.known
+    assert origin.classes.declared and origin.classes.value == tuple("abcde")
+    assert origin.norm_epsilon.value == 1e-12 and not origin.mean.declared
 
 
 def test_a_wrong_import_names_the_first_diverging_layer(tiny) -> None:

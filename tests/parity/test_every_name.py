@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scripts import load_script
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
 REFUSED = {
@@ -21,12 +20,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def coverage() -> Any:
-    spec = importlib.util.spec_from_file_location("coverage_of_timm", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its records look their own module up
-    spec.loader.exec_module(module)
-    return module
+    return load_script(SCRIPT)
 
 
 FURTHER = {

@@ -41,18 +41,18 @@ def test_a_file_of_the_state_dict_computes_the_same(family, tiny, tmp_path) -> N
     path = tmp_path / f"{name}.safetensors"
     save_file({name: tensor.clone() for name, tensor in source.state_dict().items()}, path)
     if family == "timm-no-positions":  # its keys are those of a rotary ViT
-        with pytest.raises(WeightsError, match="no learned positions"):
+        with pytest.raises(WeightsError, match="learned"):
             load(path, heads=3, image_size=32)
         return
     heads = {} if family.startswith("resnet") else {"heads": 3}
     model = load(path, **{**heads, **told})
     if family == "hf-msn":  # its epsilon is not ViT's, which its keys are
-        assert not model.origin.norm_epsilon.known and model.origin.norm_epsilon.value != source.config.layer_norm_eps
+        assert not model.origin.norm_epsilon.declared and model.origin.norm_epsilon.value != source.config.layer_norm_eps
         return
     inner = source.vit if family == "hf-mae" else source
     proof = prove(model, inner)
     assert proof.worst <= 1e-5, proof.table()
-    assert not model.origin.mean.known
+    assert not model.origin.mean.declared
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_transformers_folder_needs_no_help(name, tiny, tmp_path) -> None:
     model = load(tmp_path)
     proof = prove(model, source.vit if name == "hf-mae" else source)
     assert proof.worst <= 1e-5, proof.table()
-    assert model.origin.heads.known and model.origin.norm_epsilon.known
+    assert model.origin.heads.declared and model.origin.norm_epsilon.declared
     assert model.config.image_size == (32, 32)
 
 
@@ -95,7 +95,7 @@ def test_a_preprocessor_beside_the_weights_is_known(tiny, tmp_path) -> None:
         size={"shortest_edge": 36}, crop_size={"height": 32, "width": 32}, image_mean=[0.1, 0.2, 0.3]
     ).save_pretrained(tmp_path)
     origin = load(tmp_path).origin
-    assert origin.mean.known and origin.mean.value == (0.1, 0.2, 0.3)
+    assert origin.mean.declared and origin.mean.value == (0.1, 0.2, 0.3)
     assert origin.resize.value == "short" and origin.crop.value == pytest.approx(32 / 36) and origin.interpolation.value == "bicubic"
 
 

@@ -35,7 +35,7 @@ def test_dino_teacher_with_its_head(tiny, tmp_path) -> None:
     model = load(tmp_path / "dino.pth", heads=3)
     assert prove(model, source).worst <= 1e-5
     assert model.config.classes == 0 and "'teacher'" in " ".join(model.origin.changes)
-    assert model.origin.mean.value == (0.485, 0.456, 0.406) and not model.origin.mean.known
+    assert model.origin.mean.value == (0.485, 0.456, 0.406) and not model.origin.mean.declared
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -163,7 +163,7 @@ def test_openai_clip_with_its_text_tower(tiny, tmp_path) -> None:
     save_file(state, tmp_path / "clip.safetensors")
     model = load(tmp_path / "clip.safetensors", heads=3)
     assert prove(model, source).worst <= 1e-5
-    assert model.config.activation == "quick_gelu" and not model.origin.activation.known
+    assert model.config.activation == "quick_gelu" and not model.origin.activation.declared
     assert model.config.classes == 16 and not model.config.head_bias
 
 
@@ -204,7 +204,7 @@ def test_google_npz_as_timm_reads_it(tiny, tmp_path, hidden, prefix) -> None:
         arrays |= {"pre_logits/kernel": np.eye(width, dtype=np.float32), "pre_logits/bias": np.zeros(width, np.float32)}
         np.savez(tmp_path / "vit.npz", **{prefix + name: array for name, array in arrays.items()})
     model = load(tmp_path / "vit.npz")
-    assert model.config.heads == 3 and model.origin.heads.known
+    assert model.config.heads == 3 and model.origin.heads.declared
     proof = prove(model, source)
     if hidden:
         assert model.config.head_hidden == width
@@ -274,7 +274,7 @@ def test_siglip_npz_as_timm_reads_it(tmp_path, stacked) -> None:
     source.load_pretrained(str(tmp_path / "siglip.npz"), prefix="params/img/")
     again = load(tmp_path / "siglip.npz")
     assert prove(again, source).worst <= 1e-5
-    assert again.config.activation == "gelu_tanh" and again.config.heads == 3 and again.origin.heads.known
+    assert again.config.activation == "gelu_tanh" and again.config.heads == 3 and again.origin.heads.declared
 
 
 @pytest.mark.parametrize(
@@ -292,4 +292,4 @@ def test_heads_of_fine_tuning_scripts(tiny, tmp_path, kind, name, head) -> None:
 def test_a_name_is_a_better_guess_than_none(tiny, tmp_path) -> None:
     save_file(state_of(tiny("timm-deit")), tmp_path / "deit_tiny.safetensors")
     origin = load(tmp_path / "deit_tiny.safetensors", heads=3).origin
-    assert origin.mean.value == (0.485, 0.456, 0.406) and not origin.mean.known and "deit" in origin.mean.note
+    assert origin.mean.value == (0.485, 0.456, 0.406) and not origin.mean.declared and "deit" in origin.mean.note

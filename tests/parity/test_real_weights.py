@@ -51,8 +51,8 @@ def test_the_same_top_five_as_timm(theirs, photographs) -> None:
 
 def test_names_and_assumptions(capsys) -> None:
     model = load(FILE)
-    assert model.origin.class_name(538) == "dome" and not model.origin.classes.known
-    assert model.config.heads == 3 and not model.origin.heads.known
+    assert model.origin.class_name(538) == "dome" and not model.origin.classes.declared
+    assert model.config.heads == 3 and not model.origin.heads.declared
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "mean = (0.5, 0.5, 0.5)" in said and "heads = 3" in said
 
@@ -76,7 +76,7 @@ def test_adopting_the_live_model_makes_preprocessing_known(theirs) -> None:
     from vitral.weights.adopt import adopt
 
     origin = adopt(theirs).origin
-    assert origin.mean.known and origin.mean.value == (0.5, 0.5, 0.5) and origin.crop.value == 0.9
+    assert origin.mean.declared and origin.mean.value == (0.5, 0.5, 0.5) and origin.crop.value == 0.9
     assert max(origin.parity.values()) <= 1e-5
 
 

@@ -30,7 +30,7 @@ def test_the_reports_own_models():
 
 
 def test_unknown_names_are_answered_with_near_ones():
-    with pytest.raises(UsageError, match=r"unknown model 'b/15': did you mean .*b/16"):
+    with pytest.raises(UsageError, match=r"'b/15'.*b/16"):
         model("b/15")
-    with pytest.raises(UsageError, match=r"unknown model setting 'widht': did you mean width"):
+    with pytest.raises(UsageError, match=r"'widht'.*width"):
         model("b/16", widht=3)

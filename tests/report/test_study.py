@@ -147,7 +147,7 @@ def test_names_are_only_text(folder: Path, read: Callable, nasty: str) -> None:
 
 
 def test_no_study(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"is no study: it has neither study\.json nor result\.json"):
+    with pytest.raises(DataError, match=r"study\.json"):
         write_study_report(tmp_path)
 
 

@@ -25,22 +25,22 @@ def test_it_passes_images_through():
     tape = Tape(model.eval(), keep=["logits"])
     assert torch.equal(model(images, tape=tape), own(images)) and torch.equal(tape.logits, own(images))
     assert repr(model).startswith("own(8×8×1 → 10 classes, 778 parameters)")
-    with pytest.raises(UsageError, match="takes images of"):
+    with pytest.raises(UsageError, match="images"):
         model(torch.zeros(1, 3, 8, 8))
 
 
 def test_other_answers_are_refused_before_anything_is_spent():
-    with pytest.raises(UsageError, match=r"Sequential makes \(2, 7\) of images \(2, 1, 8, 8\): its forward must return a tensor \(2, 10\)"):
+    with pytest.raises(UsageError, match=r"\(2, 7\).*\(2, 10\)"):
         OwnModule(CONFIG, module(7))
 
     class Pair(nn.Linear):
         def forward(self, input):
             return input, input
 
-    with pytest.raises(UsageError, match="Pair makes a tuple"):
+    with pytest.raises(UsageError, match="tuple"):
         OwnModule(CONFIG, Pair(1, 1))
 
 
 def test_a_config_cannot_build_it():
-    with pytest.raises(UsageError, match="a module of somebody's own program"):
+    with pytest.raises(UsageError, match="module"):
         build(CONFIG)

@@ -63,7 +63,7 @@ def test_other_classes_are_not_gone_on_with(photos: Path, tmp_path: Path, interr
     out, config = tmp_path / "run", small(photos)
     interrupt(config, out)
     (photos / "dog").rename(photos / "wolf")
-    with pytest.raises(DataError, match=r"when the run began \(without dog, with wolf\)"):
+    with pytest.raises(DataError, match="without dog, with wolf"):
         fit(config, out=out, resume=True, quiet=True)
     (photos / "wolf").rename(photos / "dog")
     (photos / "bird").mkdir()
@@ -80,7 +80,7 @@ def test_other_pictures_are_not_gone_on_with(photos: Path, tmp_path: Path, inter
     interrupt(config, out)
     for number in range(10, 14):
         (photos / "cat" / f"{number}.png").write_bytes((photos / "cat" / "0.png").read_bytes())
-    with pytest.raises(DataError, match=r"was begun with 14 pictures \(train\), .* has 17 now"):
+    with pytest.raises(DataError, match=r"14 .*17"):
         fit(config, out=out, resume=True, quiet=True)
 
 
@@ -94,9 +94,9 @@ def test_a_bad_test_picture_can_be_passed_over_when_the_training_is_done(photos:
     out, config = tmp_path / "run", small(photos, batch_size=8)
     skipping = dataclasses.replace(config, data=dataclasses.replace(config.data, on_bad_image="skip"))
     interrupt(config, out)
-    with pytest.raises(UsageError, match="was begun with on_bad_image = fail, not skip"):
+    with pytest.raises(UsageError, match="on_bad_image = fail"):
         fit(skipping, out=out, resume=True, quiet=True)
-    with pytest.raises(DataError, match=r"0\.png is damaged"):
+    with pytest.raises(DataError, match=r"0\.png"):
         fit(config, out=out, resume=True, quiet=True)
     steps = read_metrics(out / "metrics.jsonl")[-1]["step"]
     result = fit(skipping, out=out, resume=True, quiet=True)
@@ -246,11 +246,11 @@ def test_two_runs_of_one_name_get_two_folders_and_one_folder_takes_one_writer(tm
     asked = Asked(config, "digits")
     made = [RunFolder.create(None, asked, settled, Origin()) for _ in range(3)]
     assert [folder.path.as_posix() for folder in made] == ["runs/digits", "runs/digits-2", "runs/digits-3"]
-    with pytest.raises(UsageError, match=rf"runs/digits is in use by a training in another process \(process {os.getpid()} on"):
+    with pytest.raises(UsageError, match=f"in use .*{os.getpid()}"):
         RunFolder.create("runs/digits", asked, settled, Origin())
     for folder in made:
         folder.close()
-    with pytest.raises(UsageError, match="already holds a training"):
+    with pytest.raises(UsageError, match="--resume"):
         RunFolder.create("runs/digits", asked, settled, Origin())
     assert RunFolder.newest("digits").path.name == "digits-3"
 
@@ -262,7 +262,7 @@ def test_a_folder_of_the_first_version_is_read_but_not_gone_on_with(tmp_path: Pa
     assert folder.asked is None and folder.command is None and folder.finished
     assert folder.settled.model.image_size == (8, 8) and folder.settled.name == "digits"
     assert folder.model()(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
-    with pytest.raises(UsageError, match="first version, which cannot be gone on with"):
+    with pytest.raises(UsageError, match="first version"):
         fit(folder.settled, out=old, resume=True, quiet=True)
     with pytest.raises(UsageError, match="first version"):
         train(["digits", "--out", str(old), "--resume", "--quiet"])

@@ -60,7 +60,7 @@ def test_a_library_that_is_not_installed_is_refused_before_anything_is_written(
 ):
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delattr(torch.utils, "tensorboard", raising=False)  # another test may have imported it
-    with pytest.raises(ConfigError, match=rf"{flag} is not installed: pip install .*{flag}.*, or leave --{flag} out"):
+    with pytest.raises(ConfigError, match=f"pip install .*{flag}"):
         fit(run("digits", **{flag: True}), out=tmp_path / "run", quiet=True)
     assert not list(tmp_path.iterdir())
 
@@ -120,11 +120,11 @@ def test_values_of_another_kind_do_not_reach_those_who_count_with_them(tmp_path:
 
 def test_a_journal_is_bounded_and_no_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DataError, match="is not a regular file"):
+    with pytest.raises(DataError, match="regular"):
         read_metrics(tmp_path / "pipe")
     monkeypatch.setattr("vitral.run.journal.LARGEST", 10)
     (tmp_path / "long").write_text(json.dumps(line(1)) + "\n")
-    with pytest.raises(DataError, match="the limit is 10"):
+    with pytest.raises(DataError, match="10"):
         read_metrics(tmp_path / "long")
 
 
@@ -132,7 +132,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path, full_disk: Callable):
     journal = Journal(tmp_path / "metrics.jsonl")
     journal.write(line(1))
     journal._file = full_disk(journal._file)
-    with pytest.raises(FileError, match=r"cannot write .*metrics\.jsonl \(No space left on device\): is the disk full\?"):
+    with pytest.raises(FileError, match=r"metrics\.jsonl.*disk"):
         journal.write(line(2))
     journal.close()
     assert read_metrics(tmp_path / "metrics.jsonl") == [line(1)]

@@ -71,14 +71,14 @@ def test_training_after_a_stranger_needs_the_folder_said(tmp_path: Path, private
     check_named(run, config, [])
     shutil.rmtree(cache)
     for words in ([str(run), "--out", str(tmp_path / "new")], [str(run), "--resume"]):
-        with pytest.raises(UsageError, match=r"names folder:.*not made on this machine.*--data folder:"):
+        with pytest.raises(UsageError, match="--data folder:"):
             train(words)
     check_named(run, config, ["--data", f"folder:{private}"])
     check_named(run, config, [f"--data=folder:{private}"])
     for part, changes in (("data", {"root": "/private"}), ("train", {"teacher": "/private/model.pth"})):
         safe = dataclasses.replace(config, data=DataConfig(name="digits"))
         check_named(run, safe, [])
-        with pytest.raises(UsageError, match="names /private"):
+        with pytest.raises(UsageError, match="/private"):
             check_named(run, dataclasses.replace(safe, **{part: dataclasses.replace(getattr(safe, part), **changes)}), [])
 
 
@@ -94,7 +94,7 @@ def test_nothing_is_sent_because_a_stranger_says_so(tmp_path: Path, cache: Path)
     check_named(run, config, [])
     shutil.rmtree(cache)
     for words in ([str(run), "--out", str(tmp_path / "new")], [str(run), "--resume"]):
-        with pytest.raises(UsageError, match=r"reports to Weights & Biases.*not made on this machine.*--no-wandb"):
+        with pytest.raises(UsageError, match="--no-wandb"):
             train(words)
     check_named(run, config, ["--wandb"])
 
@@ -113,7 +113,7 @@ def test_a_link_in_a_strangers_run_is_not_followed(tmp_path: Path, private: Path
     shutil.rmtree(cache)
     before = {path: path.read_bytes() for path in [tmp_path / "diary.txt", *private.rglob("*.png")]}
     for act in (RunFolder.open, lambda path: RunFolder(path).claim(), write_report, lambda path: train([str(path), "--resume", "--quiet"])):
-        with pytest.raises(DataError, match=r"is a link, and .* was not made on this machine: if you trust it, copy it: cp -rL"):
+        with pytest.raises(DataError, match="cp -rL"):
             act(run)
     (row,) = survey(run)
     assert "is a link" in row.problem and not row.state_bytes

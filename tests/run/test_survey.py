@@ -59,7 +59,7 @@ def test_each_run_is_a_row_and_the_best_comes_first(runs: Path, capsys: pytest.C
     assert "mean average precision" not in shown
     assert "not finished" in shown and f"{100 * good.accuracy:.1f} %" in shown and "config.json" in shown and "notes" not in shown
     assert main(["runs", str(runs), "--json"]) == 0 and len(json.loads(capsys.readouterr().out)) == 3
-    with pytest.raises(MissingError, match="is no folder"):
+    with pytest.raises(MissingError, match="folder"):
         survey(runs / "none")
     assert main(["runs", str(runs / "notes")]) == 0 and "no runs in" in capsys.readouterr().out
 
@@ -113,7 +113,7 @@ def test_epochs_that_nobody_asked_for_are_not_listed(runs: Path, capsys: pytest.
 
 def test_cleaning_takes_the_state_of_finished_runs_alone(runs: Path, capsys: pytest.CaptureFixture[str]):
     size = sum(file.stat().st_size for file in (runs / "good" / STATE).rglob("*") if file.is_file())
-    with pytest.raises(UsageError, match=r"1 finished runs \(good\) would be removed: add --yes"):
+    with pytest.raises(UsageError, match=r"\(good\).*--yes"):
         list_runs([str(runs), "--clean"])
     assert (runs / "good" / STATE).exists()
     assert list_runs([str(runs), "--clean", "--yes", "--json"]) == 0

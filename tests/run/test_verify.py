@@ -88,10 +88,10 @@ def test_what_cannot_be_verified_is_not_called_whole(trained: Path, tmp_path: Pa
     shutil.copytree(trained, run)
     (run / MANIFEST).unlink()
     assert verify(run).faults == ["config.json: nothing vouches for it, its manifest.json is missing"]
-    with pytest.raises(MissingError, match="is no folder"):
+    with pytest.raises(MissingError, match="folder"):
         verify(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="holds nothing that something vouches for"):
+    with pytest.raises(DataError, match="vouches"):
         verify(tmp_path / "empty")
 
 

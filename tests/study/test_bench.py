@@ -123,7 +123,7 @@ def test_a_library_that_is_missing_or_fails_is_named(monkeypatch: pytest.MonkeyP
         "torchvision (inference of one, eager)": "RuntimeError: cannot be built",
     }
     assert {(row.action, row.contestant) for row in result.rows} == {("inference of one", OURS)}
-    with pytest.raises(UsageError, match="unknown action 'sleep'"):
+    with pytest.raises(UsageError, match="'sleep'"):
         bench("ti/16", device="cpu", actions=["sleep"])
 
 
@@ -155,5 +155,5 @@ def test_what_cannot_be_measured_is_one_line(arguments: list[str], hint: str, ca
 
 
 def test_only_plain_vits_have_peers():
-    with pytest.raises(UsageError, match="no plain ViT"):
+    with pytest.raises(UsageError, match="plain ViT"):
         bench("ti/16", device="cpu", qk_norm=True)

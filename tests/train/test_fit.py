@@ -68,7 +68,7 @@ def test_a_model_that_a_program_gave_is_asked_for_again_in_one_line(out: Path) -
     folder = RunFolder.open(out)
     assert folder.asked is not None and folder.asked.config.weights == "own:ViT"
     assert folder.command is None, "no command can train it again"
-    with pytest.raises(FileNotFoundError, match=r"own:ViT was given by a program, and only that program has it: give it again"):
+    with pytest.raises(FileNotFoundError, match="own:ViT"):
         fit(folder.asked.config, out.with_name("again"), quiet=True)
     assert not out.with_name("again").exists()
 
@@ -78,10 +78,10 @@ def test_going_on_needs_the_same_data_again(out: Path) -> None:
     whole = fit(config, out.with_name("whole"), quiet=True, data=Digits())
     with stopped_after(5):
         fit(dataclasses.replace(config, train=dataclasses.replace(config.train)), out, quiet=True, data=Digits())
-    with pytest.raises(UsageError, match="name = own:Digits, not digits"):
+    with pytest.raises(UsageError, match="own:Digits"):
         fit(config, out, resume=True, quiet=True)
     assert digest(fit(config, out, resume=True, quiet=True, data=Digits()).model) == digest(whole.model)
-    with pytest.raises(DataError, match="only that program has it"):
+    with pytest.raises(DataError, match="program"):
         fit(RunFolder.open(out).settled, out.with_name("again"), quiet=True)
 
 
@@ -109,12 +109,12 @@ def test_a_module_of_ones_own(out: Path) -> None:
     assert evaluate(run.model, Digits()).top1 > 0.5
     folder = RunFolder.open(out)
     assert folder.settled.model.family == "own" and folder.environment["forward_flops"] is None and len(folder.snapshots()) == 2
-    with pytest.raises(UsageError, match="a module of somebody's own program"):
+    with pytest.raises(UsageError, match="module"):
         load(out)
 
 
 def test_a_module_that_does_not_fit_the_data(out: Path) -> None:
-    with pytest.raises(UsageError, match=r"Net makes \(2, 3\) of images \(2, 1, 8, 8\)"):
+    with pytest.raises(UsageError, match=r"\(2, 3\)"):
         fit(tiny(), out, quiet=True, model=Net(3), data=Digits())
     assert not out.exists()
 
@@ -137,7 +137,7 @@ def test_data_that_changed_under_a_run_is_refused(out: Path, tmp_path: Path) -> 
     (photos / "cat").rename(photos / "x")
     (photos / "dog").rename(photos / "cat")
     (photos / "x").rename(photos / "dog")
-    with pytest.raises(DataError, match="are others than when"):
+    with pytest.raises(DataError, match="others"):
         fit(config, out, resume=True, quiet=True)
     (photos / "cat").rename(photos / "x")
     (photos / "dog").rename(photos / "cat")
@@ -164,7 +164,7 @@ def test_other_content_under_the_same_names_is_refused_where_the_content_was_ask
 
 @pytest.mark.parametrize("given, told", [("finetune", "not 'finetune'"), (None, "not a NoneType"), ({"epochs": 3}, "not a dict")])
 def test_what_is_no_config_is_refused_with_how_to_make_one(given, told: str) -> None:
-    with pytest.raises(UsageError, match=rf"fit takes a RunConfig, {told}: make one: vitral\.presets\.run\(NAME\)"):
+    with pytest.raises(UsageError, match=told):
         fit(given)
 
 
@@ -174,15 +174,15 @@ def test_a_place_that_cannot_be_had_is_refused_before_features_are_read(out: Pat
     monkeypatch.setattr("vitral.train.fit.start_head", lambda *_: (_ for _ in ()).throw(AssertionError("features were read")))
     monkeypatch.setattr("vitral.train.fit.prepare", lambda *_: (_ for _ in ()).throw(AssertionError("data were read")))
     out.with_name("file").write_text("a letter")
-    with pytest.raises(UsageError, match="file is a file, where a folder is meant: choose another folder with --out"):
+    with pytest.raises(UsageError, match="file"):
         fit(config, out.with_name("file") / "run", quiet=True)
     monkeypatch.setattr("vitral.base.files.os.access", lambda *_: False)
-    with pytest.raises(DataError, match=r"not allowed to write in .*: check its permissions, or choose another folder with --out"):
+    with pytest.raises(DataError, match="permissions"):
         fit(config, out, quiet=True)
     monkeypatch.undo()
     monkeypatch.setattr("vitral.train.fit.start_head", lambda *_: (_ for _ in ()).throw(AssertionError("features were read")))
     other = RunFolder.reserve(out, "digits")
-    with pytest.raises(UsageError, match="is in use by a training in another process"):
+    with pytest.raises(UsageError, match="in use"):
         fit(config, out, quiet=True)
     other.close()
     assert not out.exists()
@@ -200,6 +200,6 @@ def test_a_run_that_is_refused_leaves_nothing(out: Path, monkeypatch: pytest.Mon
 def test_several_processes_on_a_mac_are_sent_to_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vitral.train.fit.pick_device", lambda name: torch.device("mps"))
     monkeypatch.setattr("vitral.train.fit.World", lambda *_: SimpleNamespace(many=True, main=True, size=2, close=lambda: None))
-    with pytest.raises(UsageError, match="several processes cannot share Apple's GPU: use --device cpu"):
+    with pytest.raises(UsageError, match="Apple"):
         fit(tiny(), out=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()

@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from vitral.base.errors import ConfigError, VitralError
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.base.text import byte_size
 from vitral.build import create
 from vitral.cli.train import parse
@@ -122,8 +122,8 @@ def test_a_head_of_as_many_other_classes_is_not_kept(tmp_path: Path, monkeypatch
     monkeypatch.setattr("vitral.run.resolve.FEW_IMAGES", 0)
     first = lambda model: next(model.head.parameters())  # noqa: E731
     weights = create("ti/16", depth=1, classes=10, channels=1, image_size=8, patch_size=4)
-    names = known(tuple(f"word {number}" for number in range(10)))
-    weights.origin = dataclasses.replace(weights.origin, classes=names, source=known("trained as words"))
+    names = fact(tuple(f"word {number}" for number in range(10)))
+    weights.origin = dataclasses.replace(weights.origin, classes=names, source=fact("trained as words"))
     config = dataclasses.replace(run("digits"), weights=str(save(weights, tmp_path / "words")))
     setup = prepare(config, torch.device("cpu"))
     assert any("the head starts new" in note for note in setup.notes)

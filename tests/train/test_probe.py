@@ -163,15 +163,15 @@ def test_a_head_can_read_the_mean_of_the_patches_beside_the_class_token(weights:
 
 
 def test_what_cannot_be_probed_is_refused(weights: str, tmp_path: Path):
-    with pytest.raises(ConfigError, match="needs weights"):
+    with pytest.raises(ConfigError, match="weights"):
         config(None)
-    with pytest.raises(ConfigError, match="one linear layer"):
+    with pytest.raises(ConfigError, match="linear"):
         last_layer(create("tiny", head_hidden=8))
-    with pytest.raises(ConfigError, match="one linear layer"):
+    with pytest.raises(ConfigError, match="linear"):
         last_layer(create("tiny", distillation_token=True))
     save(create("digits", pool="mean"), tmp_path / "mean")
     mean = dataclasses.replace(config(weights), weights=str(tmp_path / "mean"))
-    with pytest.raises(ConfigError, match="reads a class token"):
+    with pytest.raises(ConfigError, match="class token"):
         prepare(dataclasses.replace(mean, train=dataclasses.replace(mean.train, head_start="probe+mean")), CPU)
     assert last_layer(create("resnet18", classes=4)).out_features == 4
     assert last_layer(create("cnn", image_size=32, classes=4)).out_features == 4

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from vitral.base.errors import ConfigError
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import create
 from vitral.model.classifier import Classifier
 from vitral.presets.runs import run
@@ -38,7 +38,7 @@ def make(names: tuple[str, ...], **changes: Any) -> Classifier:
     torch.manual_seed(0)
     settings = {"image_size": 8, "channels": 1, "classes": len(names), "width": 24, "heads": 2, "mlp_width": 24} | changes
     model = create("tiny", **settings).eval()
-    model.origin = dataclasses.replace(model.origin, classes=known(names), mean=known((0.2,) * model.config.channels))
+    model.origin = dataclasses.replace(model.origin, classes=fact(names), mean=fact((0.2,) * model.config.channels))
     return model
 
 
@@ -60,14 +60,14 @@ def test_a_teacher_sees_pictures_as_it_knows_them(trained: Run):
 
 def test_a_coloured_teacher_sees_grey_pictures_in_all_its_channels(setup: Setup):
     model = make(DIGITS, image_size=32, channels=3)
-    model.origin = dataclasses.replace(model.origin, mean=known((0.1, 0.2, 0.3)), std=known((0.5, 0.4, 0.25)))
+    model.origin = dataclasses.replace(model.origin, mean=fact((0.1, 0.2, 0.3)), std=fact((0.5, 0.4, 0.25)))
     student = setup.preprocess
     pixels = torch.rand(2, 1, 8, 8)
     shown = Teacher(model, student).shown((pixels - student.mean[0]) / student.std[0])
     larger = torch.nn.functional.interpolate(pixels, (32, 32), mode="bilinear", antialias=True)
     for channel, (mean, std) in enumerate(((0.1, 0.5), (0.2, 0.4), (0.3, 0.25))):
         assert torch.allclose(shown[:, channel], (larger[:, 0] - mean) / std, atol=1e-4)
-    with pytest.raises(ConfigError, match="the teacher wants 1 channels, the student 3"):
+    with pytest.raises(ConfigError, match="1 channels"):
         Teacher(make(DIGITS), dataclasses.replace(student, channels=3, mean=(0.5,) * 3, std=(0.5,) * 3))
 
 
@@ -80,7 +80,7 @@ def test_classes_are_matched_by_name_not_by_place(setup: Setup, tmp_path: Path, 
         (("cat", *DIGITS[::-1], "dog"), "the teacher answers among the 10 of its 12 classes that digits has"),
     ):
         model = make(names or DIGITS)
-        model.origin = dataclasses.replace(model.origin, classes=known(names))
+        model.origin = dataclasses.replace(model.origin, classes=fact(names))
         teacher, distil = opened(model, setup, tmp_path)
         assert distil == "answers" and teacher.known is None
         logits = teacher.model(teacher.shown(images))
@@ -116,7 +116,7 @@ def test_of_a_teacher_with_other_classes_features_are_learnt(
     if "3 of the 10" in reason:
         assert opened(make(names), setup, tmp_path, "answers")[1] == "answers"
     else:
-        with pytest.raises(ConfigError, match=f"has no answers to learn: {reason}.*set distil = features"):
+        with pytest.raises(ConfigError, match=f"{reason}.*distil = features"):
             opened(make(names, **changes), setup, tmp_path, "answers")
 
 
@@ -137,5 +137,5 @@ def test_a_rival_learns_answers_but_no_features(out: Path, tmp_path: Path, train
     cnn = dataclasses.replace(config, model=dataclasses.replace(config.model, family="cnn", width=8))
     assert fit(cnn, out=out, quiet=True).metrics
     featured = dataclasses.replace(cnn, train=dataclasses.replace(cnn.train, distil="features"))
-    with pytest.raises(ConfigError, match="the features of a teacher are learnt by a ViT, not by a cnn"):
+    with pytest.raises(ConfigError, match=r"teacher.*cnn"):
         fit(featured, out=tmp_path / "refused", quiet=True)

@@ -72,7 +72,7 @@ def test_a_model_without_classes_is_told_so() -> None:
     from tests.web.conftest import png
 
     key = session.add_initial(png(3), "a.png")
-    with pytest.raises(Refusal, match="no head to read"):
+    with pytest.raises(Refusal, match="head"):
         session.answer("depth", 0, key)
-    with pytest.raises(ValueError, match="needs attention"):
+    with pytest.raises(ValueError, match="attention"):
         session.answer("depth", 1, key)

@@ -58,5 +58,5 @@ def test_pack_and_unpack() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"nothing", pack({}, {})[:-9]])
 def test_damaged_content_is_refused(content: bytes) -> None:
-    with pytest.raises(ValueError, match="not a packed trace"):
+    with pytest.raises(ValueError, match="packed"):
         unpack(content)

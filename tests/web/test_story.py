@@ -226,6 +226,6 @@ def test_the_server_tells_it_and_says_why_not(client: TestClient, session: Sessi
     np.testing.assert_array_equal(sections["query"], parts["query"])
     refused = client.get(f"/api/models/1/pictures/{key}/story")
     assert refused.status_code == 422 and "no patches that ask each other" in refused.json()["error"]
-    with pytest.raises(Refusal, match="a cnn has no patches"):
+    with pytest.raises(Refusal, match="cnn"):
         measure_story(session.models[1], session.picture(1, key))
     assert client.get(f"/api/models/0/pictures/{'0' * 16}/story").status_code == 404

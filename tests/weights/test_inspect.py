@@ -25,7 +25,7 @@ def model():
 def test_every_key_has_a_row(model, tmp_path) -> None:
     found = inspect(export(model, tmp_path, "npz"))
     assert found.family == "ViT, Google layout" and not found.problem
-    assert found.config is not None and found.config.heads == 3 and found.origin is not None and found.origin.heads.known
+    assert found.config is not None and found.config.heads == 3 and found.origin is not None and found.origin.heads.declared
     assert found.counts == {"reshaped": 8, "joined": 4, "mapped": 20}
     assert found.parameters == sum(p.numel() for p in model.parameters())
     whole = json.loads(json.dumps(found.to_dict()))
@@ -49,7 +49,7 @@ def test_unknown_missing_and_dropped_keys_are_shown(model, tmp_path) -> None:
 
 def test_folders_are_inspected_with_what_they_say(model, tmp_path) -> None:
     folder = export(model, tmp_path / "hf", "hf")
-    assert inspect(folder).origin.heads.known  # type: ignore[union-attr]
+    assert inspect(folder).origin.heads.declared  # type: ignore[union-attr]
     save(model, tmp_path / "ours")
     assert inspect(tmp_path / "ours", heads=3).family == "Vitral"
     with pytest.raises(VitralError):

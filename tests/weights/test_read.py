@@ -132,26 +132,26 @@ def test_an_npz_with_objects_is_not_unpickled(tmp_path, monkeypatch) -> None:
 def test_declared_sizes_are_checked_before_memory_is_asked_for(tmp_path) -> None:
     header = json.dumps({"cls_token": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}).encode()
     (tmp_path / "huge.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    with pytest.raises(WeightsError, match="header that does not describe its contents"):
+    with pytest.raises(WeightsError, match="header"):
         read_weights(tmp_path / "huge.safetensors")
     (tmp_path / "long.safetensors").write_bytes(struct.pack("<Q", 2**60) + b"{}")
-    with pytest.raises(WeightsError, match="declares a header of 1,152,921,504,606,846,976 bytes in a file of 10"):
+    with pytest.raises(WeightsError, match="1,152,921,504,606,846,976"):
         read_weights(tmp_path / "long.safetensors")
     with zipfile.ZipFile(tmp_path / "zeros.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("cls.npy", _npy(np.zeros(2**25, np.float32)))
-    with pytest.raises(WeightsError, match="would unpack"):
+    with pytest.raises(WeightsError, match="unpack"):
         read_weights(tmp_path / "zeros.npz")
     few = _npy(np.zeros(2, np.float32)).replace(b"(2,), }" + b" " * 10, b"(1099511627776,), }")
     with zipfile.ZipFile(tmp_path / "few.npz", "w") as archive:
         archive.writestr("cls.npy", few)
-    with pytest.raises(WeightsError, match="declares more numbers than it has"):
+    with pytest.raises(WeightsError, match="numbers"):
         read_weights(tmp_path / "few.npz")
     storage = torch.zeros(2**20)
     torch.save({f"blocks.{number}.gamma": storage.view(2**10, 2**10) for number in range(20)}, tmp_path / "shared.pth")
-    with pytest.raises(WeightsError, match="declares tensors of 83,886,080"):
+    with pytest.raises(WeightsError, match="83,886,080"):
         read_weights(tmp_path / "shared.pth")
     torch.save({"cls_token": torch.zeros(1).expand(2**40)}, tmp_path / "repeated.pth")
-    with pytest.raises(WeightsError, match="not a plain tensor"):
+    with pytest.raises(WeightsError, match="plain tensor"):
         read_weights(tmp_path / "repeated.pth")
 
 
@@ -166,7 +166,7 @@ def test_an_old_pickle_cannot_declare_more_than_it_has(tmp_path) -> None:
     count = struct.pack("<i", 70000)
     assert count in content
     (tmp_path / "old.pth").write_bytes(content.replace(count, struct.pack("<i", 2**31 - 1), 1))
-    with pytest.raises(WeightsError, match="declares 2,147,483,647 numbers"):
+    with pytest.raises(WeightsError, match="2,147,483,647"):
         read_weights(tmp_path / "old.pth")
 
 
@@ -191,10 +191,10 @@ def test_what_is_not_weights_is_named(tmp_path) -> None:
         torch.save(content, tmp_path / "other.pth")
         with pytest.raises(WeightsError, match=words):
             read_weights(tmp_path / "other.pth")
-    with pytest.raises(WeightsError, match="does not exist"):
+    with pytest.raises(WeightsError, match="exist"):
         read_weights(tmp_path / "nowhere.pth")
     (tmp_path / "weights.h5").write_bytes(b"x")
-    with pytest.raises(WeightsError, match=r"known endings: \.safetensors"):
+    with pytest.raises(WeightsError, match=r"\.safetensors"):
         read_weights(tmp_path / "weights.h5")
     (tmp_path / "empty.pth").write_bytes(b"")
     with pytest.raises(WeightsError, match="empty"):

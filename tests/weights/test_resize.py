@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.base.errors import UsageError
-from vitral.base.origin import Origin, known
+from vitral.base.origin import Origin, fact
 from vitral.build import create
 from vitral.weights.resize import adapt, resize_channels, resize_kernel, resize_positions, resize_relative
 
@@ -92,9 +92,9 @@ def test_as_many_patches_in_another_shape_are_another_grid() -> None:
 
 def test_other_channels_are_normalised_by_the_mean_of_the_former() -> None:
     model = create("tiny")
-    model.origin = Origin(mean=known((0.2, 0.4, 0.9)), std=known((0.1, 0.2, 0.6)))
+    model.origin = Origin(mean=fact((0.2, 0.4, 0.9)), std=fact((0.1, 0.2, 0.6)))
     grey = adapt(model, channels=1).origin
-    assert grey.mean.value == pytest.approx((0.5,)) and grey.std.value == pytest.approx((0.3,)) and grey.mean.known
+    assert grey.mean.value == pytest.approx((0.5,)) and grey.std.value == pytest.approx((0.3,)) and grey.mean.declared
 
 
 def test_rivals_get_new_heads_and_channels() -> None:

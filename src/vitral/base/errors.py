@@ -84,9 +84,9 @@ class NotInstalledError(VitralError, ImportError):
     """A library that only some things need, and that is not there or does not fit."""
 
 
-def one_of(what: str, value: str, known: Iterable[object]) -> UnknownNameError:
+def one_of(what: str, value: str, choices: Iterable[object]) -> UnknownNameError:
     """The error for an unknown name, with the nearest known names."""
-    names = [str(name) for name in known]
+    names = [str(name) for name in choices]
     near = difflib.get_close_matches(str(value), names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else f"use one of {', '.join(names[:20])}"
     return UnknownNameError(f"unknown {what} {value!r}", hint)

@@ -64,7 +64,7 @@ def absent(path: str | Path) -> list[Path]:
 def check_writable(folder: str | Path) -> None:
     """Refuse a folder that cannot be made or written in, before work is spent on what would go there; nothing is written."""
     folder = Path(folder)
-    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    there = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
     if not there.is_dir():
         raise UsageError(f"{there} is a file, where a folder is meant", "choose another folder with --out")
     if not os.access(there, os.W_OK | os.X_OK):

@@ -22,30 +22,30 @@ def asking_the_hub() -> Iterator[None]:
     from huggingface_hub import constants
 
     # The library of data sets keeps a copy of its own.
-    places: list[Any] = [constants, *filter(None, [sys.modules.get("datasets.config")])]
-    before = [place.HF_HUB_OFFLINE for place in places]
+    settings: list[Any] = [constants, *filter(None, [sys.modules.get("datasets.config")])]
+    before = [setting.HF_HUB_OFFLINE for setting in settings]
     cut_off = not any(before) and not reachable(constants.ENDPOINT)
     loggers = [logging.getLogger(name) for name in LOGGERS]
     levels = [logger.level for logger in loggers]
-    for place, offline in zip(places, before, strict=True):
-        place.HF_HUB_OFFLINE = offline or cut_off
+    for setting, offline in zip(settings, before, strict=True):
+        setting.HF_HUB_OFFLINE = offline or cut_off
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        for place, offline in zip(places, before, strict=True):
-            place.HF_HUB_OFFLINE = offline
+        for setting, offline in zip(settings, before, strict=True):
+            setting.HF_HUB_OFFLINE = offline
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
 
 def reachable(address: str) -> bool:
-    place = urllib.parse.urlparse(address)
-    if urllib.request.getproxies() or not place.hostname:
+    url = urllib.parse.urlparse(address)
+    if urllib.request.getproxies() or not url.hostname:
         return True  # behind a proxy only the client itself can tell
     try:
-        with socket.create_connection((place.hostname, place.port or 443), timeout=PATIENCE):
+        with socket.create_connection((url.hostname, url.port or 443), timeout=PATIENCE):
             return True
     except OSError:
         return False

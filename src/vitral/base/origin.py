@@ -1,7 +1,7 @@
 """Where a model comes from, and how sure we are of each thing we say about it.
 
 A weights file does not say how its images were normalised, nor which GELU it was trained with.
-Each such field is `known` (the source said so, or the user did) or assumed (a convention of its family).
+Each such field is `declared` (by the source or the user) or assumed (a convention of its family).
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ def per_channel(values: Sequence[float], channels: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Fact(Generic[T]):
-    """A value, and whether it is known or assumed; `note` says from where or why."""
+    """A value, and whether it is declared or assumed; `note`: by whom, or why."""
 
     value: T
-    known: bool = True
+    declared: bool = True
     note: str = ""
 
     @property
     def mark(self) -> str:
-        return "known" if self.known else "assumed"
+        return "declared" if self.declared else "assumed"
 
 
-def known(value: T, note: str = "") -> Fact[T]:
+def fact(value: T, note: str = "") -> Fact[T]:
     return Fact(value, True, note)
 
 
@@ -66,7 +66,7 @@ NO_HEAD = "it has no head"
 class Origin:
     """Everything about a model that its weights and its config do not hold."""
 
-    source: Fact[str] = field(default_factory=lambda: known(CREATED))
+    source: Fact[str] = field(default_factory=lambda: fact(CREATED))
     """Library, name or file, and family."""
     mean: Fact[tuple[float, ...]] = field(default_factory=lambda: assumed(HALF))
     """Per channel, of pixels in [0, 1]."""
@@ -78,9 +78,9 @@ class Origin:
     interpolation: Fact[str] = field(default_factory=lambda: assumed("bicubic"))
     classes: Fact[tuple[str, ...]] = field(default_factory=lambda: assumed(()))
     """Class names in the order of the logits; empty: unnamed."""
-    activation: Fact[str] = field(default_factory=lambda: known("gelu"))
-    norm_epsilon: Fact[float] = field(default_factory=lambda: known(1e-6))
-    heads: Fact[int] = field(default_factory=lambda: known(0))
+    activation: Fact[str] = field(default_factory=lambda: fact("gelu"))
+    norm_epsilon: Fact[float] = field(default_factory=lambda: fact(1e-6))
+    heads: Fact[int] = field(default_factory=lambda: fact(0))
     """Attention heads, which no key of a weights file tells; 0: a model without attention."""
     thresholds: tuple[float, ...] = ()
     """Several labels a picture: the probability from which each class is an answer, each on its own. Empty: one class a picture."""
@@ -117,7 +117,7 @@ class Origin:
         return [
             f"{f.name} = {_brief(fact.value)} (assumed{': ' + fact.note if fact.note else ''})"
             for f in fields(self)
-            if isinstance(fact := getattr(self, f.name), Fact) and not fact.known
+            if isinstance(fact := getattr(self, f.name), Fact) and not fact.declared
         ]
 
     @property
@@ -138,7 +138,7 @@ class Origin:
             value = getattr(self, f.name)
             if isinstance(value, Fact):
                 plain = list(value.value) if isinstance(value.value, tuple) else value.value
-                out[f.name] = {"value": plain, "known": value.known, "note": value.note}
+                out[f.name] = {"value": plain, "declared": value.declared, "note": value.note}
             else:
                 out[f.name] = list(value) if isinstance(value, tuple) else value
         return out
@@ -152,9 +152,9 @@ class Origin:
             if f.name not in data:
                 continue
             value = data[f.name]
-            if isinstance(value, dict) and set(value) >= {"value", "known"}:
+            if isinstance(value, dict) and "value" in value and {"declared", "known"} & value.keys():  # `known` until version 0.2
                 inner = tuple(value["value"]) if isinstance(value["value"], list) else value["value"]
-                value = Fact(inner, bool(value["known"]), str(value.get("note", "")))
+                value = Fact(inner, bool(value.get("declared", value.get("known"))), str(value.get("note", "")))
             elif isinstance(value, list):
                 value = tuple(value)
             values[f.name] = value

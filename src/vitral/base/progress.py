@@ -65,18 +65,18 @@ class _PlainProgress(Progress):
     def __init__(self, description: str, total: int | None, start: int = 0) -> None:
         super().__init__(description, total, start)
         self._next = self._began + FIRST_LINE_AFTER
-        self._said: tuple[int, dict[str, Any]] | None = None  # what the last printed line showed
+        self._printed: tuple[int, dict[str, Any]] | None = None  # what the last printed line showed
 
     def advance(self, steps: int = 1, **values: Any) -> None:
         super().advance(steps, **values)
         # After the last step values may still come, those of a last validation: its line waits for the end.
         if (now := time.monotonic()) >= self._next and self.done != self.total:
-            self._next, self._said = now + LINE_EVERY, (self.done, dict(self.values))
+            self._next, self._printed = now + LINE_EVERY, (self.done, dict(self.values))
             say(self.line())
 
     def finish(self) -> None:
         waits = self.done == self.total and time.monotonic() >= self._next
-        if (waits or self._said is not None) and self._said != (self.done, self.values):
+        if (waits or self._printed is not None) and self._printed != (self.done, self.values):
             say(self.line())
 
 

@@ -70,8 +70,8 @@ def read_records(path: str | Path) -> list[dict[str, Any]]:
 def ranked(pairs: Sequence[tuple[str, float]]) -> dict[str, Any]:
     """(class, probability), most probable first, as columns."""
     columns = {"answer": pairs[0][0], "confidence": pairs[0][1]}
-    for place, (name, share) in enumerate(pairs, 1):
-        columns |= {f"class_{place}": name, f"probability_{place}": share}
+    for rank, (name, share) in enumerate(pairs, 1):
+        columns |= {f"class_{rank}": name, f"probability_{rank}": share}
     return columns
 
 

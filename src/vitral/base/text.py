@@ -123,7 +123,7 @@ def html(text: str) -> str:
     ruled = next((number for number, line in enumerate(lines) if (number and set(line) == {" ", "─"}) or set(line) == {"─"}), 0)
     if not ruled:
         return f"<pre>{escape(text)}</pre>"
-    spans = [found.span() for found in re.finditer("─+", lines[ruled])]
+    spans = [match.span() for match in re.finditer("─+", lines[ruled])]
     last = next((number for number in range(ruled + 1, len(lines)) if not lines[number].strip()), len(lines))
 
     def row(line: str, tag: str) -> str:

@@ -55,7 +55,8 @@ class Flags(ModelFlags):
 
 def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral audit", EXAMPLES)
-    from vitral.data.splits.open import check_name
+    from vitral.config import DataConfig
+    from vitral.data.sources.kinds import check_name
     from vitral.draw.provenance import command_line
     from vitral.look.method import methods_named
     from vitral.look.verdicts import audit_folder
@@ -72,11 +73,9 @@ def run(arguments: list[str]) -> int:
     model = open_model(flags.model, flags)
     found = audit(
         model,
-        flags.data,
-        methods,
-        own,
+        DataConfig(name=flags.data, root=flags.root),
+        [*methods, *own],
         split=flags.split,
-        root=flags.root,
         pictures=flags.pictures,
         masks=flags.masks,
         seed=flags.seed,

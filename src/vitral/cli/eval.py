@@ -59,7 +59,7 @@ def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral eval", EXAMPLES)
     from vitral.base.files import check_writable
     from vitral.base.records import check_kind, write_records
-    from vitral.data.splits.open import check_name
+    from vitral.data.sources.kinds import check_name
     from vitral.train.evaluate import evaluate
 
     if flags.table:

@@ -51,7 +51,7 @@ class Figures(ModelFlags):
 
 def run(arguments: list[str]) -> int:
     asked = parse(Figures, arguments, "vitral figures", EXAMPLES)
-    from vitral.data.sources.pictures import readable
+    from vitral.data.sources.pictures import open_readable
     from vitral.draw.provenance import command_line
     from vitral.look.figures import check_figures, figure_set, photographs
 
@@ -64,7 +64,7 @@ def run(arguments: list[str]) -> int:
     bad: list[tuple[str, DataError]] = []
     written = figure_set(
         model,
-        readable(paths, model, bad) if paths else photographs(),
+        open_readable(paths, model, bad) if paths else photographs(),
         asked.out,
         rival=rival,
         target=read_target(asked.target),

@@ -53,8 +53,8 @@ def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral lens", EXAMPLES)
     if flags.fit and flags.trained:
         raise UsageError("--fit and --trained both give a lens", "choose one of them")
-    from vitral.data.sources.pictures import readable
-    from vitral.data.splits.open import check_name
+    from vitral.data.sources.kinds import check_name
+    from vitral.data.sources.pictures import open_readable
     from vitral.draw.provenance import command_line
     from vitral.look.lens import TrainedLens
     from vitral.study.lenses import fit_on, read_lenses
@@ -69,7 +69,7 @@ def run(arguments: list[str]) -> int:
     bad: list[tuple[str, DataError]] = []
     told = read_lenses(
         model,
-        list(readable(paths, model, bad)),
+        list(open_readable(paths, model, bad)),
         flags.out,
         trained=trained,
         target=read_target(flags.target),

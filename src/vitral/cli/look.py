@@ -64,7 +64,7 @@ class Look(ModelFlags):
 
 def run(arguments: list[str]) -> int:
     asked = parse(Look, arguments, "vitral look", EXAMPLES)
-    from vitral.data.sources.pictures import readable
+    from vitral.data.sources.pictures import open_readable
     from vitral.draw.provenance import command_line
     from vitral.look.method import methods_named
     from vitral.look.sheet import look_at
@@ -81,7 +81,7 @@ def run(arguments: list[str]) -> int:
     bad: list[tuple[str, DataError]] = []
     written = look_at(
         model,
-        readable(paths, model, bad),
+        open_readable(paths, model, bad),
         asked.out,
         methods=methods,
         target=target,

@@ -48,11 +48,11 @@ def run(arguments: list[str]) -> int:
     if asked.table:
         check_kind(asked.table)
     model = open_model(asked.model, asked)
-    from vitral.data.sources.pictures import readable
+    from vitral.data.sources.pictures import open_readable
     from vitral.look.predict import predict
 
     bad: list[tuple[str, DataError]] = []
-    rankings = predict(model, readable(paths, model, bad), top=asked.top, batch_size=asked.batch, precision=asked.precision)
+    rankings = predict(model, open_readable(paths, model, bad), top=asked.top, batch_size=asked.batch, precision=asked.precision)
     if asked.table:
         write_records(asked.table, [ranking.record() for ranking in rankings])
     if asked.json:

@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> int:
 
     flags = parse(Flags, arguments, "vitral probe", EXAMPLES)
     shots = [_shots(part.strip()) for part in flags.shots.split(",") if part.strip()]
-    from vitral.data.splits.open import check_name
+    from vitral.data.sources.kinds import check_name
     from vitral.study.probe import probe
 
     names = ("draws", "blocks", "root", "validation", "split_seed", "on_bad_image", "device", "precision", "quiet", "save")

@@ -59,7 +59,7 @@ class Flags(ModelFlags):
 
 def run(arguments: list[str]) -> int:
     flags = parse(Flags, arguments, "vitral quantise", EXAMPLES)
-    from vitral.data.splits.open import check_name
+    from vitral.data.sources.kinds import check_name
     from vitral.draw.provenance import command_line
     from vitral.report.quantise import check_folder, write_quantised
     from vitral.study.quantise import quantise

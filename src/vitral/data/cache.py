@@ -13,32 +13,25 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
-import os
 import shutil
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from vitral.base.errors import DataError, VitralError
 from vitral.base.files import open_regular, read_json, replacing_folder, write_json, writing
 from vitral.base.progress import say, track
 from vitral.base.text import byte_size
-from vitral.data.images.decode import Decoded, decode, load_array
-from vitral.data.images.preprocess import INTERPOLATIONS, size_of
-from vitral.data.sources.protocol import FileReader, Reader, ShardReader, TableReader
-from vitral.data.splits.fingerprint import found_in
-from vitral.data.splits.split import READERS, Split
+from vitral.data.images.decode import Decoded, decode, in_threads, load_array
+from vitral.data.images.preprocess import resized, size_of
+from vitral.data.sources.protocol import ForwardingReader, Reader
+from vitral.data.splits.split import Split
 
 FOLDER = "cached"
 PIXELS, INDEX, ABOUT = "pixels.bin", "index.npy", "about.json"
-VERSION = 1
-AHEAD = 256
-"""Pictures that are decoded before they are written: what waits is in memory."""
-SAMPLED = 24
+_VERSION = 1
+_SAMPLED = 24
 """Pictures by which the size of a cache is estimated."""
 
 
@@ -47,41 +40,30 @@ def cached(split: Split, side: int, root: Path, build: bool = True) -> Split:
 
     side: pixels that the short side is resized to, where it is longer; 0: as they are, so that not a pixel differs.
     """
-    if split.stored or not len(split):
+    if split.is_array or not len(split):
         return split
     folder = root / FOLDER / key_of(split, side)
-    reader = open_cache(folder, split)
+    reader = _open_cache(folder, split)
     if reader is None and build:
         _build(folder, split, side)
-        reader = open_cache(folder, split)
+        reader = _open_cache(folder, split)
         if reader is None:
             raise DataError(f"{folder} vanished while it was opened", "is another process deleting it? Try again")
     return split if reader is None else dataclasses.replace(split, reader=reader, indices=np.arange(len(split)))
 
 
 def key_of(split: Split, side: int) -> str:
-    """What tells this cache from every other."""
-    digest = hashlib.sha256(f"{VERSION} {side} {split.preprocess.interpolation}\n".encode())
+    """SHA-256 of names and times of the images and of how they are stored, in 32 digits."""
+    digest = hashlib.sha256(f"{_VERSION} {side} {split.preprocess.interpolation}\n".encode())
     for index in split.indices.tolist():
-        reader, number = found_in(split.reader, index)
-        digest.update(f"{reader.where(number)}\0{_mark(reader, number)}\n".encode(errors="surrogateescape"))
+        where, stamp = split.reader.where(index), split.reader.stamp(index)
+        if stamp is None:
+            raise DataError(f"{where} is not a file, so that a cache could not tell when it changes", "leave --cache out")
+        digest.update(f"{where}\0{stamp}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()[:32]
 
 
-def _mark(reader: Reader, number: int) -> str:
-    """Changes when a picture does."""
-    if isinstance(reader, TableReader):
-        return str(getattr(reader.table, "_fingerprint", ""))
-    if not isinstance(reader, FileReader | ShardReader):
-        raise DataError(f"{reader.where(number)} is not a file, so that a cache could not tell when it changes", "leave --cache out")
-    try:
-        found = os.stat(reader.where(number) if isinstance(reader, FileReader) else reader.shards[reader.shard[number]])
-    except OSError:
-        return "gone"  # told when it is its turn
-    return f"{found.st_size} {found.st_mtime_ns}"
-
-
-def open_cache(folder: Path, split: Split) -> CachedReader | None:
+def _open_cache(folder: Path, split: Split) -> _CachedReader | None:
     """The pictures of a cache that is whole and has these; None: there is none."""
     try:
         about = read_json(folder / ABOUT)
@@ -93,14 +75,14 @@ def open_cache(folder: Path, split: Split) -> CachedReader | None:
     fits = index.dtype == np.int64 and index.shape == (len(split), 4) and (index >= 0).all()
     if not fits or size != about.get("bytes") or (index[:, 0] + index[:, 1:].prod(axis=1) > size).any():
         return None
-    return CachedReader(folder / PIXELS, index, split.reader, split.indices)
+    return _CachedReader(folder / PIXELS, index, split.reader, split.indices)
 
 
-class CachedReader:
-    """Pictures of one file, which each process maps for itself."""
+class _CachedReader(ForwardingReader):
+    """Images of one file, which each process maps for itself; all but the pixels comes from the original reader."""
 
-    def __init__(self, path: Path, index: np.ndarray, original: Reader, numbers: np.ndarray) -> None:
-        self.path, self.index, self.original, self.numbers = path, index, original, numbers
+    def __init__(self, path: Path, index: np.ndarray, original: Reader, indices: np.ndarray) -> None:
+        self.path, self.index, self.original, self.indices = path, index, original, indices
         self._map: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -109,41 +91,42 @@ class CachedReader:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_map": None}
 
-    def image(self, number: int) -> Decoded:
-        begin, height, width, channels = self.index[number].tolist()
+    def origin(self, index: int) -> tuple[Reader, int]:
+        return self.original, int(self.indices[index])
+
+    def image(self, index: int) -> Decoded:
+        begin, height, width, channels = self.index[index].tolist()
         if not height:
-            return self.original.image(int(self.numbers[number]))  # which says what is wrong with it
+            return super().image(index)  # which names what is wrong with it
         if self._map is None:
             self._map = np.memmap(self.path, np.uint8, mode="r")
-        return decode(self._map[begin : begin + height * width * channels].reshape(height, width, channels), self.where(number))
-
-    def where(self, number: int) -> str:
-        return self.original.where(int(self.numbers[number]))
+        return decode(self._map[begin : begin + height * width * channels].reshape(height, width, channels), self.where(index))
 
 
 def cache_size(split: Split, side: int) -> int:
     """Bytes that it would take, by a few pictures."""
-    places = np.unique(np.linspace(0, len(split) - 1, SAMPLED).astype(int)).tolist()
-    sizes = [pixels.size for place in places if (pixels := _kept(split, place, side)) is not None]
+    positions = np.unique(np.linspace(0, len(split) - 1, _SAMPLED).astype(int)).tolist()
+    sizes = [pixels.size for position in positions if (pixels := _resized_pixels(split, position, side)) is not None]
     return round(float(np.mean(sizes)) * len(split)) if sizes else 0
 
 
 def _build(folder: Path, split: Split, side: int) -> None:
-    wanted = cache_size(split, side)
+    needed = cache_size(split, side)
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder.parent).free
-    if wanted > free:
+    if needed > free:
         raise DataError(
-            f"a cache of {len(split):,} pictures takes about {byte_size(wanted)}, and {folder.parent} has {byte_size(free)} free",
+            f"a cache of {len(split):,} pictures takes about {byte_size(needed)}, and {folder.parent} has {byte_size(free)} free",
             "use a smaller --cache, another --root, or leave it out",
         )
-    say(f"caching {len(split):,} pictures in {folder}: about {byte_size(wanted)} (vitral data cache lists and deletes)")
+    say(f"caching {len(split):,} pictures in {folder}: about {byte_size(needed)} (vitral data cache lists and deletes)")
     index = np.zeros((len(split), 4), np.int64)
     end = 0
     with replacing_folder(folder) as made:
         with writing(made), open(made / PIXELS, "wb") as file:
-            for position, pixels in enumerate(track(_all(split, side), f"Caching {split.name}", total=len(split))):
+            read = in_threads(lambda position: _resized_pixels(split, position, side), range(len(split)))
+            for position, pixels in enumerate(track(read, f"Caching {split.name}", total=len(split))):
                 if pixels is None:
                     continue
                 index[position] = end, *pixels.shape
@@ -154,17 +137,11 @@ def _build(folder: Path, split: Split, side: int) -> None:
         with writing(made):
             (made / INDEX).write_bytes(buffer.getvalue())
         about = {"split": split.name, "pictures": len(split), "side": side, "bytes": end, "first": split.where(0)}
-        write_json(made / ABOUT, {**about, "unreadable": int((index[:, 1] == 0).sum()), "version": VERSION})
+        write_json(made / ABOUT, {**about, "unreadable": int((index[:, 1] == 0).sum()), "version": _VERSION})
 
 
-def _all(split: Split, side: int) -> Iterator[np.ndarray | None]:
-    with ThreadPoolExecutor(READERS) as pool:  # decoding and resizing let others run
-        for begin in range(0, len(split), AHEAD):
-            yield from pool.map(lambda position: _kept(split, position, side), range(begin, min(begin + AHEAD, len(split))))
-
-
-def _kept(split: Split, position: int, side: int) -> np.ndarray | None:
-    """(H, W, C) uint8; None: it cannot be read, which is told when a training comes to it."""
+def _resized_pixels(split: Split, position: int, side: int) -> np.ndarray | None:
+    """(H, W, C) uint8; None: it cannot be read, an error names it when a training comes to it."""
     try:
         image = split.image(position)
     except DataError:
@@ -172,30 +149,22 @@ def _kept(split: Split, position: int, side: int) -> np.ndarray | None:
     width, height = size_of(image)
     short = min(width, height)
     if side and short > side:
-        image = _resized(image, (max(1, round(width * side / short)), max(1, round(height * side / short))), split.preprocess.interpolation)
+        image = resized(image, (max(1, round(width * side / short)), max(1, round(height * side / short))), split.preprocess.interpolation)
     values = np.asarray(image)
     return values if values.ndim == 3 else values[:, :, None]
 
 
-def _resized(image: Decoded, size: tuple[int, int], interpolation: str) -> Decoded:
-    how = INTERPOLATIONS[interpolation]
-    if isinstance(image, Image.Image):
-        return image.resize(size, how)
-    planes = [Image.fromarray(np.ascontiguousarray(image[:, :, channel])).resize(size, how) for channel in range(image.shape[2])]
-    return np.stack([np.asarray(plane) for plane in planes], axis=2)
-
-
 def caches(root: Path) -> list[dict[str, Any]]:
     """What is kept under a root, and what was left half-written by a process that was killed."""
-    found = []
+    listed = []
     for folder in sorted((root / FOLDER).glob("*")) if (root / FOLDER).is_dir() else []:
         try:
             about = read_json(folder / ABOUT)
         except (VitralError, OSError):
             about = {}
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        found.append({"key": folder.name, "whole": bool(about) and not folder.name.startswith("."), **about, "bytes": size})
-    return found
+        listed.append({"key": folder.name, "whole": bool(about) and not folder.name.startswith("."), **about, "bytes": size})
+    return listed
 
 
 def delete_caches(root: Path, keys: list[str] | None = None) -> int:

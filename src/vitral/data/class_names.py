@@ -47,8 +47,8 @@ def match_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs
 def find_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs: Sequence[str]) -> list[int | None]:
     """The number that `who` gives each of `theirs`; None: it is not one of its own. Numbers are names only where all of them are there:
     folders 001 to 005 need not be the first five of a thousand."""
-    known = _spoken(ours)
-    found: list[int | None] = [known.get(_plain(name)) for name in theirs]
+    known = _aliases(ours)
+    found: list[int | None] = [known.get(_normalise(name)) for name in theirs]
     if None in found and len(theirs) == classes and (numbers := _as_numbers(ours, classes, theirs)):
         found = list(numbers)
     if None in found and classes == IMAGENET and all(re.fullmatch(r"n\d{8}", name) for name in theirs):
@@ -76,15 +76,15 @@ def _as_numbers(ours: Sequence[str], classes: int, theirs: Sequence[str]) -> lis
     return numbers if len(set(numbers)) == len(numbers) else []
 
 
-def _plain(name: str) -> str:
+def _normalise(name: str) -> str:
     """Maine_Coon and maine-coon are one name."""
     return re.sub(r"[\s_-]+", " ", name).strip().casefold()
 
 
-def _spoken(names: Sequence[str]) -> dict[str, int | None]:
+def _aliases(names: Sequence[str]) -> dict[str, int | None]:
     """Every way to say a name → its number: whole, or one of the synonyms of ImageNet's `tench, Tinca tinca`. None: said of two."""
     out: dict[str, int | None] = {}
-    for forms in ([[_plain(name)] for name in names], [list(map(_plain, name.split(","))) for name in names]):
+    for forms in ([[_normalise(name)] for name in names], [list(map(_normalise, name.split(","))) for name in names]):
         found: dict[str, int | None] = {}
         for number, ways in enumerate(forms):
             for way in ways:

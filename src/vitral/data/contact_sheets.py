@@ -23,7 +23,7 @@ CLASSES_A_PAGE = 50
 def class_examples(split: Split, count: int = 10, seed: int = 0) -> dict[str, np.ndarray]:
     """Up to `count` seeded positions of each class."""
     draw = generator(seed, "class sheet")
-    return {name: np.sort(draw.permutation(split.members(label))[:count]) for label, name in enumerate(split.class_names)}
+    return {name: np.sort(draw.permutation(split.indices_of_class(label))[:count]) for label, name in enumerate(split.class_names)}
 
 
 def save_class_sheets(data: Data, out: Path, count: int = 10, seed: int = 0) -> list[Path]:

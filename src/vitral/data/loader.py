@@ -73,7 +73,7 @@ class Loader:
         if batch_size % world:
             raise DataError(f"a batch of {batch_size} cannot be shared by {world} processes", f"use a multiple of {world}")
         if preprocess is not None and preprocess != split.preprocess:
-            split = split.prepared(preprocess)
+            split = split.with_preprocess(preprocess)
         self.split, self.class_names, self.seed, self.train = split, split.class_names, seed, train
         self.multi_label = split.multi_label
         self.device = torch.device(device)
@@ -115,11 +115,11 @@ class Loader:
         if self.stream is None:
             moved = torch.from_numpy(order).to(self.device)
             for step in range(start, len(self)):
-                low, high, _ = self._places(step)
+                low, high, _ = self._rows(step)
                 indices = moved[low:high]
                 yield self._finish(self._gather(indices, epoch, low), indices, epoch, step)
             return
-        addresses = [[(int(order[place]), epoch, place) for place in range(*self._places(step)[:2])] for step in range(start, len(self))]
+        addresses = [[(int(order[place]), epoch, place) for place in range(*self._rows(step)[:2])] for step in range(start, len(self))]
         for step, (images, positions, bad) in zip(
             range(start, len(self)), self.stream.batches(addresses, keep_size=self.train), strict=True
         ):
@@ -134,7 +134,7 @@ class Loader:
     def _size(self, step: int) -> int:
         return self.batch_size if self.train else min(self.batch_size, len(self.usable) - step * self.batch_size)
 
-    def _places(self, step: int) -> tuple[int, int, tuple[int, int]]:
+    def _rows(self, step: int) -> tuple[int, int, tuple[int, int]]:
         """(first, last) place in the epoch that this rank must load, and its own part of what is loaded."""
         total = self._size(step)
         low, high = total * self.rank // self.world, total * (self.rank + 1) // self.world
@@ -153,7 +153,7 @@ class Loader:
 
     def _finish(self, images: torch.Tensor, indices: torch.Tensor, epoch: int, step: int) -> Batch:
         """Augment, normalise and mix the loaded places, then keep this rank's own."""
-        first, last, (low, high) = self._places(step)
+        first, last, (low, high) = self._rows(step)
         labels = self.labels[indices]
         total = self._size(step)
         if not self.train and not self.augment.columns:
@@ -192,7 +192,7 @@ def placement_of(split: Split, policy: Policy, device: torch.device, placement: 
     """`device`: the whole split lives there; `stream`: batches are decoded as they come."""
     if placement != "auto":
         return placement
-    if split.stored:
+    if split.is_array:
         return "device" if split.bytes <= device_limit(device) else "stream"
     # Photographs to be cut at random keep their full resolution only in the stream.
     return "device" if policy.crop is None and split.bytes <= DECODE_LIMIT else "stream"

@@ -34,7 +34,7 @@ class Stream:
         self.loader = DataLoader(
             _Images(split, policy, seed),
             batch_sampler=self.addresses,
-            collate_fn=_together,
+            collate_fn=_collate,
             num_workers=workers,
             generator=torch.Generator(),  # its own: each pass draws a number, and a run's dropout must not depend on that
             persistent_workers=workers > 0,
@@ -90,7 +90,7 @@ def seconds_to_read(split: Split, policy: Policy, count: int = 48) -> float:
     return (time.perf_counter() - began) / len(places)
 
 
-def _together(reads: list[Read]) -> Reads:
+def _collate(reads: list[Read]) -> Reads:
     """In the worker: one tensor a batch goes to the parent, each of which costs it a file handle."""
     good = [number for number, read in enumerate(reads) if read[0] is not None]
     images = [reads[number][0] for number in good]

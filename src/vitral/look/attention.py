@@ -55,16 +55,16 @@ def _row(tape: Tape, item: int, start: Start, block: int, head: int | None) -> t
     """(T,) from a tape that may hold only some rows and heads; the picture is watched again where they are missing."""
     index, _ = start_index(tape, start)
     name = f"blocks.{block}.attention.weights"
-    rows, heads = tape.kept_rows, tape.kept_heads
+    rows, heads = tape.recorded_rows, tape.recorded_heads
     enough = (
         name in tape and (rows is None or (index is not None and index in rows)) and (heads is None or (head is not None and head in heads))
     )
     used, at = (tape, item) if enough else ensure_recorded(tape, item, [name])
     weights = used[name][at]  # (heads, rows, T)
-    weights = weights.mean(dim=0) if head is None else weights[head if used.kept_heads is None else used.kept_heads.index(head)]
+    weights = weights.mean(dim=0) if head is None else weights[head if used.recorded_heads is None else used.recorded_heads.index(head)]
     if index is None:
         return used, at, weights[used.prefix :].mean(dim=0)
-    return used, at, weights[index if used.kept_rows is None else used.kept_rows.index(index)]
+    return used, at, weights[index if used.recorded_rows is None else used.recorded_rows.index(index)]
 
 
 @dataclass(frozen=True)

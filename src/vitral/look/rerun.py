@@ -21,7 +21,7 @@ def ensure_recorded(tape: Tape, item: int, names: Iterable[str], gradients: bool
     """This tape when it holds whole values under `names` (and their graph), else the picture watched again, edits included."""
     names = list(names)
     item = check_item(tape, item)
-    cut = any(name.endswith(".attention.weights") for name in names) and (tape.kept_heads is not None or tape.kept_rows is not None)
+    cut = any(name.endswith(".attention.weights") for name in names) and (tape.recorded_heads is not None or tape.recorded_rows is not None)
     if not cut and all(name in tape for name in names) and (tape.gradients or not gradients):
         return tape, item
     # An edit may treat the pictures of a batch differently: with edits all of them go again, each in its place.

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from vitral.base.errors import UsageError, out_of_range
-from vitral.base.origin import Origin, known
+from vitral.base.origin import Origin, fact
 from vitral.base.text import html
 from vitral.config import ModelConfig
 from vitral.model.summary import summary
@@ -29,7 +29,7 @@ class Classifier(nn.Module):
         heads = config.heads if config.is_transformer else 0
         self.folder: Path | None = None
         """Where it was read from, if it was saved or trained here."""
-        self.origin: Origin = Origin(activation=known(config.activation), norm_epsilon=known(config.norm_epsilon), heads=known(heads))
+        self.origin: Origin = Origin(activation=fact(config.activation), norm_epsilon=fact(config.norm_epsilon), heads=fact(heads))
 
     def tape_names(self) -> list[str]:
         """Every name that a tape of this model can keep, read or edit."""
@@ -75,7 +75,7 @@ class Classifier(nn.Module):
             torch.default_generator.manual_seed(seed)  # a fresh head starts the same way each time
             model._make_head()
         change = f"head replaced: {self.config.classes} → {classes} classes, untrained (seed {seed})"
-        model.origin = dataclasses.replace(self.origin.with_change(change), classes=known((), "the head is new"), thresholds=())
+        model.origin = dataclasses.replace(self.origin.with_change(change), classes=fact((), "the head is new"), thresholds=())
         body = next(self.parameters())
         return model.to(body.device, body.dtype).train(self.training)
 
@@ -92,14 +92,14 @@ class Classifier(nn.Module):
             patch = "×".join(map(str, config.patch_size))
             parts += [f"patch {patch}", f"width {config.width}", f"{config.depth} blocks", f"{config.heads} heads"]
         parts.append(f"{sum(parameter.numel() for parameter in self.parameters()):,} parameters")
-        told = "; ".join([self.origin.source.value, *self.origin.changes])
-        return f"{kind if kind.lower() == config.family else config.family}({', '.join(parts)})\n  {told}"
+        history = "; ".join([self.origin.source.value, *self.origin.changes])
+        return f"{kind if kind.lower() == config.family else config.family}({', '.join(parts)})\n  {history}"
 
     def _repr_html_(self) -> str:
         return html(f"{self!r}\n{self.summary()}")
 
     def check_images(self, images: torch.Tensor) -> None:
-        wanted = (self.config.channels, *self.config.image_size)
+        expected = (self.config.channels, *self.config.image_size)
         if not isinstance(images, torch.Tensor):
             raise UsageError(
                 f"a model called takes a tensor of images, not {type(images).__name__}",
@@ -110,9 +110,9 @@ class Classifier(nn.Module):
         own = next(self.parameters(), images).dtype
         if images.dtype != own and (images.dtype == torch.float64 or not torch.is_autocast_enabled(images.device.type)):
             raise UsageError(f"the images are of {_kind(images.dtype)}, the model of {_kind(own)}", f"use images.to({own})")
-        if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
+        if images.ndim != 4 or tuple(images.shape[1:]) != expected:
             raise UsageError(
-                f"this model takes images of (batch, {', '.join(map(str, wanted))}), got {tuple(images.shape)}",
+                f"this model takes images of (batch, {', '.join(map(str, expected))}), got {tuple(images.shape)}",
                 "let vitral.open_picture prepare them, or load the model with image_size= and channels=",
             )
 
@@ -136,7 +136,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def _modules(model: nn.Module) -> list[nn.Module]:
     """Like `model.modules()` without names, and quicker: a GPU waits for it before every watched pass."""
-    found = [model]
-    for module in found:
-        found += [child for child in module._modules.values() if child is not None]
-    return found
+    modules = [model]
+    for module in modules:
+        modules += [child for child in module._modules.values() if child is not None]
+    return modules

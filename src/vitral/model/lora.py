@@ -39,7 +39,7 @@ def add_lora(model: nn.Module, where: str, rank: int, alpha: float, seed: int) -
         raise ConfigError(f"tune = lora is for Vision Transformers, not {_kind(model)}", "use tune = all or head")
     generator = torch.Generator().manual_seed(seed)
     for name, layer in list(model.named_modules()):
-        if type(layer) is not nn.Linear or not _is_wanted(name, where):
+        if type(layer) is not nn.Linear or not _is_adapted(name, where):
             continue
         if rank >= min(layer.in_features, layer.out_features):
             shape = f"{layer.in_features} → {layer.out_features}"
@@ -64,7 +64,7 @@ def merge_lora(values: dict[str, Tensor], rank: int, alpha: float) -> dict[str, 
     return merged
 
 
-def _is_wanted(name: str, where: str) -> bool:
+def _is_adapted(name: str, where: str) -> bool:
     if not name.startswith(("blocks.", "pool.")) or ".relative." in name:
         return False
     return where == "all" or (".mlp." in name) == (where == "mlp")

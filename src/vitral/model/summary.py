@@ -15,12 +15,12 @@ Row = tuple[str, str, int, str, str]
 def rows(model: nn.Module, image: tuple[int, ...]) -> list[Row]:
     """(name, type, parameters, input size, output size) of each layer for one image (C, H, W), without computing anything."""
     shadow = copy.deepcopy(model).to("meta").eval()
-    found: dict[str, Row] = {}
+    made: dict[str, Row] = {}
 
     def watch(name: str, module: nn.Module) -> None:
         def hook(module: nn.Module, inputs: tuple[torch.Tensor, ...], output: object) -> None:
             count = sum(p.numel() for p in module.parameters())
-            found[name] = (name, type(module).__name__, count, _shape(inputs[0] if inputs else None), _shape(output))
+            made[name] = (name, type(module).__name__, count, _shape(inputs[0] if inputs else None), _shape(output))
 
         module.register_forward_hook(hook)
 
@@ -29,7 +29,7 @@ def rows(model: nn.Module, image: tuple[int, ...]) -> list[Row]:
             watch(name, module)
     with torch.no_grad():
         shadow(torch.zeros(1, *image, device="meta"))
-    return [found[name] for name, _ in shadow.named_modules() if name in found]
+    return [made[name] for name, _ in shadow.named_modules() if name in made]
 
 
 def summary(model: nn.Module, image: tuple[int, ...]) -> str:

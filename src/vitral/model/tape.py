@@ -65,17 +65,17 @@ class Tape:
         self.images: torch.Tensor | None = None
         self._values: dict[str, torch.Tensor] = {}
         self._slopes: tuple[torch.Tensor, int | None, int | None, dict[str, torch.Tensor]] | None = None
-        self._known = tuple(model.tape_names())
+        self._names = tuple(model.tape_names())
         if rows == "class" and self.config.is_transformer and not self.config.class_token:
             raise UsageError("this model has no class token whose row could be kept", "leave rows out, or give numbers of tokens")
         self._heads = self._check("head", heads, self.config.heads)
         self._rows = self._check("row", [0] if rows == "class" else rows, self.config.tokens) if self.config.is_transformer else None
-        wanted_blocks = self._check("block", blocks, self.config.depth)
+        chosen_blocks = self._check("block", blocks, self.config.depth)
         if keep is None:
             keep = [ATTENTION] if self.config.is_transformer else model.map_names()
         patterns = [keep] if isinstance(keep, str) else list(keep)
-        self._kept = {name for pattern in patterns for name in self._match(pattern) if _in_blocks(name, wanted_blocks)}
-        self._kept |= {name for name in ALWAYS if name in self._known}
+        self._keep = {name for pattern in patterns for name in self._match(pattern) if _in_blocks(name, chosen_blocks)}
+        self._keep |= {name for name in ALWAYS if name in self._names}
         self._edits = {name: edit for pattern, edit in (edits or {}).items() for name in self._match(pattern)}
         self._readers = {name: reader for pattern, reader in (readers or {}).items() for name in self._match(pattern)}
         if gradients and (heads is not None or rows is not None):
@@ -87,22 +87,22 @@ class Tape:
         """Keep, show or replace a value; the model goes on with what comes back."""
         if name in self._edits:
             value = self._edits[name](value, name)
-        if self.gradients and name in self._kept and not value.requires_grad:
+        if self.gradients and name in self._keep and not value.requires_grad:
             value = value.requires_grad_()
         if name in self._readers:
             self._readers[name](value, name)
-        if name in self._kept:
+        if name in self._keep:
             whole = not name.endswith(".attention.weights") or name not in self._edits
             picked = value if whole else self.pick(value)
             self._values[name] = value if picked is value else picked.clone()  # a view would keep the whole value alive
         return value
 
     def wants(self, name: str) -> bool:
-        return name in self._kept or name in self._readers
+        return name in self._keep or name in self._readers
 
     def uses(self, name: str) -> bool:
         """Must this value itself go on through the model (edited or differentiated), not only be seen?"""
-        return name in self._edits or (self.gradients and name in self._kept)
+        return name in self._edits or (self.gradients and name in self._keep)
 
     def pick(self, value: torch.Tensor) -> torch.Tensor:
         """The wanted heads and rows of queries or weights (B, heads, T, …)."""
@@ -117,8 +117,8 @@ class Tape:
     def __getitem__(self, name: str) -> torch.Tensor:
         if name in self._values:
             return self._values[name]
-        if name not in self._known:
-            raise one_of("name", name, self._known)
+        if name not in self._names:
+            raise one_of("name", name, self._names)
         reason = "the model has not run yet" if not self._values else "it was not kept"
         raise UsageError(f"nothing is recorded under {name!r}: {reason}", f"call vitral.watch(model, x, keep=[{name!r}])")
 
@@ -127,26 +127,26 @@ class Tape:
 
     def names(self) -> list[str]:
         """The names that were recorded, in the order of the forward pass."""
-        return [name for name in self._known if name in self._values]
+        return [name for name in self._names if name in self._values]
 
     def __repr__(self) -> str:
         """What it holds: names (alike ones once, with their number) and shapes."""
         if not self._values:
-            return f"Tape(nothing recorded yet, {len(self._kept)} values wanted)"
-        held = [f"{f'{count} × ' if count > 1 else ''}{name} {shape}" for (name, shape), count in self._alike().items()]
+            return f"Tape(nothing recorded yet, {len(self._keep)} values wanted)"
+        held = [f"{f'{count} × ' if count > 1 else ''}{name} {shape}" for (name, shape), count in self._by_shape().items()]
         return f"Tape({', '.join(held)})"
 
     def _repr_html_(self) -> str:
-        lines = [[name, str(count), "×".join(map(str, shape))] for (name, shape), count in self._alike().items()]
+        lines = [[name, str(count), "×".join(map(str, shape))] for (name, shape), count in self._by_shape().items()]
         return html(f"Tape\n{table(lines, ['recorded', 'times', 'shape'], 'lrl')}") if lines else html(repr(self))
 
-    def _alike(self) -> dict[tuple[str, tuple[int, ...]], int]:
+    def _by_shape(self) -> dict[tuple[str, tuple[int, ...]], int]:
         """(name with * for the block, shape) → how many."""
-        alike: dict[tuple[str, tuple[int, ...]], int] = {}
+        counts: dict[tuple[str, tuple[int, ...]], int] = {}
         for name in self.names():
             key = re.sub(r"\.\d+\.", ".*.", name), tuple(self._values[name].shape)
-            alike[key] = alike.get(key, 0) + 1
-        return alike
+            counts[key] = counts.get(key, 0) + 1
+        return counts
 
     def attention(self, block: int) -> torch.Tensor:
         """Attention weights of a block, (B, heads, T, T); fewer heads or rows when the tape was told so."""
@@ -180,12 +180,12 @@ class Tape:
         return self.config.prefix if self.config.is_transformer else 0
 
     @property
-    def kept_heads(self) -> list[int] | None:
+    def recorded_heads(self) -> list[int] | None:
         """The heads whose attention weights are kept; None: all."""
         return self._heads
 
     @property
-    def kept_rows(self) -> list[int] | None:
+    def recorded_rows(self) -> list[int] | None:
         """The tokens whose rows of attention are kept; None: all."""
         return self._rows
 
@@ -219,10 +219,10 @@ class Tape:
     # Inside
 
     def _match(self, pattern: str) -> list[str]:
-        found = _matching(pattern, self._known)
-        if not found:
-            raise one_of("name", pattern, self._known)
-        return found
+        matches = _matching(pattern, self._names)
+        if not matches:
+            raise one_of("name", pattern, self._names)
+        return matches
 
     def _check(self, what: str, chosen: Any, count: int) -> list[int] | None:
         if chosen is None:

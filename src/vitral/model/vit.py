@@ -87,11 +87,11 @@ class ViT(Classifier):
         """Embedded tokens (B, T, D) after all blocks; where only the first ones are `read` afterwards, these alone."""
         for index, block in enumerate(self.blocks):
             angles = rotation.of_block(index) if rotation is not None else None
-            wanted = read if index == len(self.blocks) - 1 else None
+            rows = read if index == len(self.blocks) - 1 else None
             if self.config.gradient_checkpointing and self.training and tape is None:
-                tokens = checkpoint(block, tokens, angles, None, wanted, use_reentrant=False)
+                tokens = checkpoint(block, tokens, angles, None, rows, use_reentrant=False)
             else:
-                tokens = block(tokens, angles, tape, wanted)
+                tokens = block(tokens, angles, tape, rows)
         return tokens
 
     def embed(
@@ -161,10 +161,11 @@ class ViT(Classifier):
 def drop_patches(tokens: torch.Tensor, rotation: Rotation | None, prefix: int, keep: float) -> tuple[torch.Tensor, Rotation | None]:
     """Keep a random share of each image's patches (and all prefix tokens): cheaper steps early in training."""
     batch, count = tokens.shape[0], tokens.shape[1] - prefix
-    kept = max(1, round(keep * count))
+    remaining = max(1, round(keep * count))
     if keep <= 0:
         raise UsageError(f"keep_patches = {keep} leaves no patch", "use a share above 0")
-    return keep_tokens(tokens, rotation, prefix, torch.rand(batch, count, device=tokens.device).argsort(dim=1)[:, :kept].sort(dim=1).values)
+    chosen = torch.rand(batch, count, device=tokens.device).argsort(dim=1)[:, :remaining].sort(dim=1).values
+    return keep_tokens(tokens, rotation, prefix, chosen)
 
 
 def keep_tokens(tokens: torch.Tensor, rotation: Rotation | None, prefix: int, order: torch.Tensor) -> tuple[torch.Tensor, Rotation | None]:

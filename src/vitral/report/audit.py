@@ -14,7 +14,8 @@ from vitral.look.describe import about_model
 from vitral.model.classifier import Classifier
 from vitral.report import inline
 from vitral.report.render import write_page
-from vitral.study.audit.audit import LEVELS, Audit
+from vitral.study.audit.audit import Audit
+from vitral.study.audit.tests import LEVELS
 from vitral.study.audit.verdict import TESTS
 
 CHANCE = {"planted patch": 0.5, "masks": 0.5, "four in one": 0.25, "permuted weights": 0.0, "salience order": 0.0}

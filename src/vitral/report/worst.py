@@ -215,7 +215,7 @@ def _beside(
 ) -> dict[int, list[inline.Illustration]]:
     """The nearest of the scored pictures, then of those learnt from, which have the numbers after them."""
     answers, count = scored.answers, len(scored.answers.labels)
-    bank = learnt.first(min(POOL, len(learnt)), 0) if learnt else None
+    bank = learnt.balanced_subset(min(POOL, len(learnt)), 0) if learnt else None
 
     def picture(number: int) -> Any:
         return scored.picture(answers, number) if number < count or bank is None else bank.picture(number - count)
@@ -225,7 +225,7 @@ def _beside(
         if number < count or bank is None:
             caption = f"near ({cosine:.2f}): {answers.told(number, partial(name_in, scored.names))}"
         else:
-            caption = f"learnt ({cosine:.2f}): {bank.truth(number - count)}"
+            caption = f"learnt ({cosine:.2f}): {bank.label_text(number - count)}"
         return inline.of_image(small(viewable(decode(picture(number)))), caption)
 
     found: dict[int, list[inline.Illustration]] = {}

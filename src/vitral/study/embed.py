@@ -27,7 +27,7 @@ from vitral.config.formats import Precision
 from vitral.cost.precision import Answering, worth_bf16
 from vitral.data.images.preprocess import open_picture
 from vitral.data.sources.folders import SPLITS
-from vitral.data.sources.pictures import find_pictures, readable
+from vitral.data.sources.pictures import find_pictures, open_readable
 from vitral.model.classifier import Classifier
 from vitral.run.answers import small
 from vitral.weights.load import load
@@ -149,7 +149,7 @@ def embed(
     place = next(model.parameters())
     answer = Answering(model.pooled, place.device, precision, worth=worth_bf16(model), answers=False)
     step = -(-len(paths) // MAPPED)
-    features, read, kept, pictures = [], [], {}, readable(paths, model)
+    features, read, kept, pictures = [], [], {}, open_readable(paths, model)
     with torch.no_grad(), progress("Embedding", total=len(paths), quiet=quiet) as bar:
         while some := list(itertools.islice(pictures, batch_size)):
             images = torch.stack([picture.tensor for picture in some])

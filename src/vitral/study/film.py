@@ -124,7 +124,7 @@ def of_run(run: RunFolder, model: Classifier, count: int) -> list[Picture]:
     source = open_source(config, labels=run.settled.pretrain is None)  # a pre-training's folder need not have any
     data = open_data(config, preprocess=Preprocess.of(model), source=source)
     split = data.validation if len(data.validation) else data.train
-    some = split.first(min(count, len(split)), seed=0)
+    some = split.balanced_subset(min(count, len(split)), seed=0)
     return [open_picture(some.picture(place), model, some.where(place)) for place in range(len(some))]
 
 

@@ -43,7 +43,7 @@ def draw_learning(path: str | Path) -> list[Path]:
     folder = RunFolder.open(path)
     config, final = folder.settled.data, folder.model().eval()
     data = open_data(config, preprocess=Preprocess.of(final), source=open_source(config, labels=False))
-    split = data.validation.first(min(BANK, len(data.validation)), config.split_seed)
+    split = data.validation.balanced_subset(min(BANK, len(data.validation)), config.split_seed)
     images = torch.cat([batch.images for batch in Loader(split, batch_size=min(128, len(split)), preprocess=data.preprocess).epoch(0)])
     every = [_picture(to_numpy(pixels)) for pixels in split.pixels()]
     seen, command = every[:SHOWN], folder.command

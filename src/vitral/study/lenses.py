@@ -29,7 +29,7 @@ LENS = "lens.safetensors"
 def fit_on(model: Classifier, data: str, out: str | Path, most: int = 1000) -> TrainedLens:
     """A lens trained on up to `most` training pictures of a data set, written into `out`."""
     split = open_split(DataConfig(name=data, on_bad_image="skip"), Preprocess.of(model), "train")
-    split = split.first(min(most, len(split)), seed=0)
+    split = split.balanced_subset(min(most, len(split)), seed=0)
     loader = evaluation_loader(split, split.preprocess, next(model.parameters()).device, BATCH)
     some = max(1, min(BATCH, len(split) // 5))  # so that, however few there are, a fifth can be kept apart
 

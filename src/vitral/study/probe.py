@@ -20,7 +20,7 @@ from vitral.base.device import pick_device
 from vitral.base.errors import UsageError
 from vitral.base.layout import WEIGHTS
 from vitral.base.numbers import to_numpy
-from vitral.base.origin import known
+from vitral.base.origin import fact
 from vitral.base.progress import progress
 from vitral.base.text import percent, table
 from vitral.config import DataConfig, to_dict
@@ -92,7 +92,7 @@ def probe(
     network = model if isinstance(model, Classifier) else load(model)
     config = DataConfig(name=data, root=root, validation=validation, split_seed=split_seed, on_bad_image=on_bad_image)
     learnt = seen_by(network) if learnt_from(network, data) else None
-    opened = open_data(config, preprocess=Preprocess.of(network), learnt=learnt if learnt and learnt.splits else None)
+    opened = open_data(config, preprocess=Preprocess.of(network), seen=learnt if learnt and learnt.splits else None)
     name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
     return run_probe(
         network,
@@ -176,7 +176,7 @@ def as_model(body: Classifier, head: Linear, data: Data, images: int) -> Classif
     made = made.with_head(len(data.class_names)).cpu()
     head.write_into(last_layer(made))
     change = f"head: a linear probe of the frozen body ({head}), fitted on {images:,} pictures of {data.name}"
-    classes = known(data.class_names, f"the classes of {data.name}")
+    classes = fact(data.class_names, f"the classes of {data.name}")
     made.origin = dataclasses.replace(body.origin.with_change(change), classes=classes, thresholds=(), data=to_dict(data.config))
     return made
 

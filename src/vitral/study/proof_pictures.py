@@ -14,7 +14,7 @@ from vitral.base.errors import DataError, VitralError
 from vitral.base.numbers import to_numpy
 from vitral.data.images.preprocess import Preprocess
 from vitral.data.sources.catalogue import CATALOGUE
-from vitral.data.sources.pictures import find_pictures, readable
+from vitral.data.sources.pictures import find_pictures, open_readable
 from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.train.evaluate import evaluation_loader, match_split
@@ -48,7 +48,7 @@ class ProofPictures:
             self.known = images.labels
         except VitralError as error:
             self.notes.append(f"without labels: {error.message}")
-        self.images = images.first(min(count, len(images)), 0) if count else images
+        self.images = images.balanced_subset(min(count, len(images)), 0) if count else images
         if self.known is not None:
             self.known = self.images.labels
         self.count = len(self.images)
@@ -75,7 +75,7 @@ class ProofPictures:
     def _read(self) -> Iterator[tuple[np.ndarray, list[int]]]:
         if self.images is None:
             place = {str(path): number for number, path in enumerate(self.paths)}
-            found = readable(self.paths[: self.count], self.model)
+            found = open_readable(self.paths[: self.count], self.model)
             while some := list(islice(found, CHUNK)):
                 yield np.stack([to_numpy(picture.tensor) for picture in some]), [place[picture.source] for picture in some]
             return
@@ -86,7 +86,7 @@ class ProofPictures:
         if self.images is None:
             yield from (images for images, _ in self.batches(CALIBRATION))
             return
-        some = self.others.first(min(CALIBRATION, len(self.others)), 0)
+        some = self.others.balanced_subset(min(CALIBRATION, len(self.others)), 0)
         for batch in evaluation_loader(some, some.preprocess, CPU, CHUNK).epoch(0):
             yield from np.split(to_numpy(batch.images.float()), range(CHUNK, len(batch.images), CHUNK))
 

@@ -123,7 +123,7 @@ def _for_scales(judged: JudgedData, device: torch.device, workers: int) -> list[
         images = judged.open("train")
     except DataError:
         return None
-    images = images.first(min(FOR_SCALES, len(images)), seed=0)
+    images = images.balanced_subset(min(FOR_SCALES, len(images)), seed=0)
     return [batch.images for batch in Loader(images, batch_size=64, device=device, workers=workers).epoch(0)]
 
 

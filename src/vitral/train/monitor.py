@@ -54,7 +54,7 @@ class Monitor:
         count = min(len(split), PICTURES)
         # Whole batches alone: another size would be another compilation.
         count = max(min(batch, count), count // batch * batch)
-        split = split.first(count, setup.config.data.split_seed)
+        split = split.balanced_subset(count, setup.config.data.split_seed)
         self.loader = setup.view_loader(split)
         self.labels: Tensor | None = None
         """Of these pictures, by their places, where they are asked for; nothing learns from them."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vitral.base.errors import DataError
-from vitral.base.origin import NO_HEAD, Origin, known
+from vitral.base.origin import NO_HEAD, Origin, fact
 from vitral.base.text import byte_size, counted, duration, few
 from vitral.build import build
 from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
@@ -141,7 +141,7 @@ class Setup:
 
     def training_split(self, world: World, build: bool) -> Split:
         """The training pictures, from a cache where one is wanted: the first process makes it, the others wait."""
-        settings, split = self.config.data, self.data.train.prepared(self.preprocess)
+        settings, split = self.config.data, self.data.train.with_preprocess(self.preprocess)
         if settings.cache is None or placement_of(split, self.policy, self.device, settings.placement) == "device":
             return split
         root = data_root(settings.root)
@@ -222,13 +222,13 @@ def prepare(asked: RunConfig, device: torch.device, given: Given | None = None, 
     else:
         data = open_data(config.data, image_size=config.model.image_size, channels=config.model.channels, source=source)
         model = build(config.model) if given.model is None else OwnModule(config.model, given.model)
-        origin = dataclasses.replace(model.origin, source=known(f"trained as {config.name}"))
+        origin = dataclasses.replace(model.origin, source=fact(f"trained as {config.name}"))
     changes = tuple(change.replace(", untrained (", ", new when this training began (") for change in origin.changes)
     thresholds = (NEUTRAL,) * len(data.class_names) if multi_label else ()
     origin = dataclasses.replace(origin, changes=changes, data=to_dict(config.data), thresholds=thresholds)
     model.origin = data.preprocess.write_to(origin, data.class_names)
     if not config.model.classes:
-        model.origin = dataclasses.replace(model.origin, classes=known((), NO_HEAD))
+        model.origin = dataclasses.replace(model.origin, classes=fact((), NO_HEAD))
     config, notes = _even_batches(config, len(data.train), processes)
     return Setup(config, data, model.to(device), data.preprocess, device, (*assumed, *resolved.notes, *notes), planned)
 

@@ -47,7 +47,7 @@ def labelled_images(where: str, model: Classifier) -> tuple[torch.Tensor, list[i
         split = open_data(folder.settled.data, learnt=folder.learnt).validation if _openable(folder) else None
         if split is None or not len(split):
             return None
-        some = split.first(min(LABELLED, len(split)), seed=0)
+        some = split.balanced_subset(min(LABELLED, len(split)), seed=0)
         images = [open_picture(some.picture(place), model).tensor for place in range(len(some))]
     except VitralError:
         return None

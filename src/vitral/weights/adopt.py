@@ -14,25 +14,25 @@ from torch import nn
 from vitral.base.errors import UsageError
 from vitral.model.classifier import Classifier
 from vitral.weights.assemble import assemble
+from vitral.weights.declared import Declared
 from vitral.weights.detect import detect
-from vitral.weights.infer import Declared
 from vitral.weights.library_settings import of_timm, of_torchvision, of_transformers
 from vitral.weights.proof import TOLERANCE, prove
 
 
-def adopt(module: nn.Module, tolerance: float = TOLERANCE, *, said: Declared | None = None) -> Classifier:
+def adopt(module: nn.Module, tolerance: float = TOLERANCE, *, declared: Declared | None = None) -> Classifier:
     """Our model with the module's weights, on its device; raises ParityError when it computes something else.
 
     Attention may be fused, eager or compiled in the source: only its blocks' outputs are compared.
     `said` adds what the caller knows of its preprocessing and classes.
     """
-    model, source = converted(module, said)
+    model, source = converted(module, declared)
     proof = prove(model, source, tolerance, name=type(source).__name__).check()
     model.origin = dataclasses.replace(model.origin, parity=proof.figures())
     return model.to(next(source.parameters()).device)
 
 
-def converted(module: nn.Module, said: Declared | None = None) -> tuple[Classifier, nn.Module]:
+def converted(module: nn.Module, declared: Declared | None = None) -> tuple[Classifier, nn.Module]:
     """Our model with the module's weights, not yet proved, and the module without its wrappers."""
     if not isinstance(module, nn.Module):
         raise UsageError(f"adopt takes a live module, not {type(module).__name__}", "for files, folders and names use vitral.load")
@@ -41,8 +41,8 @@ def converted(module: nn.Module, said: Declared | None = None) -> tuple[Classifi
         raise UsageError("this is a model of Vitral already", "use it as it is")
     tensors = {name: tensor.detach() for name, tensor in source.state_dict().items()}
     name = type(source).__name__
-    spoken = (said or Declared()).or_else(from_module(source, detect(tensors, name).family.name))
-    return assemble(tensors, describe(source), spoken), source
+    from_library = (declared or Declared()).or_else(from_module(source, detect(tensors, name).family.name))
+    return assemble(tensors, describe(source), from_library), source
 
 
 def unwrap(module: nn.Module) -> nn.Module:

@@ -12,32 +12,33 @@ from typing import Any
 from torch import Tensor
 
 from vitral.base.errors import UsageError, WeightsError
-from vitral.base.origin import NO_HEAD, Origin, assumed, known, per_channel
+from vitral.base.origin import NO_HEAD, Origin, assumed, fact, per_channel
 from vitral.build import shadow
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights.checkpoint import as_float32
+from vitral.weights.declared import Declared, declare
 from vitral.weights.detect import Detected, detect
 from vitral.weights.family import PREPROCESS
 from vitral.weights.from_timm import NAMED
-from vitral.weights.infer import Declared, declare, infer_config
+from vitral.weights.infer import infer_config
 from vitral.weights.keymap import Mapped, check, convert
 
 # Plain ViTs of these kinds have the same keys as AugReg's but other means: a word in the file's name is a better guess than none.
 HINTS = {"deit": "deit", "dino": "imagenet", "mae": "imagenet", "clip": "clip"}
 
 
-def assemble(tensors: Mapping[str, Tensor], source: str, said: Declared | None = None, notes: tuple[str, ...] = ()) -> Classifier:
+def assemble(tensors: Mapping[str, Tensor], source: str, declared: Declared | None = None, notes: tuple[str, ...] = ()) -> Classifier:
     """The model that the tensors make up, in eval mode on the CPU, every parameter filled exactly once."""
-    said = said or Declared()
+    declared = declared or Declared()
     detected = detect(tensors, source)
-    said = said.or_else(from_shapes(detected)).or_else(from_name(detected, source))
+    declared = declared.or_else(from_shapes(detected)).or_else(from_name(detected, source))
     mapped = convert(detected.family.table, detected.tensors, source)
-    config, facts = infer_config(mapped.tensors, detected.family, said, source)
+    config, facts = infer_config(mapped.tensors, detected.family, declared, source)
     model = fill(config, mapped, source)
     changes = (*notes, *detected.notes, *([detected.family.note] if detected.family.note else []))
     changes += model.origin.changes
-    model.origin = make_origin(f"{detected.family.label}: {source}", detected, config, facts, said, changes)
+    model.origin = make_origin(f"{detected.family.label}: {source}", detected, config, facts, declared, changes)
     return model
 
 
@@ -53,8 +54,8 @@ def from_shapes(detected: Detected) -> Declared:
 
 def from_name(detected: Detected, name: str) -> Declared:
     """What a timm architecture's name tells and its tensors do not; files are most often called after it."""
-    found = [fields for word, fields in NAMED.items() if re.search(word, name)] if detected.family.name.startswith("timm") else []
-    return declare(f"the name {name}", {key: value for fields in found for key, value in fields.items()})
+    matches = [fields for word, fields in NAMED.items() if re.search(word, name)] if detected.family.name.startswith("timm") else []
+    return declare(f"the name {name}", {key: value for fields in matches for key, value in fields.items()})
 
 
 def fill(config: ModelConfig, mapped: Mapped, source: str) -> Classifier:
@@ -72,25 +73,25 @@ def fill(config: ModelConfig, mapped: Mapped, source: str) -> Classifier:
 
 
 def make_origin(
-    source: str, detected: Detected, config: ModelConfig, facts: dict[str, Any], said: Declared, changes: tuple[str, ...] = ()
+    source: str, detected: Detected, config: ModelConfig, facts: dict[str, Any], declared: Declared, changes: tuple[str, ...] = ()
 ) -> Origin:
     """Known where the source or the user says so; else the family's convention, marked assumed."""
     usual, why = PREPROCESS[detected.family.preprocess], f"usual for {detected.family.label}"
-    place = source.removeprefix(detected.family.label).lower()
-    if detected.family.name in ("timm", "timm-backbone") and (hint := next((word for word in HINTS if word in place), None)):
+    name_of_source = source.removeprefix(detected.family.label).lower()
+    if detected.family.name in ("timm", "timm-backbone") and (hint := next((word for word in HINTS if word in name_of_source), None)):
         usual, why = PREPROCESS[HINTS[hint]], f"the name says {hint}"
-    values: dict[str, Any] = {name: said.origin.get(name) or assumed(value, why) for name, value in usual.items()}
+    values: dict[str, Any] = {name: declared.origin.get(name) or assumed(value, why) for name, value in usual.items()}
     for name in ("mean", "std"):
         values[name] = dataclasses.replace(values[name], value=per_channel(values[name].value, config.channels))
-    if "classes" in said.origin:
-        names = said.origin["classes"]
-        values["classes"] = known(_named(tuple(names.value), config.classes), names.note)
+    if "classes" in declared.origin:
+        names = declared.origin["classes"]
+        values["classes"] = fact(_named(tuple(names.value), config.classes), names.note)
     elif config.classes == 1000 and (imagenet := imagenet_names()):
         values["classes"] = assumed(imagenet, "1000 outputs: ImageNet-1k's names")
     elif not config.classes:
-        values["classes"] = known((), NO_HEAD)
+        values["classes"] = fact((), NO_HEAD)
     values |= facts
-    return Origin(source=known(source), changes=changes, **values)
+    return Origin(source=fact(source), changes=changes, **values)
 
 
 def _named(names: tuple[str, ...], classes: int) -> tuple[str, ...]:

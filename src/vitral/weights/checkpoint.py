@@ -79,22 +79,24 @@ def read_description(folder: Path) -> tuple[ModelConfig, Origin]:
 
 def as_float32(model: Classifier, tensors: dict[str, torch.Tensor], where: str) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     """The tensors in the precision that models compute in, and what was changed for it; what is no number with a point is refused."""
-    wanted = {name for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
-    if whole := next((name for name in wanted if name in tensors and not tensors[name].is_floating_point()), None):
+    expected = {name for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+    if whole := next((name for name in expected if name in tensors and not tensors[name].is_floating_point()), None):
         kind = str(tensors[whole].dtype).removeprefix("torch.")
         raise WeightsError(f"{where}: {whole} holds {kind}, not floating-point numbers", "save the model with its weights as float32")
-    others = sorted({str(tensors[name].dtype).removeprefix("torch.") for name in wanted & tensors.keys()} - {"float32"})
-    cast = {name: tensor.to(torch.float32) if name in wanted else tensor for name, tensor in tensors.items()}
+    others = sorted({str(tensors[name].dtype).removeprefix("torch.") for name in expected & tensors.keys()} - {"float32"})
+    cast = {name: tensor.to(torch.float32) if name in expected else tensor for name, tensor in tensors.items()}
     return cast, (f"weights taken from {' and '.join(others)} to float32",) if others else ()
 
 
 def check_fit(model: Classifier, tensors: dict[str, torch.Tensor], where: str) -> None:
     """Nothing missing, nothing left, every shape right: else one line that names the first few."""
-    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    problems = [f"missing {name}" for name in wanted if name not in found]
-    problems += [f"unknown {name}" for name in found if name not in wanted]
-    problems += [f"{name} is {found[name]}, not {wanted[name]}" for name in wanted if name in found and found[name] != wanted[name]]
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    problems = [f"missing {name}" for name in expected if name not in shapes]
+    problems += [f"unknown {name}" for name in shapes if name not in expected]
+    problems += [
+        f"{name} is {shapes[name]}, not {expected[name]}" for name in expected if name in shapes and shapes[name] != expected[name]
+    ]
     if problems:
         more = f" and {len(problems) - 4} more" if len(problems) > 4 else ""
         raise WeightsError(f"{where} does not fit its config: {'; '.join(problems[:4])}{more}", "the two files do not belong together")

@@ -42,7 +42,7 @@ def each_its_own(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     out = {name: tensor for name, tensor in tensors.items() if not SHARED.fullmatch(name)}
     shared = next((tensor for name, tensor in tensors.items() if SHARED.fullmatch(name)), None)
     if shared is not None:
-        blocks = {found[1] for name in tensors if (found := re.match(r"(?:encoder\.layer|layers)\.(\d+)\.", name))}
+        blocks = {block[1] for name in tensors if (block := re.match(r"(?:encoder\.layer|layers)\.(\d+)\.", name))}
         out |= {f"layers.{block}.{BIAS}": shared for block in blocks}
     return out
 

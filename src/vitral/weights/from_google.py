@@ -78,8 +78,8 @@ def each_block(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Blocks that one loop ran are stacked into one array: one after the other again."""
     out: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if found := re.fullmatch(r"Transformer/encoderblock/(.+)", name):
-            out |= {f"Transformer/encoderblock_{index}/{found[1]}": part for index, part in enumerate(tensor)}
+        if match := re.fullmatch(r"Transformer/encoderblock/(.+)", name):
+            out |= {f"Transformer/encoderblock_{index}/{match[1]}": part for index, part in enumerate(tensor)}
         else:
             out[name] = tensor
     return out

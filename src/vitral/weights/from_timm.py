@@ -110,8 +110,8 @@ def ungroup(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Keys and values that several heads share, once for each; and a factor of one where a branch has none."""
     out = dict(tensors)
     for name, query in tensors.items():
-        block, found, kind = name.rpartition("q_proj.")
-        if not found:
+        block, separator, kind = name.rpartition("q_proj.")
+        if not separator:
             continue
         per_head = tensors[f"{block}q_norm.weight"].shape[0]
         for part in ("k_proj", "v_proj"):

@@ -16,8 +16,9 @@ from vitral.build import shadow
 from vitral.config import ModelConfig, to_dict
 from vitral.weights.assemble import from_shapes, make_origin
 from vitral.weights.checkpoint import read_description
+from vitral.weights.declared import Declared, declare
 from vitral.weights.detect import Detected, detect
-from vitral.weights.infer import Declared, declare, infer_config
+from vitral.weights.infer import infer_config
 from vitral.weights.keymap import Mapped, Row, convert, pattern
 from vitral.weights.load import CALLER, has_own_config, read_source
 
@@ -70,29 +71,29 @@ class Inspection:
 def inspect(path: str | Path, heads: int | None = None) -> Inspection:
     """Look into a file or folder without building the model; raises only where there is nothing to show."""
     path = Path(path)
-    contents, spoken = read_source(path)
+    contents, from_library = read_source(path)
     detected = detect(contents.tensors, path.name)
-    said = declare(CALLER, {"heads": heads}).or_else(spoken).or_else(from_shapes(detected))
+    declared = declare(CALLER, {"heads": heads}).or_else(from_library).or_else(from_shapes(detected))
     folder = path.parent if path.name == WEIGHTS else path
     stored = read_description(folder) if folder.is_dir() and has_own_config(folder) else None
-    return _inspected(path, detected, said, contents.notes, stored)
+    return _inspected(path, detected, declared, contents.notes, stored)
 
 
 def _inspected(
-    path: Path, detected: Detected, said: Declared, notes: tuple[str, ...], stored: tuple[ModelConfig, Origin] | None = None
+    path: Path, detected: Detected, declared: Declared, notes: tuple[str, ...], stored: tuple[ModelConfig, Origin] | None = None
 ) -> Inspection:
     """`stored`: what a folder of ours says of its model, so that nothing is inferred."""
     config, origin, problem = None, None, ""
     mapped = Mapped()
     unknown = _unknown(detected)
-    known = {name: tensor for name, tensor in detected.tensors.items() if name not in unknown}
+    tensors = {name: tensor for name, tensor in detected.tensors.items() if name not in unknown}
     try:
-        mapped = convert(detected.family.table, known, path.name)
+        mapped = convert(detected.family.table, tensors, path.name)
         if stored is not None:
             config, origin = stored
         else:
-            config, facts = infer_config(mapped.tensors, detected.family, said, path.name)
-            origin = make_origin(f"{detected.family.label}: {path.name}", detected, config, facts, said)
+            config, facts = infer_config(mapped.tensors, detected.family, declared, path.name)
+            origin = make_origin(f"{detected.family.label}: {path.name}", detected, config, facts, declared)
     except WeightsError as error:
         problem = str(error)
     rows = mapped.rows + [Row((name,), None, "unknown", tuple(detected.tensors[name].shape)) for name in unknown]

@@ -153,13 +153,13 @@ def convert(table: Table, tensors: Mapping[str, Tensor], source: str = "the file
             f"{source} has {counted(len(unknown), 'key')} without a place in a ViT",
             f"{listed(unknown)}; `vitral weights inspect` shows them all",
         )
-    for (number, name), found in groups.items():
-        rule, keys = rules[number], tuple(found[part] for part in sorted(found))
+    for (number, name), parts in groups.items():
+        rule, keys = rules[number], tuple(parts[part] for part in sorted(parts))
         if rule.ours is None:
             mapped.rows.append(Row(keys, None, "dropped", tuple(tensors[keys[0]].shape)))
             continue
-        if len(found) != len(rule.templates):
-            raise WeightsError(f"{source} has only {len(found)} of the {len(rule.templates)} parts of {name}", f"found {listed(keys)}")
+        if len(parts) != len(rule.templates):
+            raise WeightsError(f"{source} has only {len(parts)} of the {len(rule.templates)} parts of {name}", f"found {listed(keys)}")
         if name in mapped.tensors:
             other = next(row.foreign for row in mapped.rows if row.ours == name)
             raise WeightsError(f"{source} fills {name} twice", f"by {listed(other)} and by {listed(keys)}: remove one")

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from vitral.base.errors import WeightsError
-from vitral.weights.infer import Declared, declare, pair
+from vitral.weights.declared import Declared, declare, pair
 
 # transformers' and timm's names for activations → ours.
 ACTIVATIONS = {
@@ -167,8 +167,8 @@ def _timm_positions(module: Any) -> str | None:
     learned = getattr(module, "pos_embed", None) is not None or hasattr(module, "embeds")
     if getattr(module, "rope", None) is not None:
         return "learned+rotary" if learned else "rotary"
-    places = ((module, "shared_rel_pos"), *((getattr(module.blocks[0], "attn", None), name) for name in RELATIVE))
-    return None if learned or any(getattr(place, name, None) is not None for place, name in places) else "none"
+    candidates = ((module, "shared_rel_pos"), *((getattr(module.blocks[0], "attn", None), name) for name in RELATIVE))
+    return None if learned or any(getattr(owner, name, None) is not None for owner, name in candidates) else "none"
 
 
 def _timm_rotary(rope: Any) -> dict[str, Any]:
@@ -187,8 +187,8 @@ def _timm_rotary(rope: Any) -> dict[str, Any]:
         return {"rotary": "dinov3"}
     if kind == "Cat" and not rope.in_pixels and not rope.rotate_half:
         kinds = {(100, "xy", False): "axial", (10_000, "ij", True): "eva", (10_000, "xy", True): "perception"}
-        if found := kinds.get((rope.temperature, rope.grid_indexing, rope.ref_feat_shape is not None)):
-            return {"rotary": found, "rotary_grid": tuple(rope.ref_feat_shape) if rope.ref_feat_shape is not None else None}
+        if kind_of_angles := kinds.get((rope.temperature, rope.grid_indexing, rope.ref_feat_shape is not None)):
+            return {"rotary": kind_of_angles, "rotary_grid": tuple(rope.ref_feat_shape) if rope.ref_feat_shape is not None else None}
     raise WeightsError(
         f"this timm ViT turns queries and keys by angles of its own ({type(rope).__name__})", "load one of timm's named models"
     )

@@ -18,14 +18,14 @@ from torch import nn
 from vitral.base.errors import MissingError, UsageError, VitralError, WeightsError
 from vitral.base.files import SETTINGS_LIMIT, read_json
 from vitral.base.layout import CONFIG, WEIGHTS
-from vitral.base.origin import OWN, known, per_channel
+from vitral.base.origin import OWN, fact, per_channel
 from vitral.base.progress import say
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights.assemble import assemble
 from vitral.weights.checkpoint import load_checkpoint
+from vitral.weights.declared import Declared, declare
 from vitral.weights.family import preprocess_fields
-from vitral.weights.infer import Declared, declare
 from vitral.weights.keymap import listed
 from vitral.weights.library_settings import of_preprocessor, of_timm_folder, of_transformers
 from vitral.weights.named import LIBRARIES, build_without_weights, check_named, fetch
@@ -62,11 +62,11 @@ def load(
     if not isinstance(x, str | os.PathLike):
         raise UsageError(f"load takes a place or a name, not {type(x).__name__}", "give a run folder, a weights file or timm:NAME")
     fields = preprocess_fields(preprocess)
-    said = declare(CALLER, {"heads": heads, "activation": activation}, fields)
-    model = _open(x, said, declare(CALLER, {"image_size": image_size}), quiet)
+    declared = declare(CALLER, {"heads": heads, "activation": activation}, fields)
+    model = _open(x, declared, declare(CALLER, {"image_size": image_size}), quiet)
     _check_finite(model, str(x))
     model.origin = dataclasses.replace(model.origin, **_fitting(fields, model.config))
-    _check_said(model, heads, activation)
+    _check_consistent(model, heads, activation)
     return adapt(model, image_size=image_size, patch_size=patch_size, channels=channels, classes=classes)
 
 
@@ -101,18 +101,18 @@ def check_source(x: str | Path) -> None:
         )
 
 
-def _open(x: str | Path, said: Declared, hint: Declared, quiet: bool) -> Classifier:
+def _open(x: str | Path, declared: Declared, hint: Declared, quiet: bool) -> Classifier:
     """`hint` is the picture size the caller wants: it counts for the file only where nothing else says it."""
     if named := _named(x):
-        return fetch(*named, said)
+        return fetch(*named, declared)
     check_source(x)
     path = Path(x)
     if path.name == WEIGHTS and (path.parent / CONFIG).is_file():
         path = path.parent
     if path.is_dir() and _ours(_described(path)):
         return load_checkpoint(path)
-    contents, spoken = read_source(path)
-    model = assemble(contents.tensors, path.name, said.or_else(spoken).or_else(hint), contents.notes)
+    contents, from_library = read_source(path)
+    model = assemble(contents.tensors, path.name, declared.or_else(from_library).or_else(hint), contents.notes)
     model.origin = dataclasses.replace(model.origin, thresholds=_thresholds(path, model.config.classes))
     return model if quiet else announced(model)
 
@@ -122,7 +122,7 @@ def read_source(path: Path) -> tuple[Contents, Declared]:
     if not path.is_dir():
         return read_weights(path), Declared()
     described = _described(path)
-    return _folder_tensors(path), Declared() if _ours(described) else _folder_says(path, described)
+    return _folder_tensors(path), Declared() if _ours(described) else _from_folder(path, described)
 
 
 def _thresholds(path: Path, classes: int) -> tuple[float, ...]:
@@ -160,14 +160,14 @@ def announced(model: Classifier) -> Classifier:
     return model
 
 
-def _folder_says(folder: Path, described: dict[str, Any]) -> Declared:
+def _from_folder(folder: Path, described: dict[str, Any]) -> Declared:
     """What a transformers or timm folder says beside its weights."""
     try:
         if "pretrained_cfg" in described or "architecture" in described:
             return of_timm_folder(described)
-        spoken = of_transformers(described)
+        from_library = of_transformers(described)
         beside = folder / PREPROCESSOR
-        return spoken.or_else(of_preprocessor(read_json(beside, SETTINGS_LIMIT))) if beside.is_file() else spoken
+        return from_library.or_else(of_preprocessor(read_json(beside, SETTINGS_LIMIT))) if beside.is_file() else from_library
     except VitralError:
         raise
     except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError) as error:
@@ -190,9 +190,7 @@ def _folder_tensors(folder: Path) -> Contents:
 
 def _fitting(fields: dict[str, Any], config: ModelConfig) -> dict[str, Any]:
     """The caller's word on preprocessing for this model's channels."""
-    return {
-        name: known(per_channel(value, config.channels) if name in ("mean", "std") else value, CALLER) for name, value in fields.items()
-    }
+    return {name: fact(per_channel(value, config.channels) if name in ("mean", "std") else value, CALLER) for name, value in fields.items()}
 
 
 def _check_finite(model: Classifier, where: str) -> None:
@@ -202,7 +200,7 @@ def _check_finite(model: Classifier, where: str) -> None:
         raise WeightsError(f"{where} holds NaN or infinity in {listed(broken, 1)}", "its training diverged or the file is damaged")
 
 
-def _check_said(model: Classifier, heads: int | None, activation: str | None) -> None:
+def _check_consistent(model: Classifier, heads: int | None, activation: str | None) -> None:
     """A folder of ours knows its heads and activation: a contradiction is the caller's mistake."""
     for name, value in (("heads", heads), ("activation", activation)):
         if value is not None and model.config.is_transformer and getattr(model.config, name) != value:

@@ -18,8 +18,8 @@ from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.weights.adopt import adopt, converted
 from vitral.weights.assemble import assemble
+from vitral.weights.declared import Declared, declare
 from vitral.weights.detect import detect
-from vitral.weights.infer import Declared, declare
 from vitral.weights.library_settings import of_preprocessor, of_torchvision_weights
 from vitral.weights.proof import Proof, prove
 from vitral.weights.read import read_weights, reason
@@ -35,20 +35,20 @@ NOT_PLAIN = re.compile(
 """In names of timm: more than a plain ViT. They are not listed; those that Vitral has the parts of can be opened all the same."""
 
 
-def fetch(library: str, name: str, said: Declared | None = None) -> Classifier:
+def fetch(library: str, name: str, declared: Declared | None = None) -> Classifier:
     """The pretrained model of that name as our own, proved against its source."""
     spec = f"{library}:{name}"
     try:
         make = LIBRARIES[library]
         say(f"{spec}: asking {library} for the weights")
-        module, spoken = make(name)
+        module, from_library = make(name)
     except VitralError:
         raise
     except ImportError as error:
         raise WeightsError(f"{spec} needs the library {error.name or library}", how_to_install("timm")) from None
     except Exception as error:  # each library has its own errors for a lost network
         raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {reason(error)})", OFFLINE) from error
-    model = adopt(module, said=(said or Declared()).or_else(spoken))
+    model = adopt(module, declared=(declared or Declared()).or_else(from_library))
     worst = max(model.origin.parity.values())
     say(f"{spec}: {sum(p.numel() for p in model.parameters()):,} parameters; largest difference from the source {worst:.0e}")
     return model
@@ -58,7 +58,7 @@ def build_without_weights(library: str, name: str) -> Classifier:
     """The model of that name as it is built, with random weights: enough to plan with. What only the network could say is refused."""
     spec = f"{library}:{name}"
     try:
-        module, spoken = LIBRARIES[library](name, False)
+        module, from_library = LIBRARIES[library](name, False)
     except VitralError:
         raise
     except ImportError as error:
@@ -69,7 +69,7 @@ def build_without_weights(library: str, name: str) -> Classifier:
             "fetch it: `vitral weights convert hf:NAME FOLDER`, then plan --from FOLDER; or plan without --from: --model b/16",
         ) from error
     say(f"{spec}: planned as it is built; a training fetches its weights")
-    return converted(module, spoken)[0]
+    return converted(module, from_library)[0]
 
 
 def check_named(library: str, name: str) -> Any:
@@ -186,15 +186,15 @@ LIBRARIES: dict[str, Callable[..., tuple[nn.Module, Declared]]] = {"timm": _timm
 
 def names() -> dict[str, list[str]]:
     """The pretrained names that the installed libraries offer; timm's are those of its plain ViTs and DeiTs."""
-    found: dict[str, list[str]] = {"torchvision": [], "timm": []}
+    names_by_library: dict[str, list[str]] = {"torchvision": [], "timm": []}
     with contextlib.suppress(NotInstalledError):
-        found["torchvision"] = _offered(needed("torchvision.models", "its names"))
+        names_by_library["torchvision"] = _offered(needed("torchvision.models", "its names"))
     try:
         import timm
     except ImportError:
-        return found
+        return names_by_library
     plain = [name for name in timm.list_models(["vit_*", "deit*"], pretrained=True) if not NOT_PLAIN.search(name)]
-    return {**found, "timm": plain}
+    return {**names_by_library, "timm": plain}
 
 
 def _offered(models: Any) -> list[str]:

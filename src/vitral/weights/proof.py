@@ -127,11 +127,11 @@ def run_source(source: nn.Module, images: Tensor) -> dict[str, Tensor]:
     device = next(source.parameters()).device
     if any(parameter.dtype != torch.float32 for parameter in source.parameters()):
         source = copy.deepcopy(source).float()
-    found: dict[str, Tensor] = {}
-    with evaluating(source), _watching(source, found), torch.no_grad():
+    outputs: dict[str, Tensor] = {}
+    with evaluating(source), _watching(source, outputs), torch.no_grad():
         output = _call(source, images.to(device))
-    found["logits"] = output
-    return {layer: tensor.detach().float().cpu() for layer, tensor in found.items()}
+    outputs["logits"] = output
+    return {layer: tensor.detach().float().cpu() for layer, tensor in outputs.items()}
 
 
 def _run_ours(model: Classifier, images: Tensor, layers: list[str]) -> dict[str, Tensor]:
@@ -143,17 +143,17 @@ def _run_ours(model: Classifier, images: Tensor, layers: list[str]) -> dict[str,
 
 
 @contextlib.contextmanager
-def _watching(source: nn.Module, found: dict[str, Tensor]) -> Iterator[None]:
+def _watching(source: nn.Module, outputs: dict[str, Tensor]) -> Iterator[None]:
     handles = []
 
     def keep(layer: str) -> Any:
         def hook(_module: nn.Module, _arguments: Any, output: Any) -> None:
-            found[layer] = _first(output)
+            outputs[layer] = _first(output)
 
         return hook
 
     def before(_module: nn.Module, arguments: Any, keywords: Any) -> None:
-        found["embedding"] = _first(arguments or next(iter(keywords.values())))
+        outputs["embedding"] = _first(arguments or next(iter(keywords.values())))
 
     blocks, kind = source_blocks(source)
     try:
@@ -172,9 +172,9 @@ def source_blocks(source: nn.Module) -> tuple[list[nn.Module], str]:
         return [getattr(source, f"layer{number}") for number in (1, 2, 3, 4)], "stages"
     for path in BLOCKS:
         with contextlib.suppress(AttributeError):
-            found = source.get_submodule(path)
-            if isinstance(found, nn.ModuleList | nn.Sequential) and len(found):
-                return list(found), "blocks"
+            outputs = source.get_submodule(path)
+            if isinstance(outputs, nn.ModuleList | nn.Sequential) and len(outputs):
+                return list(outputs), "blocks"
     raise WeightsError(f"no blocks were found in this {type(source).__name__}", "adopt a ViT of timm, torchvision or transformers")
 
 

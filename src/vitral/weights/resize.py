@@ -17,7 +17,7 @@ from vitral.build import build
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.model.positions import positioned_prefix
-from vitral.weights.infer import pair
+from vitral.weights.declared import pair
 
 FIRST_LAYERS = ("patches.projection.weight", "stem.0.weight", "network.conv1.weight", "stages.0.0.weight")
 
@@ -41,12 +41,12 @@ def resize_relative(table: Tensor, grid: tuple[int, int], new: tuple[int, int]) 
 
     if min(grid) < 2:
         raise UsageError(f"a grid of {_size(grid)} patches knows no distances to go by", "use a larger picture")
-    known, own = to_numpy(to_double(table[:-3])), table[-3:]
-    down, across = (_spread(old, wanted) for old, wanted in zip(grid, new, strict=True))
+    biases, own = to_numpy(to_double(table[:-3])), table[-3:]
+    down, across = (_spread(old, side) for old, side in zip(grid, new, strict=True))
     rows, columns = (np.arange(1 - side, side) for side in new)
     degree = min(3, 2 * min(grid) - 2)
     maps = [
-        RectBivariateSpline(down, across, values.reshape(2 * grid[0] - 1, -1), kx=degree, ky=degree)(rows, columns) for values in known.T
+        RectBivariateSpline(down, across, values.reshape(2 * grid[0] - 1, -1), kx=degree, ky=degree)(rows, columns) for values in biases.T
     ]
     resized = torch.stack([torch.from_numpy(values).flatten() for values in maps], dim=1)  # (distances', heads)
     return torch.cat([resized.to(table), own])
@@ -61,7 +61,7 @@ def _spread(old: int, new: int) -> list[float]:
     away = [1.0]
     for power in range(1, old - 1):
         away.append(away[-1] + low**power)
-    return [-place for place in reversed(away)] + [0.0, *away]
+    return [-distance for distance in reversed(away)] + [0.0, *away]
 
 
 def resize_kernel(kernel: Tensor, new: tuple[int, int]) -> Tensor:
@@ -96,17 +96,17 @@ def adapt(model: Classifier, **changes: Any) -> Classifier:
     config = model.config
     sizes = {name: pair(changes[name]) for name in ("image_size", "patch_size") if changes.get(name) is not None}
     channels = {"channels": changes["channels"]} if changes.get("channels") is not None else {}
-    wanted = {name: value for name, value in {**sizes, **channels}.items() if getattr(config, name) != value}
-    if not wanted:
+    fields = {name: value for name, value in {**sizes, **channels}.items() if getattr(config, name) != value}
+    if not fields:
         return model
-    if "patch_size" in wanted and (config.family != "vit" or config.stride is not None):
+    if "patch_size" in fields and (config.family != "vit" or config.stride is not None):
         raise UsageError("the patch size of a hybrid or of overlapping patches cannot be changed", "train it anew")
-    new = dataclasses.replace(config, **wanted)
+    new = dataclasses.replace(config, **fields)
     with torch.random.fork_rng(devices=[]):  # every number of it is replaced: nobody's random numbers change for them
         resized = build(new)
     state = resized.state_dict()
     resized.load_state_dict({name: _fitted(name, tensor, state[name], config, new) for name, tensor in model.state_dict().items()})
-    resized.origin = _told(model, new)
+    resized.origin = _resized_origin(model, new)
     return resized.to(next(model.parameters()).device).train(model.training)
 
 
@@ -124,7 +124,7 @@ def _fitted(name: str, tensor: Tensor, fresh: Tensor, old: ModelConfig, new: Mod
     )
 
 
-def _told(model: Classifier, new: ModelConfig) -> Any:
+def _resized_origin(model: Classifier, new: ModelConfig) -> Any:
     old, origin = model.config, model.origin
     if old.image_size != new.image_size:
         origin = origin.with_change(f"picture size changed: {_size(old.image_size)} → {_size(new.image_size)} pixels")
@@ -136,7 +136,7 @@ def _told(model: Classifier, new: ModelConfig) -> Any:
         origin = origin.with_change(f"channels adapted: {old.channels} → {new.channels}")
         for name in ("mean", "std"):
             fact: Fact[Any] = getattr(origin, name)
-            average = Fact(per_channel(fact.value, new.channels), fact.known, "average over the former channels")
+            average = Fact(per_channel(fact.value, new.channels), fact.declared, "average over the former channels")
             origin = dataclasses.replace(origin, **{name: average})
     return origin
 

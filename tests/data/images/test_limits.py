@@ -148,7 +148,7 @@ def test_a_pipe_in_a_files_place(tmp_path: Path) -> None:
 
 def test_arrays_are_as_long_as_they_say(tmp_path: Path) -> None:
     header = b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '|u1', 'fortran_order': False, 'shape': (100000, 100000, 3), }".ljust(117) + b"\n"
-    with pytest.raises(DataError, match="declares uint8 of"):
+    with pytest.raises(DataError, match="uint8"):
         decode(header)
     negative = header.replace(b"100000, 100000", b"-1, -1        ")
     for content in (header[:20], negative, header.replace(b"|u1", b"|O8"), header.replace(b"{", b"(")):

@@ -18,7 +18,7 @@ from PIL import Image
 
 import vitral
 from vitral.base.errors import DataError, UsageError
-from vitral.base.origin import Origin, known
+from vitral.base.origin import Origin, fact
 from vitral.base.picture import Box
 from vitral.config import ModelConfig
 from vitral.data.images.decode import decode
@@ -234,19 +234,19 @@ def test_any_channels() -> None:
     picture = open_picture(five, preprocess)
     alone = [Preprocess((6, 6), 1, (0.5,), (0.5,))(np.ascontiguousarray(five[:, :, c])).tensor for c in range(5)]
     assert torch.equal(picture.tensor, torch.cat(alone))
-    with pytest.raises(DataError, match="3 channels, the model wants 5"):
+    with pytest.raises(DataError, match="3 channels"):
         open_picture(Image.new("RGB", (4, 4)), preprocess)
 
 
 def test_of_a_model_and_back_into_its_origin() -> None:
     config = ModelConfig(image_size=(32, 48), patch_size=(16, 16), channels=1)
-    origin = Origin(mean=known((0.1, 0.2, 0.3)), std=known((0.5, 0.5, 0.5)), crop=known(0.9), resize=known("squash"))
+    origin = Origin(mean=fact((0.1, 0.2, 0.3)), std=fact((0.5, 0.5, 0.5)), crop=fact(0.9), resize=fact("squash"))
     preprocess = Preprocess.of(origin, config)
     assert (preprocess.image_size, preprocess.channels, preprocess.resize, preprocess.crop) == ((32, 48), 1, "squash", 0.9)
     assert preprocess.mean == pytest.approx((0.2,)) and preprocess.std == (0.5,)
     kept = preprocess.write_to(Origin(), ("a", "b"))
     assert Preprocess.of(kept, config) == preprocess
-    assert kept.mean.known and kept.classes.value == ("a", "b")
+    assert kept.mean.declared and kept.classes.value == ("a", "b")
 
 
 def test_impossible_settings_are_refused() -> None:
@@ -280,7 +280,7 @@ class Files(torch.utils.data.Dataset[torch.Tensor]):
 @pytest.mark.parametrize("resize", ["short", "squash"])
 def test_a_transform_for_ones_own_loader_equals_open_picture(tmp_path: Path, resize: str) -> None:
     model = vitral.create("tiny", image_size=(32, 48))
-    model.origin = Origin(mean=known((0.1, 0.2, 0.3)), std=known((0.4, 0.5, 0.6)), crop=known(0.9), resize=known(resize))
+    model.origin = Origin(mean=fact((0.1, 0.2, 0.3)), std=fact((0.4, 0.5, 0.6)), crop=fact(0.9), resize=fact(resize))
     draw = np.random.default_rng(0)
     turned = Image.Exif()
     turned[0x0112] = 6

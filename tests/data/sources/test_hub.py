@@ -69,7 +69,7 @@ def test_offline_and_useless_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
     monkeypatch.setattr("vitral.base.network.reachable", lambda address: False)
-    with pytest.raises(DataError, match=r"hf:some/set cannot be opened.*no network.*HF_HUB_OFFLINE.*save_to_disk.*folder:PATH"):
+    with pytest.raises(DataError, match="HF_HUB_OFFLINE"):
         open_data(DataConfig(name="hf:some/set"))
     assert capfd.readouterr().err == "" and not datasets.config.HF_HUB_OFFLINE
     datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": ["a"]})}).save_to_disk(str(tmp_path / "text"))

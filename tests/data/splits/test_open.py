@@ -87,7 +87,7 @@ def test_origin_comes_before_the_set_and_config_before_both() -> None:
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(UsageError, match=r"unknown data set 'mnst'.*mnist"):
+    with pytest.raises(UsageError, match=r"'mnst'.*mnist"):
         open_data(DataConfig(name="mnst"))
 
 
@@ -114,15 +114,15 @@ def test_one_picture_a_class_leaves_none_for_testing(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         Image.new("RGB", (8, 8)).save(tmp_path / name / "one.png")
-    with pytest.raises(DataError, match="has one picture a class, so none can be set aside for testing"):
+    with pytest.raises(DataError, match="one picture"):
         open_data(DataConfig(name=f"folder:{tmp_path}"))
     alone = DataConfig(name=f"folder:{tmp_path / 'a'}", split_by="chance")
-    with pytest.raises(DataError, match="has one picture, so none can be set aside for testing"):
+    with pytest.raises(DataError, match="one picture"):
         open_data(alone, source=open_source(alone, labels=False))
 
 
 def test_a_folder_without_its_prefix_is_told_how_to_be_named(tmp_path, monkeypatch):
     (tmp_path / "photos").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(KeyError, match="photos is a folder, not the name of a data set: write folder:photos"):
+    with pytest.raises(KeyError, match="folder:photos"):
         open_data(DataConfig(name="photos"))

@@ -23,7 +23,7 @@ def like_cifar10() -> Source:
     part = ImageSet.whole(ArrayReader(np.zeros((50_000, 3, 1, 1), np.uint8), "cifar10"), labels)
     test = ImageSet.whole(ArrayReader(np.ones((10, 3, 1, 1), np.uint8), "cifar10 test"), np.arange(10))
     names = tuple("abcdefghij")
-    return Source("cifar10", names, part, "", test=lambda: test, native_size=(1, 1), mean=(0.5,) * 3, std=(0.5,) * 3)
+    return Source("cifar10", names, part, "", test=test, native_size=(1, 1), mean=(0.5,) * 3, std=(0.5,) * 3)
 
 
 def test_choosing_sees_40000_and_5000_and_confirming_45000() -> None:
@@ -65,15 +65,15 @@ def test_what_stays_closed() -> None:
 
 
 def test_refused_before_anything_is_spent(photographs) -> None:
-    with pytest.raises(ConfigError, match="no validation pictures to choose on"):
+    with pytest.raises(ConfigError, match="validation"):
         DataConfig(name="digits", stage="choose", validation=0.0)
-    with pytest.raises(ConfigError, match="has no sealed pictures"):
+    with pytest.raises(ConfigError, match="sealed"):
         open_data(DataConfig(name=f"folder:{photographs}", stage="confirm"))
 
 
 def test_weights_that_may_know_the_sealed_pictures_are_refused() -> None:
     config = DataConfig(name="digits", stage="confirm")
-    with pytest.raises(ConfigError, match="learnt from digits with stage = open"):
+    with pytest.raises(ConfigError, match="stage = open"):
         check_seen({"name": "digits"}, config, "the teacher")
     check_seen({"name": "digits", "stage": "confirm"}, config, "the teacher")
     check_seen({"name": "mnist"}, config, "the teacher")

@@ -54,7 +54,7 @@ def test_subsets_are_nested_and_balanced(counts: list[int], seed: int) -> None:
     split = make(labels, len(counts))
     before: set[int] = set()
     for size in range(1, len(labels) + 1):
-        chosen = split.first(size, seed)
+        chosen = split.balanced_subset(size, seed)
         now = set(chosen.indices.tolist())
         assert len(now) == size and before <= now
         before = now
@@ -71,9 +71,9 @@ def test_prepared_for_another_model_only_what_must_be_is_read_again() -> None:
         "train", ArrayReader(pixels, "five"), np.arange(4), np.zeros(4, int), ("a",), Preprocess((8, 8), 5, tuple(np.arange(5) / 9))
     )
     read = split.pixels()
-    assert split.prepared(Preprocess((8, 8), 5, (0.1,), (0.2,))).pixels() is read
-    assert split.prepared(Preprocess((6, 6), 5)).pixels().shape == (4, 5, 6, 6)
-    assert split.prepared(Preprocess((8, 8), 3)).preprocess.channels == 3
+    assert split.with_preprocess(Preprocess((8, 8), 5, (0.1,), (0.2,))).pixels() is read
+    assert split.with_preprocess(Preprocess((6, 6), 5)).pixels().shape == (4, 5, 6, 6)
+    assert split.with_preprocess(Preprocess((8, 8), 3)).preprocess.channels == 3
 
 
 def test_subset_carries_pixels_and_labels() -> None:
@@ -85,7 +85,7 @@ def test_subset_carries_pixels_and_labels() -> None:
     assert some.pixels()[:, 0, 0, 0].tolist() == [4, 0] and some.labels.tolist() == [1, 0]
     assert np.asarray(some.picture(0)).max() == 4
     with pytest.raises(DataError, match="6 pictures out of 5"):
-        split.first(6, 0)
+        split.balanced_subset(6, 0)
 
 
 def test_class_weights_make_each_class_count_alike() -> None:

@@ -109,7 +109,7 @@ def test_killed_and_resumed_ends_the_same_to_the_bit(whole: Result, tmp_path: Pa
 
 
 def test_other_settings_do_not_mix_into_a_study(whole: Result) -> None:
-    with pytest.raises(UsageError, match=r"another study \(different: budget"):
+    with pytest.raises(UsageError, match="different: budget"):
         run_comparison(comparison(drive.DATA, ["cnn"], Budget("samples", 999), seeds=2, train=drive.recipe()), whole.path)
     (whole.path.parent / "other").mkdir(exist_ok=True)
     (whole.path.parent / "other" / "note.txt").write_text("mine")
@@ -118,13 +118,13 @@ def test_other_settings_do_not_mix_into_a_study(whole: Result) -> None:
 
 
 def test_one_seed() -> None:
-    with pytest.raises(ConfigError, match="one seed cannot carry a claim"):
+    with pytest.raises(ConfigError, match="seed"):
         comparison(drive.DATA, ["vit", "cnn"], Budget("samples", 1000), seeds=1, claim="significance")
     assert comparison(drive.DATA, ["vit", "cnn"], Budget("samples", 1000), seeds=1).claim == "none"
 
 
 def test_no_validation_no_choice() -> None:
-    with pytest.raises(UsageError, match="no validation pictures"):
+    with pytest.raises(UsageError, match="validation"):
         comparison(dataclasses.replace(drive.DATA, validation=0.0), ["vit"], Budget("samples", 1000))
 
 
@@ -176,7 +176,7 @@ def test_what_several_data_sets_would_take_is_counted_together(
     monkeypatch.setattr(module, "forecast", lambda *_: Forecast(2, 3600.0, {"vit": 3600.0}))
     monkeypatch.setattr(module, "across_data", lambda studies, folder, run: ("begun", len(studies), folder))
     ask = lambda hours: module.compare(["digits", "mnist"], ["vit"], max_hours=hours, out=tmp_path / "both", quiet=True)  # noqa: E731
-    with pytest.raises(UsageError, match=r"about 2 h 00 min, more than --max-hours 1\.5"):
+    with pytest.raises(UsageError, match=r"2 h .*--max-hours"):
         ask(1.5)
     assert "forecast: 4 cells, about 2 h 00 min (most of it digits: vit" in capsys.readouterr().err
     assert not (tmp_path / "both").exists()

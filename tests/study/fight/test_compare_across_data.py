@@ -62,11 +62,11 @@ def test_folders_of_other_studies_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="named twice"):
         across_data([study("digits"), study("digits")], tmp_path / "twice", run)
     (tmp_path / STUDY).write_text('{"kind": "compare"}')
-    with pytest.raises(UsageError, match="holds a study of one data set"):
+    with pytest.raises(UsageError, match="one data set"):
         across_data([study("digits"), study("mnist")], tmp_path, run)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "note").touch()
-    with pytest.raises(UsageError, match="is not empty"):
+    with pytest.raises(UsageError, match="empty"):
         across_data([study("digits"), study("mnist")], tmp_path / "full", run)
 
 
@@ -77,5 +77,5 @@ def test_every_folder_is_looked_at_before_the_first_is_trained(tmp_path: Path) -
     def train(_study: Study, _folder: Path) -> Result:
         raise AssertionError("trained first")
 
-    with pytest.raises(UsageError, match=r"digits holds another study \(different: seeds 0/1/2, now 0/1\)"):
+    with pytest.raises(UsageError, match="seeds 0/1/2"):
         across_data([study("mnist"), study("digits")], tmp_path / "both", train)

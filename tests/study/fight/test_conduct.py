@@ -31,10 +31,10 @@ def test_damaged_files_are_named(tmp_path: Path, content: str) -> None:
     conduct(STUDY, tmp_path, Pool(quiet=True), learn)
     cell = next(tmp_path.glob("cells/final--*/cell.json"))
     cell.write_text(json.dumps({**read_json(cell), "result": json.loads(content)}))
-    with pytest.raises(DataError, match=r"cell\.json is damaged"):
+    with pytest.raises(DataError, match=r"cell\.json"):
         conduct(STUDY, tmp_path, Pool(quiet=True), learn)
     (tmp_path / "study.json").write_text(content)
-    with pytest.raises(DataError, match=r"damaged study\.json"):
+    with pytest.raises(DataError, match=r"study\.json"):
         conduct(STUDY, tmp_path, Pool(quiet=True), learn)
 
 
@@ -49,7 +49,7 @@ def test_a_finished_study_has_nothing_left_to_run(tmp_path: Path) -> None:
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "note").touch()
-    with pytest.raises(UsageError, match="is a file"):
+    with pytest.raises(UsageError, match="file"):
         conduct(STUDY, tmp_path / "note", Pool(quiet=True), learn)
 
 
@@ -81,7 +81,7 @@ def test_batch_statistics_that_could_not_settle_are_named(tmp_path: Path, sample
 
 def test_a_study_without_a_finished_cell_has_nothing_to_say(tmp_path: Path) -> None:
     study = dataclasses.replace(STUDY, contenders=(dataclasses.replace(VIT, lrs=(1e-3,)),))
-    with pytest.raises(FailedError, match="every cell failed: RuntimeError: the loss is nan"):
+    with pytest.raises(FailedError, match="loss is nan"):
         conduct(study, tmp_path / "study", Pool(quiet=True), diverge)
 
 

@@ -42,9 +42,9 @@ def test_sizes_are_ordered_and_learning_rates_are_the_same_for_all() -> None:
     assert made[0].flops < made[1].flops < made[2].flops
     assert len({contender.lrs for contender in made}) == 1 and all(contender.note for contender in made)
     assert fit_model("cnn", (32, 32), 3, 10).family == "cnn"
-    with pytest.raises(Exception, match="unknown model 'vitt'"):
+    with pytest.raises(Exception, match="'vitt'"):
         make_contenders(["vitt"], DATA)
-    with pytest.raises(Exception, match="not among the models"):
+    with pytest.raises(Exception, match="among"):
         make_contenders(["vit"], DATA, weights={"cnn": "x"})
 
 
@@ -55,7 +55,7 @@ def test_contenders_from_weights_keep_their_own_size(tmp_path: Path) -> None:
     assert made.model.image_size == (32, 32) and made.model.classes == 10 and made.weights and min(made.lrs) == 1e-3
     (larger,) = make_contenders(["mine"], grey, weights={"mine": str(tmp_path / "tiny")}, weights_size=(64, 64))
     assert larger.model.image_size == (64, 64) and larger.flops > made.flops
-    with pytest.raises(UsageError, match="--tune head without weights"):
+    with pytest.raises(UsageError, match="--tune"):
         make_contenders(["vit"], DATA, tune="head")
 
 
@@ -78,7 +78,7 @@ def test_contenders_say_what_they_are() -> None:
 
 def test_what_cannot_be_chosen_is_refused() -> None:
     without = open_data(DataConfig(name="digits", validation=0.0))
-    with pytest.raises(UsageError, match="digits has no validation pictures to choose learning rates on"):
+    with pytest.raises(UsageError, match="validation"):
         make_contenders(["vit"], without)
     assert make_contenders(["vit"], without, lrs=[1e-3])[0].lrs == (1e-3,)
 
@@ -109,13 +109,13 @@ def test_a_model_can_be_made_as_large_as_another(what: str):
 
     assert all(abs(math.log(size(contender) / size(first))) < 0.1 for contender in made)
     assert matched(first.model, first.model, what) == first.model
-    with pytest.raises(UsageError, match=f"cnn@{what} would be cnn itself"):
+    with pytest.raises(UsageError, match=f"cnn@{what}"):
         make_contenders(["cnn", f"cnn@{what}"], data)
-    with pytest.raises(UsageError, match="comes in one width"):
+    with pytest.raises(UsageError, match="width"):
         make_contenders(["vit", f"resnet18@{what}"], data)
-    with pytest.raises(UsageError, match="no model to match"):
+    with pytest.raises(UsageError, match="match"):
         make_contenders([f"vit@{what}"], data)
-    with pytest.raises(UsageError, match="unknown size to match 'depth'"):
+    with pytest.raises(UsageError, match="'depth'"):
         make_contenders(["vit", "cnn@depth"], data)
 
 
@@ -128,5 +128,5 @@ def test_a_model_is_matched_to_the_weights_that_the_first_one_starts_from(tmp_pa
     assert abs(math.log(sizes[1] / sizes[0])) < 0.1
     again = make_contenders(["vit", "vit@parameters"], DATA, weights={"vit": str(tmp_path / "wide")})[1]
     assert abs(math.log(sum(value.numel() for value in shadow(again.model).parameters()) / sizes[0])) < 0.1, "from scratch, as large"
-    with pytest.raises(UsageError, match="its weights say how large it is"):
+    with pytest.raises(UsageError, match="weights"):
         make_contenders(["cnn", "vit@flops"], DATA, weights={"vit@flops": str(tmp_path / "wide")})

@@ -160,7 +160,7 @@ def test_equal_flops_are_other_numbers_of_pictures() -> None:
 def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     recipe = Recipe(device="cpu")
     settings: dict[str, Any] = {"lrs": (1e-3,), "recipes": recipe.recipes()}
-    with pytest.raises(ConfigError, match="models with patches"):
+    with pytest.raises(ConfigError, match="patches"):
         comparison(DataConfig(name="digits"), ["cnn"], Budget("samples", 640), methods=["mae"], **settings)
     with pytest.raises(UsageError, match="one model"):
         comparison(DataConfig(name="digits"), ["vit", "vit-small"], Budget("samples", 640), methods=["mae"], **settings)

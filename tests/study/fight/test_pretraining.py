@@ -107,7 +107,7 @@ def test_stopped_moved_and_resumed_ends_the_same_to_the_bit(whole: Result, photo
     again = run_pretraining(declared(photos), tmp_path / "moved", Pool(quiet=True))
     assert [row["accuracies"] for row in again.rows] == [row["accuracies"] for row in whole.rows]
     assert again.values["fits"] == whole.values["fits"] and again.conclusion == whole.conclusion
-    with pytest.raises(UsageError, match="holds another study"):
+    with pytest.raises(UsageError, match="another study"):
         run_pretraining(declared(photos, shots=3), tmp_path / "moved", Pool(quiet=True))
 
 
@@ -124,7 +124,7 @@ def test_what_failed_before_is_missing_after(photos: str, tmp_path: Path) -> Non
     cells = [cell for cell in final_cells(second, lrs) if cell.contender == "vit-small" and not cell.shots]
     assert [(cell.pretrained, cell.seed) for cell in cells] == [(40, 1), (120, 0), (120, 1)]
     assert cells[0].begun == "../pretraining/cells/c-vit-small-40-1"
-    with pytest.raises(FailedError, match="no pre-training of cnn was finished"):
+    with pytest.raises(FailedError, match="pre-training of cnn"):
         beginning_from(both.second, Conducted(both.first, tmp_path, tuple(learnt[:4])))
 
 
@@ -144,13 +144,13 @@ def test_the_folders_of_both_studies_are_looked_at(photos: str, tmp_path: Path) 
     assert not (tmp_path / "study").exists(), "looking writes nothing"
     declare(both.second, tmp_path / "study")
     declare(dataclasses.replace(both.first, tuning_share=0.5), tmp_path / "study" / "pretraining")
-    with pytest.raises(UsageError, match=r"pretraining holds another study \(different: tuning_share 0.5, now 0.25\)"):
+    with pytest.raises(UsageError, match="tuning_share"):
         check_folders(both, tmp_path / "study")
-    with pytest.raises(UsageError, match="study holds another study"):
+    with pytest.raises(UsageError, match="another study"):
         check_folders(declared(photos, shots=3), tmp_path / "study")
 
 
 def test_numbers() -> None:
     assert numbers_of((0.1, 1, 0.001), 1000, 10) == (10, 100, 1000)
-    with pytest.raises(UsageError, match="a size of 2000 is neither"):
+    with pytest.raises(UsageError, match="2000"):
         numbers_of((2000,), 1000, 10)

@@ -28,7 +28,7 @@ def test_cells_are_the_same_every_time() -> None:
 def test_json_and_back() -> None:
     cell = tuning_cells(STUDY)[0]
     assert Cell.from_dict(json.loads(json.dumps(cell.to_dict()))) == cell
-    with pytest.raises(ConfigError, match="no field colour"):
+    with pytest.raises(ConfigError, match="colour"):
         Cell.from_dict({**cell.to_dict(), "colour": 1})
 
 
@@ -58,7 +58,7 @@ def test_a_budget_of_epochs_grows_with_the_data() -> None:
     study = dataclasses.replace(STUDY, kind="data", sizes=(100, 1000), budget=Budget.parse("epochs=2"))
     cells = final_cells(study, {"s/2": 1e-3, "cnn": 1e-3})
     assert {(cell.size, cell.run.train.epochs) for cell in cells} == {(100, 2.0), (1000, 2.0)} and study.budget.words == "2 epochs"
-    with pytest.raises(ConfigError, match="less than a batch of 50"):
+    with pytest.raises(ConfigError, match="50"):
         dataclasses.replace(study, sizes=(50, 1000), budget=Budget("epochs", 0.5), tuning_share=1.0)
 
 
@@ -103,13 +103,13 @@ def test_a_folder_holds_one_study() -> None:
     check_same(STUDY, json.loads(json.dumps(STUDY.to_dict())), "out")
     other = dataclasses.replace(STUDY, data=dataclasses.replace(STUDY.data, split_seed=1))
     assert fingerprint(other.data) != fingerprint(STUDY.data)
-    with pytest.raises(UsageError, match=r"another study \(different: data\.split_seed 1, now 0\)"):
+    with pytest.raises(UsageError, match=r"data\.split_seed 1"):
         check_same(STUDY, json.loads(json.dumps(other.to_dict())), "out")
     heavier = dataclasses.replace(STUDY, train=dataclasses.replace(STUDY.train, weight_decay=0.1), contenders=(CNN,))
-    with pytest.raises(UsageError, match=r"contenders s/2/cnn, now cnn; train\.weight_decay 0\.05, now 0\.1\)"):
+    with pytest.raises(UsageError, match=r"s/2/cnn.*train\.weight_decay"):
         check_same(heavier, json.loads(json.dumps(STUDY.to_dict())), "out")
     grid = dataclasses.replace(STUDY, contenders=(VIT, dataclasses.replace(CNN, lrs=(1e-3,))))
-    with pytest.raises(UsageError, match=r"contenders\[1\]\.lrs 0\.001/0\.003, now 0\.001\)"):
+    with pytest.raises(UsageError, match=r"contenders\[1\]\.lrs"):
         check_same(grid, json.loads(json.dumps(STUDY.to_dict())), "out")
 
 

@@ -32,9 +32,9 @@ def test_a_recipe_is_asked_for_by_name_and_changed_by_flag():
     assert Recipe().data_config("digits").augment == "standard" and Recipe(recipe="strong").data_config("digits").augment == "strong"
     for settings in both.values():  # each is a training that there is
         TrainConfig(**{name: value for name, value in settings.items() if name != "augment"})
-    with pytest.raises(UsageError, match="unknown recipe 'strnog'"):
+    with pytest.raises(UsageError, match="'strnog'"):
         Recipe(recipe="strnog").recipes()
-    with pytest.raises(UsageError, match="one twice"):
+    with pytest.raises(UsageError, match="twice"):
         Recipe(recipe="plain,plain").recipes()
 
 

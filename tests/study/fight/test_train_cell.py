@@ -36,7 +36,7 @@ def test_a_tuning_cell_is_judged_on_validation_and_never_on_test() -> None:
     cell = tuning_cells(STUDY)[0]
     judged = describe(cell, [{**LINE, "split": "train"}, {**LINE, "split": "validation", "accuracy": 0.7}], 10, 20)
     assert judged.accuracy == judged.validation == 0.7 and judged.role == "tune"
-    with pytest.raises(DataError, match="opened the test split"):
+    with pytest.raises(DataError, match="test split"):
         describe(cell, [{**LINE, "split": "validation"}, {**LINE, "split": "test"}], 10, 20)
-    with pytest.raises(DataError, match="has no validation pictures"):
+    with pytest.raises(DataError, match="validation"):
         describe(cell, [{**LINE, "split": "train"}], 10, 20)

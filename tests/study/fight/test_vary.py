@@ -68,13 +68,13 @@ def test_settings_of_the_training() -> None:
 def test_refused(text: str, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         vary([VIT], text)
-    with pytest.raises(UsageError, match="is what its weights say"):
+    with pytest.raises(UsageError, match="weights"):
         vary([dataclasses.replace(VIT, weights="x")], "width=32,64")
 
 
 def test_what_a_rival_does_not_have_is_not_varied() -> None:
     cnn = dataclasses.replace(VIT, name="cnn", model=model("cnn", image_size=8, channels=1, classes=10))
-    with pytest.raises(UsageError, match="cnn has no patch_size: it would be the same model each time"):
+    with pytest.raises(UsageError, match="patch_size"):
         vary([VIT, cnn], "patch_size=2,4")
     narrow, wide = vary([cnn], "width=16,32")
     assert narrow.flops < wide.flops

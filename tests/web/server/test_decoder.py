@@ -52,7 +52,7 @@ def test_a_picture_that_takes_for_ever_is_ended_and_the_next_one_works(decoders:
     Image.new("RGB", (8000, 7000)).save(out, "PNG")  # allowed, and more than a tenth of a second's work
     decoders.seconds = 0.02
     began = time.monotonic()
-    with pytest.raises(Refusal, match=r"could not be decoded within"):
+    with pytest.raises(Refusal, match="decoded"):
         decoders.submit(out.getvalue()).result(30)
     assert time.monotonic() - began < 10
     decoders.seconds = 10

@@ -19,7 +19,7 @@ def test_the_next_free_port_is_taken() -> None:
     try:
         ports = [each.getsockname()[1] for each in (first, second)]
         assert ports[0] != ports[1]
-        with pytest.raises(UsageError, match="cannot listen"):
+        with pytest.raises(UsageError, match="listen"):
             serving.bind("127.0.0.1", ports[0])
     finally:
         first.close()
@@ -28,7 +28,7 @@ def test_the_next_free_port_is_taken() -> None:
 
 @pytest.mark.parametrize("port", [-1, 70_000])
 def test_a_port_that_is_none(port: int) -> None:
-    with pytest.raises(UsageError, match="cannot listen"):
+    with pytest.raises(UsageError, match="listen"):
         serving.bind("127.0.0.1", port)
 
 

@@ -168,13 +168,13 @@ def test_what_fp16_cannot_hold_is_refused():
     large = made()
     with torch.no_grad():
         large.blocks[0].mlp.expand.weight[0, 0] = 1e6
-    with pytest.raises(UsageError, match="fp16 cannot hold: use bf16"):
+    with pytest.raises(UsageError, match="bf16"):
         store_graph(float_graph(large), large, "fp16")
     store_graph(float_graph(large), large, "bf16")
 
 
 def test_what_has_no_tokens_is_refused():
-    with pytest.raises(UsageError, match="has no tokens to give a scale each"):
+    with pytest.raises(UsageError, match="tokens"):
         float_graph(create("cnn", classes=3, image_size=32))
 
 

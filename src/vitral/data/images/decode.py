@@ -7,19 +7,22 @@
 | palette, 1 bit, CMYK, YCbCr, LAB, HSV | RGB (1 bit: grey) |
 | alpha or a transparent colour | laid over white |
 | several frames | the first |
-| truncated, not a picture, more than `data/bounds.py` allows | DataError with the path |
+| truncated, not a picture, more than `images/limits.py` allows | DataError with the path |
 | .npy of (H, W) or (H, W, C), uint8 | the array itself: any number of channels |
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import math
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO, TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -35,17 +38,23 @@ EXTENSIONS = frozenset(
     ".png .jpg .jpeg .jpe .jfif .bmp .gif .webp .tif .tiff .ppm .pgm .pbm .pnm .npy .jp2 .avif .ico .tga".split()  # noqa: SIM905
 )
 Image.init()
-FORMATS = tuple(
+_FORMATS = tuple(
     name for name in ("PNG", "JPEG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000", "AVIF", "ICO", "TGA") if name in Image.OPEN
 )
 """What a file may be, whatever its name says: others (EPS, which runs Ghostscript, for one) stay closed."""
-ARRAY_START = b"\x93NUMPY"
-WRITE = "write it with numpy.save and dtype uint8"
+_ARRAY_START = b"\x93NUMPY"
+_WRITE = "write it with numpy.save and dtype uint8"
 SKIP = "remove it or convert it"
-ORIENTATION = 0x0112
+_ORIENTATION = 0x0112
 """EXIF's number for how a camera was held; 1, or nothing: upright."""
-ROWS = 1 << 24
+_ROWS = 1 << 24
 """Numbers that are scaled to eight bits at a time."""
+
+_THREADS = min(16, os.cpu_count() or 1)
+_AHEAD = 256
+"""Images that are decoded before they are asked for: what waits is in memory."""
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 # Pillow warns at half of LARGEST; here the limit is checked and refused by name, so the warning would only say it twice.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
@@ -66,13 +75,13 @@ def decode(source: str | Path | bytes | Image.Image | np.ndarray, name: str = ""
             check_size(source, name)
             return _eight_bits(ImageOps.exif_transpose(source), name)
         with _opened(source) as file:
-            if file.read(len(ARRAY_START)) == ARRAY_START or (isinstance(source, str | Path) and Path(source).suffix.lower() == ".npy"):
+            if file.read(len(_ARRAY_START)) == _ARRAY_START or (isinstance(source, str | Path) and Path(source).suffix.lower() == ".npy"):
                 return _array(load_array(file, name), name)
             file = _at_once(file)
             scans = check_structure(file, name)
-            with Image.open(file, formats=FORMATS) as image:
+            with Image.open(file, formats=_FORMATS) as image:
                 check_size(image, name, scans)
-                if image.format == "JPEG" and image.mode in ("L", "RGB") and image.getexif().get(ORIENTATION, 1) == 1:
+                if image.format == "JPEG" and image.mode in ("L", "RGB") and image.getexif().get(_ORIENTATION, 1) == 1:
                     image.load()  # as most photographs are: its only frame, upright, eight bits. Nothing to copy
                     return image
                 upright = ImageOps.exif_transpose(image)  # a copy, the first frame
@@ -89,6 +98,20 @@ def decode(source: str | Path | bytes | Image.Image | np.ndarray, name: str = ""
         raise DataError(f"{name} is damaged ({error or type(error).__name__})", SKIP) from error
 
 
+def in_threads(read: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+    """`map`, with several items read ahead in threads: decoding and resizing let others run. Stopped early, it reads no further."""
+    pool, waiting = ThreadPoolExecutor(_THREADS), collections.deque[Future[_Result]]()
+    try:
+        for item in items:
+            waiting.append(pool.submit(read, item))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
 def header_ok(path: Path) -> str | None:
     """None when the file's header is that of a picture, else the reason it is not; nothing is decoded."""
     try:
@@ -97,7 +120,7 @@ def header_ok(path: Path) -> str | None:
                 load_array(file, str(path))
             else:
                 scans = check_structure(file, str(path))
-                with Image.open(file, formats=FORMATS) as image:
+                with Image.open(file, formats=_FORMATS) as image:
                     check_size(image, str(path), scans)
     except Exception as error:
         # Whatever a decoder raises here, the file cannot be used.
@@ -117,12 +140,12 @@ def load_array(file: IO[bytes], name: str) -> np.ndarray:
         shape, fortran, dtype = read(file)
         content = file.read()
         if dtype.hasobject or math.prod(shape) * dtype.itemsize > len(content):
-            raise DataError(f"{name} declares {dtype} of {shape} in {len(content):,} bytes", WRITE)
+            raise DataError(f"{name} declares {dtype} of {shape} in {len(content):,} bytes", _WRITE)
         return np.frombuffer(content, dtype, math.prod(shape)).reshape(shape, order="F" if fortran else "C")
     except DataError:
         raise
     except Exception as error:  # NumPy reads the header as Python's own literals, with any error that may have
-        raise DataError(f"{name} is not a readable .npy file ({error})", WRITE) from error
+        raise DataError(f"{name} is not a readable .npy file ({error})", _WRITE) from error
 
 
 @contextlib.contextmanager
@@ -159,7 +182,7 @@ def _eight_bits(image: Image.Image, name: str) -> Image.Image:
 
 def _deep(image: Image.Image, name: str) -> Image.Image:
     """16-bit integers or floats to eight bits, by the range of their kind, never by the picture's own extremes."""
-    step = max(1, ROWS // image.width)
+    step = max(1, _ROWS // image.width)
 
     def strips() -> Iterator[np.ndarray]:
         for top in range(0, image.height, step):

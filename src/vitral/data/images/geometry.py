@@ -16,7 +16,7 @@ def unit(images: torch.Tensor) -> torch.Tensor:
     return images.float().div_(255) if images.dtype == torch.uint8 else images
 
 
-def take(images: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+def gather_pixels(images: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
     """images[b, :, rows[b], columns[b]] for rows (B, H), columns (B, W)."""
     batch, channels, _, width = images.shape
     # One gather on flat pixels: eight times faster than indexing with four arrays on a CPU, the same on a GPU.
@@ -61,7 +61,9 @@ class PadCrop:
         height, width = images.shape[-2:]
         rows, columns = torch.arange(height, device=u.device), torch.arange(width, device=u.device)
         mirrored = torch.where((u[:, 2:3] < 0.5) & self.flip, width - 1 - columns, columns)  # (B, W)
-        return take(images, _reflect(rows + _shift(u[:, 0:1], height), height), _reflect(mirrored + _shift(u[:, 1:2], width), width))
+        return gather_pixels(
+            images, _reflect(rows + _shift(u[:, 0:1], height), height), _reflect(mirrored + _shift(u[:, 1:2], width), width)
+        )
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Translate:
         rows = torch.arange(height, device=u.device) + self._offset(u[:, 0:1], height)  # (B, H)
         columns = torch.arange(width, device=u.device) + self._offset(u[:, 1:2], width)  # (B, W)
         inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None, :]
-        return take(images, rows.clamp(0, height - 1), columns.clamp(0, width - 1)) * inside[:, None]
+        return gather_pixels(images, rows.clamp(0, height - 1), columns.clamp(0, width - 1)) * inside[:, None]
 
     def _offset(self, u: torch.Tensor, side: int) -> torch.Tensor:
         return ((u * 2 - 1) * max(1.0, self.share * side)).round().long()

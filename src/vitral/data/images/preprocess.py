@@ -22,7 +22,7 @@ from PIL import Image
 from vitral.base.errors import ConfigError, DataError, need_model, one_of
 from vitral.base.files import sha256_bytes, sha256_file
 from vitral.base.numbers import to_numpy
-from vitral.base.origin import Origin, known, per_channel
+from vitral.base.origin import Origin, fact, per_channel
 from vitral.base.picture import Box, Picture
 from vitral.config import ModelConfig
 from vitral.data.images.decode import Decoded, decode
@@ -34,7 +34,7 @@ INTERPOLATIONS = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
-LARGEST_RESIZED = 32_000_000
+_LARGEST_RESIZED = 32_000_000
 """Pixels of the picture between resizing and cropping; longer strips are cut before they are resized."""
 
 
@@ -85,10 +85,10 @@ class Preprocess:
         if config is None:
             need_model(model)
         origin: Origin = getattr(model, "origin", model)
-        wanted: ModelConfig = config or model.config
+        sizes: ModelConfig = config or model.config
         return cls(
-            image_size=wanted.image_size,
-            channels=wanted.channels,
+            image_size=sizes.image_size,
+            channels=sizes.channels,
             mean=origin.mean.value,
             std=origin.std.value,
             resize=origin.resize.value,
@@ -98,9 +98,9 @@ class Preprocess:
 
     def write_to(self, origin: Origin, class_names: Sequence[str] = ()) -> Origin:
         """`origin` with these settings as known facts: what a model trained with them must remember."""
-        facts = {name: known(getattr(self, name), "as trained") for name in ("mean", "std", "resize", "crop", "interpolation")}
+        facts = {name: fact(getattr(self, name), "as trained") for name in ("mean", "std", "resize", "crop", "interpolation")}
         if class_names:
-            facts["classes"] = known(tuple(class_names), "as trained")
+            facts["classes"] = fact(tuple(class_names), "as trained")
         return dataclasses.replace(origin, **facts)
 
     def __call__(self, source: Any, name: str = "") -> Picture:
@@ -116,17 +116,17 @@ class Preprocess:
         target = self.image_size[1], self.image_size[0]
         converted = _with_channels(image, self.channels)
         if box is not None:
-            return _resize(converted, target, self.interpolation, (box.left, box.top, box.right, box.bottom))
+            return _planes(resized(converted, target, self.interpolation, (box.left, box.top, box.right, box.bottom)))
         width, height = size_of(image)
         if (width, height) == target and (self.resize == "squash" or self.crop == 1):
             return _planes(converted)
         if self.resize == "squash":
-            return _resize(converted, target, self.interpolation)
+            return _planes(resized(converted, target, self.interpolation))
         wide, tall, left, top = self.resizing(width, height)
-        if wide * tall > LARGEST_RESIZED:
+        if wide * tall > _LARGEST_RESIZED:
             return self.pixels(image, self.box(width, height))
-        resized = _resize(converted, (wide, tall), self.interpolation)
-        return np.ascontiguousarray(resized[:, top : top + target[1], left : left + target[0]])
+        whole = _planes(resized(converted, (wide, tall), self.interpolation))
+        return np.ascontiguousarray(whole[:, top : top + target[1], left : left + target[0]])
 
     def cut(self, image: Decoded, box: Box) -> torch.Tensor:
         """A random crop (whole pixels) as (C, H, W) uint8: cut out, then resized by PyTorch's antialiased kernel in a quarter of Pillow's
@@ -137,11 +137,11 @@ class Preprocess:
         part = image.crop((left, top, right, bottom)) if isinstance(image, Image.Image) else image[top:bottom, left:right]
         values = np.array(_with_channels(part, self.channels))  # (H, W[, C]), writable
         planes = torch.from_numpy(values if values.ndim == 3 else values[:, :, None]).permute(2, 0, 1)
-        resized = F.interpolate(planes[None], self.image_size, mode=self.interpolation, antialias=True, align_corners=False)
-        return resized[0].contiguous()
+        small = F.interpolate(planes[None], self.image_size, mode=self.interpolation, antialias=True, align_corners=False)
+        return small[0].contiguous()
 
     def covered(self) -> tuple[int, int]:
-        """Height and width that an image resized by its short side just covers; of them the centre is seen."""
+        """Height and width after the short-side resize, before the centre crop."""
         return int(self.image_size[0] / self.crop + 1e-9), int(self.image_size[1] / self.crop + 1e-9)
 
     def resizing(self, width: int, height: int) -> Resizing:
@@ -245,13 +245,13 @@ def _with_channels(image: Decoded, channels: int) -> Decoded:
     )
 
 
-def _resize(image: Decoded, size: tuple[int, int], interpolation: str, box: tuple[float, float, float, float] | None = None) -> np.ndarray:
+def resized(image: Decoded, size: tuple[int, int], interpolation: str, box: tuple[float, float, float, float] | None = None) -> Decoded:
+    """An image (or its `box`) at width × height `size`; of other than 1 or 3 channels, each by itself."""
     how = INTERPOLATIONS[interpolation]
     if isinstance(image, Image.Image):
-        return _planes(image.resize(size, how, box=box))
-    return np.stack(
-        [np.asarray(Image.fromarray(np.ascontiguousarray(image[:, :, c])).resize(size, how, box=box)) for c in range(image.shape[2])]
-    )
+        return image.resize(size, how, box=box)
+    planes = [Image.fromarray(np.ascontiguousarray(image[:, :, channel])).resize(size, how, box=box) for channel in range(image.shape[2])]
+    return np.stack([np.asarray(plane) for plane in planes], axis=2)
 
 
 def _planes(image: Decoded) -> np.ndarray:

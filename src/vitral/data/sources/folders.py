@@ -52,7 +52,7 @@ def open_folder(path: Path, on_bad_image: str, *, name: str = "", validation_is_
     look = on_bad_image if training else None
     parts = {split: _part(where, class_names, look, notes) for split, where in places.items() if where is not None}
     if not training and (empty := sorted(set(class_names) - {class_names[label] for part in parts.values() for label in part.labels})):
-        note(notes, f"class folders without pictures were passed over: {few(empty, 5)}")
+        record_note(notes, f"class folders without pictures were passed over: {few(empty, 5)}")
     parts.setdefault("train", ImageSet.whole(FileReader([]), np.arange(0)))
     if not any(len(part.labels) for part in parts.values()) or (training and not len(parts["train"].labels)):
         raise DataError(f"{train} has no pictures", f"pictures end in {' '.join(sorted(EXTENSIONS))}")
@@ -121,18 +121,18 @@ def _pictures(folder: Path) -> tuple[list[Path], list[str]]:
 
 def _note_ignored(notes: list[str], folder: Path, ignored: list[str]) -> None:
     if ignored:
-        note(notes, f"left out under {folder}, no pictures by their names: {len(ignored)} ({few(ignored)})")
+        record_note(notes, f"left out under {folder}, no pictures by their names: {len(ignored)} ({few(ignored)})")
 
 
 def files_part(paths: list[Path], labels: Sequence[int] | np.ndarray, on_bad_image: str | None, notes: list[str]) -> ImageSet:
     """Files with their labels. `on_bad_image` None: each file is met when it is its turn; else their headers are looked at now."""
     if on_bad_image and len(paths) <= HEADERS:
-        good = readable(paths, on_bad_image, notes)
+        good = with_valid_headers(paths, on_bad_image, notes)
         paths, labels = [paths[i] for i in good], np.asarray(labels)[good]
     return ImageSet.whole(FileReader(paths), np.asarray(labels))
 
 
-def readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[int]:
+def with_valid_headers(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[int]:
     """Numbers of the files whose headers are those of pictures: a wrong file is named before training, not hours into it."""
     good: list[int] = []
     bad: list[str] = []
@@ -145,7 +145,7 @@ def readable(paths: list[Path], on_bad_image: str, notes: list[str]) -> list[int
         else:
             bad.append(f"skipped: {path} is not a picture that can be read ({reason})")
     for text in bad[:TOLD]:
-        note(notes, text)
+        record_note(notes, text)
     if len(bad) > TOLD:
         say(f"… and {len(bad) - TOLD:,} more: vitral data check lists them")
         notes += bad[TOLD:]
@@ -161,7 +161,7 @@ def _folders(path: Path) -> list[str]:
     return [entry.name for entry in os.scandir(path) if entry.is_dir() and not entry.name.startswith(".")]
 
 
-def note(notes: list[str], text: str) -> None:
+def record_note(notes: list[str], text: str) -> None:
     """Kept with the data, and said at once."""
     notes.append(text)
     say(text)

@@ -10,7 +10,7 @@ import numpy as np
 from vitral.base.errors import DataError
 from vitral.base.lazy import how_to_install
 from vitral.base.network import asking_the_hub
-from vitral.data.sources.folders import note
+from vitral.data.sources.folders import record_note
 from vitral.data.sources.protocol import ImageSet, Source, TableReader, measure
 
 
@@ -38,7 +38,7 @@ def open_hub(name: str) -> Source:
     hidden = [split for split, table in given.items() if table is not None and not usable(table)]
     notes: list[str] = []
     for split in hidden:
-        note(notes, f"the {split} split has no labels: one was carved from the training pictures")
+        record_note(notes, f"the {split} split has no labels: one was carved from the training pictures")
     training = part(train)
     native_size, channels = measure(training)
     return Source(
@@ -46,7 +46,7 @@ def open_hub(name: str) -> Source:
         class_names=names,
         train=training,
         validation=part(validation) if validation is not None else None,
-        test=(lambda: part(test)) if test is not None else None,
+        test=part(test) if test is not None else None,
         where=name if Path(name).expanduser().exists() else "Hugging Face's cache",
         native_size=native_size,
         channels=channels,

@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from vitral.base.errors import DataError
 from vitral.base.lazy import needed
-from vitral.data.sources.catalogue import Entry
-from vitral.data.sources.folders import open_folder
-from vitral.data.sources.protocol import FileReader, ImageSet, Source
+from vitral.data.sources.protocol import FileReader, ImageSet
 
-LAYOUTS = {"flowers102": "flowers-102", "pets": "oxford-iiit-pet", "imagenet": "imagenet"}
-
-
-def find_photographs(entry: Entry, root: Path) -> Path | None:
-    """Where a copy lies: the published layout, or class folders under ROOT/NAME/train."""
-    published = {"flowers102": "setid.mat", "pets": "annotations/trainval.txt"}
-    for base in (root, Path("data")):
-        folder = base / LAYOUTS[entry.name]
-        if entry.name in published and (folder / published[entry.name]).is_file():
-            return folder
-        if (base / entry.name / "train").is_dir():
-            return base / entry.name
-    return None
+PublishedPhotographs: TypeAlias = tuple[dict[str, ImageSet], tuple[str, ...]]
+"""Split → images, and the class names."""
 
 
-def open_photographs(entry: Entry, folder: Path, on_bad_image: str) -> Source:
-    """The set in a folder that `find_photographs` found."""
-    if (folder / "train").is_dir():
-        opened = open_folder(folder, on_bad_image, name=entry.name, validation_is_test=entry.name == "imagenet")
-        return dataclasses.replace(opened, mean=entry.mean, std=entry.std, native_size=None)
-    return _flowers(entry, folder) if entry.name == "flowers102" else _pets(entry, folder)
-
-
-def _flowers(entry: Entry, folder: Path) -> Source:
-    """The official split: 1,020 pictures to train, 1,020 to validate, 6,149 to test."""
+def flowers_folder(folder: Path) -> PublishedPhotographs:
+    """Flowers-102 with the official split: 1,020 pictures to train, 1,020 to validate, 6,149 to test."""
     from scipy.io import loadmat
 
     try:
@@ -48,11 +27,10 @@ def _flowers(entry: Entry, folder: Path) -> Source:
     reader = FileReader([folder / "jpg" / f"image_{number:05d}.jpg" for number in range(1, len(labels) + 1)])
     whole = ImageSet.whole(reader, labels)
     parts = {
-        name: whole.some(np.atleast_1d(sets[key]).astype(int) - 1)
+        name: whole.select(np.atleast_1d(sets[key]).astype(int) - 1)
         for name, key in (("train", "trnid"), ("validation", "valid"), ("test", "tstid"))
     }
-    class_names = _flower_names() if labels.max() < 102 else ()
-    return entry.source(class_names, parts["train"], str(folder), parts["validation"], test=lambda: parts["test"])
+    return parts, _flower_names() if labels.max() < 102 else ()
 
 
 def _flower_names() -> tuple[str, ...]:
@@ -60,8 +38,8 @@ def _flower_names() -> tuple[str, ...]:
     return tuple(names) if names else tuple(f"flower {number}" for number in range(1, 103))
 
 
-def _pets(entry: Entry, folder: Path) -> Source:
-    """Lists of `name class species breed`; a class is a breed, named as the file without its number."""
+def pets_folder(folder: Path) -> PublishedPhotographs:
+    """Oxford-IIIT Pet: lists of `name class species breed`; a class is a breed, named as the file without its number."""
     names: dict[int, str] = {}
     parts: dict[str, ImageSet] = {}
     for split in ("trainval", "test"):
@@ -76,4 +54,4 @@ def _pets(entry: Entry, folder: Path) -> Source:
         labels = np.asarray([int(row[1]) - 1 for row in rows], np.int64)
         parts[split] = ImageSet.whole(FileReader([folder / "images" / f"{row[0]}.jpg" for row in rows]), labels)
     class_names = tuple(names.get(label, f"breed {label + 1}") for label in range(max(names) + 1))
-    return entry.source(class_names, parts["trainval"], str(folder), test=lambda: parts["test"])
+    return {"train": parts["trainval"], "test": parts["test"]}, class_names

@@ -33,7 +33,7 @@ def find_pictures(folder: str | Path) -> list[Path]:
     return found
 
 
-def readable(sources: Iterable[Any], model: Any, bad: list[tuple[str, DataError]] | None = None) -> Iterator[Picture]:
+def open_readable(sources: Iterable[Any], model: Any, bad: list[tuple[str, DataError]] | None = None) -> Iterator[Picture]:
     """Each picture as the model wants it; one that cannot be read is named, passed over and added to `bad`. None at all is an error."""
     good, bad = 0, [] if bad is None else bad
     for source in sources:

@@ -1,4 +1,4 @@
-"""A named data set that is not here yet, as far as the catalogue knows it: enough to plan a training, nothing to learn from."""
+"""A named data set that is not here yet, with the facts of the catalogue: enough to plan a training, nothing to learn from."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from vitral.data.keys import generator
 from vitral.data.sources.catalogue import CATALOGUE, Entry
 from vitral.data.sources.fetch import advice, data_root, ready
 from vitral.data.sources.hub import is_here
+from vitral.data.sources.kinds import parse
 from vitral.data.sources.protocol import ArrayReader, ImageSet, Reader, Source
 
 PHOTOGRAPH = (375, 500)
@@ -24,10 +25,11 @@ PHOTOGRAPH = (375, 500)
 
 
 def stand_in(config: DataConfig) -> Source | None:
-    """In the place of a named set that would have to be fetched; None: it is here, or no name of the catalogue. A set of the hub that is
-    not here is refused: nothing short of its files says how many pictures it has, and how large they are."""
-    kind, _, rest = config.name.partition(":")
-    if kind == "hf" and rest and not is_here(rest):
+    """Replaces a named set that would have to be fetched; None: it is here, or not in the catalogue.
+
+    A set of the hub that is not here is refused: without its files, the number and size of its images are unknown."""
+    kind, rest = parse(config.name)
+    if kind == "hf" and not is_here(rest):
         raise DataError(
             f"{config.name} is not on this machine, and a plan needs to know its pictures",
             f"vitral data get {config.name} fetches it; then plan again",
@@ -35,7 +37,7 @@ def stand_in(config: DataConfig) -> Source | None:
     entry = CATALOGUE.get(config.name)
     if entry is None or ready(entry, data_root(config.root)):
         return None
-    fetched = any(way != "local" for way in entry.ways)
+    fetched = any(provider != "local" for provider in entry.providers)
     then = f"a training fetches about {entry.megabytes:,} MB" if fetched else f"to train, {advice(entry, data_root(config.root))}"
     timed = "" if entry.native_size else f"; reading is timed on made-up photographs of {PHOTOGRAPH[1]}×{PHOTOGRAPH[0]}"
     note = f"{entry.name} is not here: planned by the catalogue ({entry.train:,} pictures, {entry.classes} classes, {entry.size}){timed}"
@@ -49,8 +51,8 @@ def _made_up(entry: Entry, note: str) -> Source:
 
     names = entry.class_names or tuple(f"class {number}" for number in range(entry.classes))
     plain = {"mean": entry.mean or (0.5,) * entry.channels, "std": entry.std or (0.25,) * entry.channels}
-    validation = part(entry.validation) if entry.validation else None
-    source = entry.source(names, part(entry.train), "the catalogue", validation, test=lambda: part(entry.test))
+    parts = {split: part(count) for split in ("train", "validation", "test") if (count := getattr(entry, split))}
+    source = entry.source(names, parts, "the catalogue")
     return dataclasses.replace(source, notes=(note,), **plain)
 
 
@@ -61,7 +63,7 @@ def _reader(entry: Entry, count: int) -> Reader:
     return ArrayReader(np.broadcast_to(pixels, (count, *pixels.shape[1:])), entry.name)  # one picture in memory, however many there are
 
 
-class _Photographs:
+class _Photographs(Reader):
     """Always the same made-up photograph, decoded each time as a real one would be."""
 
     def __init__(self, count: int) -> None:
@@ -70,11 +72,11 @@ class _Photographs:
     def __len__(self) -> int:
         return self.count
 
-    def image(self, number: int) -> Decoded:
-        return decode(_jpeg(), self.where(number))
+    def image(self, index: int) -> Decoded:
+        return decode(_jpeg(), self.where(index))
 
-    def where(self, number: int) -> str:
-        return f"made-up photograph {number}"
+    def where(self, index: int) -> str:
+        return f"made-up photograph {index}"
 
 
 @functools.cache

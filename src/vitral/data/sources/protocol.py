@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,23 +15,46 @@ from vitral.base.errors import DataError
 from vitral.data.images.decode import Decoded, decode
 
 UNLABELLED = ("unlabelled",)
-"""The class names of pictures whose labels are not to be known."""
+"""The class names of images that have no labels, or whose labels must not be used."""
 SMALL = 64
 """Sets whose pictures all have one size of at most this many pixels a side are small pictures, others photographs."""
 
 
-class Reader(Protocol):
-    """Pictures by number; workers get a copy each, so it must be picklable."""
+class Reader:
+    """Images by index; workers get a copy each, so it must be picklable.
 
-    def __len__(self) -> int: ...
+    A source of one's own gives `__len__`, `image` and `where`. The rest has an answer for images that are no files.
+    """
 
-    def image(self, number: int) -> Decoded:
-        """The decoded picture."""
-        ...
+    pixels: np.ndarray | None = None
+    """All images as one uint8 array (N, C, H, W); None: each is decoded when it is read."""
 
-    def where(self, number: int) -> str:
-        """What an error calls it."""
-        ...
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def image(self, index: int) -> Decoded:
+        """The decoded image."""
+        raise NotImplementedError
+
+    def where(self, index: int) -> str:
+        """Path or description, for messages: `photos/cat/1.jpg`, `digits picture 3`."""
+        raise NotImplementedError
+
+    def key(self, _index: int, /) -> str | None:
+        """Path of the file that holds it, the same in every session; None: it has no name of its own."""
+        return None
+
+    def stamp(self, _index: int, /) -> str | None:
+        """Size and time of change of its file; None: changes cannot be noticed."""
+        return None
+
+    def size(self, _index: int, /) -> int | None:
+        """Bytes as stored, -1 where the file is gone; None: unknown before it is decoded."""
+        return None
+
+    def content(self, index: int) -> bytes:
+        """Bytes as stored, or those of the pixels where only a library can read the file."""
+        return np.ascontiguousarray(self.image(index)).tobytes()
 
 
 @dataclass(frozen=True)
@@ -49,14 +72,14 @@ class ImageSet:
         return cls(reader, np.arange(len(labels)), labels.astype(np.int64 if labels.ndim == 1 else np.uint8))
 
     def unlabelled(self) -> ImageSet:
-        """The same pictures, all of one class; their labels are not looked at."""
+        """A copy with every label set to 0, for training without labels."""
         return ImageSet(self.reader, self.indices, np.zeros(len(self.indices), np.int64))
 
-    def some(self, positions: np.ndarray) -> ImageSet:
+    def select(self, positions: np.ndarray) -> ImageSet:
         return ImageSet(self.reader, self.indices[positions], self.labels[positions])
 
     @classmethod
-    def joined(cls, parts: list[ImageSet]) -> ImageSet:
+    def concat(cls, parts: list[ImageSet]) -> ImageSet:
         """All pictures of several parts."""
         if len(parts) == 1:
             return parts[0]
@@ -76,10 +99,10 @@ class Source:
     """Path or description of the copy that is read."""
     validation: ImageSet | None = None
     """None: carved from the training pictures."""
-    test: Callable[[], ImageSet] | None = None
-    """Called when the test split is opened, not before; None: carved from the training pictures."""
+    test: ImageSet | None = None
+    """None: carved from the training pictures."""
     sealed: ImageSet | None = None
-    """Training pictures that are set aside already (see data/sealed.py); None: not yet."""
+    """Training pictures that are set aside already (see splits/sealed.py); None: not yet."""
     native_size: tuple[int, int] | None = None
     """Height and width when all pictures have the same small size; None: photographs of any size."""
     channels: int = 3
@@ -93,7 +116,6 @@ class Source:
     @classmethod
     def of_parts(cls, name: str, class_names: tuple[str, ...], parts: dict[str, ImageSet], where: str, notes: Iterable[str] = ()) -> Source:
         """A source of the user's own images; size and channels are measured on the first part that has some."""
-        test = parts.get("test")
         native_size, channels = measure(next(part for part in parts.values() if len(part.labels)))
         return cls(
             name,
@@ -101,7 +123,7 @@ class Source:
             parts.get("train", ImageSet.whole(FileReader([]), np.arange(0))),
             where,
             validation=parts.get("validation"),
-            test=(lambda: test) if test is not None else None,
+            test=parts.get("test"),
             native_size=native_size,
             channels=channels,
             notes=tuple(notes),
@@ -109,26 +131,19 @@ class Source:
 
 
 def unlabelled(source: Source) -> Source:
-    """The same pictures without labels, for learning that must not see any."""
-    test = source.test
-    return dataclasses.replace(
-        source,
-        class_names=UNLABELLED,
-        train=source.train.unlabelled(),
-        validation=source.validation.unlabelled() if source.validation is not None else None,
-        test=(lambda: test().unlabelled()) if test is not None else None,
-        sealed=source.sealed.unlabelled() if source.sealed is not None else None,
-    )
+    """The source with every label set to 0, for learning without labels."""
+    parts = {name: part.unlabelled() for name in ("train", "validation", "test", "sealed") if (part := getattr(source, name)) is not None}
+    return dataclasses.replace(source, class_names=UNLABELLED, **parts)
 
 
 def measure(part: ImageSet, count: int = 32) -> tuple[tuple[int, int] | None, int]:
-    """(height and width if all of `count` spread-out ones are small and alike, else None; channels: colour when any has it)."""
+    """(height and width if `count` spread-out images are small and of one size, else None; channels: the most that any of them has)."""
     sizes: set[tuple[int, int]] = set()
     channels: set[int] = set()
-    places = np.unique(np.linspace(0, len(part.labels) - 1, count).astype(int)) if len(part.labels) else ()
-    for seen, number in enumerate(places):
+    positions = np.unique(np.linspace(0, len(part.labels) - 1, count).astype(int)) if len(part.labels) else ()
+    for seen, position in enumerate(positions):
         try:
-            shape = np.asarray(part.reader.image(int(part.indices[number]))).shape
+            shape = np.asarray(part.reader.image(int(part.indices[position]))).shape
         except DataError:
             continue  # named when it is its turn
         sizes.add((shape[0], shape[1]))
@@ -139,24 +154,62 @@ def measure(part: ImageSet, count: int = 32) -> tuple[tuple[int, int] | None, in
     return sizes.pop() if small else None, max(channels, default=3)
 
 
-class ArrayReader:
+class ArrayReader(Reader):
     """Pixels in one uint8 array (N, C, H, W), possibly memory-mapped."""
 
     def __init__(self, pixels: np.ndarray, name: str) -> None:
-        self.pixels = pixels
+        self.pixels: np.ndarray = pixels
         self.name = name
 
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def image(self, number: int) -> Decoded:
-        return decode(np.ascontiguousarray(self.pixels[number].transpose(1, 2, 0)), self.where(number))
+    def image(self, index: int) -> Decoded:
+        return decode(np.ascontiguousarray(self.pixels[index].transpose(1, 2, 0)), self.where(index))
 
-    def where(self, number: int) -> str:
-        return f"{self.name} picture {number}"
+    def where(self, index: int) -> str:
+        return f"{self.name} picture {index}"
+
+    def size(self, index: int) -> int:
+        return self.pixels[index].nbytes
+
+    def content(self, index: int) -> bytes:
+        return np.ascontiguousarray(self.pixels[index].transpose(1, 2, 0)).tobytes()
 
 
-class JoinedReader:
+class ForwardingReader(Reader):
+    """Images of other readers: everything but `__len__` and what a subclass changes is asked of the reader that has the image."""
+
+    def origin(self, index: int) -> tuple[Reader, int]:
+        """The reader that has an image, and its index there."""
+        raise NotImplementedError
+
+    def image(self, index: int) -> Decoded:
+        reader, inner = self.origin(index)
+        return reader.image(inner)
+
+    def where(self, index: int) -> str:
+        reader, inner = self.origin(index)
+        return reader.where(inner)
+
+    def key(self, index: int) -> str | None:
+        reader, inner = self.origin(index)
+        return reader.key(inner)
+
+    def stamp(self, index: int) -> str | None:
+        reader, inner = self.origin(index)
+        return reader.stamp(inner)
+
+    def size(self, index: int) -> int | None:
+        reader, inner = self.origin(index)
+        return reader.size(inner)
+
+    def content(self, index: int) -> bytes:
+        reader, inner = self.origin(index)
+        return reader.content(inner)
+
+
+class JoinedReader(ForwardingReader):
     """Several readers in a row."""
 
     def __init__(self, readers: list[Reader]) -> None:
@@ -166,22 +219,13 @@ class JoinedReader:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    def image(self, number: int) -> Decoded:
-        reader, inner = self.find(number)
-        return reader.image(inner)
-
-    def where(self, number: int) -> str:
-        reader, inner = self.find(number)
-        return reader.where(inner)
-
-    def find(self, number: int) -> tuple[Reader, int]:
-        """The reader that has it, and its number there."""
-        which = int(np.searchsorted(self.starts, number, side="right")) - 1
-        return self.readers[which], int(number - self.starts[which])
+    def origin(self, index: int) -> tuple[Reader, int]:
+        which = int(np.searchsorted(self.starts, index, side="right")) - 1
+        return self.readers[which], int(index - self.starts[which])
 
 
-class FileReader:
-    """One file per picture."""
+class FileReader(Reader):
+    """One file per image."""
 
     def __init__(self, paths: list[Path]) -> None:
         # As bytes in one array: workers that are forked do not copy it, a list of strings they would, by reference counts.
@@ -190,15 +234,30 @@ class FileReader:
     def __len__(self) -> int:
         return len(self.names)
 
-    def image(self, number: int) -> Decoded:
-        return decode(self.where(number))
+    def image(self, index: int) -> Decoded:
+        return decode(self.where(index))
 
-    def where(self, number: int) -> str:
-        return os.fsdecode(bytes(self.names[number]))
+    def where(self, index: int) -> str:
+        return os.fsdecode(bytes(self.names[index]))
+
+    def key(self, index: int) -> str:
+        return self.where(index)
+
+    def stamp(self, index: int) -> str:
+        return _file_stamp(self.where(index))
+
+    def size(self, index: int) -> int:
+        try:
+            return os.stat(self.where(index)).st_size
+        except OSError:
+            return -1  # named when it is its turn
+
+    def content(self, index: int) -> bytes:
+        return _read_bytes(self.where(index))
 
 
-class TableReader:
-    """A Hugging Face data set's picture column."""
+class TableReader(Reader):
+    """A Hugging Face data set's image column."""
 
     def __init__(self, table: Any, column: str, name: str) -> None:
         self.table = table
@@ -208,32 +267,67 @@ class TableReader:
     def __len__(self) -> int:
         return len(self.table)
 
-    def image(self, number: int) -> Decoded:
-        stored = self.table[int(number)][self.column]
+    def image(self, index: int) -> Decoded:
+        stored = self.table[int(index)][self.column]
         if isinstance(stored, dict):  # undecoded: {"bytes", "path"}
             stored = stored["bytes"] if stored.get("bytes") else Path(stored["path"])
-        return decode(stored, self.where(number))
+        return decode(stored, self.where(index))
 
-    def where(self, number: int) -> str:
-        return f"{self.name} row {number}"
+    def where(self, index: int) -> str:
+        return f"{self.name} row {index}"
+
+    def stamp(self, _index: int) -> str:
+        return str(getattr(self.table, "_fingerprint", ""))
 
 
-class ShardReader:
-    """Pictures inside tar files, read at their offsets."""
+class ShardReader(Reader):
+    """Images inside tar files, read at their offsets."""
 
-    def __init__(self, shards: list[Path], shard: np.ndarray, offset: np.ndarray, size: np.ndarray) -> None:
+    def __init__(self, shards: list[Path], shard: np.ndarray, offset: np.ndarray, sizes: np.ndarray) -> None:
         self.shards = shards
         self.shard = shard
         self.offset = offset
-        self.size = size
+        self.sizes = sizes
 
     def __len__(self) -> int:
         return len(self.offset)
 
-    def image(self, number: int) -> Decoded:
-        with open(self.shards[self.shard[number]], "rb") as file:
-            file.seek(int(self.offset[number]))
-            return decode(file.read(int(self.size[number])), self.where(number))
+    def image(self, index: int) -> Decoded:
+        with open(self._path(index), "rb") as file:
+            file.seek(int(self.offset[index]))
+            return decode(file.read(int(self.sizes[index])), self.where(index))
 
-    def where(self, number: int) -> str:
-        return f"{self.shards[self.shard[number]]} at byte {self.offset[number]}"
+    def where(self, index: int) -> str:
+        return f"{self._path(index)} at byte {self.offset[index]}"
+
+    def key(self, index: int) -> str:
+        return self.where(index)
+
+    def stamp(self, index: int) -> str:
+        return _file_stamp(self._path(index))
+
+    def size(self, index: int) -> int:
+        return int(self.sizes[index])
+
+    def content(self, index: int) -> bytes:
+        return _read_bytes(self._path(index), int(self.offset[index]), int(self.sizes[index]))
+
+    def _path(self, index: int) -> Path:
+        return self.shards[self.shard[index]]
+
+
+def _file_stamp(path: str | Path) -> str:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return "gone"  # named when it is its turn
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def _read_bytes(path: str | Path, begin: int = 0, size: int = -1) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            file.seek(begin)
+            return file.read(size)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror})", "check the file") from error

@@ -46,13 +46,12 @@ def open_shards(pattern: str) -> Source:
     names = _class_names(Path(paths[0]).parent, max(int(labels.max(initial=-1)) for labels in numbers.values()) + 1)
     made = {split: ImageSet.whole(reader, labels) for split, (reader, labels) in parts.items()}
     native_size, channels = measure(made["train"])
-    test = made.get("test")
     return Source(
         name=f"webdataset:{pattern}",
         class_names=names,
         train=made["train"],
         validation=made.get("validation"),
-        test=(lambda: test) if test is not None else None,
+        test=made.get("test"),
         where=str(Path(paths[0]).parent),
         native_size=native_size,
         channels=channels,

@@ -1,110 +1,39 @@
-"""The small named sets: published files (idx, CIFAR's batches) → arrays → a copy of one memory-mapped array per split.
-
-No code from a file is run; the copy makes the second opening take no time.
-"""
+"""Published files of the small named sets (idx, CIFAR's batches, Tiny-ImageNet) → arrays. No code from a file is run."""
 
 from __future__ import annotations
 
 import codecs
 import gzip
 import io
+import json
 import pickle
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy._core import multiarray
+from PIL import Image
 
 from vitral.base.errors import DataError, MissingError
-from vitral.base.files import read_json, replacing_folder, write_json
-from vitral.data.sources.catalogue import Entry
-from vitral.data.sources.protocol import ArrayReader, ImageSet, Source
-from vitral.data.sources.tiny_imagenet import tiny_folder
-from vitral.data.splits.split import balanced_order
+from vitral.base.progress import track
+from vitral.data.images.decode import decode, in_threads
+from vitral.data.images.preprocess import viewable
 
-Arrays = tuple[np.ndarray, np.ndarray]
+Arrays: TypeAlias = tuple[np.ndarray, np.ndarray]
 """Pixels (N, C, H, W) uint8 and labels (N,) int64."""
-DIGITS_TEST_SEED = 1797
-"""The digits have no official test split; this one is fixed: 360 pictures, as many of each digit as its share."""
-IDX_LIMIT = 1 << 30
-DESCRIPTION = "facts.json"
-
-
-def open_digits(entry: Entry) -> Source:
-    """scikit-learn's own copy."""
-    from sklearn.datasets import load_digits
-
-    bunch: Any = load_digits()
-    pixels = np.round(bunch.images * (255 / 16)).astype(np.uint8)[:, None]  # (1797, 1, 8, 8)
-    whole = ImageSet.whole(ArrayReader(pixels, entry.name), bunch.target)
-    order = balanced_order(whole.labels, DIGITS_TEST_SEED)
-    held, kept = np.sort(order[: entry.test]), np.sort(order[entry.test :])
-    return entry.source(entry.class_names, whole.some(kept), "scikit-learn", test=lambda: whole.some(held))
-
-
-def open_small(entry: Entry, root: Path) -> Source:
-    """The copy that `keep` wrote."""
-    folder = root / entry.name
-
-    def part(split: str) -> ImageSet:
-        # Copy-on-write: torch wants memory that it may write to, the file stays as it is.
-        pixels = np.load(folder / f"{split}_pixels.npy", mmap_mode="c", allow_pickle=False)
-        return ImageSet.whole(ArrayReader(pixels, f"{entry.name} {split}"), np.load(folder / f"{split}_labels.npy", allow_pickle=False))
-
-    names = tuple(read_json(folder / DESCRIPTION)["classes"])
-    return entry.source(names, part("train"), str(folder), test=lambda: part("test"))
-
-
-def kept(entry: Entry, root: Path) -> bool:
-    """Whether the copy is here and whole."""
-    folder = root / entry.name
-    try:
-        for split, count in (("train", entry.train), ("test", entry.test)):
-            pixels = np.load(folder / f"{split}_pixels.npy", mmap_mode="r", allow_pickle=False)
-            labels = np.load(folder / f"{split}_labels.npy", mmap_mode="r", allow_pickle=False)
-            if pixels.shape != (count, entry.channels, *(entry.native_size or ())) or labels.shape != (count,):
-                return False
-    except (OSError, ValueError, EOFError):
-        return False
-    return (folder / DESCRIPTION).is_file()
-
-
-def keep(entry: Entry, root: Path, arrays: dict[str, Arrays], source: str, class_names: tuple[str, ...] = ()) -> None:
-    """Check the arrays against the catalogue and write the copy."""
-    for split, count in (("train", entry.train), ("test", entry.test)):
-        pixels, labels = arrays[split]
-        if pixels.shape != (count, entry.channels, *(entry.native_size or ())) or labels.shape != (count,):
-            raise DataError(
-                f"{source} holds {pixels.shape} pixels and {labels.shape} labels ({split}), not {count} pictures", "fetch it again"
-            )
-        if labels.min() < 0 or labels.max() >= entry.classes:
-            raise DataError(f"{source} has labels from {labels.min()} to {labels.max()} for {entry.classes} classes", "fetch it again")
-    with replacing_folder(root / entry.name) as folder:
-        for split, (pixels, labels) in arrays.items():
-            np.save(folder / f"{split}_pixels.npy", np.ascontiguousarray(pixels))
-            np.save(folder / f"{split}_labels.npy", labels)
-        names = list(entry.class_names or class_names)
-        write_json(folder / DESCRIPTION, {"name": entry.name, "source": source, "classes": names, "licence": entry.licence})
-
-
-def keep_published(entry: Entry, root: Path, folder: Path) -> None:
-    """Keep what lies in `folder` under the names that its publishers (and torchvision) use."""
-    if entry.name in ("cifar10", "cifar100"):
-        arrays, class_names = cifar_folder(folder, hundred=entry.name == "cifar100")
-        keep(entry, root, arrays, str(folder), class_names)
-    elif entry.name == "tinyimagenet32":
-        arrays, class_names = tiny_folder(folder)
-        keep(entry, root, arrays, str(folder), class_names)
-    else:
-        keep(entry, root, idx_folder(folder), str(folder))
+Published: TypeAlias = tuple[dict[str, Arrays], tuple[str, ...]]
+"""Split → arrays, and the class names; (): the files do not contain them."""
+_IDX_LIMIT = 1 << 30
+_TINY_SIDE = 32
+"""Pixels of a side that Tiny-ImageNet's images are resized to."""
 
 
 def read_idx(path: Path) -> np.ndarray:
     """An idx file of bytes, plain or gzipped."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-            content = file.read(IDX_LIMIT + 1)
+            content = file.read(_IDX_LIMIT + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read ({error})", "fetch it again") from error
     dimensions = content[3] if len(content) > 4 and content[:3] == b"\0\0\x08" else 0
@@ -115,15 +44,15 @@ def read_idx(path: Path) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def idx_folder(folder: Path) -> dict[str, Arrays]:
-    """MNIST's four files."""
+def idx_folder(folder: Path) -> Published:
+    """MNIST's four files; they name no classes."""
     out: dict[str, Arrays] = {}
     for split, prefix in (("train", "train"), ("test", "t10k")):
         images, labels = (read_idx(_first(folder, f"{prefix}-{part}-ubyte")) for part in ("images-idx3", "labels-idx1"))
         if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
             raise DataError(f"{folder} holds {images.shape} pictures and {labels.shape} labels ({split})", "fetch it again")
         out[split] = images[:, None], labels.astype(np.int64)
-    return out
+    return out, ()
 
 
 def _first(folder: Path, stem: str) -> Path:
@@ -162,8 +91,10 @@ def read_batch(path: Path) -> dict[str, Any]:
     return content
 
 
-def cifar_folder(folder: Path, hundred: bool) -> tuple[dict[str, Arrays], tuple[str, ...]]:
-    """CIFAR-10's or CIFAR-100's Python version, and its class names."""
+def cifar_folder(folder: Path, hundred: bool = False) -> Published:
+    """CIFAR-10's or CIFAR-100's Python version; or the rows of PNG that npm has of CIFAR-10."""
+    if (folder / "test_batch.png").is_file():
+        return png_rows(folder), ()
     files = (
         {"train": ["train"], "test": ["test"]} if hundred else {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
     )
@@ -178,3 +109,50 @@ def cifar_folder(folder: Path, hundred: bool) -> tuple[dict[str, Arrays], tuple[
         pixels = np.concatenate([np.asarray(batch["data"], np.uint8).reshape(-1, 3, 32, 32) for batch in batches])
         out[split] = pixels, np.concatenate([np.asarray(batch[key], np.int64) for batch in batches])
     return out, tuple(str(name) for name in names)
+
+
+def png_rows(folder: Path) -> dict[str, Arrays]:
+    """CIFAR-10 as PNG files of one row of 1024 pixels per picture, labels as JSON lists."""
+    out: dict[str, Arrays] = {}
+    for split, files in (("train", [f"data_batch_{i}.png" for i in range(1, 6)]), ("test", ["test_batch.png"])):
+        pieces: list[np.ndarray] = []
+        for name in files:
+            with Image.open(folder / name) as image:
+                if image.width != 1024 or image.height > 100_000:
+                    raise DataError(f"{folder / name} is {image.width} × {image.height} pixels, not 1024 × 10000", "fetch it again")
+                rows = np.asarray(image.convert("RGB"))
+            pieces.append(rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
+        # The package spells it so.
+        labels = json.loads((folder / f"{split}_lables.json").read_text())
+        out[split] = np.ascontiguousarray(np.concatenate(pieces)), np.asarray(labels, np.int64)
+    return out
+
+
+def tiny_folder(folder: Path) -> Published:
+    """Tiny-ImageNet as published, its 64-pixel files resized to 32; its validation split is the test split.
+
+    train/WNID/images/*.JPEG, val/images/*.JPEG, val/val_annotations.txt, wnids.txt, words.txt
+    """
+    try:
+        labels = {name: label for label, name in enumerate((folder / "wnids.txt").read_text().split())}
+        words = dict(line.split("\t", 1) for line in (folder / "words.txt").read_text().splitlines() if "\t" in line)
+        rows = [line.split("\t") for line in (folder / "val" / "val_annotations.txt").read_text().splitlines()]
+        pairs = {"train": [(path, labels[name]) for name in labels for path in sorted((folder / "train" / name / "images").iterdir())]}
+        pairs["test"] = [(folder / "val" / "images" / row[0], labels[row[1]]) for row in rows]
+    except (OSError, KeyError, IndexError, ValueError) as error:
+        raise DataError(f"{folder} is not the published tiny-imagenet-200 ({error})", "unpack tiny-imagenet-200.zip") from error
+    arrays = {}
+    for split, own in pairs.items():
+        read = track(in_threads(_tiny_pixels, [path for path, _ in own]), f"Reading {split}", total=len(own))
+        arrays[split] = np.stack(list(read)), np.array([label for _, label in own], np.int64)
+    return arrays, _unique(tuple(words.get(name, name).split(",")[0] for name in labels))
+
+
+def _tiny_pixels(path: Path) -> np.ndarray:
+    image = viewable(decode(str(path))).convert("RGB").resize((_TINY_SIDE, _TINY_SIDE), Image.Resampling.BOX)
+    return np.asarray(image).transpose(2, 0, 1)
+
+
+def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Two synsets may share their first word."""
+    return tuple(name if names.count(name) == 1 else f"{name} ({names[:index].count(name) + 1})" for index, name in enumerate(names))

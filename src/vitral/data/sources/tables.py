@@ -26,7 +26,6 @@ from vitral.base.text import few
 from vitral.data.sources.folders import SPLITS, files_part
 from vitral.data.sources.protocol import ImageSet, Source
 
-KINDS = ("csv", "parquet")
 COLUMNS: dict[str, tuple[str, ...]] = {
     "path": ("path", "file", "filename", "image"),
     "label": ("label", "class", "target"),

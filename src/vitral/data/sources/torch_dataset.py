@@ -19,7 +19,7 @@ from vitral.base.numbers import to_numpy
 from vitral.base.origin import OWN
 from vitral.base.progress import track
 from vitral.data.images.decode import Decoded, decode
-from vitral.data.sources.protocol import ImageSet, Source
+from vitral.data.sources.protocol import ImageSet, Reader, Source
 
 SPLITS = ("train", "validation", "test")
 
@@ -27,7 +27,7 @@ Given = Dataset[Any] | Mapping[str, Dataset[Any]]
 """One data set, to be split here, or one for each split."""
 
 
-class DatasetReader:
+class DatasetReader(Reader):
     """Images of a Dataset."""
 
     def __init__(self, dataset: Any, name: str) -> None:
@@ -36,19 +36,19 @@ class DatasetReader:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def image(self, number: int) -> Decoded:
-        image = self.dataset[int(number)][0]
+    def image(self, index: int) -> Decoded:
+        image = self.dataset[int(index)][0]
         if isinstance(image, torch.Tensor):
             if image.dtype != torch.uint8 or image.ndim != 3:
                 raise DataError(
-                    f"{self.where(number)} is a tensor {tuple(image.shape)} of {str(image.dtype).removeprefix('torch.')}",
+                    f"{self.where(index)} is a tensor {tuple(image.shape)} of {str(image.dtype).removeprefix('torch.')}",
                     "give images before they are turned into floats and normalised: PIL images, or uint8 tensors (C, H, W)",
                 )
             image = np.ascontiguousarray(to_numpy(image.permute(1, 2, 0)))
-        return decode(image, self.where(number))
+        return decode(image, self.where(index))
 
-    def where(self, number: int) -> str:
-        return f"{self.name} item {number}"
+    def where(self, index: int) -> str:
+        return f"{self.name} item {index}"
 
 
 def open_own(given: Given) -> Source:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -23,36 +22,44 @@ from vitral.base.numbers import to_numpy
 from vitral.base.progress import say, track
 from vitral.base.text import few, table
 from vitral.config import DataConfig
+from vitral.data.images.decode import in_threads
 from vitral.data.images.preprocess import size_of, viewable
 from vitral.data.sources.folders import has_classes
-from vitral.data.sources.protocol import UNLABELLED, ArrayReader, ImageSet
+from vitral.data.sources.kinds import parse
+from vitral.data.sources.protocol import UNLABELLED, ImageSet
 from vitral.data.splits.near_duplicates import BLOCK, FINE, MOST, SIDE, digest, near_pairs
 from vitral.data.splits.open import UNBALANCED, open_source
-from vitral.data.splits.split import READERS
 from vitral.draw.pairs import pair_sheet
 from vitral.draw.provenance import command_line, save_figure
 
-TINY = 16
+_TINY = 16
 """Pixels of the shorter side below which a photograph shows little."""
-FLAT = 2.0
+_FLAT = 2.0
 """Standard deviation of the pixels (of 255) below which a picture is of one colour."""
-SHOWN = 30
+_SHOWN = 30
 """Pairs on the sheet."""
+_FINE = 9
+"""Rank of a row that shows nothing wrong."""
 
 
 @dataclass(frozen=True)
 class Copy:
-    """Two pictures that are the same, exactly (`alike` 1) or nearly."""
+    """Two images that are the same, exactly (`similarity` 1) or nearly."""
 
     first: str
     second: str
     """Where they are, as errors call them."""
     splits: tuple[str, str]
     classes: tuple[str, str]
-    alike: float = 1.0
+    similarity: float = 1.0
     mirrored: bool = False
     positions: tuple[int, int] = (0, 0)
     """In their splits."""
+
+    @property
+    def mislabelled(self) -> bool:
+        """Whether the two have different classes."""
+        return all(self.classes) and len(set(self.classes)) > 1
 
 
 @dataclass(frozen=True)
@@ -72,102 +79,105 @@ class Findings:
 
     def found_again(self, near: bool = True) -> dict[str, list[int]]:
         """`test` and the like → positions of its pictures that another split, or the other data set, holds too."""
-        found: dict[str, set[int]] = defaultdict(set)
+        again: dict[str, set[int]] = defaultdict(set)
         for copy in [*self.exact, *((self.near or []) if near else [])]:
             for split, other, position in zip(copy.splits, reversed(copy.splits), copy.positions, strict=True):
                 if split != other:
-                    found[split].add(position)
-        return {split: sorted(positions) for split, positions in found.items()}
+                    again[split].add(position)
+        return {split: sorted(positions) for split, positions in again.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "found_again": self.found_again()}
+        def listed(copies: list[Copy]) -> list[dict[str, Any]]:
+            return [{**dataclasses.asdict(copy), "alike": copy.similarity} for copy in copies]  # its name in earlier versions
+
+        near = None if self.near is None else listed(self.near)
+        return {**dataclasses.asdict(self), "exact": listed(self.exact), "near": near, "found_again": self.found_again()}
 
     def text(self) -> str:
-        between, within, absent = [], [], []
-        for kind, copies in (("exact copies", self.exact), ("near copies", self.near or [])):
-            for (one, two), count in sorted(Counter(tuple(copy.splits) for copy in copies).items()):
-                own = [copy for copy in copies if copy.splits == (one, two)]
-                told = [f"{count:,}", _labels(sum(all(copy.classes) and len(set(copy.classes)) > 1 for copy in own))]
-                within += [[f"{kind} within {one}", *told]] if one == two else []
-                between += [[f"{kind} between {one} and {two}", *told]] if one != two else []
-            if not copies:
-                absent.append([kind, "not searched" if kind == "near copies" and self.near is None else "none", ""])
-        files = {"unreadable": self.unreadable, "tiny": self.tiny, "of one colour": self.one_colour}
-        said = {kind: [[kind, f"{len(names):,}", few([Path(name).name for name in names])]] for kind, names in files.items() if names}
-        absent += [[kind, "none", ""] for kind in files if kind not in said]
-        # What spoils a result first, then what spoils some pictures of it, then what is as it should be.
-        rows = [*between, *said.get("unreadable", []), *within, *said.get("tiny", []), *said.get("of one colour", [])]
-        if self.class_counts:
-            small, large = (pick(self.class_counts, key=lambda name: self.class_counts[name]) for pick in (min, max))
-            counts = f"{small} {self.class_counts[small]:,}, {large} {self.class_counts[large]:,}"
-            counts = f"{self.class_counts[large]:,} pictures each" if small == large else counts
-            (rows if self.imbalance >= UNBALANCED else absent).append(["largest class per smallest", f"{self.imbalance:.1f}", counts])
         head = f"{self.name}: " + ", ".join(f"{count:,} {split}" for split, count in self.images.items())
         again = {split: positions for split, positions in self.found_again().items() if split != "train"}
-        told = ", ".join(f"{len(positions):,} of {self.images[split]:,} {split}" for split, positions in again.items())
-        lines = [head, f"pictures that another split holds too: {told}: an accuracy on them is not one on new pictures" if told else ""]
-        lines.append(table([*rows, *absent], align="lrl"))
+        spoilt = ", ".join(f"{len(positions):,} of {self.images[split]:,} {split}" for split, positions in again.items())
+        lines = [head, f"pictures that another split holds too: {spoilt}: an accuracy on them is not one on new pictures" if spoilt else ""]
+        lines.append(table([row for _, row in sorted(self._rows(), key=lambda ranked: ranked[0])], align="lrl"))
         if self.imbalance >= UNBALANCED:
             lines.append("classes of very different sizes: consider --class-weights")
         return "\n".join(filter(None, lines))
+
+    def _rows(self) -> list[tuple[int, list[str]]]:
+        """Rows of the table with their ranks: what spoils a result, then what spoils some images of it, then what is as it should be."""
+        rows: list[tuple[int, list[str]]] = []
+        for kind, copies in (("exact copies", self.exact), ("near copies", self.near)):
+            for (one, two), count in sorted(Counter(copy.splits for copy in copies or []).items()):
+                other = sum(copy.mislabelled for copy in copies or [] if copy.splits == (one, two))
+                rank, where = (2, f"within {one}") if one == two else (0, f"between {one} and {two}")
+                rows.append((rank, [f"{kind} {where}", f"{count:,}", f"{other:,} under another class" if other else ""]))
+            if not copies:
+                rows.append((_FINE, [kind, "not searched" if copies is None else "none", ""]))
+        for rank, kind, names in ((1, "unreadable", self.unreadable), (3, "tiny", self.tiny), (4, "of one colour", self.one_colour)):
+            shown = [kind, f"{len(names):,}", few([Path(name).name for name in names])]
+            rows.append((rank, shown) if names else (_FINE, [kind, "none", ""]))
+        if counts := self.class_counts:
+            small, large = (pick(counts, key=lambda name: counts[name]) for pick in (min, max))
+            sizes = f"{small} {counts[small]:,}, {large} {counts[large]:,}" if small != large else f"{counts[large]:,} pictures each"
+            rank = 5 if self.imbalance >= UNBALANCED else _FINE
+            rows.append((rank, ["largest class per smallest", f"{self.imbalance:.1f}", sizes]))
+        return rows
 
 
 def check_data(
     config: DataConfig, against: Sequence[DataConfig] = (), near: bool = True, quiet: bool = False
 ) -> tuple[Findings, list[Any]]:
-    """(what was found in all splits that the source has, and in `against`; small pictures of the first pairs)."""
-    read: list[_Read] = []
-    for each in (config, *against):
-        source = open_source(each, training=False, labels=_has_labels(each))
-        class_names = source.class_names if source.class_names != UNLABELLED else ()
-        prefix = "" if each is config else f"{source.name} "
-        parts = {"train": source.train, "validation": source.validation, "test": source.test() if source.test else None}
-        split = any(part is not None for name, part in parts.items() if name != "train")
-        for name, part in parts.items():
-            if part is not None and len(part.indices):
-                read.append(_Read(prefix + (name if split else "all"), part, class_names, source.native_size is None, quiet))
-    count = sum(len(each.part.indices) for each in read)
-    if near and count > MOST:
-        say(f"{count:,} pictures: near copies are searched among up to {MOST:,}, so exact ones alone are")
-        near = False
-    side = min((min(each.part.reader.pixels.shape[-2:]) for each in read if isinstance(each.part.reader, ArrayReader)), default=FINE)
-    if near and side < FINE:
-        say(f"pictures of {side} pixels: near copies are searched from {FINE} on, where likeness tells a copy, so exact ones alone are")
-        near = False
-    places = [(each, position) for each in read for position in range(len(each.part.indices))]
-    exact = _exact(places)
-    pairs = None
-    if near:
-        known = {(copy[0], copy[1]) for copy in exact}
-        thumbnails = np.concatenate([each.thumbnails for each in read])
-        pairs = [pair for pair in near_pairs(thumbnails, quiet) if pair[:2] not in known and _readable(places, pair)]
-        pairs.sort(key=lambda pair: -pair[2])
-    first = read[0]
-    labels = first.part.labels
-    counts = np.bincount(labels[labels >= 0], minlength=len(first.class_names)) if labels.ndim == 1 else labels.sum(axis=0)
+    """(findings in all splits that the source has, and in `against`; small pictures of the first pairs)."""
+    scans = [*_scans(config, "", quiet), *(scan for each in against for scan in _scans(each, "against", quiet))]
+    images = [(scan, position) for scan in scans for position in range(len(scan))]
+    exact = _exact(images)
+    pairs = _near(scans, images, exact, quiet) if near and _searchable(scans, len(images)) else None
+    first = scans[0]
+    counts = first.class_counts()
     present = counts[counts > 0]
     findings = Findings(
-        config.name,
-        {each.name: len(each.part.indices) for each in read},
-        [_copy(places, *pair) for pair in exact],
-        None if pairs is None else [_copy(places, *pair) for pair in pairs],
-        [each.where(position) for each in read for position in each.bad],
-        [each.where(int(position)) for each in read for position in np.flatnonzero(each.tiny)],
-        [each.where(int(position)) for each in read for position in np.flatnonzero(each.flat)],
-        {name: int(number) for name, number in zip(first.class_names, counts, strict=False)},
-        float(present.max() / present.min()) if len(present) else 1.0,
+        name=config.name,
+        images={scan.name: len(scan) for scan in scans},
+        exact=[_copy(images, pair) for pair in exact],
+        near=None if pairs is None else [_copy(images, pair) for pair in pairs],
+        unreadable=[scan.where(position) for scan in scans for position in scan.unreadable],
+        tiny=[scan.where(int(position)) for scan in scans for position in np.flatnonzero(scan.tiny)],
+        one_colour=[scan.where(int(position)) for scan in scans for position in np.flatnonzero(scan.flat)],
+        class_counts={name: int(number) for name, number in zip(first.class_names, counts, strict=False)},
+        imbalance=float(present.max() / present.min()) if len(present) else 1.0,
     )
-    every: list[Pair] = [*exact, *(pairs or [])]
-    across = sorted(every, key=lambda pair: (places[pair[0]][0] is places[pair[1]][0], -pair[2]))[:SHOWN]
+    every: list[_Pair] = [*exact, *(pairs or [])]
+    across = sorted(every, key=lambda pair: (images[pair[0]][0] is images[pair[1]][0], -pair[2]))[:_SHOWN]
     return findings, [
-        (_copy(places, *pair), *(each.picture(position) for each, position in map(places.__getitem__, pair[:2]))) for pair in across
+        (_copy(images, pair), *(scan.picture(position) for scan, position in map(images.__getitem__, pair[:2]))) for pair in across
     ]
 
 
+def _scans(config: DataConfig, against: str, quiet: bool) -> list[_Scan]:
+    """Every image set of a source; those of data that is compared `against` carry its name."""
+    source = open_source(config, training=False, labels=_has_labels(config))
+    class_names = source.class_names if source.class_names != UNLABELLED else ()
+    parts = {name: part for name in ("train", "validation", "test") if (part := getattr(source, name)) is not None}
+    prefix = f"{source.name} " if against else ""
+    names = {name: prefix + (name if len(parts) > 1 else "all") for name in parts}
+    return [_Scan(names[name], part, class_names, source.native_size is None, quiet) for name, part in parts.items() if len(part.indices)]
+
+
+def _searchable(scans: Sequence[_Scan], count: int) -> bool:
+    """Whether near copies can be searched; a line says why not."""
+    if count > MOST:
+        say(f"{count:,} pictures: near copies are searched among up to {MOST:,}, so exact ones alone are")
+        return False
+    side = min((min(scan.part.reader.pixels.shape[-2:]) for scan in scans if scan.part.reader.pixels is not None), default=FINE)
+    if side < FINE:
+        say(f"pictures of {side} pixels: near copies are searched from {FINE} on, where likeness tells a copy, so exact ones alone are")
+    return side >= FINE
+
+
 def _has_labels(config: DataConfig) -> bool:
-    """Not where pictures lie loose in a folder, as a pre-training takes them."""
-    kind, _, rest = config.name.partition(":")
-    return kind != "folder" or not rest or has_classes(Path(rest).expanduser())
+    """Not where images lie loose in a folder, as a pre-training takes them."""
+    kind, rest = parse(config.name)
+    return kind != "folder" or has_classes(Path(rest).expanduser())
 
 
 def write_check(findings: Findings, shown: Sequence[Any], out: str | Path) -> list[Path]:
@@ -182,7 +192,7 @@ def write_check(findings: Findings, shown: Sequence[Any], out: str | Path) -> li
     captions = [
         (
             ": ".join(filter(None, (copy.splits[0], copy.classes[0]))),
-            ": ".join(filter(None, (copy.splits[1], copy.classes[1]))) + f", {copy.alike:.2f}{', mirrored' * copy.mirrored}",
+            ": ".join(filter(None, (copy.splits[1], copy.classes[1]))) + f", {copy.similarity:.2f}{', mirrored' * copy.mirrored}",
         )
         for copy, *_ in shown
     ]
@@ -190,12 +200,12 @@ def write_check(findings: Findings, shown: Sequence[Any], out: str | Path) -> li
     return [*paths, *save_figure(figure, out / "pairs", {}, {"command": command_line(), "data": findings.name}, formats=("png",))]
 
 
-Pair = tuple[int, int, float, bool]
-"""Numbers of two pictures among all, how alike they are, whether mirrored."""
+_Pair = tuple[int, int, float, bool]
+"""Indices of two images among all, their similarity, whether mirrored."""
 
 
-class _Read:
-    """One split: every picture decoded once, its thumbnail and what else is asked of it kept."""
+class _Scan:
+    """One image set, every image decoded once: its hash, its thumbnail, and whether it is unreadable, tiny or of one colour."""
 
     def __init__(self, name: str, part: ImageSet, class_names: tuple[str, ...], photographs: bool, quiet: bool) -> None:
         self.name, self.part, self.class_names = name, part, class_names
@@ -203,11 +213,18 @@ class _Read:
         self.thumbnails = np.zeros((count, 3, SIDE, SIDE), np.uint8)
         self.hashes: list[bytes] = [b""] * count
         self.flat, self.tiny = np.zeros(count, bool), np.zeros(count, bool)
-        self.bad: list[int] = []
-        if isinstance(part.reader, ArrayReader):
+        self.unreadable: list[int] = []
+        if part.reader.pixels is not None:
             self._read_array(part.reader.pixels, quiet)
         else:
             self._read_files(photographs, quiet)
+
+    def __len__(self) -> int:
+        return len(self.part.indices)
+
+    def class_counts(self) -> np.ndarray:
+        labels = self.part.labels
+        return np.bincount(labels[labels >= 0], minlength=len(self.class_names)) if labels.ndim == 1 else labels.sum(axis=0)
 
     def where(self, position: int) -> str:
         return self.part.reader.where(int(self.part.indices[position]))
@@ -224,11 +241,11 @@ class _Read:
         return self.class_names[int(labels)] if 0 <= labels < len(self.class_names) else ""
 
     def _read_array(self, pixels: np.ndarray, quiet: bool) -> None:
-        blocks = [slice(start, start + BLOCK) for start in range(0, len(self.part.indices), BLOCK)]
+        blocks = [slice(start, start + BLOCK) for start in range(0, len(self), BLOCK)]
         for block in track(blocks, f"Reading {self.name}", total=len(blocks), quiet=quiet):
             own = np.ascontiguousarray(pixels[self.part.indices[block]])  # (B, C, H, W)
             self.hashes[block] = [digest(each) for each in own]
-            self.flat[block] = own.reshape(len(own), -1).std(axis=1) < FLAT
+            self.flat[block] = own.reshape(len(own), -1).std(axis=1) < _FLAT
             colour = torch.from_numpy(own if own.shape[1] == 3 else own[:, :1].repeat(3, axis=1)).float()
             self.thumbnails[block] = to_numpy(F.interpolate(colour, (SIDE, SIDE), mode="bilinear", antialias=True).round().byte())
 
@@ -239,48 +256,47 @@ class _Read:
             except DataError as error:
                 return error
             image = viewable(decoded).convert("RGB")
-            self.tiny[position] = photographs and min(size_of(decoded)) < TINY
+            self.tiny[position] = photographs and min(size_of(decoded)) < _TINY
             self.hashes[position] = digest(np.asarray(decoded))
-            self.flat[position] = np.asarray(image).std() < FLAT
+            self.flat[position] = np.asarray(image).std() < _FLAT
             self.thumbnails[position] = np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BOX)).transpose(2, 0, 1)
             return None
 
-        count = len(self.part.indices)
-        with ThreadPoolExecutor(READERS) as pool:
-            for position, error in enumerate(track(pool.map(read, range(count)), f"Reading {self.name}", total=count, quiet=quiet)):
-                if error is not None:
-                    self.bad.append(position)
+        results = track(in_threads(read, range(len(self))), f"Reading {self.name}", total=len(self), quiet=quiet)
+        self.unreadable = [position for position, error in enumerate(results) if error is not None]
 
 
-def _exact(places: Sequence[tuple[_Read, int]]) -> list[Pair]:
-    """All pairs of the same pixels; of many alike, each with the first."""
+def _exact(images: Sequence[tuple[_Scan, int]]) -> list[_Pair]:
+    """All pairs of the same pixels; of many equal ones, each with the first."""
     groups: dict[bytes, list[int]] = defaultdict(list)
-    for number, (read, position) in enumerate(places):
-        if read.hashes[position]:
-            groups[read.hashes[position]].append(number)
-    found: list[Pair] = []
+    for index, (scan, position) in enumerate(images):
+        if scan.hashes[position]:
+            groups[scan.hashes[position]].append(index)
+    pairs: list[_Pair] = []
     for same in groups.values():
         every = combinations(same, 2) if len(same) <= 4 else [(same[0], other) for other in same[1:]]
-        found += [(one, two, 1.0, False) for one, two in every]
-    return sorted(found)
+        pairs += [(one, two, 1.0, False) for one, two in every]
+    return sorted(pairs)
 
 
-def _readable(places: Sequence[tuple[_Read, int]], pair: Pair) -> bool:
-    return all(read.hashes[position] and not read.flat[position] for read, position in map(places.__getitem__, pair[:2]))
+def _near(scans: Sequence[_Scan], images: Sequence[tuple[_Scan, int]], exact: Sequence[_Pair], quiet: bool) -> list[_Pair]:
+    """Pairs that are nearly the same, the most similar first; without the exact ones, and images that show nothing."""
+    same = {pair[:2] for pair in exact}
+    shows = [bool(scan.hashes[position]) and not scan.flat[position] for scan, position in images]
+    thumbnails = np.concatenate([scan.thumbnails for scan in scans])
+    pairs = [pair for pair in near_pairs(thumbnails, quiet) if pair[:2] not in same and shows[pair[0]] and shows[pair[1]]]
+    return sorted(pairs, key=lambda pair: -pair[2])
 
 
-def _copy(places: Sequence[tuple[_Read, int]], one: int, two: int, alike: float, mirrored: bool) -> Copy:
-    (first, here), (second, there) = places[one], places[two]
+def _copy(images: Sequence[tuple[_Scan, int]], pair: _Pair) -> Copy:
+    one, two, similarity, mirrored = pair
+    (first, here), (second, there) = images[one], images[two]
     return Copy(
-        first.where(here),
-        second.where(there),
-        (first.name, second.name),
-        (first.class_of(here), second.class_of(there)),
-        alike,
-        mirrored,
-        (here, there),
+        first=first.where(here),
+        second=second.where(there),
+        splits=(first.name, second.name),
+        classes=(first.class_of(here), second.class_of(there)),
+        similarity=similarity,
+        mirrored=mirrored,
+        positions=(here, there),
     )
-
-
-def _labels(other: int) -> str:
-    return f"{other:,} under another class" if other else ""

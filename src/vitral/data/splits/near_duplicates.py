@@ -11,8 +11,8 @@ people who looked at pairs found about 325 (Barz and Denzler 2020, ciFAIR).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,14 +20,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitral.base.errors import DataError
 from vitral.base.progress import track
-from vitral.data.sources.protocol import ArrayReader, FileReader
 from vitral.data.splits.split import Split
 
 SIDE, COARSE = 32, 8
-SIMILAR, DETAIL, NEAR = 0.9, 0.1, 0.6
+_SIMILAR, _DETAIL, _NEAR = 0.9, 0.1, 0.6
 """What each step asks for."""
-SHIFT = 2
+_SHIFT = 2
 """Pixels of a thumbnail."""
 BLOCK = 2048
 FINE = 16
@@ -41,27 +41,25 @@ def digest(pixels: np.ndarray) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(pixels).tobytes() + str(pixels.shape).encode(), digest_size=16).digest()
 
 
-def copies(train: Split, test: Split) -> int:
-    """Test pictures whose bytes are those of a training picture; files are read only where one of the same size is there."""
-    if len(train) > MOST or type(train.reader) is not type(test.reader):
+def exact_duplicates(train: Split, test: Split) -> int:
+    """Test images whose bytes are those of a training image; only those of a size that both splits have are read."""
+    if len(train) > MOST:
         return 0
-    if isinstance(train.reader, ArrayReader) and isinstance(test.reader, ArrayReader):
-        known = {digest(train.reader.pixels[index]) for index in train.indices}
-        return sum(digest(test.reader.pixels[index]) in known for index in test.indices)
-    if not isinstance(train.reader, FileReader):
-        return 0
-    sizes = [[_size(split.where(position)) for position in range(len(split))] for split in (train, test)]
-    shared = (set(sizes[0]) & set(sizes[1])) - {-1}
-    contents = [
-        [_content(split.where(position)) for position, size in enumerate(own) if size in shared]
-        for split, own in zip((train, test), sizes, strict=True)
-    ]
-    known = set(contents[0])
-    return sum(content in known for content in contents[1])
+    sizes = [[split.reader.size(index) for index in split.indices.tolist()] for split in (train, test)]
+    shared = (set(sizes[0]) & set(sizes[1])) - {-1, None}
+
+    def contents(split: Split, own: list[int | None]) -> Iterator[bytes]:
+        for index, size in zip(split.indices.tolist(), own, strict=True):
+            if size in shared:
+                with contextlib.suppress(DataError):  # gone since: like nothing
+                    yield hashlib.blake2b(split.reader.content(index), digest_size=16).digest()
+
+    trained = set(contents(train, sizes[0]))
+    return sum(content in trained for content in contents(test, sizes[1]))
 
 
 def near_pairs(thumbnails: np.ndarray, quiet: bool = False) -> Iterator[tuple[int, int, float, bool]]:
-    """(first, second, how alike, whether mirrored) of all near copies among uint8 (N, 3, 32, 32); first < second."""
+    """(first, second, similarity, whether mirrored) of all near copies among uint8 (N, 3, 32, 32); first < second."""
     images = torch.from_numpy(thumbnails)
     coarse = torch.cat([_unit(F.adaptive_avg_pool2d(part.float(), COARSE)) for part in images.split(BLOCK)])  # (N, 192)
     mirrored = torch.cat([_unit(F.adaptive_avg_pool2d(part.float(), COARSE).flip(-1)) for part in images.split(BLOCK)])
@@ -69,27 +67,26 @@ def near_pairs(thumbnails: np.ndarray, quiet: bool = False) -> Iterator[tuple[in
     for start in track(starts, "Comparing", total=len(starts), quiet=quiet):
         here = coarse[start : start + BLOCK]
         for flipped, others in ((False, coarse), (True, mirrored)):
-            found = (here @ others[start:].T > SIMILAR).nonzero() + start  # (pairs, 2)
-            found = found[found[:, 0] < found[:, 1]]
-            for pairs in found.split(BLOCK):
-                yield from _alike(images, pairs, flipped)
+            pairs = (here @ others[start:].T > _SIMILAR).nonzero() + start  # (pairs, 2)
+            for block in pairs[pairs[:, 0] < pairs[:, 1]].split(BLOCK):
+                yield from _confirmed(images, block, flipped)
 
 
-def _alike(images: Tensor, pairs: Tensor, flipped: bool) -> Iterator[tuple[int, int, float, bool]]:
-    first, second = (_details(images[pairs[:, place]].float()) for place in (0, 1))
+def _confirmed(images: Tensor, pairs: Tensor, flipped: bool) -> Iterator[tuple[int, int, float, bool]]:
+    first, second = (_details(images[pairs[:, column]].float()) for column in (0, 1))
     second = second.flip(-1) if flipped else second
-    left = ((_unit(first) * _unit(second)).sum(dim=1) > DETAIL).nonzero()[:, 0]
+    left = ((_unit(first) * _unit(second)).sum(dim=1) > _DETAIL).nonzero()[:, 0]
     if not len(left):
         return
-    inner = SIDE - 2 * SHIFT
-    middle = _unit(first[left][:, :, SHIFT:-SHIFT, SHIFT:-SHIFT])
+    inner = SIDE - 2 * _SHIFT
+    middle = _unit(first[left][:, :, _SHIFT:-_SHIFT, _SHIFT:-_SHIFT])
     best = torch.full((len(left),), -1.0)
-    for down in range(2 * SHIFT + 1):
-        for right in range(2 * SHIFT + 1):
+    for down in range(2 * _SHIFT + 1):
+        for right in range(2 * _SHIFT + 1):
             best = torch.maximum(best, (middle * _unit(second[left][:, :, down : down + inner, right : right + inner])).sum(dim=1))
-    for place, score in zip(left.tolist(), best.tolist(), strict=True):
-        if score > NEAR:
-            yield int(pairs[place, 0]), int(pairs[place, 1]), round(score, 4), flipped
+    for row, score in zip(left.tolist(), best.tolist(), strict=True):
+        if score > _NEAR:
+            yield int(pairs[row, 0]), int(pairs[row, 1]), round(score, 4), flipped
 
 
 def _details(images: Tensor) -> Tensor:
@@ -102,17 +99,3 @@ def _unit(images: Tensor) -> Tensor:
     flat = flat - flat.mean(dim=1, keepdim=True)
     length = flat.norm(dim=1, keepdim=True)
     return torch.where(length > 1e-3, flat / length.clamp(min=1e-3), torch.zeros(()))
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return -1
-
-
-def _content(path: str) -> bytes:
-    try:
-        return digest(np.fromfile(path, np.uint8))
-    except OSError:
-        return os.urandom(16)  # gone: like nothing

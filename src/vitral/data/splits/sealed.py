@@ -18,18 +18,18 @@ from vitral.data.splits.split import carve
 
 SHARE = 0.1
 """Of the training pictures, class by class: 5,000 of CIFAR-10's 50,000."""
-SEED = 19
+_SEED = 19
 
 
 def seal(source: Source) -> tuple[ImageSet, ImageSet]:
     """(what may be learnt from, what is sealed) of the training pictures of a named set."""
     if source.name not in CATALOGUE or source.test is None:
-        raise nothing_sealed(source.name)
-    kept, held = carve(source.train.labels, SHARE, SEED, "sealed split")
-    return source.train.some(kept), source.train.some(held)
+        raise _nothing_sealed(source.name)
+    rest, held = carve(source.train.labels, SHARE, _SEED, "sealed split")
+    return source.train.select(rest), source.train.select(held)
 
 
-def nothing_sealed(data: str) -> ConfigError:
+def _nothing_sealed(data: str) -> ConfigError:
     return ConfigError(
         f"{data} has no sealed pictures: only named sets with a test split of their own have",
         "leave --stage out, or use a name from `vitral data list`",
@@ -39,11 +39,11 @@ def nothing_sealed(data: str) -> ConfigError:
 def check_stage(config: DataConfig) -> None:
     """Before anything is opened: only named sets have stages."""
     if config.stage != "open" and config.name not in CATALOGUE:
-        raise nothing_sealed(config.name)
+        raise _nothing_sealed(config.name)
 
 
 def validation_share(config: DataConfig) -> float:
-    """Of what is left, so that `validation` stays a share of all training pictures: 0.1 of CIFAR-10 is 5,000 in every stage."""
+    """Validation share of the images that remain after sealing. 0.1 of CIFAR-10 is 5,000 in every stage."""
     return config.validation if config.stage == "open" else min(config.validation / (1 - SHARE), 0.99)
 
 
@@ -62,10 +62,10 @@ def check_open(config: DataConfig, split: str) -> None:
         )
 
 
-def check_seen(learnt: Mapping[str, Any], config: DataConfig, what: str) -> None:
+def check_seen(trained_on: Mapping[str, Any], config: DataConfig, what: str) -> None:
     """Refuse weights or a teacher that may know the pictures that this run must not: they learnt from the same set in another stage."""
-    before = learnt.get("stage", "open")
-    if config.stage != "open" and learnt.get("name") == config.name and before != config.stage:
+    before = trained_on.get("stage", "open")
+    if config.stage != "open" and trained_on.get("name") == config.name and before != config.stage:
         raise ConfigError(
             f"{what} learnt from {config.name} with stage = {before}: what is closed to this run may be known there",
             f"train it with --stage {config.stage} too",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,15 +11,13 @@ from PIL import Image
 
 from vitral.base.errors import DataError
 from vitral.base.progress import say, track
-from vitral.data.images.decode import Decoded
+from vitral.data.images.decode import Decoded, in_threads
 from vitral.data.images.preprocess import Preprocess, viewable
 from vitral.data.keys import generator
-from vitral.data.sources.protocol import ArrayReader, Reader
+from vitral.data.sources.protocol import Reader
 
 LABEL_JOINER = ";"
 """What stands between several labels of one picture."""
-READERS = min(16, os.cpu_count() or 1)
-"""Threads that decode a split which is then kept whole."""
 
 
 @dataclass(eq=False)
@@ -70,12 +66,12 @@ class Split:
         """Whether a picture may have several labels, or none."""
         return self.labels.ndim == 2
 
-    def truth(self, position: int) -> str:
+    def label_text(self, position: int) -> str:
         """What a picture is: its class, or all its labels."""
         label = self.labels[position]
         return LABEL_JOINER.join(self.class_names[number] for number in (np.flatnonzero(label) if self.multi_label else [label]))
 
-    def members(self, label: int) -> np.ndarray:
+    def indices_of_class(self, label: int) -> np.ndarray:
         """Positions of the pictures of a class."""
         return np.flatnonzero(self.labels[:, label] if self.multi_label else self.labels == label)
 
@@ -86,16 +82,14 @@ class Split:
         bad = {new: self.bad[int(old)] for new, old in enumerate(positions) if int(old) in self.bad}
         return dataclasses.replace(self, indices=self.indices[positions], labels=self.labels[positions], bad=bad, _pixels=pixels)
 
-    def prepared(self, preprocess: Preprocess) -> Split:
+    def with_preprocess(self, preprocess: Preprocess) -> Split:
         """The same pictures for another model; pixels that are here already stay when only the normalisation differs."""
         old, new = (dataclasses.replace(each, mean=(0.0,), std=(1.0,)) for each in (self.preprocess, preprocess))
         return dataclasses.replace(self, preprocess=preprocess, _pixels=self._pixels if old == new else None)
 
-    def first(self, count: int, seed: int) -> Split:
+    def balanced_subset(self, count: int, seed: int) -> Split:
         """`count` pictures, class-balanced; of one seed, each smaller subset lies inside each larger one."""
-        if not 0 < count <= len(self):
-            raise DataError(f"a subset of {count} pictures out of {len(self)}", f"ask for 1 to {len(self)}")
-        return self.subset(np.sort(balanced_order(strata(self.labels), seed)[:count]))
+        return self.subset(balanced_positions(self.labels, count, seed))
 
     @property
     def bytes(self) -> int:
@@ -103,9 +97,9 @@ class Split:
         return len(self) * self.preprocess.channels * self.preprocess.image_size[0] * self.preprocess.image_size[1]
 
     @property
-    def stored(self) -> bool:
+    def is_array(self) -> bool:
         """Already pixels in one array, so that no file is decoded."""
-        return isinstance(self.reader, ArrayReader)
+        return self.reader.pixels is not None
 
     def pixels(self) -> torch.Tensor:
         """All pictures as the model sees them: uint8 (N, C, H, W). Unreadable ones, when skipped, are zeros and in `bad`."""
@@ -115,8 +109,9 @@ class Split:
 
     def _read_all(self) -> torch.Tensor:
         size = (self.preprocess.channels, *self.preprocess.image_size)
-        if isinstance(self.reader, ArrayReader) and self.reader.pixels.shape[1:] == size and _untouched(self.preprocess):
-            return torch.from_numpy(np.ascontiguousarray(self.reader.pixels[self.indices]))
+        stored = self.reader.pixels
+        if stored is not None and stored.shape[1:] == size and _untouched(self.preprocess):
+            return torch.from_numpy(np.ascontiguousarray(stored[self.indices]))
         out = np.zeros((len(self), *size), np.uint8)
 
         def read(position: int) -> DataError | None:
@@ -126,14 +121,10 @@ class Split:
                 return error
             return None
 
-        # Threads: decoding and resizing let others run. Errors are met in the order of the pictures all the same.
-        with ThreadPoolExecutor(READERS) as pool:
-            results = pool.map(read, range(len(self)))
-            for position, error in enumerate(track(results, f"Reading {self.name}", total=len(self))):
-                if error is not None:
-                    if self.on_bad_image == "fail":
-                        pool.shutdown(wait=False, cancel_futures=True)  # the rest need not be read before this is told
-                    self.skip_unreadable(position, error)
+        results = in_threads(read, range(len(self)))
+        for position, error in enumerate(track(results, f"Reading {self.name}", total=len(self))):
+            if error is not None:
+                self.skip_unreadable(position, error)
         return torch.from_numpy(out)
 
     def skip_unreadable(self, position: int, error: DataError) -> None:
@@ -179,30 +170,37 @@ def strata(labels: np.ndarray) -> np.ndarray:
     return np.where(labels.any(axis=1), counts.argmin(axis=1), labels.shape[1])
 
 
+def balanced_positions(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """`count` positions in order, class-balanced; of one seed, each smaller choice lies inside each larger one."""
+    if not 0 < count <= len(labels):
+        raise DataError(f"a subset of {count} pictures out of {len(labels)}", f"ask for 1 to {len(labels)}")
+    return np.sort(balanced_order(strata(labels), seed)[:count])
+
+
 def balanced_order(labels: np.ndarray, seed: int) -> np.ndarray:
     """All positions, ordered so that every prefix has each class in its share, and one of each class comes first."""
     draw = generator(seed, "balanced order")
     shuffled = draw.permutation(len(labels))
-    place = np.empty(len(labels))
+    rank = np.empty(len(labels))
     turn = draw.permutation(int(labels.max()) + 1 if len(labels) else 0)
     for label in np.unique(labels):
         members = shuffled[labels[shuffled] == label]
-        place[members] = np.arange(len(members)) / len(members)
-    return np.lexsort((turn[labels], place))
+        rank[members] = np.arange(len(members)) / len(members)
+    return np.lexsort((turn[labels], rank))
 
 
 def carve(labels: np.ndarray, share: float, seed: int, purpose: str) -> tuple[np.ndarray, np.ndarray]:
-    """(kept, carved) positions: a seeded share of each class is carved out, and each class keeps at least one picture."""
+    """(the rest, carved) positions: a seeded share of each class is carved out, and each class keeps at least one picture."""
     if share <= 0:
         return np.arange(len(labels)), np.arange(0)
     draw = generator(seed, purpose)
     present, counts = np.unique(labels, return_counts=True)
     # Largest remainders: the whole comes out at its share, not only each class. At least one of each class that has two.
     exact = counts * share
-    wanted = np.floor(exact).astype(int)
-    wanted[np.argsort(wanted - exact, kind="stable")[: max(0, round(len(labels) * share) - wanted.sum())]] += 1
-    wanted = np.minimum(np.maximum(wanted, 1), counts - 1)
-    carved = [draw.permutation(np.flatnonzero(labels == label))[:count] for label, count in zip(present, wanted, strict=True)]
+    taken = np.floor(exact).astype(int)
+    taken[np.argsort(taken - exact, kind="stable")[: max(0, round(len(labels) * share) - taken.sum())]] += 1
+    taken = np.minimum(np.maximum(taken, 1), counts - 1)
+    carved = [draw.permutation(np.flatnonzero(labels == label))[:count] for label, count in zip(present, taken, strict=True)]
     out = np.sort(np.concatenate(carved)) if carved else np.arange(0)
     return np.setdiff1d(np.arange(len(labels)), out), out
 

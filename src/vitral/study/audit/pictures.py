@@ -18,7 +18,7 @@ from vitral.config import DataConfig
 from vitral.data.images.decode import decode
 from vitral.data.images.preprocess import Preprocess, open_picture, viewable
 from vitral.data.sources.catalogue import CATALOGUE
-from vitral.data.sources.pictures import find_pictures, readable
+from vitral.data.sources.pictures import find_pictures, open_readable
 from vitral.data.splits.open import open_split
 from vitral.look.faithfulness import on_grid
 from vitral.model.classifier import Classifier
@@ -30,8 +30,10 @@ NOISE = 0.1
 """Standard deviation of the noise that must not change a map, on pixels of spread 1."""
 
 
-def open_pictures(model: Classifier, data: Any, split: str | None, root: str | None, count: int, seed: int) -> tuple[list[Picture], bool]:
+def open_pictures(model: Classifier, data: Any, split: str | None, count: int, seed: int) -> tuple[list[Picture], bool]:
     """Up to `count` pictures as the model wants them, drawn by the seed; and whether a mirrored one means the same."""
+    root = data.root if isinstance(data, DataConfig) else None
+    data = data.name if isinstance(data, DataConfig) else data
     if isinstance(data, str) and split is None and data.startswith("folder:"):
         folder = Path(data.removeprefix("folder:"))
         if folder.is_dir() and not any(path.is_dir() for path in folder.iterdir()):
@@ -41,7 +43,7 @@ def open_pictures(model: Classifier, data: Any, split: str | None, root: str | N
             opened = as_trained(model, data, split, root, "skip").open()
         else:
             opened = open_split(DataConfig(name=data, root=root, on_bad_image="skip"), Preprocess.of(model))
-        some = opened.first(min(count, len(opened)), seed)
+        some = opened.balanced_subset(min(count, len(opened)), seed)
         found = []
         for place in range(len(some)):
             try:
@@ -51,7 +53,7 @@ def open_pictures(model: Classifier, data: Any, split: str | None, root: str | N
         return found, opened.flip
     sources = find_pictures(data) if isinstance(data, str | Path) else list(data)
     order = np.random.default_rng(seed).permutation(len(sources))[:count]
-    return list(readable((sources[index] for index in np.sort(order)), model)), True
+    return list(open_readable((sources[index] for index in np.sort(order)), model)), True
 
 
 def sure_ones(confidence: np.ndarray, answers: np.ndarray, count: int) -> np.ndarray:

@@ -95,7 +95,7 @@ def time_run(setup: Setup, seconds: float = 0.0, quiet: bool = True) -> Timing:
         if len(data.validation):
             # An image is evaluated in a third of the time that learning from it takes, or less.
             enough = SHOWN if stepper.device.type != "cpu" else min(SHOWN, max(1, int(PATIENCE / 2 * size / max(first, 1e-6))))
-            few = setup.evaluation_loader(data.validation.first(min(enough, len(data.validation)), 0), world)
+            few = setup.evaluation_loader(data.validation.balanced_subset(min(enough, len(data.validation)), 0), world)
             once = median_seconds(
                 lambda: evaluate_loader(setup.model, few, forward=stepper.logits, precision=stepper.precision()), stepper.wait, least=1
             )

@@ -90,15 +90,15 @@ def quantise_graph(
 
     heads = [graph.graph.node[one.node].input[1] for one in linears(graph.graph, model) if not one.rounded]
     made = store_graph(graph, model, "fp16", [*heads, *POSITIONS] if layers is None else ())
-    found = [one for one in linears(made.graph, model) if one.rounded and (layers is None or one.name in layers)]
+    products = [one for one in linears(made.graph, model) if one.rounded and (layers is None or one.name in layers)]
     writer = _Writer(made.graph, model, dict(inputs or {}))
-    found = {one.node: one for one in writer.balanced(found)}
-    gone = {one.add for one in found.values() if one.add is not None}
+    products = {one.node: one for one in writer.balanced(products)}
+    gone = {one.add for one in products.values() if one.add is not None}
     nodes: list[NodeProto] = []
-    for place, node in enumerate(made.graph.node):
-        if place in found:
-            nodes += writer.product(found[place])
-        elif place not in gone:
+    for index, node in enumerate(made.graph.node):
+        if index in products:
+            nodes += writer.product(products[index])
+        elif index not in gone:
             nodes.append(node)
     _replace_nodes(made.graph, [*writer.first, *nodes])
     made.opset_import.append(helper.make_opsetid(CONTRIBUTED, 1))
@@ -110,9 +110,9 @@ def calibrate(graph: ModelProto, model: Classifier, batches: Iterable[np.ndarray
     """What every layer of a `float_graph` is given on these images (B, C, H, W)."""
     from onnx import helper
 
-    found = linears(graph.graph, model)
+    products = linears(graph.graph, model)
     watched = copy.deepcopy(graph)
-    sources = list(dict.fromkeys(one.source for one in found))
+    sources = list(dict.fromkeys(one.source for one in products))
     del watched.graph.output[:]
     watched.graph.output.extend(helper.make_empty_tensor_value_info(source) for source in sources)
     run = open_graph(watched.SerializeToString(), threads, sources)
@@ -123,7 +123,7 @@ def calibrate(graph: ModelProto, model: Classifier, batches: Iterable[np.ndarray
             rows[source] += len(flat)
             sums[source] = sums.get(source, 0) + flat.T @ flat
             largest[source] = np.maximum(largest.get(source, 0), np.abs(flat).max(axis=0))
-    return {one.name: Inputs(sums[one.source] / rows[one.source], largest[one.source]) for one in found if rows[one.source]}
+    return {one.name: Inputs(sums[one.source] / rows[one.source], largest[one.source]) for one in products if rows[one.source]}
 
 
 def open_graph(content: bytes, threads: int = 0, outputs: Sequence[str] = ("logits",)) -> Run:
@@ -167,8 +167,8 @@ def store_graph(graph: ModelProto, model: Classifier, precision: str, names: Col
 def linears(graph: GraphProto, model: Classifier) -> list[Linear]:
     """Every product with a constant matrix, in the order of the graph."""
     constants, users, makers = _constants(graph), _users(graph), {out: node for node in graph.node for out in node.output}
-    names, found = _weight_names(model), []
-    for place, node in enumerate(graph.node):
+    names, products = _weight_names(model), []
+    for index, node in enumerate(graph.node):
         if node.op_type not in ("MatMul", "Gemm") or node.input[1] not in constants:
             continue
         weight = constants[node.input[1]]
@@ -183,10 +183,10 @@ def linears(graph: GraphProto, model: Classifier) -> list[Linear]:
             other = [name for name in graph.node[after[0]].input if name != output]
             if other and other[0] in constants and constants[other[0]].shape == (weight.shape[1],):
                 bias, add, output = other[0], after[0], graph.node[after[0]].output[0]
-        name = names.get(weight.tobytes(), bias.removesuffix(".bias").removeprefix("model.") or f"product {place}")
+        name = names.get(weight.tobytes(), bias.removesuffix(".bias").removeprefix("model.") or f"product {index}")
         kind = _kind(node.input[0], makers)
-        found.append(Linear(name, place, node.input[0], weight, bias, add, output, kind))
-    return found
+        products.append(Linear(name, index, node.input[0], weight, bias, add, output, kind))
+    return products
 
 
 class _Writer:
@@ -198,18 +198,18 @@ class _Writer:
         self.first: list[NodeProto] = []
         """Nodes before all others."""
 
-    def balanced(self, found: list[Linear]) -> list[Linear]:
+    def balanced(self, products: list[Linear]) -> list[Linear]:
         """Layers behind a LayerNorm that nothing else reads: the norm's own factors even out its outputs, at no cost when it runs."""
         users = _users(self.graph)
-        out = {one.node: one for one in found}
+        out = {one.node: one for one in products}
         for norm in self.graph.node:
-            readers = [out.get(place) for place in users.get(norm.output[0], [])]
+            readers = [out.get(index) for index in users.get(norm.output[0], [])]
             takers = [one for one in readers if one is not None]
             if norm.op_type != "LayerNormalization" or not takers or len(takers) < len(readers) or takers[0].name not in self.inputs:
                 continue
             factors = smoothquant_scales([one.weight for one in takers], self.inputs[takers[0].name])
-            for place, name in enumerate(norm.input[1:], 1):
-                norm.input[place] = self._constant(f"{name}.balanced", self.values[name] / factors)
+            for index, name in enumerate(norm.input[1:], 1):
+                norm.input[index] = self._constant(f"{name}.balanced", self.values[name] / factors)
             for one in takers:
                 self.inputs[one.name] = self.inputs[one.name].times(1 / factors)
                 out[one.node] = dataclasses.replace(one, weight=one.weight * factors[:, None])
@@ -293,17 +293,17 @@ def _folded(model: ModelProto) -> ModelProto:
     """Reshaped and transposed constants as constants of their own: the patch embedding's weight becomes a matrix."""
     from onnx import numpy_helper
 
-    graph, kept = model.graph, []
+    graph, remaining = model.graph, []
     values = _constants(graph)
     for node in graph.node:
         if node.op_type not in ("Reshape", "Transpose") or not all(name in values for name in node.input):
-            kept.append(node)
+            remaining.append(node)
             continue
         value = values[node.input[0]]
         turned = value.reshape(values[node.input[1]]) if node.op_type == "Reshape" else value.transpose(node.attribute[0].ints)
         values[node.output[0]] = turned
         graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(turned), node.output[0]))
-    _replace_nodes(graph, kept)
+    _replace_nodes(graph, remaining)
     return model
 
 
@@ -329,9 +329,9 @@ def _constants(graph: GraphProto) -> dict[str, np.ndarray]:
 
 def _users(graph: GraphProto) -> dict[str, list[int]]:
     users: dict[str, list[int]] = {}
-    for place, node in enumerate(graph.node):
+    for index, node in enumerate(graph.node):
         for name in node.input:
-            users.setdefault(name, []).append(place)
+            users.setdefault(name, []).append(index)
     return users
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vitral.weights.rotary_kind import rotary_of
+from vitral.weights.infer import rotary_of
 
 TABLE, SCALE, CLASS, REGISTERS = "positions.table", "blocks.0.scale1", "tokens.class_token", "tokens.registers"
 
