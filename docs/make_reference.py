@@ -5,52 +5,22 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-import json
 import re
-import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import tyro
-
 import vitral
 from vitral.base import errors
-from vitral.cli import VERBS, pretrain
-from vitral.cli.completion import WORDS
-from vitral.cli.train import EXAMPLES as TRAIN
-from vitral.cli.train import PLAN, documents, flags_of
+from vitral.cli import VERBS
+from vitral.cli.completion import commands
+from vitral.cli.parsing import usage
 from vitral.config import RunConfig, formats
-from vitral.presets.runs import RUNS, pretraining
+from vitral.config.flags import Flag, documents
+from vitral.presets.runs import RUNS
 
 FOLDER = Path(__file__).parent / "reference"
 MADE = "<!-- Written by docs/make_reference.py from the code: change it there. -->"
-
-COMMANDS: dict[str, list[tuple[str, str]]] = {
-    "demo": [("", "Demo EXAMPLES")],
-    "eval": [("", "Flags EXAMPLES")],
-    "predict": [("", "Predict EXAMPLES")],
-    "look": [("", "Look EXAMPLES")],
-    "figures": [("", "Figures EXAMPLES")],
-    "explore": [("", "Flags EXAMPLES")],
-    "audit": [("", "Flags EXAMPLES")],
-    "lens": [("", "Flags EXAMPLES")],
-    "film": [("", "Flags EXAMPLES")],
-    "embed": [("", "Flags EXAMPLES")],
-    "probe": [("", "Flags EXAMPLES")],
-    "compare": [("", "Flags EXAMPLES")],
-    "scale": [("", "Flags EXAMPLES")],
-    "report": [("", "Flags EXAMPLES")],
-    "quantise": [("", "Flags EXAMPLES")],
-    "runs": [("", "Flags EXAMPLES")],
-    "diff": [("", "Flags EXAMPLES")],
-    "bench": [("", "Flags EXAMPLES")],
-    "verify": [("", "Flags EXAMPLES")],
-    "weights": [("inspect", "Inspect INSPECT"), ("convert", "Convert CONVERT"), ("list", "Names LIST")],
-    "completion": [("bash", "Flags BASH"), ("zsh", "Flags ZSH"), ("fish", "Flags FISH")],
-    "data": [("list", "List LIST"), ("get", "Get GET"), ("show", "Show SHOW"), ("check", "Check CHECK"), ("cache", "Cache CACHE")],
-}
-"""Verb → its commands, each with the names of its dataclass and of its examples. train and plan make theirs from a run."""
 
 CLASSES = {
     "vitral.model.classifier.Classifier": ("features", "with_head", "summary"),
@@ -165,17 +135,21 @@ heat.overlay().save("where.png")
 
 
 def cli_page() -> str:
-    parts = [f"{MADE}\n\n# The command line\n\n`vitral VERB --help` shows the same. Exit codes: 0 done, 1 failed, 2 used wrongly.", verbs()]
+    parts = [
+        f"{MADE}\n\n# The command line\n\n`vitral VERB --help` shows the common flags, `--help-all` all of them. "
+        "Exit codes: 0 done, 1 failed, 2 used wrongly.",
+        verbs(),
+    ]
     for verb, line in VERBS.items():
         parts.append(f"## {verb}\n\n{line[0].upper()}{line[1:]}.")
         if verb in ("train", "plan", "pretrain"):
             parts.append(
                 "The defaults below are those of the settings; each named run brings its own, and `--help` after its name shows them."
             )
-        for command, kind, examples in commands(verb):
+        for command, (flags, examples) in commands(verb).items():
             parts += [f"### {verb} {command}"] if command else []
-            parts.append(fenced(f"{usage(f'vitral {verb} {command}'.strip(), kind)}\n\n{examples.strip()}"))
-            parts += [flag_table(kind)] if dataclasses.fields(kind) else []
+            parts.append(fenced(f"{usage(f'vitral {verb} {command}'.strip(), flags)}\n\n{examples.strip()}"))
+            parts += [flag_table(flags)] if flags else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -183,51 +157,12 @@ def verbs() -> str:
     return table(("verb", "what it does"), [(f"[{verb}](#{verb})", line) for verb, line in VERBS.items()])
 
 
-def commands(verb: str) -> list[tuple[str, type, str]]:
-    if verb in ("train", "plan"):
-        text = (TRAIN if verb == "train" else PLAN).format(runs=", ".join(RUNS))
-        return [("", flags_of(RunConfig(), verb), text)]
-    if verb == "pretrain":
-        return [("", pretrain.flags_of(pretraining("cifar10")), pretrain.EXAMPLES)]
-    module = importlib.import_module(f"vitral.cli.{verb}")
-    return [(command, *(getattr(module, name) for name in names.split())) for command, names in COMMANDS[verb]]
-
-
-def usage(program: str, kind: type) -> str:
-    words = [metavar(hint) for field, hint in hints(kind) if is_positional(hint) and field]
-    return " ".join(["usage:", program, *words, *["[flags]"] * bool(dataclasses.fields(kind))])
-
-
-def flag_table(kind: type) -> str:
-    rows = []
-    for field, hint in hints(kind):
-        settings = argument(hint)
-        text = settings.help if settings and settings.help else texts(kind).get(field.name, "")
-        name = (
-            metavar(hint) if is_positional(hint) else f"--{(settings.name if settings and settings.name else field.name).replace('_', '-')}"
-        )
-        default = "" if field.default is dataclasses.MISSING or is_positional(hint) else shown(field.default)
-        rows.append((f"`{name}`", default, text.replace("\n", " ")))
+def flag_table(flags: list[Flag]) -> str:
+    rows = [
+        (f"`{flag.names[0]}`", "" if flag.positional or flag.default is dataclasses.MISSING else shown(flag.default), flag.text)
+        for flag in flags
+    ]
     return table(("flag", "default", "what it does"), rows)
-
-
-def hints(kind: type) -> list[tuple[dataclasses.Field[Any], Any]]:
-    # The fields of a class made at run time carry their types themselves.
-    found = {} if all(not isinstance(f.type, str) for f in dataclasses.fields(kind)) else typing.get_type_hints(kind, include_extras=True)
-    return [(field, found.get(field.name, field.type)) for field in dataclasses.fields(kind)]
-
-
-def is_positional(hint: Any) -> bool:
-    return any(part is tyro.conf.Positional for part in getattr(hint, "__metadata__", ()))
-
-
-def argument(hint: Any) -> Any:
-    return next((part for part in getattr(hint, "__metadata__", ()) if hasattr(part, "metavar")), None)
-
-
-def metavar(hint: Any) -> str:
-    settings = argument(hint)
-    return settings.metavar if settings and settings.metavar else "…"
 
 
 def texts(kind: type) -> dict[str, str]:
@@ -397,97 +332,6 @@ def size(value: Any) -> str:
     return "–" if value is None else by(value) if isinstance(value, tuple) else str(value)
 
 
-def completions() -> str:
-    """The words that `vitral completion` completes, as src/vitral/cli/completion.py reads them."""
-    from vitral.cost.time import GPUS
-    from vitral.data.images.augment import POLICIES
-    from vitral.data.sources.catalogue import CATALOGUE
-    from vitral.look.figures import FIGURES
-    from vitral.look.method import METHODS
-    from vitral.study.fight.recipe import RECIPES
-    from vitral.weights.family import PREPROCESS
-
-    names: dict[str, list[str]] = {
-        "runs": [*RUNS],
-        "data": [*CATALOGUE, "folder:"],
-        "models": [*vitral.models()],
-        "methods": [*METHODS],
-        "figures": [*FIGURES],
-        "augmentations": [*POLICIES],
-        "preprocessing": [*PREPROCESS],
-        "recipes": [*RECIPES],
-        "gpus": [*GPUS],
-        "devices": ["auto", "cpu", "cuda", "mps"],
-    }
-    found = {}
-    for verb in VERBS:
-        for command, kind, _ in commands(verb):
-            entry: dict[str, Any] = {"words": [], "flags": {}}
-            for field, hint in hints(kind):
-                if is_positional(hint):
-                    entry["words"].append(PLACES.get((verb, field.name), PLACES.get(metavar(hint), "")))
-                    continue
-                settings = argument(hint)
-                name = (settings.name if settings and settings.name else field.name).replace("_", "-")
-                text = settings.help if settings and settings.help else texts(kind).get(field.name, "")
-                flag = f"--no-{name}" if field.default is True else f"--{name}"
-                entry["flags"][flag] = [in_short(text), takes(verb, field.name, hint, names)]
-            found[f"{verb} {command}".strip()] = entry
-    return (
-        json.dumps({"verbs": VERBS, "names": names, "commands": found}, ensure_ascii=False).replace("}, ", "},\n").replace("], ", "],\n")
-        + "\n"
-    )
-
-
-PLACES = {
-    "RUN": "runs",
-    "DATA": "data",
-    "DATA…": "data",
-    "NAME": "data",
-    ("film", "run"): "",
-    ("diff", "runs"): "",
-    ("bench", "model"): "models",
-}
-"""Which names go where, in the order they are typed; all other places take paths."""
-
-NAMED = {
-    "data": "data",
-    "from_data": "data",
-    "learnt_from": "data",
-    "transfer": "data",
-    "model": "models",
-    "only": "figures,",
-    "augment": "augmentations",
-    "preprocess": "preprocessing",
-    "recipe": "recipes,",
-    "gpu": "gpus",
-    "device": "devices",
-    ("look", "method"): "methods,",
-    ("audit", "methods"): "methods,",
-}
-"""Flags whose values have names, though their type is text; a comma: several of them."""
-
-
-def takes(verb: str, name: str, hint: Any, names: dict[str, list[str]]) -> str | None:
-    """What stands after a flag: the name of a list of `names`, where a Literal's values come too."""
-    kinds = [hint]
-    for kind in kinds:
-        if kind is bool:
-            return None
-        if typing.get_origin(kind) is typing.Literal:
-            called = next((key for key, words in names.items() if words == list(typing.get_args(kind))), f"{name}_{len(names)}")
-            names[called] = list(typing.get_args(kind))
-            return called
-        kinds += typing.get_args(kind)
-    return NAMED.get((verb, name), NAMED.get(name, ""))
-
-
-def in_short(text: str) -> str:
-    """The beginning of a flag's help, up to its first stop."""
-    first = re.split(r"(?<=[^.])[.;](?: |$)", " ".join(text.split()))[0]
-    return first if len(first) <= 80 else first[:79].rsplit(" ", 1)[0] + " …"
-
-
 PAGES = {"cli.md": cli_page, "python.md": python_page, "config.md": config_page}
 
 if __name__ == "__main__":
@@ -495,5 +339,3 @@ if __name__ == "__main__":
     for name, make in PAGES.items():
         (FOLDER / name).write_text(make(), encoding="utf-8")
         print(FOLDER / name)
-    WORDS.write_text(completions(), encoding="utf-8")
-    print(WORDS)

@@ -43,7 +43,6 @@ LAZY = {
     "sklearn": "seconds",
     "scipy": "seconds",
     "rich": "a third of a second, for a live bar alone",
-    "tyro": "a third of a second, for flags alone",
     "torch.distributed": "a second, for several processes alone",
     "torch.utils.flop_counter": "half a second",
     "torch._subclasses": "a second: it is part of the compiler",

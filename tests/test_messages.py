@@ -13,7 +13,6 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
+from tests.commands import flags_of_line, parse_line, spellings
 from tests.train.stops import stopped_after
 
 import vitral
@@ -28,12 +28,7 @@ from vitral.base.errors import UsageError, VitralError
 from vitral.base.origin import Origin
 from vitral.build import create
 from vitral.cli import VERBS, main
-from vitral.cli.parsing import parse, spellings
-from vitral.cli.train import flags_of as flags_of_a_run
-from vitral.cli.train import parse as parse_run
-from vitral.cli.train import spoken_resume
-from vitral.config import RunConfig
-from vitral.presets.runs import RUNS
+from vitral.cli.completion import commands
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+(?![\w-])")
 SOURCE = Path(__file__).parents[1] / "src" / "vitral"
@@ -72,41 +67,28 @@ def shown() -> Iterator[tuple[str, str, bool]]:
 COMMANDS = list(dict.fromkeys(shown()))
 
 
-def kind_of(verb: str, words: list[str], make_reference: ModuleType) -> tuple[type, list[str]]:
-    """The flags of a command, and the words that are left."""
-    if verb in ("train", "plan"):
-        return flags_of_a_run(RunConfig(), verb), words
-    kinds = {command: kind for command, kind, _ in make_reference.commands(verb)}
-    return (kinds[""], words) if "" in kinds else (kinds[words[0]], words[1:])
-
-
 @pytest.mark.parametrize(("file", "command", "whole"), COMMANDS)
-def test_a_command_that_is_shown_can_be_typed(file: str, command: str, whole: bool, make_reference: ModuleType) -> None:
+def test_a_command_that_is_shown_can_be_typed(file: str, command: str, whole: bool) -> None:
     _, verb, *words = shlex.split(command, comments=False) if whole else command.split()
     assert verb in VERBS, f"{file}: {command}"
     words = [FILLED.get(word, word) for word in words]
     if verb in ("train", "plan") and words:
         words[0] = words[0].replace("runs/digits", "digits")  # a run that was trained is named like any other
-    kind, left = kind_of(verb, words, make_reference)
-    known = {*spellings(kind), "--help", "--resume", "--debug"}
+    flags, left = flags_of_line(verb, words)
+    known = {*spellings(flags), "--help", "--help-all", "--resume", "--debug"}
     assert [word for word in words if word.startswith("--") and word.partition("=")[0] not in known] == [], f"{file}: {command}"
     if not whole or not any(not word.startswith("-") for word in left[:1]):
         return  # a verb that is named, with a flag of it perhaps
     try:
-        if verb in ("train", "plan"):
-            parse_run(words, verb).config()
-        else:
-            parse(kind, spoken_resume(left), "vitral", "")
+        parse_line(verb, words)
     except UsageError as error:
         pytest.fail(f"{file}: {command}: {error}")
 
 
-def test_every_flag_that_is_named_is_a_flag(make_reference: ModuleType) -> None:
-    known = {"--help", "--debug", "--version", *FOREIGN}
+def test_every_flag_that_is_named_is_a_flag() -> None:
+    known = {"--help", "--help-all", "--debug", "--version", *FOREIGN}
     for verb in VERBS:
-        kinds = [kind for _, kind, _ in make_reference.commands(verb)] if verb not in ("train", "plan") else []
-        kinds += [flags_of_a_run(RunConfig(), verb)] if verb in ("train", "plan") else []
-        known |= {flag for kind in kinds for flag in spellings(kind)}
+        known |= {name for flags, _ in commands(verb).values() for name in spellings(flags)}
     named = {
         (path.relative_to(SOURCE).as_posix(), flag) for path in SOURCE.rglob("*.py") for text in texts(path) for flag in FLAG.findall(text)
     }
@@ -115,19 +97,18 @@ def test_every_flag_that_is_named_is_a_flag(make_reference: ModuleType) -> None:
 
 def test_advice_on_data_names_flags_of_every_verb_that_gives_it() -> None:
     """ImageNet is fetched by nobody: what train, plan and pretrain say of it must help there."""
-    from vitral.cli.pretrain import flags_of as flags_without_labels
     from vitral.data.sources.catalogue import CATALOGUE
     from vitral.data.sources.fetch import advice
 
-    both = set(spellings(flags_of_a_run(RunConfig(), "plan"))) & set(spellings(flags_without_labels(RUNS["pretrain-photos"])))
+    both = spellings(commands("plan")[""][0]) & spellings(commands("pretrain")[""][0])
     named = {flag for entry in CATALOGUE.values() if entry.name != "digits" for flag in FLAG.findall(advice(entry, Path("data")))}
     assert named - both == set()
 
 
 @pytest.mark.parametrize("verb", ["eval", "probe", "compare", "scale", "pretrain", "data show"])
-def test_a_file_that_cannot_be_read_can_be_passed_over_as_the_error_says(verb: str, make_reference: ModuleType) -> None:
+def test_a_file_that_cannot_be_read_can_be_passed_over_as_the_error_says(verb: str) -> None:
     verb, *words = verb.split()
-    assert "--on-bad-image" in spellings(kind_of(verb, words, make_reference)[0])
+    assert "--on-bad-image" in spellings(flags_of_line(verb, words)[0])
 
 
 def test_there_are_commands() -> None:
@@ -222,14 +203,10 @@ def test_every_message_is_the_one_in_the_file(
     bench: dict[str, Any], request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = GOLDEN.read_text(encoding="utf-8")
-    written, there = entries(text), sorted(Path.cwd().rglob("*"))
+    written = entries(text)
     made = {}
     for call in written:
         made[call] = answer(call, bench, capsys)
-        left = sorted(Path.cwd().rglob("*"))
-        if left != there:
-            print("LEFT", call, [x for x in left if x not in there][:3], file=open("/tmp/left.txt", "a"))
-            there = left
     if request.config.getoption("--write-messages"):
         lines = [f"{line}\n{made[line]}\n" if line in made else line for line in text.splitlines() if line in made or line.startswith("#")]
         GOLDEN.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -60,7 +60,7 @@ def test_the_wheel_is_the_package_and_nothing_else(built: tuple[zipfile.ZipFile,
     assert {name.rpartition("/")[2] for name in about} == {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "LICENSE"}
     kinds = {Path(name).suffix for name in names - about}
     assert kinds == {".py", ".typed", ".json", ".html", ".css", ".js", ".jpg"}  # another kind would be a decision
-    for needed in ("py.typed", "report/templates/page.html", "web/static/index.html", "kernels/gelu_triton.py", "cli/words.json"):
+    for needed in ("py.typed", "report/templates/page.html", "web/static/index.html", "kernels/gelu_triton.py"):
         assert f"vitral/{needed}" in names
     assert sum(entry.compress_size for entry in wheel.infolist()) < 2e6
 

@@ -39,7 +39,7 @@ HURRY = {
     "scale": {"--budget": "samples=128", "--seeds": "2", "--lrs": "3e-3", "--parallel": "1"},
     "audit": {"--pictures": "2"},
     "film": {"--pictures": "1", "--format": "gif"},
-    "quantise": {"--pictures": "8", "--rounds": "2", "--layer-pictures": "0", "--anyway": ""},
+    "quantise": {"--pictures": "8", "--rounds": "2", "--layer-pictures": "0", "--force": ""},
     "bench": {"--quick": ""},
 }
 """Verb → flags that are set, or added, so that a command ends within seconds."""
@@ -156,7 +156,7 @@ def test_a_page_runs_from_top_to_bottom(
             continue
         program, *words = shlex.split(step.command)
         if program == "vitral" and words[0] == "explore" and "--export" not in words:
-            assert live(lambda words=words: main([*words, "--no-open"])), where
+            assert live(lambda words=words: main([*words, "--no-browser"])), where
         elif program == "vitral":
             expected = 2 if step.after.startswith("vitral: ") else 0
             assert main(hurried(words)) == expected, f"{where}\n{capfd.readouterr().err}"

@@ -12,18 +12,16 @@ import shlex
 import shutil
 import warnings
 from pathlib import Path
-from types import ModuleType
 
 import matplotlib
 import pytest
 from PIL import Image
 from tests.blocks import steps
+from tests.commands import parse_line
 from tests.scripts import load_script
 
 import vitral
 from vitral.cli import VERBS, main
-from vitral.cli.parsing import parse
-from vitral.cli.train import parse as parse_run
 from vitral.report.demo.photograph import PHOTOGRAPH
 
 ROOT = Path(__file__).parents[1]
@@ -99,7 +97,7 @@ def test_the_demo_leaves_what_it_says(here: Path) -> None:
     assert vitral.load("runs/demo").config.class_token  # the README shows where it looks
 
 
-def test_the_demo_says_what_it_made_and_what_comes_next(here: Path, make_reference: ModuleType) -> None:
+def test_the_demo_says_what_it_made_and_what_comes_next(here: Path) -> None:
     told = (here / "told.txt").read_text(encoding="utf-8")
     made = re.findall(r"^\w+ +(runs/demo/\S+)", told, re.MULTILINE)
     assert made == ["runs/demo/report.html", "runs/demo/explore.html", "runs/demo/figures/cat.png"]
@@ -107,7 +105,8 @@ def test_the_demo_says_what_it_made_and_what_comes_next(here: Path, make_referen
     commands = re.findall(r"  (vitral .*)$", told, re.MULTILINE)
     assert len(commands) == 4 and "vitral explore vit_tiny.safetensors runs/demo/cat.jpg" in commands
     for line in commands:
-        parse_command(*shlex.split(line)[1:], make_reference=make_reference)
+        _, verb, *arguments = shlex.split(line)
+        parse_line(verb, arguments)
 
 
 def test_readme_python_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,25 +184,14 @@ def test_readme_command_runs(line: str, here: Path, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(("page", "line", "after"), COMMANDS, ids=lambda value: value.name if isinstance(value, Path) else None)
-def test_every_command_parses(
-    page: Path, line: str, after: str, here: Path, make_reference: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_parses(page: Path, line: str, after: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, verb, *arguments = shlex.split(line.partition(" -m ")[2] or line)
     assert verb in VERBS
     if after.startswith("vitral: "):  # a mistake, shown with its answer
         assert main([verb, *arguments]) == 2
         assert capsys.readouterr().err.strip() == after
     else:
-        parse_command(verb, *arguments, make_reference=make_reference)
-
-
-def parse_command(verb: str, *arguments: str, make_reference: ModuleType) -> None:
-    if verb in ("train", "plan"):
-        parse_run(list(arguments), verb).config()
-        return
-    kinds = {command: kind for command, kind, _ in make_reference.commands(verb)}
-    command, given = ("", arguments) if "" in kinds else (arguments[0], arguments[1:])
-    parse(kinds[command], list(given), "vitral", "")
+        parse_line(verb, arguments)
 
 
 def test_the_lists_of_commands_are_not_empty() -> None:

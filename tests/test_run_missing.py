@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tests.commands import parse_line
 from tests.scripts import load_script
 
 from vitral.base.files import make_folder, read_json
-from vitral.cli import compare, pretrain, scale, train
-from vitral.cli.parsing import parse
+from vitral.cli import train
+from vitral.cli.compare import study_values
 from vitral.data.sources.tiny_imagenet import tiny_folder
 from vitral.presets import run as run_preset
 from vitral.study.fight.contenders import check_model
@@ -122,7 +123,6 @@ def test_the_list_says_what_is_not_at_hand_and_runs_nothing(lists: Path, capsys:
 
 def test_every_command_that_is_published_can_be_understood(tmp_path: Path) -> None:
     """A flag that is not there would be found out when the GPU is."""
-    verbs = {"train": train.parse, "pretrain": pretrain.parse}
     jobs = missing.wanted()
     assert len(jobs) > 80 and len({job.name for job in jobs}) == len(jobs)
     for job in jobs:
@@ -130,18 +130,18 @@ def test_every_command_that_is_published_can_be_understood(tmp_path: Path) -> No
         assert words[1:3] == ["-m", "vitral"] and str(tmp_path / job.name) == words[words.index("--out") + 1], job.name
         verb, flags = words[3], words[4:]
         assert isinstance(missing.absent(job), list) and set(job.needs) <= {other.name for other in jobs}
-        if verb in verbs:
-            config = verbs[verb](flags).config()
+        if verb in ("train", "pretrain"):
+            config, _ = train.parse(flags, verb)
             assert config.train.seed == job.seed and job.seed is not None, job.name
             continue
-        parsed = parse({"compare": compare.Flags, "scale": scale.Flags}[verb], flags, verb, "")
-        asked = parsed.arguments()
-        assert job.seed is None and Budget.parse(parsed.budget) and Recipe(recipe=parsed.recipe).recipes(), job.name
-        for name in asked["models"] or ():
+        values = study_values(parse_line(verb, flags))
+        recipe = values.get("recipe", "plain")
+        assert job.seed is None and Budget.parse(values.get("budget", "samples=1")) and Recipe(recipe=recipe).recipes(), job.name
+        for name in values.get("models") or ():
             check_model(name)
     for other in missing.toml("rows")["other"]:
         if other["command"].startswith("vitral pretrain "):
-            assert pretrain.parse(shlex.split(other["command"])[2:]).config().data.stage == "choose"
+            assert train.parse(shlex.split(other["command"])[2:], "pretrain")[0].data.stage == "choose"
 
 
 def test_tiles_become_the_published_folder_where_a_job_needs_it(lists: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +328,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(lists: Path, mo
     second.run()
     assert [path.stem for path in second.made] == ["mine-0"]
     assert stored(second.made[0])["alone"] is False and stored(second.made[0], "env.json")["times"]["resumed"]
-    config = train.parse(shlex.split(job.command)[2:]).config()
+    config = train.parse(shlex.split(job.command)[2:])[0]
     assert config.train.epochs == 40 and config.model.width == 16 != run_preset("digits").model.width
     whole = fit(config, out=lists / "whole", quiet=True)
     assert (whole.path / "model.safetensors").read_bytes() == (lists / "runs/mine-0/model.safetensors").read_bytes()

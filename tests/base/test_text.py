@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from vitral.base.errors import DataError
-from vitral.base.progress import say, tell
+from vitral.base.progress import print_clean, say
 from vitral.base.text import byte_size, clean, columns, compact, counted, duration, few, html, percent, readable, short, signed, table
 
 
@@ -113,7 +113,7 @@ def test_nothing_but_text_reaches_a_terminal(capsys: pytest.CaptureFixture[str])
     hostile = "\x1b]0;owned\x07cat"
     assert "\x1b" not in str(DataError(f"{hostile} is not there", f"remove {hostile}"))
     say(hostile)
-    tell(hostile)
+    print_clean(hostile)
     shown = capsys.readouterr()
     assert "\x1b" not in shown.out + shown.err and "cat" in shown.out and "cat" in shown.err
 

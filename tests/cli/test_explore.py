@@ -58,7 +58,7 @@ def test_serving_takes_the_flags(run: Path, live: Callable, capsys: pytest.Captu
     listening = bind("127.0.0.1", 0)
     wanted = listening.getsockname()[1]
     listening.close()
-    port = live(lambda: main(["explore", str(run), "--port", str(wanted), "--no-open", "--device", "cpu"]))
+    port = live(lambda: main(["explore", str(run), "--port", str(wanted), "--no-browser", "--device", "cpu"]))
     assert port == wanted and f"http://127.0.0.1:{port}/ " in capsys.readouterr().err
     session = httpx.get(f"http://127.0.0.1:{port}/api/session").json()
     assert [model["name"] for model in session["models"]] == [run.name]

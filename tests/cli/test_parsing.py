@@ -1,18 +1,21 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import MISSING, dataclass
+from typing import Annotated, Any, Literal
 
 import pytest
-import tyro
 
 from vitral.base.errors import UsageError
 from vitral.cli.parsing import parse
+from vitral.cli.parsing import read as read_flags
+from vitral.config.flags import Flag
 
 
 @dataclass(frozen=True)
 class Flags:
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """What they share."""
+
+    run: Annotated[str, "RUN"]
     """Which run."""
     epochs: float | None = None
     """How long."""
@@ -20,7 +23,7 @@ class Flags:
     """How large."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """Which one."""
-    batch: Annotated[int, tyro.conf.arg(aliases=("--batch-size",))] = 64
+    batch: Annotated[int, "--batch --batch-size"] = 64
     """How many at a time."""
     mask: Literal["none", "all"] | None = None
     """What is hidden."""
@@ -30,7 +33,7 @@ class Flags:
     """Where chance begins."""
     resume: bool = False
     """Go on."""
-    weights: Annotated[str | None, tyro.conf.arg(name="from")] = None
+    weights: Annotated[str | None, "--from"] = None
     """What it starts from."""
 
 
@@ -52,19 +55,14 @@ def test_a_list_leaves_the_words_that_others_need() -> None:
 
     @dataclass(frozen=True)
     class Several:
-        model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-        images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
+        model: Annotated[str, "MODEL"]
+        images: Annotated[tuple[str, ...], "IMAGE…"]
         top: int = 5
 
     assert parse(Several, ["m", "a", "--top", "1", "b"], "vitral try", "") == Several("m", ("a", "b"), 1)
     assert parse(Several, ["m"], "vitral try", "") == Several("m", ())
     with pytest.raises(UsageError, match="MODEL"):
         parse(Several, [], "vitral try", "")
-
-
-def test_no_version_of_tyro_reads_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tyro, "cli", None)
-    assert read("digits", "--seed", "1").seed == 1
 
 
 @pytest.mark.parametrize("words", [["--epochs", "none"], ["--epochs", "None"], ["--epochs=NONE"], ["--from", "none"]])
@@ -112,10 +110,48 @@ def test_a_switch_goes_on_and_off() -> None:
 def test_mistakes_are_one_line(words: list[str], line: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(*words)
-    assert str(caught.value) == f"{line}vitral try --help shows examples and all flags"
+    assert str(caught.value) == f"{line}vitral try --help shows examples and flags"
 
 
-def test_help_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def shown(flag: str, kind: type[Any], capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as caught:
-        read("--help")
-    assert caught.value.code in (0, None) and "--image-size" in capsys.readouterr().out
+        parse(kind, ["digits", flag], "vitral try", "Try it, with a sentence so long that it has to be wrapped at the margin of 80.")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    return text
+
+
+@dataclass(frozen=True)
+class Many(Flags):
+    """What others have too."""
+
+    more: int = 3
+    """First sentence. A second one that only the whole help shows."""
+
+
+def test_help_has_two_levels(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    few = shown("--help", Flags, capsys)
+    assert few == shown("--help-all", Flags, capsys), "a verb with few flags shows them all at once"
+    assert "usage: vitral try RUN [flags]" in few and "--optimizer        Which one. (adamw, sgd; default adamw)" in few
+    monkeypatch.setattr("vitral.cli.parsing._WHOLE", 10)
+    common, everything = shown("--help", Many, capsys), shown("--help-all", Many, capsys)
+    assert "--more N" in common and "--seed" not in common and "second one" not in common
+    assert "vitral try --help-all shows 9 more flags" in common and "RUN" in common
+    assert "--seed N" in everything and "second one" in everything
+
+
+def test_a_list_of_words_may_be_typed_one_by_one() -> None:
+    @dataclass(frozen=True)
+    class Listed:
+        set: tuple[str, ...] = ()
+        size: tuple[int, ...] | None = None
+
+    words = ["--set", "a=1", "b=2", "--size", "8", "--set=c=3", "--size", "16"]
+    assert parse(Listed, words, "vitral try", "") == Listed(("a=1", "b=2", "c=3"), (16,))
+
+
+def test_a_flag_that_may_stand_alone() -> None:
+    flags = [Flag("resume", ("--resume",), Literal["no", "yes", "auto"], "no", alone="yes"), Flag("run", ("RUN",), str, MISSING)]
+    for words, expected in ((["--resume", "x"], "yes"), (["x", "--resume"], "yes"), (["--resume", "auto", "x"], "auto")):
+        assert read_flags(flags, words, "vitral try", "") == {"run": "x", "resume": expected}

@@ -59,7 +59,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "weights": (f"convert {RUN} exported", f"inspect {RUN}"),
     "predict": (f"{RUN} {PICTURE} --device mps",),
     "embed": (f"{RUN} photos --out features.npz --device mps",),
-    "quantise": (f"{RUN} digits --out small --pictures 20 --rounds 1 --layer-pictures 0 --limit 0 --loss 1 --device mps",),
+    "quantise": (f"{RUN} digits --out small --pictures 20 --rounds 1 --layer-pictures 0 --min-agreement 0 --max-top1-loss 1 --device mps",),
     "look": (f"{RUN} {PICTURE} --device mps --method {','.join(METHODS)}", f"{RUN} --worst 2"),
     "figures": (f"{RUN} {PICTURE} --device mps",),
     "explore": (f"{RUN} {PICTURE} --export page.html --device mps", f"{RUN} {PICTURE} --export live.html --live"),

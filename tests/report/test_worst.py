@@ -83,7 +83,7 @@ def write_page(place: Any) -> None:
             folder = Path("photos") / split / ("cat", "dog")[number % 2]
             folder.mkdir(parents=True, exist_ok=True)
             Image.open(path).save(folder / f"{number}.png")
-    assert main(["look", str(place.model), "scored", "--worst", "4", "--learnt-from", "folder:photos"]) == 0
+    assert main(["look", str(place.model), "scored", "--worst", "4", "--training-data", "folder:photos"]) == 0
 
 
 def test_what_the_model_learnt_from_stands_beside_what_was_scored(place, read: Callable, capsys) -> None:
@@ -94,9 +94,9 @@ def test_what_the_model_learnt_from_stands_beside_what_was_scored(place, read: C
     # The surest error is the third picture, which was learnt from as a cat: the same file, so a cosine of 1.
     assert learnt[0] == "enlarge: learnt (1.00): cat"
     capsys.readouterr()
-    assert main(["look", str(place.model), "scored", "--worst", "4", "--learnt-from", "folder:nowhere"]) in (1, 2)
-    assert main(["look", str(place.model), place.paths[0], "--learnt-from", "folder:photos"]) == 2
-    assert "--learnt-from has a part in --worst alone" in capsys.readouterr().err
+    assert main(["look", str(place.model), "scored", "--worst", "4", "--training-data", "folder:nowhere"]) in (1, 2)
+    assert main(["look", str(place.model), place.paths[0], "--training-data", "folder:photos"]) == 2
+    assert "--training-data goes with --worst alone" in capsys.readouterr().err
 
 
 def test_a_run_shows_its_own_test_and_a_strangers_run_is_not_opened(place, read: Callable, capsys, monkeypatch) -> None:

@@ -156,7 +156,7 @@ def test_grown_patches_go_on_with_the_same_command(tmp_path: Path, interrupt: An
     common += ["--threads", "1", "--quiet", "--out"]
     for number, flags in enumerate((["--patch-size", "4"], ["--model", "tiny", "--optimizer", "adamw"])):
         words = [*common, str(tmp_path / str(number)), *flags]
-        interrupt(parse(words).config(), tmp_path / str(number), run="digits")
+        interrupt(parse(words)[0], tmp_path / str(number), run="digits")
         model = RunFolder.open(tmp_path / str(number)).settled.model
         assert model.image_size == (224, 224) and model.patch_size == (14, 14)
         assert train([*words, "--resume"]) == 0
@@ -165,7 +165,7 @@ def test_grown_patches_go_on_with_the_same_command(tmp_path: Path, interrupt: An
 def test_the_command_line_finds_the_folder_and_its_settings(photos: Path, tmp_path: Path, interrupt: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     begun = ["digits", "--data", f"folder:{photos}", "--name", "foo", "--set", "depth=2", "batch_size=4", "--epochs", "1"]
-    interrupt(parse([*begun, "--device", "cpu", "--threads", "1"]).config(), run="digits")
+    interrupt(parse([*begun, "--device", "cpu", "--threads", "1"])[0], run="digits")
     for words, refusal in (
         (["digits", "--name", "foo", "--set", "depth=3"], "depth = 2, not 3"),
         (["digits", "--name", "foo", "--image-size", "16"], "image_size"),
@@ -193,7 +193,7 @@ def test_a_preset_that_is_edited_changes_no_run_that_has_begun(
     words = ["digits", "--data", f"folder:{photos}", "--set", "batch_size=4", "--epochs", "4", "--device", "cpu", "--threads", "1", "--out"]
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     assert train([*words, str(whole), "--quiet"]) == 0
-    interrupt(parse([*words, str(halves)]).config(), halves, run="digits")
+    interrupt(parse([*words, str(halves)])[0], halves, run="digits")
     edited = change(run("digits"), lr=1.0, ema=None, augment="none", label_smoothing=0.5)
     edited = dataclasses.replace(edited, model=dataclasses.replace(edited.model, depth=1, width=16, heads=2, patch_size=(4, 4)))
     monkeypatch.setitem(runs.RUNS, "digits", edited)
@@ -225,8 +225,8 @@ def test_asked_settled_and_the_command_lie_side_by_side(photos: Path, tmp_path: 
     assert folder.asked.config.model.left_open == ("image_size", "channels", "classes")
     assert (folder.settled.model.image_size, folder.settled.model.channels, folder.settled.model.classes) == ((8, 8), 3, 2)
     assert folder.asked.run == "digits" and shlex.split(folder.command or "")[2:] == words
-    assert parse(shlex.split(folder.command or "")[2:]).config() == folder.asked.config
-    again = parse([str(out), "--seed", "3"]).config()
+    assert parse(shlex.split(folder.command or "")[2:])[0] == folder.asked.config
+    again = parse([str(out), "--seed", "3"])[0]
     assert again == change(folder.asked.config, seed=3)
     answers = folder.answers()
     assert len(answers.predictions) == len(answers.labels) == len(answers.paths) == json.loads((out / "test.json").read_text())["pictures"]
@@ -236,7 +236,7 @@ def test_a_run_from_python_is_trained_again_by_its_folder(photos: Path, tmp_path
     config = small(photos, epochs=0.5)
     path = fit(config, out=tmp_path / "run", quiet=True).path
     command = shlex.split(RunFolder.open(path).command or "")
-    assert command == ["vitral", "train", str(path)] and parse(command[2:]).config() == config
+    assert command == ["vitral", "train", str(path)] and parse(command[2:])[0] == config
 
 
 def test_two_runs_of_one_name_get_two_folders_and_one_folder_takes_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

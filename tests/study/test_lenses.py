@@ -19,7 +19,7 @@ def test_the_verb_reads_trains_and_reads_again(tmp_path, capsys, monkeypatch) ->
     vitral.save(model, tmp_path / "model")
     Image.effect_noise((8, 8), 80).save(tmp_path / "a.png")
     start = ["lens", str(tmp_path / "model"), str(tmp_path / "a.png"), "--out", str(tmp_path / "out")]
-    assert main([*start, "--fit", "digits", "--most", "120", "--json"]) == 0
+    assert main([*start, "--fit", "digits", "--max-images", "120", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     (picture,) = told["pictures"]
     assert picture["trained"] and len(picture["blocks"]) == model.config.depth + 1 and len(picture["files"]) == 2

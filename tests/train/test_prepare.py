@@ -67,7 +67,7 @@ def test_a_preset_follows_other_data_in_classes_channels_and_size(photographs: P
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_size_and_channels_follow_other_data_field_by_field(flags: list[str], size: int, depth: int, photographs: Path):
-    config = parse(["digits", "--data", f"folder:{photographs}", *flags]).config()
+    config = parse(["digits", "--data", f"folder:{photographs}", *flags])[0]
     setup = prepare(from_dict(RunConfig, to_dict(config)), CPU)
     model = setup.config.model
     assert (model.channels, model.classes, model.image_size, model.depth) == (3, 3, (size, size), depth)
@@ -111,7 +111,7 @@ def test_weights_for_colour_learn_from_images_of_five_channels(trained: Run, tmp
         (tmp_path / "bands" / name).mkdir(parents=True)
         for number in range(4):
             np.save(tmp_path / "bands" / name / f"{number}.npy", rng.integers(0, 255, (8, 8, 5), dtype=np.uint8))
-    asked = parse(["finetune", "--data", f"folder:{tmp_path / 'bands'}", "--from", str(trained.path)]).config()
+    asked = parse(["finetune", "--data", f"folder:{tmp_path / 'bands'}", "--from", str(trained.path)])[0]
     setup = prepare(asked, CPU)
     assert setup.model.config.channels == len(setup.preprocess.mean) == 5
     assert any("channels adapted" in change for change in setup.model.origin.changes)
@@ -145,11 +145,11 @@ def test_what_is_assumed_of_weights_is_one_short_note(tmp_path: Path, capsys: py
 def test_a_size_that_weights_cannot_take_is_refused_when_it_was_asked_for(tmp_path: Path):
     torch.manual_seed(0)
     weights = str(save(create("tiny", image_size=32, patch_size=16), tmp_path / "weights"))
-    assert prepare(parse(["digits", "--from", weights]).config(), CPU).config.model.image_size == (32, 32)
-    assert prepare(parse(["digits", "--from", weights, "--image-size", "64"]).config(), CPU).config.model.image_size == (64, 64)
+    assert prepare(parse(["digits", "--from", weights])[0], CPU).config.model.image_size == (32, 32)
+    assert prepare(parse(["digits", "--from", weights, "--image-size", "64"])[0], CPU).config.model.image_size == (64, 64)
     for size, words in (("100", "image 100×100 is not divisible by patch 16: use image size 96 or 112"), ("16", "use a larger image size")):
         with pytest.raises(ConfigError, match=words):
-            prepare(parse(["digits", "--from", weights, "--image-size", size]).config(), CPU)
+            prepare(parse(["digits", "--from", weights, "--image-size", size])[0], CPU)
 
 
 @pytest.fixture(scope="module")
@@ -226,4 +226,4 @@ def test_threads_are_a_runs_own_and_written_down(tmp_path: Path):
 def test_settings_are_checked_before_data_is_read(flags: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vitral.train.prepare.open_source", lambda *_, **__: pytest.fail("nothing is read before settings are checked"))
     with pytest.raises(VitralError, match=said):
-        prepare(parse(["cifar10", *flags]).config(), CPU)
+        prepare(parse(["cifar10", *flags])[0], CPU)

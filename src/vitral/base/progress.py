@@ -198,7 +198,7 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def tell(text: object) -> None:
+def print_clean(text: object) -> None:
     """A result, on stdout."""
     print(clean(str(text)))
 

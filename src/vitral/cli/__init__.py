@@ -17,42 +17,42 @@ GROUPS: dict[str, dict[str, str]] = {
     "train": {
         "demo": "train a small ViT on digits, look inside it, write a report",
         "train": "train or fine-tune a model",
-        "pretrain": "learn from pictures without labels",
-        "plan": "what a training will cost, before it is spent",
+        "pretrain": "learn from images without labels",
+        "plan": "estimate time and memory of a run",
         "data": "list, fetch, show and check data sets",
     },
     "bring a model and use it": {
         "weights": "inspect, convert and list weights of any origin",
-        "predict": "the most probable classes of pictures",
-        "embed": "feature vectors of a folder: written, mapped, searched for near-duplicates",
-        "quantise": "export to int8 ONNX and measure how many answers agree with fp32",
+        "predict": "rank the classes of images",
+        "embed": "write the feature vectors of a folder, find near-duplicates",
+        "quantise": "export to int8 ONNX and measure agreement with fp32",
     },
     "look inside": {
-        "look": "heat maps of what a model attends to, one sheet per picture",
-        "figures": "every figure of the ViT literature, from any model",
-        "explore": "a page in the browser that shows a model at work",
-        "lens": "what the head says after every block, and what each head adds",
-        "film": "how a model came to be, from the snapshots of its training",
+        "look": "draw heat maps of what a model attends to",
+        "figures": "draw every figure of the ViT literature from any model",
+        "explore": "open a page in the browser that shows a model at work",
+        "lens": "read the head after every block, and what each head adds",
+        "film": "animate training from snapshots",
     },
     "trust what comes out": {
-        "eval": "loss, accuracy, confusion and calibration of a model on a data set",
-        "audit": "which explanation of a model can be trusted",
-        "verify": "is every byte of a run or a study still what was written?",
+        "eval": "measure accuracy, confusion and calibration on a data set",
+        "audit": "test which explanations of a model can be trusted",
+        "verify": "check that no file of a run or a study has changed",
     },
     "compare": {
-        "compare": "several models under one budget: a fair fight",
-        "scale": "accuracy against data and compute; cost against tokens",
-        "probe": "linear probe and kNN on frozen features; kept as a model",
-        "bench": "how fast a ViT is here, beside other libraries' own",
-        "diff": "which settings, data, versions, curves and answers of runs differ",
+        "compare": "compare several models under one budget",
+        "scale": "measure accuracy against data and compute, cost against tokens",
+        "probe": "fit a linear probe and kNN on frozen features",
+        "bench": "measure how fast a ViT is here, beside other libraries",
+        "diff": "list what differs between runs: settings, data, curves, answers",
     },
     "tidy up": {
-        "runs": "what has been trained: listed, compared, cleaned up",
-        "report": "a run or a study as one HTML page",
-        "completion": "verbs, flags and names at the press of Tab, in bash, zsh and fish",
+        "runs": "list, compare and clean up trained runs",
+        "report": "write a run or a study as one HTML page",
+        "completion": "complete verbs, flags and names in bash, zsh and fish",
     },
 }
-"""What one wants to do → its verbs, each a file of this folder."""
+"""What a user wants to do → its verbs, each a file of this folder."""
 
 VERBS = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}
 
@@ -65,9 +65,9 @@ def main(argv: list[str] | None = None) -> int:
     if debug:
         arguments.remove("--debug")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a file name that is no UTF-8 is told, not died of
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name that is not UTF-8 is printed, not fatal
     try:
-        if not arguments or arguments[0] in ("-h", "--help", "help"):
+        if not arguments or arguments[0] in ("-h", "--help", "--help-all", "help"):
             print(usage())
             return 0
         if arguments[0] in ("-V", "--version"):
@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
             raise one_of("verb", arguments[0], VERBS)
         wait_passively()
         return importlib.import_module(f"vitral.cli.{arguments[0]}").run(arguments[1:])
-    except SystemExit as stop:  # tyro leaves this way after --help
+    except SystemExit as stop:  # after --help
         return stop.code if isinstance(stop.code, int) else 0
     except VitralError as error:
         if debug:
@@ -95,8 +95,8 @@ def main(argv: list[str] | None = None) -> int:
         if debug:
             raise
         first = clean((str(error).splitlines() or [""])[0])
-        told = refused_by_apple(error) or f"{type(error).__name__}: {first}: run again with --debug for the traceback"
-        print(f"vitral: {told}", file=sys.stderr)
+        message = refused_by_apple(error) or f"{type(error).__name__}: {first}: run again with --debug for the traceback"
+        print(f"vitral: {message}", file=sys.stderr)
         return 1
 
 
@@ -109,7 +109,7 @@ def usage() -> str:
     return "\n\n".join(
         [
             "vitral: the workbench for Vision Transformers",
-            "usage: vitral VERB … [--debug]     vitral VERB --help shows examples",
+            "usage: vitral VERB … [--debug]     vitral VERB --help",
             *groups,
             "Try: vitral demo",
         ]

@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from vitral.base.files import check_writable, plain
-from vitral.base.progress import say, tell
+from vitral.base.progress import print_clean, say
 from vitral.base.text import NOTHING, table
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Which explanation of this model can be trusted: every method against noise, an edge detector and a blob in the middle.
+EXAMPLES = """Test which explanations of a model can be trusted, against noise, an edge detector and a blob in the middle.
 
-A planted patch that decides the class, four pictures in one, patches removed in several ways, permuted weights and labels, small changes of
-the picture. No labels are needed. `vitral look` then shows the verdicts beside the maps.
+The tests: a planted patch that decides the class, four images in one, removed patches, permuted weights and labels, small changes of the
+image. They need no labels. `vitral look` then shows the verdicts with the maps.
 
 Examples:
   vitral audit runs/digits digits
@@ -28,10 +26,10 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags(ModelFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+class _Flags(ModelFlags):
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    data: Annotated[str, "DATA"]
     """A name from `vitral data list`, folder:PATH, or a folder of pictures."""
     methods: str = ""
     """Methods, joined by commas; empty: the usual ones that suit the model."""
@@ -54,7 +52,7 @@ class Flags(ModelFlags):
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral audit", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral audit", EXAMPLES)
     from vitral.config import DataConfig
     from vitral.data.sources.kinds import check_name
     from vitral.draw.provenance import command_line
@@ -71,7 +69,7 @@ def run(arguments: list[str]) -> int:
     if not Path(flags.data).is_dir():
         check_name(flags.data)
     model = open_model(flags.model, flags)
-    found = audit(
+    result = audit(
         model,
         DataConfig(name=flags.data, root=flags.root),
         [*methods, *own],
@@ -80,11 +78,11 @@ def run(arguments: list[str]) -> int:
         masks=flags.masks,
         seed=flags.seed,
     )
-    page = write_audit(found, model, folder, flags.data, command_line(["vitral", "audit", *arguments]))
+    page = write_audit(result, model, folder, flags.data, command_line(["vitral", "audit", *arguments]))
     if flags.json:
-        tell(json.dumps(plain({**found.to_dict(), "page": page}), indent=2))
+        print_clean(json.dumps(plain({**result.to_dict(), "page": page}), indent=2))
         return 0
-    for note in found.notes:
+    for note in result.notes:
         say(f"note: {note}")
     columns = ("planted patch", "four in one", "removal", "permuted weights", "small changes", "classes")
     rows = [
@@ -95,11 +93,11 @@ def run(arguments: list[str]) -> int:
                 for test in columns
             ),
         ]
-        for row in found.rows
+        for row in result.rows
     ]
-    tell(table(rows, ["", *columns], align="lr"))
-    tell("")
-    for row in found.rows:
-        tell(row.text)
-    tell(page)
+    print_clean(table(rows, ["", *columns], align="lr"))
+    print_clean("")
+    for row in result.rows:
+        print_clean(row.text)
+    print_clean(page)
     return 0

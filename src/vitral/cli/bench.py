@@ -6,13 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import tyro
-
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.parsing import parse
 
-EXAMPLES = """How fast a ViT trains, answers and shows its attention here, beside the same one of timm, torchvision, transformers and
-vit-pytorch, those of them that are installed. All take turns in one run; a ratio that the spread of the rounds could explain is not given.
+EXAMPLES = """Measure how fast a ViT trains, predicts and shows its attention here, beside the same one of timm, torchvision, transformers
+and vit-pytorch where they are installed. All take turns in one run. A ratio that the spread of the rounds could explain is left out.
 
 Examples:
   vitral bench
@@ -24,8 +22,8 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags:
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = "ti/16"
+class _Flags:
+    model: Annotated[str, "MODEL"] = "ti/16"
     """A plain ViT by its name: ti/16, s/16, b/16, l/16, b/32 …"""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
@@ -50,7 +48,7 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral bench", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral bench", EXAMPLES)
     from vitral.base.device import using_threads
     from vitral.study.bench import ACTIONS, START, bench
 
@@ -61,5 +59,5 @@ def run(arguments: list[str]) -> int:
         actions = [action for action in ACTIONS if not (flags.quick and action == START)]
         settings = {"device": flags.device, "compiled": compiled, "peers": peers, "actions": actions, "quiet": flags.quiet}
         result = bench(flags.model, precision=flags.precision, **few, **settings)
-    print(json.dumps(result.to_dict(), indent=2)) if flags.json else tell(result.text())
+    print(json.dumps(result.to_dict(), indent=2)) if flags.json else print_clean(result.text())
     return 0

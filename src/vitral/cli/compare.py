@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-import tyro
-
 from vitral.base.errors import UsageError
-from vitral.base.progress import tell
-from vitral.cli.parsing import parse
-from vitral.study.fight.recipe import Recipe
+from vitral.base.progress import print_clean
+from vitral.cli.parsing import flags_of, read
+from vitral.config import RunConfig, TrainConfig
+from vitral.config.flags import Flag, training_flags
 
-EXAMPLES = """Several models under one budget: same splits, augmentation and tuning effort, several seeds, test opened once per run.
+EXAMPLES = """Compare several models under one budget: same splits, augmentation and tuning effort, several seeds, test opened once per run.
+The same command again resumes a stopped study.
 
 Examples:
   vitral compare digits --models vit,cnn,hybrid --budget samples=50000
@@ -25,16 +24,14 @@ Examples:
   vitral compare digits --models vit --vary norm_order=pre,post
   vitral compare cifar10 --pretrain lejepa,dino,mae,supervised,untrained
   vitral compare digits --models vit,cnn --ray local --json
-
-The same command again goes on where it was stopped.
 """
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of a study."""
+class StudyFlags:
+    """What compare and scale share."""
 
-    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    data: Annotated[str, "DATA"]
     """A name from `vitral data list`, folder:PATH, csv:FILE, parquet:FILE, hf:NAME or webdataset:PATTERN."""
     models: str | None = None
     """Names with commas: vit, vit-small, vit-large, hybrid, cnn, resnet18, s/4 …; vit is a ViT made for the data's size;
@@ -52,28 +49,27 @@ class Question:
     max_hours: float | None = None
     """Refuse what is predicted to take longer: a few steps of each model are timed first."""
     out: str | None = None
-    """The study's folder; default runs/VERB-DATA. A study in it goes on."""
-
-
-@dataclass(frozen=True)
-class StudyFlags(Recipe, Question):  # in --help the question comes first
-    """What compare and scale share."""
-
+    """The study's folder; default runs/VERB-DATA. A study in it is resumed."""
+    recipe: str = "plain"
+    """plain: AdamW, cosine, flips and shifts; strong: Muon, mixed images, label smoothing, EMA; plain,strong: each model with both."""
+    parallel: int | None = None
+    """Cells at a time; default: as many as there are cores, one on a GPU."""
+    ray: str | None = None
+    """Address of a Ray cluster, or local for one of its own."""
     json: bool = False
     """Print the result as JSON."""
+    quiet: bool = False
+    """Print no progress."""
 
-    def arguments(self) -> dict[str, Any]:
-        """As the calls of `vitral.study` take them."""
-        asked = {"models": names(self.models), "lrs": numbers(self.lrs, "--lrs")}
-        asked |= {name: getattr(self, name) for name in ("budget", "seeds", "tuning_share", "max_hours", "out")}
-        return asked | {field.name: getattr(self, field.name) for field in dataclasses.fields(Recipe)}
+
+_RARE = ("tuning_share", "max_hours", "parallel", "ray", "claim", "quiet", "transfer", "shots")
 
 
 @dataclass(frozen=True)
-class Flags(StudyFlags):
-    more: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DATA…")] = ()
+class _Flags(StudyFlags):
+    more: Annotated[tuple[str, ...], "DATA…"] = ()
     """Further data sets: the same comparison on each, then one table of them all."""
-    weights: Annotated[str | None, tyro.conf.arg(name="from")] = None
+    weights: Annotated[str | None, "--from"] = None
     """Weights to start from: MODEL=WEIGHTS with commas; WEIGHTS is anything `vitral eval` takes. Without --models, these are compared."""
     tune: Literal["all", "attention", "head", "lora"] = "all"
     """Which parameters learn in models that start from weights; a model without attention learns wholly instead."""
@@ -87,27 +83,40 @@ class Flags(StudyFlags):
     claim: Literal["auto", "significance", "none"] = "auto"
     """significance needs two seeds or more; none: a description without intervals and tests."""
 
-    def sources(self) -> dict[str, str]:
-        pairs = [part.partition("=") for part in (self.weights or "").split(",") if part.strip()]
-        if wrong := next((name for name, _, source in pairs if not source), None):
-            raise UsageError(f"--from {wrong!r} names no model", "use MODEL=WEIGHTS, for example vit=timm:vit_tiny_patch16_224")
-        return {name.strip(): source.strip() for name, _, source in pairs}
+
+def flags() -> list[Flag]:
+    return study_flags("compare", _Flags)
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral compare", EXAMPLES)
+    values = read(flags(), arguments, "vitral compare", EXAMPLES)
     from vitral.study.fight.compare import compare
 
-    data = [flags.data, *flags.more]
-    own = {"weights": flags.sources(), "tune": flags.tune, "claim": flags.claim, "pretrain": names(flags.pretrain), "vary": flags.vary}
-    return show(compare(data, **own, **flags.arguments()), flags.json)
+    as_json, data = values.pop("json", False), [values.pop("data"), *values.pop("more", ())]
+    for name in ("weights", "pretrain"):
+        if name in values:
+            values[name] = _sources(values[name]) if name == "weights" else names(values[name])
+    return show(compare(data, **study_values(values)), as_json)
+
+
+def study_flags(verb: str, kind: type[StudyFlags]) -> list[Flag]:
+    """The verb's own flags, then those of a training."""
+    own = (replace(flag, group=flag.group if flag.positional else "Study", common=flag.field not in _RARE) for flag in flags_of(kind))
+    return [*own, *training_flags(verb, RunConfig(train=TrainConfig(threads=1)))]
+
+
+def study_values(values: dict[str, Any]) -> dict[str, Any]:
+    """What was typed, as the calls of `vitral.study` take it."""
+    values = {key.rpartition(".")[2]: value for key, value in values.items()}
+    lists = {"models": names, "lrs": lambda text: numbers(text, "--lrs")}
+    return values | {name: read_list(values[name]) for name, read_list in lists.items() if name in values}
 
 
 def show(result: Any, as_json: bool) -> int:
     """Print a study's result; the exit code says whether all of it is there."""
     from vitral.base.files import plain
 
-    print(json.dumps(plain(result.values))) if as_json else tell(result)
+    print(json.dumps(plain(result.values))) if as_json else print_clean(result)
     return 1 if result.failed else 0
 
 
@@ -119,9 +128,16 @@ def numbers(text: str | None, flag: str) -> list[float] | None:
     if text is None:
         return None
     try:
-        found = [float(part) for part in text.split(",") if part.strip()]
+        values = [float(part) for part in text.split(",") if part.strip()]
     except ValueError as error:
         raise UsageError(f"{flag} {text!r} is not a list of numbers", "write them with commas, for example 1e-3,3e-3") from error
-    if not found or not all(0 < number < math.inf for number in found):
+    if not values or not all(0 < number < math.inf for number in values):
         raise UsageError(f"{flag} {text!r} is not a list of positive numbers", "write them with commas, for example 1e-3,3e-3")
-    return found
+    return values
+
+
+def _sources(text: str | None) -> dict[str, str]:
+    pairs = [part.partition("=") for part in (text or "").split(",") if part.strip()]
+    if wrong := next((name for name, _, source in pairs if not source), None):
+        raise UsageError(f"--from {wrong!r} names no model", "use MODEL=WEIGHTS, for example vit=timm:vit_tiny_patch16_224")
+    return {name.strip(): source.strip() for name, _, source in pairs}

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.base.text import NOTHING, byte_size, table
-from vitral.cli.parsing import parse, run_command
+from vitral.cli.parsing import Command, run_command
 from vitral.config.data import Augmentation
 
 EXAMPLES = """List, fetch, show and check data sets.
@@ -24,21 +22,21 @@ Examples:
   vitral data cache
 """
 
-LIST = """Every data set that has a name: pictures, classes, size, licence, and where it is.
+_LIST = """List every data set that has a name: images, classes, size, licence, and where it is.
 
 Examples:
   vitral data list
   vitral data list --json
 """
 
-GET = """Fetch a data set; a broken download goes on where it stopped.
+_GET = """Fetch a data set; a broken download is resumed.
 
 Examples:
   vitral data get mnist
   vitral data get cifar10 --root data
 """
 
-SHOW = """A sheet of each class, and a sheet of what a model really sees after augmentation.
+_SHOW = """Write a sheet of each class, and one of what a model sees after augmentation.
 
 Examples:
   vitral data show digits --augment strong
@@ -46,7 +44,7 @@ Examples:
 """
 
 
-CHECK = """What is wrong with a data set: copies within and between splits, unreadable, tiny and one-colour pictures, unbalanced classes.
+_CHECK = """Check a data set: copies within and between splits, unreadable, tiny and one-colour images, unbalanced classes.
 
 Opens every split, test too, and trains nothing.
 
@@ -57,7 +55,7 @@ Examples:
 """
 
 
-CACHE = """What trainings with --cache have kept: pictures that were decoded and resized once. Lists it, or deletes it.
+_CACHE = """List or delete what trainings with --cache have stored: images that were decoded and resized once.
 
 Examples:
   vitral data cache
@@ -67,7 +65,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class List:
+class _List:
     root: str | None = None
     """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
     json: bool = False
@@ -75,16 +73,16 @@ class List:
 
 
 @dataclass(frozen=True)
-class Get:
-    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+class _Get:
+    name: Annotated[str, "NAME"]
     """A name from `vitral data list`."""
     root: str | None = None
     """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
 
 
 @dataclass(frozen=True)
-class Show:
-    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+class _Show:
+    name: Annotated[str, "DATA"]
     """A name from `vitral data list`, folder:PATH, hf:NAME or webdataset:PATTERN."""
     out: Path = Path("data-sheets")
     """Folder for the pictures."""
@@ -105,12 +103,12 @@ class Show:
 
 
 @dataclass(frozen=True)
-class Check:
-    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+class _Check:
+    name: Annotated[str, "DATA"]
     """A name from `vitral data list`, folder:PATH, csv:FILE, hf:NAME or webdataset:PATTERN."""
     against: tuple[str, ...] = ()
     """Also look for its pictures in these data sets."""
-    near: Literal["yes", "no"] = "yes"
+    near_copies: Literal["yes", "no"] = "yes"
     """Also find copies that are shifted, recompressed, brightened or mirrored; no: the same pixels alone."""
     out: Path = Path("data-check")
     """Folder for check.json, check.md and pairs.png."""
@@ -121,7 +119,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Cache:
+class _Cache:
     delete: tuple[str, ...] = ()
     """Keys of those to delete (their first letters are enough), or `all`."""
     root: str | None = None
@@ -134,8 +132,7 @@ def run(arguments: list[str]) -> int:
     return run_command("data", COMMANDS, EXAMPLES, arguments)
 
 
-def _list(arguments: list[str]) -> int:
-    flags = parse(List, arguments, "vitral data list", LIST)
+def _list(flags: _List) -> int:
     from vitral.data.sources.catalogue import CATALOGUE
     from vitral.data.sources.fetch import data_root, present
 
@@ -170,24 +167,22 @@ def _list(arguments: list[str]) -> int:
     lines = table(sizes, ("name", "training + test", "classes", "size", "to fetch"), align="lrrlr").splitlines()
     # Two lines each: what it is, then its licence and place, which may be long.
     details = ["", "", *(f"\n    {row['title']}; licence: {row['licence']}; {row['where'] or 'not here'}" for row in rows)]
-    tell("\n".join(line + detail for line, detail in zip(lines, details, strict=True)))
-    tell("Also: folder:PATH (one folder of pictures per class), hf:NAME (Hugging Face), webdataset:PATTERN (tar shards).")
+    print_clean("\n".join(line + detail for line, detail in zip(lines, details, strict=True)))
+    print_clean("Also: folder:PATH (one folder of pictures per class), hf:NAME (Hugging Face), webdataset:PATTERN (tar shards).")
     return 0
 
 
-def _get(arguments: list[str]) -> int:
-    flags = parse(Get, arguments, "vitral data get", GET)
+def _get(flags: _Get) -> int:
     from vitral.config import DataConfig
     from vitral.data.splits.open import open_data
 
     data = open_data(DataConfig(name=flags.name, root=flags.root))
     pictures = len(data.train) + len(data.validation)
-    tell(f"{flags.name}: {pictures:,} pictures of {len(data.class_names)} classes to train and validate, in {data.where}")
+    print_clean(f"{flags.name}: {pictures:,} pictures of {len(data.class_names)} classes to train and validate, in {data.where}")
     return 0
 
 
-def _show(arguments: list[str]) -> int:
-    flags = parse(Show, arguments, "vitral data show", SHOW)
+def _show(flags: _Show) -> int:
     from vitral.config import DataConfig
     from vitral.data.contact_sheets import save_class_sheets, save_seen_sheet
     from vitral.data.splits.open import open_data
@@ -201,59 +196,63 @@ def _show(arguments: list[str]) -> int:
         print(json.dumps({**described, "files": [str(path) for path in paths]}, indent=2, ensure_ascii=False))
         return 0
     counts = f"{described['train']:,} pictures to train, {described['validation']:,} to validate"
-    tell(f"{data.name}: {counts}, {len(data.class_names)} classes, in {data.where}")
+    print_clean(f"{data.name}: {counts}, {len(data.class_names)} classes, in {data.where}")
     if described["unbalanced"]:
-        tell(f"The largest class has {described['imbalance']:.1f} times as many pictures as the smallest: consider --class-weights.")
+        print_clean(f"The largest class has {described['imbalance']:.1f} times as many pictures as the smallest: consider --class-weights.")
     for path in paths:
         if path.suffix == ".png":
-            tell(path)
+            print_clean(path)
     return 0
 
 
-def _check(arguments: list[str]) -> int:
-    flags = parse(Check, arguments, "vitral data check", CHECK)
+def _check(flags: _Check) -> int:
     from vitral.config import DataConfig
     from vitral.data.splits.check import check_data, write_check
 
     config, *against = (DataConfig(name=name, root=flags.root, on_bad_image="skip") for name in (flags.name, *flags.against))
-    findings, shown = check_data(config, against, flags.near == "yes", flags.json)
+    findings, shown = check_data(config, against, flags.near_copies == "yes", flags.json)
     paths = write_check(findings, shown, flags.out)
     if flags.json:
         print(json.dumps({**findings.to_dict(), "files": [str(path) for path in paths]}, ensure_ascii=False))
         return 0
-    tell(findings.text())
+    print_clean(findings.text())
     for path in paths:
-        tell(path)
+        print_clean(path)
     return 0
 
 
-def _cache(arguments: list[str]) -> int:
-    flags = parse(Cache, arguments, "vitral data cache", CACHE)
+def _cache(flags: _Cache) -> int:
     from vitral.base.errors import one_of
     from vitral.data.cache import caches, delete_caches
     from vitral.data.sources.fetch import data_root
 
     root = data_root(flags.root)
-    found = caches(root)
-    chosen = [entry["key"] for entry in found if "all" in flags.delete or entry["key"].startswith(flags.delete or ("?",))]
-    for wanted in flags.delete:
-        if wanted != "all" and not any(key.startswith(wanted) for key in chosen):
-            raise one_of("cache", wanted, [entry["key"] for entry in found])
+    entries = caches(root)
+    chosen = [entry["key"] for entry in entries if "all" in flags.delete or entry["key"].startswith(flags.delete or ("?",))]
+    for prefix in flags.delete:
+        if prefix != "all" and not any(key.startswith(prefix) for key in chosen):
+            raise one_of("cache", prefix, [entry["key"] for entry in entries])
     freed = delete_caches(root, chosen) if flags.delete else 0
-    left = [entry for entry in found if entry["key"] not in chosen]
+    left = [entry for entry in entries if entry["key"] not in chosen]
     if flags.json:
         print(json.dumps({"caches": left, "deleted": chosen, "freed": freed}))
         return 0
     if flags.delete:
-        tell(f"deleted {len(chosen)}, {byte_size(freed)} are free again")
+        print_clean(f"deleted {len(chosen)}, {byte_size(freed)} are free again")
     rows = [
         (entry["key"], f"{entry.get('pictures', 0):,}", f"{entry.get('side') or 'full'}", byte_size(entry["bytes"]), entry.get("first", ""))
         if entry["whole"]
         else (entry["key"], NOTHING, NOTHING, byte_size(entry["bytes"]), "half-written: delete it unless a training is making it now")
         for entry in left
     ]
-    tell(table(rows, ("key", "pictures", "short side", "size", "first picture"), align="lrrrl") if rows else f"no caches in {root}")
+    print_clean(table(rows, ("key", "pictures", "short side", "size", "first picture"), align="lrrrl") if rows else f"no caches in {root}")
     return 0
 
 
-COMMANDS = {"list": _list, "get": _get, "show": _show, "check": _check, "cache": _cache}
+COMMANDS: dict[str, Command] = {
+    "list": (_List, _LIST, _list),
+    "get": (_Get, _GET, _get),
+    "show": (_Show, _SHOW, _show),
+    "check": (_Check, _CHECK, _check),
+    "cache": (_Cache, _CACHE, _cache),
+}

@@ -7,13 +7,13 @@ import shlex
 from pathlib import Path
 
 from vitral.base.layout import EXPLORER, RUNS
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.base.text import table
 from vitral.cli.parsing import parse
 
 EXAMPLES = """Train a small ViT on scikit-learn's handwritten digits (CPU, about a minute), look inside it, write a report.
 
-Where weights of a larger ViT are to be had, it also looks at a photograph.
+If weights of a larger ViT are available, it also looks at a photograph.
 
 Examples:
   vitral demo
@@ -23,7 +23,7 @@ Examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Demo:
+class _Flags:
     out: Path = RUNS / "demo"
     """Folder for the run, its figures and report.html; an earlier demo there is replaced."""
     weights: str = "auto"
@@ -38,7 +38,7 @@ class Demo:
 
 
 def run(arguments: list[str]) -> int:
-    asked = parse(Demo, arguments, "vitral demo", EXAMPLES)
+    asked = parse(_Flags, arguments, "vitral demo", EXAMPLES)
     from vitral.report.demo.demo import PICTURE, demo
     from vitral.report.demo.photograph import PHOTOGRAPH
     from vitral.web.notebook import explore
@@ -59,6 +59,6 @@ def run(arguments: list[str]) -> int:
         ["which maps to trust", shlex.join(["vitral", "audit", str(asked.out), "digits"])],
         ["on your own pictures", shlex.join(["vitral", "train", "finetune", "--from", done.weights.name, "--data", "folder:photos"])],
     ]
-    tell(f"\nOpen in a browser (no network needed)\n{table(made)}")
-    tell(f"\nNext (vitral is .venv/bin/vitral when it is not on your path)\n{table(following)}")
+    print_clean(f"\nOpen in a browser (no network needed)\n{table(made)}")
+    print_clean(f"\nNext (vitral is .venv/bin/vitral when it is not on your path)\n{table(following)}")
     return 0

@@ -6,12 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-import tyro
-
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.parsing import parse
 
-EXAMPLES = """What differs between runs: settings, data, versions, curves, answers on the test images, weights.
+EXAMPLES = """List what differs between runs: settings, data, versions, curves, answers on the test images, weights.
 
 Examples:
   vitral diff runs/digits runs/digits-2
@@ -20,17 +18,17 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags:
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+class _Flags:
+    runs: Annotated[tuple[str, ...], "RUN"]
     """Two folders of runs, or more: each is compared with the first. A record's archive (NAME.zip) can take the place of a folder."""
     json: bool = False
     """Print the result as JSON."""
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral diff", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral diff", EXAMPLES)
     from vitral.run.differences import differences
 
-    found = differences(flags.runs)
-    print(json.dumps(found.to_dict(), indent=2)) if flags.json else tell(found.text())
+    comparison = differences(flags.runs)
+    print(json.dumps(comparison.to_dict(), indent=2)) if flags.json else print_clean(comparison.text())
     return 0

@@ -7,30 +7,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
-
 from vitral.base.layout import FEATURES
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.base.text import percent, table
 from vitral.cli.opening import FeatureFlags, open_model
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Feature vectors of all pictures in a folder, with their paths and class folders; a map of them, neighbours, near-duplicates.
+EXAMPLES = """Write feature vectors of all images in a folder, with their paths and class folders, a map,
+neighbours and near-duplicates.
 
 Examples:
   vitral embed runs/digits photos --out features.npz
   vitral embed timm:vit_tiny_patch16_224 photos --out features.parquet
   vitral embed timm:vit_tiny_patch16_224 photos --out embedded  # with a page
 """
-TOLD = 5
+_SHOWN = 5
 """Near-duplicates that are printed."""
 
 
 @dataclass(frozen=True)
-class Flags(FeatureFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+class _Flags(FeatureFlags):
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+    folder: Annotated[str, "FOLDER"]
     """Pictures, in folders of any depth; the first folder of each is its label."""
     out: str = FEATURES
     """A file ending in .npz or .parquet; or a folder for both, with a page (report.html) and the near-duplicates (embedding.json)."""
@@ -43,7 +42,7 @@ class Flags(FeatureFlags):
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral embed", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral embed", EXAMPLES)
     from vitral.base.files import check_writable
     from vitral.base.records import check_kind
     from vitral.data.sources.pictures import picture_folder
@@ -57,23 +56,23 @@ def run(arguments: list[str]) -> int:
     check_writable(flags.out if page else Path(flags.out).parent)
     picture_folder(flags.folder)
     model = open_model(flags.model, flags)
-    found = embed(model, flags.folder, batch_size=flags.batch, precision=flags.precision, thumbnails=page, quiet=flags.quiet)
+    embedding = embed(model, flags.folder, batch_size=flags.batch, precision=flags.precision, thumbnails=page, quiet=flags.quiet)
     if page:
         from vitral.report.embedding import write_embedding
 
-        written = write_embedding(found, flags.out, flags.model, command_line(["vitral", "embed", *arguments]), flags.map)
+        written = write_embedding(embedding, flags.out, flags.model, command_line(["vitral", "embed", *arguments]), flags.map)
     else:
-        written = {"path": str(found.write(flags.out)), **found.summary()}
-    tell(json.dumps(written) if flags.json else text(written))
+        written = {"path": str(embedding.write(flags.out)), **embedding.summary()}
+    print_clean(json.dumps(written) if flags.json else _text(written))
     return 0
 
 
-def text(written: dict[str, Any]) -> str:
+def _text(written: dict[str, Any]) -> str:
     lines = [f"{written['pictures']:,} pictures, {written['width']} numbers each: {written['path']}"]
     if written.get("agreement") is not None:
         lines.append(f"nearest neighbour of the same class: {percent(written['agreement'])}")
     pairs = written.get("near_duplicates", [])
     if pairs:
-        rows = [[pair["first"], pair["second"], percent(pair["likeness"])] for pair in pairs[:TOLD]]
+        rows = [[pair["first"], pair["second"], percent(pair["likeness"])] for pair in pairs[:_SHOWN]]
         lines += [f"near-duplicates: {len(pairs)}", table(rows, align="llr")]
     return "\n".join([*lines, *([written["page"]] if "page" in written else [])])

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from textwrap import indent
 from typing import Annotated, Any, Literal
 
-import tyro
-
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.base.text import percent, table
 from vitral.cli.opening import AnswerFlags, open_model
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
+EXAMPLES = """Measure loss, top-1 and top-5, per-class accuracy, confusion and calibration of a model on a data set.
 
 Examples:
   vitral eval runs/digits digits
@@ -27,12 +25,12 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags(AnswerFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+class _Flags(AnswerFlags):
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    data: Annotated[str, "DATA"]
     """A name from `vitral data list`, folder:PATH, csv:FILE, parquet:FILE, hf:NAME or webdataset:PATTERN."""
-    batch: Annotated[int, tyro.conf.arg(aliases=("--batch-size",))] = field(default=1000, kw_only=True)
+    batch: Annotated[int, "--batch --batch-size"] = field(default=1000, kw_only=True)
     """Pictures at a time: fewer need less memory."""
     split: Literal["all", "test", "validation", "train", "sealed"] | None = None
     """Which pictures; None: the test split of data that has one or that the model learnt from, else all. sealed: of a run with
@@ -56,7 +54,7 @@ class Flags(AnswerFlags):
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral eval", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral eval", EXAMPLES)
     from vitral.base.files import check_writable
     from vitral.base.records import check_kind, write_records
     from vitral.data.sources.kinds import check_name
@@ -90,17 +88,17 @@ def run(arguments: list[str]) -> int:
         print(page, file=sys.stderr)
     split = result.split.name if result.split else "all"
     values = {"model": flags.model, "data": flags.data, "split": split, **result.to_dict()}
-    print(json.dumps(values)) if flags.json else tell(text(values))
+    print(json.dumps(values)) if flags.json else print_clean(_text(values))
     return 0
 
 
-def text(values: dict[str, Any]) -> str:
+def _text(values: dict[str, Any]) -> str:
     skipped = f", {values['skipped']:,} unreadable" if values["skipped"] else ""
     lines = [f"{values['model']} on {values['data']} ({values['split']}, {values['pictures']:,} pictures{skipped}, in {values['dtype']})"]
-    if found := values.get("same_in_bf16"):
-        lines.append(f"  fp8: the same answer as bf16 on {found['same']:,} of {found['pictures']:,} pictures")
+    if agreement := values.get("same_in_bf16"):
+        lines.append(f"  fp8: the same answer as bf16 on {agreement['same']:,} of {agreement['pictures']:,} pictures")
     if "mean_average_precision" in values:
-        return "\n".join([*lines, *multi_label(values)])
+        return "\n".join([*lines, *_multi_label(values)])
     scores = f"top-1 {percent(values['top1'])}   top-5 {percent(values['top5'])}   loss {values['loss']:.4f}"
     at = f" at temperature {values['temperature']:.2f}" if values["temperature"] != 1 else ""
     lines.append(f"  {scores}   calibration error {values['calibration']['error']:.3f}{at}")
@@ -116,14 +114,14 @@ def text(values: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def multi_label(values: dict[str, Any]) -> list[str]:
+def _multi_label(values: dict[str, Any]) -> list[str]:
     """Of several labels a picture: mAP, then class by class."""
     shares = f"mean average precision {percent(values['mean_average_precision'])}"
     shares += f"   F1 (mean of classes) {percent(values['f1'])}   every label right {percent(values['exact'])}"
-    known = sorted((row["average_precision"], name) for name, row in values["classes"].items() if row["average_precision"] is not None)
+    scored = sorted((row["average_precision"], name) for name, row in values["classes"].items() if row["average_precision"] is not None)
     keys = ("average_precision", "recall", "precision", "threshold")
-    told = {name: [percent(row[key]) for key in keys] for name, row in values["classes"].items()}
-    rows = [[name, f"{values['classes'][name]['images']:,}", *told[name]] for _, name in known[:20]]
+    cells = {name: [percent(row[key]) for key in keys] for name, row in values["classes"].items()}
+    rows = [[name, f"{values['classes'][name]['images']:,}", *cells[name]] for _, name in scored[:20]]
     shown = table(rows, ["", "pictures", "average precision", "recall", "precision", "threshold"], align="lr")
-    more = [f"  … and {len(known) - 20} better classes (--json has all)"] if len(known) > 20 else []
+    more = [f"  … and {len(scored) - 20} better classes (--json has all)"] if len(scored) > 20 else []
     return [f"  {shares}   loss {values['loss']:.4f}", indent(shown, "  "), *more]

@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from vitral.base.errors import MissingError, UsageError
 from vitral.base.layout import RUNS, WEIGHTS
 from vitral.base.lazy import how_to_install
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
 
-DEMO = RUNS / "demo"
-SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"))
+_DEMO = RUNS / "demo"
+_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"))
 
-EXAMPLES = """Hover a patch to see what it attends to; walk the wall of heads; switch parts off; compare two models.
+EXAMPLES = """Open a page that shows a model at work: hover a patch to see what it attends to, browse all heads, switch parts off,
+compare two models.
 
-Without a model the demo's run is taken; without pictures, some of the run's own or two photographs.
+Without a model it shows the demo's run; without images, some of the run's own or two photographs.
 
 Examples:
   vitral explore
@@ -33,8 +32,8 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags(ModelFlags):
-    targets: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL] [IMAGE…]")] = ()
+class _Flags(ModelFlags):
+    targets: Annotated[tuple[str, ...], "[MODEL] [IMAGE…]"] = ()
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME; then pictures."""
     compare: str | None = None
     """A second model, shown beside the first on the same picture."""
@@ -46,12 +45,12 @@ class Flags(ModelFlags):
     """Where to listen. Any other than this machine's own address asks visitors for a token."""
     port: int | None = None
     """Default: 8642, or the next that is free."""
-    no_open: bool = False
-    """Only print the address."""
+    no_browser: bool = False
+    """Print the address without opening a browser."""
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral explore", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral explore", EXAMPLES)
     from vitral.base.text import byte_size
     from vitral.web.first_images import fitting_images, named_images
     from vitral.web.session import Session
@@ -74,20 +73,20 @@ def run(arguments: list[str]) -> int:
         from vitral.web.live import export_live
 
         path = (export_live if flags.live else export_page)(session, flags.export)
-        tell(f"{path}  {byte_size(path.stat().st_size)}")
+        print_clean(f"{path}  {byte_size(path.stat().st_size)}")
         return 0
     try:
         from vitral.web.server.serve import serve
     except ModuleNotFoundError as error:
         raise UsageError(f"the explorer needs {error.name}", f"{how_to_install('fastapi')}; --export works without it") from None
-    serve(session, flags.host, flags.port, not flags.no_open)
+    serve(session, flags.host, flags.port, not flags.no_browser)
     return 0
 
 
 def split_arguments(targets: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """MODEL and IMAGE…; without a model the demo's, where it was trained."""
-    if targets and Path(targets[0]).suffix.lower() not in SUFFIXES:
+    if targets and Path(targets[0]).suffix.lower() not in _SUFFIXES:
         return targets[0], targets[1:]
-    if not (DEMO / WEIGHTS).is_file():
-        raise UsageError(f"no model was named and {DEMO} does not exist", "run vitral demo first, or name one: vitral explore MODEL IMAGE…")
-    return str(DEMO), targets
+    if not (_DEMO / WEIGHTS).is_file():
+        raise UsageError(f"no model was named and {_DEMO} does not exist", "run vitral demo first, or name a model: vitral explore MODEL")
+    return str(_DEMO), targets

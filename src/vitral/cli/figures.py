@@ -6,16 +6,14 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from vitral.base.errors import DataError
 from vitral.cli.look import read_start, read_target, show
 from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Every figure of the ViT literature, from any model: patches, positions, filters, attention, rollout, distance, prediction.
+EXAMPLES = """Draw every figure of the ViT literature from any model: patches, positions, filters, attention, rollout, distance, prediction.
 
-Beside each picture stand its numbers (.npz) and where it came from (.json).
+Each figure comes with its numbers (.npz) and its origin (.json).
 
 Examples:
   vitral figures runs/digits photo.png --out figures
@@ -26,10 +24,10 @@ Examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Figures(ModelFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+class _Flags(ModelFlags):
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")] = ()
+    images: Annotated[tuple[str, ...], "IMAGE…"] = ()
     """Pictures, or folders of any depth with pictures; none: scikit-learn's two photographs."""
     out: Path = Path("figures")
     """Folder for the figures."""
@@ -50,7 +48,7 @@ class Figures(ModelFlags):
 
 
 def run(arguments: list[str]) -> int:
-    asked = parse(Figures, arguments, "vitral figures", EXAMPLES)
+    asked = parse(_Flags, arguments, "vitral figures", EXAMPLES)
     from vitral.data.sources.pictures import open_readable
     from vitral.draw.provenance import command_line
     from vitral.look.figures import check_figures, figure_set, photographs

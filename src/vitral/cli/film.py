@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.opening import picture_paths
 from vitral.cli.parsing import parse
 
-EXAMPLES = """How a model came to be: attention, positions, filters, attention distance, the lens and class maps over its training.
+EXAMPLES = """Animate a training from its snapshots: attention, positions, filters, attention distance, the lens and class maps.
 
-From the snapshots of a run (train it with --snapshots 24; `vitral plan` says what they take): a moving picture, a sheet, the numbers.
-`vitral report RUN` then shows it frame by frame.
+Train the run with --snapshots 24 (`vitral plan` estimates their size). Writes an animation, a sheet and the numbers. `vitral report RUN`
+then shows it frame by frame.
 
 Examples:
   vitral film runs/digits
@@ -25,10 +23,10 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags:
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+class _Flags:
+    run: Annotated[str, "RUN"]
     """The folder of a training or a pre-training that kept snapshots."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")] = ()
+    images: Annotated[tuple[str, ...], "IMAGE…"] = ()
     """Pictures to watch; none: some of the run's validation split."""
     out: Path | None = None
     """Folder of the film; None: RUN/film. One that is there is replaced."""
@@ -43,12 +41,12 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral film", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral film", EXAMPLES)
     from vitral.draw.provenance import command_line
     from vitral.study.film import film
 
     paths = picture_paths(flags.images) if flags.images else []
-    found = film(
+    film_result = film(
         flags.run,
         paths,
         flags.out,
@@ -58,8 +56,8 @@ def run(arguments: list[str]) -> int:
         command=command_line(["vitral", "film", *arguments]),
     )
     if flags.json:
-        tell(json.dumps(found.to_dict(), indent=2))
+        print_clean(json.dumps(film_result.to_dict(), indent=2))
     else:
-        for path in found.files:
-            tell(path)
+        for path in film_result.files:
+            print_clean(path)
     return 0

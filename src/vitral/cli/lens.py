@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from vitral.base.errors import DataError, UsageError
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.base.text import percent
 from vitral.cli.look import read_target
 from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
 
-EXAMPLES = """The head read after every block: what would the model say if it stopped there, and what does it call each patch?
+EXAMPLES = """Read the head after every block: the prediction if the model stopped there, and the class of each patch.
 
-And what each head and MLP adds to the logit. With --fit, a lens is first trained: a linear map per block, solved on some data's features.
+Also shows what each head and MLP adds to the logit. --fit first trains a lens, a linear map per block solved on the features of some data.
 
 Examples:
   vitral lens runs/digits photo.png --out lens
@@ -28,10 +26,10 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags(ModelFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+class _Flags(ModelFlags):
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
+    images: Annotated[tuple[str, ...], "IMAGE…"]
     """Pictures, or folders of any depth with pictures."""
     out: Path = Path("lens")
     """Folder for the figures, and for a lens that is trained."""
@@ -39,8 +37,8 @@ class Flags(ModelFlags):
     """Train a lens first, on this data: a name from `vitral data list` or folder:PATH; written to OUT/lens.safetensors."""
     trained: Path | None = None
     """A lens that was trained before."""
-    most: int = 1000
-    """Pictures that a lens is trained on, at most."""
+    max_images: int = 1000
+    """Images that a lens is trained on, at most."""
     target: str | None = None
     """The class to follow, by number or name; empty: the predicted one."""
     top: int = 3
@@ -50,7 +48,7 @@ class Flags(ModelFlags):
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral lens", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral lens", EXAMPLES)
     if flags.fit and flags.trained:
         raise UsageError("--fit and --trained both give a lens", "choose one of them")
     from vitral.data.sources.kinds import check_name
@@ -65,9 +63,9 @@ def run(arguments: list[str]) -> int:
         check_name(flags.fit)
     model = open_model(flags.model, flags)
     if flags.fit:
-        trained = fit_on(model, flags.fit, flags.out, flags.most)
+        trained = fit_on(model, flags.fit, flags.out, flags.max_images)
     bad: list[tuple[str, DataError]] = []
-    told = read_lenses(
+    answers = read_lenses(
         model,
         list(open_readable(paths, model, bad)),
         flags.out,
@@ -77,16 +75,17 @@ def run(arguments: list[str]) -> int:
         command=command_line(["vitral", "lens", *arguments]),
     )
     if flags.json:
-        tell(json.dumps({"pictures": told, "trained": trained.facts if trained else None}, indent=2))
+        print_clean(json.dumps({"pictures": answers, "trained": trained.facts if trained else None}, indent=2))
         return exit_status(flags.images, bad)
-    for picture in told:
-        tell(f"{picture['picture']}: {picture['target']}" + (f", settled after {picture['settled']}" if "settled" in picture else ""))
+    for picture in answers:
+        settled = f", settled after {picture['settled']}" if "settled" in picture else ""
+        print_clean(f"{picture['picture']}: {picture['target']}{settled}")
         for row in picture["blocks"]:
             ranked = ", ".join(
                 f"{one['class']} " + (percent(one["probability"]) if "probability" in one else f"{one['output']:.3g}")
                 for one in row["classes"]
             )
-            tell(f"  {row['after']:<14}{ranked}")
+            print_clean(f"  {row['after']:<14}{ranked}")
         for path in picture["files"]:
-            tell(path)
+            print_clean(path)
     return exit_status(flags.images, bad)

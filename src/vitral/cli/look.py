@@ -7,14 +7,12 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from vitral.base.errors import DataError, UsageError
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.opening import ModelFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Heat maps of what a model attends to, one sheet per picture, with the classes it sees.
+EXAMPLES = """Draw heat maps of what a model attends to, one sheet per image, with its predictions.
 
 Examples:
   vitral look runs/digits photo.png --out sheets --method rollout,relevance
@@ -25,22 +23,22 @@ Examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Look(ModelFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+class _Flags(ModelFlags):
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
+    images: Annotated[tuple[str, ...], "IMAGE…"]
     """Pictures, or folders of any depth with pictures. With --worst: the folder or the table that `vitral eval` wrote; none: the test
     answers of the run MODEL."""
     worst: int | None = None
     """Instead of sheets, one page (worst.html): so many of the most confident errors, and up to six more of each of the worst classes,
     with maps by one method (--method; relevance, or gradcam of a model without attention) and the nearest pictures."""
-    learnt_from: str | None = None
+    training_data: str | None = None
     """With --worst: the data whose training pictures the model learnt from, a name from `vitral data list` or folder:PATH: the nearest of
     them stand beside each error. None: those of the run MODEL."""
     out: Path = Path("look")
     """Folder for the sheets."""
     method: str = ""
-    """Methods, joined by commas: attention, rollout, gradient_rollout, relevance, legrad, gradcam, integrated_gradients, occlusion,
+    """Methods, joined by commas; attention, rollout, gradient_rollout, relevance, legrad, gradcam, integrated_gradients, occlusion,
     rise, similarity, norms. Empty: the usual ones that suit the model, without legrad, rise, norms."""
     block: int | None = None
     """For attention, gradcam, similarity, norms: which block (negative: from the end)."""
@@ -63,7 +61,7 @@ class Look(ModelFlags):
 
 
 def run(arguments: list[str]) -> int:
-    asked = parse(Look, arguments, "vitral look", EXAMPLES)
+    asked = parse(_Flags, arguments, "vitral look", EXAMPLES)
     from vitral.data.sources.pictures import open_readable
     from vitral.draw.provenance import command_line
     from vitral.look.method import methods_named
@@ -71,9 +69,9 @@ def run(arguments: list[str]) -> int:
     from vitral.look.verdicts import audit_folder, read_verdicts
 
     if asked.worst is not None:
-        return run_worst(asked, arguments)
-    if asked.learnt_from is not None:
-        raise UsageError("--learnt-from has a part in --worst alone", "leave it out, or add --worst 12")
+        return _run_worst(asked, arguments)
+    if asked.training_data is not None:
+        raise UsageError("--training-data goes with --worst alone", "leave it out, or add --worst 12")
     target, start, methods = read_target(asked.target), read_start(asked.start), asked.method.split(",")
     methods_named(methods)
     paths = picture_paths(asked.images)
@@ -98,14 +96,14 @@ def run(arguments: list[str]) -> int:
     return exit_status(asked.images, bad)
 
 
-def run_worst(asked: Look, arguments: list[str]) -> int:
+def _run_worst(asked: _Flags, arguments: list[str]) -> int:
     from vitral.draw.provenance import command_line
     from vitral.look.method import methods_named
     from vitral.look.verdicts import audit_folder, read_verdicts
     from vitral.report.worst import learnt_from, read_scored, write_worst
 
     for flag in ("block", "head", "target", "start", "exact", "top", "format"):
-        if getattr(asked, flag) != getattr(Look, flag):
+        if getattr(asked, flag) != getattr(_Flags, flag):
             raise UsageError(f"--{flag} has no part in --worst", "leave it out")
     if len(asked.images) > 1:
         raise UsageError(
@@ -123,7 +121,7 @@ def run_worst(asked: Look, arguments: list[str]) -> int:
         asked.worst,
         method=asked.method or None,
         verdicts=read_verdicts(model, audit_folder(asked.model)),
-        learnt=learnt_from(model, asked.model, asked.learnt_from),
+        learnt=learnt_from(model, asked.model, asked.training_data),
         name=asked.model,
         command=command_line(["vitral", "look", *arguments]),
     )
@@ -151,4 +149,4 @@ def show(written: list[Path], as_json: bool) -> None:
         print(json.dumps({"files": [path.as_posix() for path in written]}, indent=2))
     else:
         for path in written:
-            tell(path)
+            print_clean(path)

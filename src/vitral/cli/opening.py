@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
-
 from vitral.base.errors import DataError, MissingError, UsageError
 from vitral.config.formats import AnswerPrecision, Precision
 
@@ -31,15 +29,15 @@ class ModelFlags:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchFlags(ModelFlags):
+class _BatchFlags(ModelFlags):
     """Of those that take many pictures at a time."""
 
-    batch: Annotated[int, tyro.conf.arg(aliases=("--batch-size",))] = 64
+    batch: Annotated[int, "--batch --batch-size"] = 64
     """Pictures at a time: fewer need less memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureFlags(BatchFlags):
+class FeatureFlags(_BatchFlags):
     """Of those that read features."""
 
     precision: Precision = "auto"
@@ -47,7 +45,7 @@ class FeatureFlags(BatchFlags):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerFlags(BatchFlags):
+class AnswerFlags(_BatchFlags):
     """Of those that give answers."""
 
     precision: AnswerPrecision = "auto"
@@ -75,20 +73,20 @@ def open_model(name: str, flags: ModelFlags) -> Classifier:
     return model.to(device)
 
 
-def picture_paths(given: Sequence[str]) -> list[Path]:
+def picture_paths(names: Sequence[str]) -> list[Path]:
     """Files as they are, folders by the pictures in them and in their folders, sorted."""
-    if not given:
+    if not names:
         raise UsageError("no pictures given", "name at least one picture or a folder of pictures")
-    given_paths = [Path(name) for name in given]
-    if missing := next((path for path in given_paths if not path.exists()), None):
+    paths = [Path(name) for name in names]
+    if missing := next((path for path in paths if not path.exists()), None):
         raise MissingError(f"{missing} does not exist", "name a picture or a folder of pictures")
-    if not any(path.is_dir() for path in given_paths):
-        return given_paths
+    if not any(path.is_dir() for path in paths):
+        return paths
     from vitral.data.sources.pictures import find_pictures  # a second: it brings PyTorch
 
-    return [found for path in given_paths for found in (find_pictures(path) if path.is_dir() else [path])]
+    return [match for path in paths for match in (find_pictures(path) if path.is_dir() else [path])]
 
 
-def exit_status(given: Sequence[str], bad: Sequence[tuple[str, DataError]]) -> int:
+def exit_status(names: Sequence[str], bad: Sequence[tuple[str, DataError]]) -> int:
     """1 where a picture that was named by hand could not be read, though the others were; what a folder holds may be passed over."""
-    return int(not {str(Path(name)) for name in given}.isdisjoint(source for source, _ in bad))
+    return int(not {str(Path(name)) for name in names}.isdisjoint(source for source, _ in bad))

@@ -7,10 +7,8 @@ import json
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
-
 from vitral.base.errors import DataError
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.base.text import percent, table
 from vitral.cli.opening import AnswerFlags, exit_status, open_model, picture_paths
 from vitral.cli.parsing import parse
@@ -18,7 +16,7 @@ from vitral.cli.parsing import parse
 if TYPE_CHECKING:
     from vitral.look.predict import Ranking
 
-EXAMPLES = """The most probable classes of pictures.
+EXAMPLES = """Rank the classes of images.
 
 Examples:
   vitral predict runs/digits photo.png --top 3
@@ -27,10 +25,10 @@ Examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Predict(AnswerFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+class _Flags(AnswerFlags):
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
+    images: Annotated[tuple[str, ...], "IMAGE…"]
     """Pictures, or folders of any depth with pictures."""
     top: int = 5
     """How many classes to show; of several labels a picture those that are answers come on top, however many."""
@@ -41,7 +39,7 @@ class Predict(AnswerFlags):
 
 
 def run(arguments: list[str]) -> int:
-    asked = parse(Predict, arguments, "vitral predict", EXAMPLES)
+    asked = parse(_Flags, arguments, "vitral predict", EXAMPLES)
     paths = picture_paths(asked.images)
     from vitral.base.records import check_kind, write_records
 
@@ -58,16 +56,16 @@ def run(arguments: list[str]) -> int:
     if asked.json:
         about = {"source": model.origin.source.value, "assumed": model.origin.assumptions()}
         unreadable = [{"picture": source, "error": error.message} for source, error in bad]
-        told = {"model": about, "pictures": [ranking.to_dict() for ranking in rankings], "unreadable": unreadable}
-        print(json.dumps(told, indent=2, ensure_ascii=False))
+        answers = {"model": about, "pictures": [ranking.to_dict() for ranking in rankings], "unreadable": unreadable}
+        print(json.dumps(answers, indent=2, ensure_ascii=False))
         return exit_status(asked.images, bad)
     for ranking in rankings:
-        tell(ranking.source)
-        tell(indent(table(rows(ranking), align="lr"), "  "))
+        print_clean(ranking.source)
+        print_clean(indent(table(_rows(ranking), align="lr"), "  "))
     return exit_status(asked.images, bad)
 
 
-def rows(ranking: Ranking) -> list[tuple[str, str, str]]:
+def _rows(ranking: Ranking) -> list[tuple[str, str, str]]:
     """Class, probability, logit; of several labels: whether its threshold is reached."""
     if not ranking.thresholds:
         return [(name, percent(share), f"logit {logit:.3f}") for (name, share), logit in zip(ranking, ranking.logits, strict=True)]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import tyro
-
 from vitral.base.errors import UsageError
 from vitral.cli.opening import FeatureFlags, open_model
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Linear probe and nearest neighbours on frozen features, k pictures a class, with intervals.
+EXAMPLES = """Fit a linear probe and nearest neighbours on frozen features, k images per class, with intervals.
 
 Examples:
   vitral probe runs/digits digits
@@ -22,10 +20,10 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags(FeatureFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+class _Flags(FeatureFlags):
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    data: Annotated[str, "DATA"]
     """A name from `vitral data list`, folder:PATH, csv:FILE, parquet:FILE, hf:NAME or webdataset:PATTERN."""
     shots: str = "1,5,10,all"
     """Pictures a class, with commas; all: every training picture."""
@@ -52,7 +50,7 @@ class Flags(FeatureFlags):
 def run(arguments: list[str]) -> int:
     from vitral.cli.compare import show
 
-    flags = parse(Flags, arguments, "vitral probe", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral probe", EXAMPLES)
     shots = [_shots(part.strip()) for part in flags.shots.split(",") if part.strip()]
     from vitral.data.sources.kinds import check_name
     from vitral.study.probe import probe

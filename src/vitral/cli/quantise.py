@@ -8,30 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.opening import ModelFlags, open_model
 from vitral.cli.parsing import parse
 
-EXAMPLES = """An int8 ONNX model (a scale per token), bf16 and fp16 beside it, and a page that shows how many answers agree
-with the original's.
+EXAMPLES = """Export a model to int8 ONNX (a scale per token), bf16 and fp16, and measure how often its answers agree with fp32.
 
-model.onnx runs in plain onnxruntime; predict.py beside it needs nothing of Vitral. An int8 model with the same top-1 on fewer than 97 of
-100 pictures (--limit) is not written.
+model.onnx runs in plain onnxruntime, and predict.py needs nothing of Vitral. An int8 model with the same top-1 on fewer than 97 of 100
+images (--min-agreement) is not written.
 
 Examples:
   vitral quantise runs/flowers folder:photos --out small
-  vitral quantise vit_tiny.safetensors photos --out small --limit 0.99 --json
-  vitral quantise runs/digits digits --out small --attention --anyway
+  vitral quantise vit_tiny.safetensors photos --out small --min-agreement 0.99
+  vitral quantise runs/digits digits --out small --attention --force
 """
 
 
 @dataclass(frozen=True)
-class Flags(ModelFlags):
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+class _Flags(ModelFlags):
+    model: Annotated[str, "MODEL"]
     """A run folder, a weights file, or timm:NAME, torchvision:NAME, hf:NAME."""
-    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    data: Annotated[str, "DATA"]
     """A name from `vitral data list`, folder:PATH, or a folder of pictures. Labels are used where they are the model's classes."""
     out: Path
     """Folder for model.onnx, model.bf16.onnx, model.fp16.onnx, proof.json, report.html and predict.py."""
@@ -41,11 +38,11 @@ class Flags(ModelFlags):
     """Where data sets are kept; None: $VITRAL_DATA or ~/.cache/vitral/data."""
     pictures: int | None = None
     """Compare answers on so many pictures at most; None: on all."""
-    limit: float = 0.97
+    min_agreement: float = 0.97
     """Share of the pictures that int8 must give the same answer."""
-    loss: float = 0.005
+    max_top1_loss: float = 0.005
     """Share of top-1 that int8 may lose, where there are labels."""
-    anyway: bool = False
+    force: bool = False
     """Write a model that fails its limits, too."""
     attention: bool = False
     """The attention maps of every block as further outputs."""
@@ -58,7 +55,7 @@ class Flags(ModelFlags):
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral quantise", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral quantise", EXAMPLES)
     from vitral.data.sources.kinds import check_name
     from vitral.draw.provenance import command_line
     from vitral.report.quantise import check_folder, write_quantised
@@ -68,16 +65,19 @@ def run(arguments: list[str]) -> int:
     if not Path(flags.data).is_dir():
         check_name(flags.data)
     model = open_model(flags.model, flags)
-    names = ("split", "root", "pictures", "limit", "loss", "anyway", "attention", "layer_pictures", "rounds")
-    found = quantise(
+    names = ("split", "root", "pictures", "attention", "layer_pictures", "rounds")
+    result = quantise(
         model,
         flags.data,
         **{name: getattr(flags, name) for name in names},
+        limit=flags.min_agreement,
+        loss=flags.max_top1_loss,
+        anyway=flags.force,
         threads=flags.threads or 0,
         name=flags.model,
         command=command_line(["vitral", "quantise", *arguments]),
     )
-    page = write_quantised(found, model, flags.out)
-    tell(json.dumps(found.proof.to_dict())) if flags.json else tell(found.proof.text())
-    print(page, file=sys.stderr) if flags.json else tell(page)
+    page = write_quantised(result, model, flags.out)
+    print_clean(json.dumps(result.proof.to_dict())) if flags.json else print_clean(result.proof.text())
+    print(page, file=sys.stderr) if flags.json else print_clean(page)
     return 0

@@ -6,12 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-import tyro
-
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.parsing import parse
 
-EXAMPLES = """A run or a study as one HTML page that needs nothing beside it.
+EXAMPLES = """Write a run or a study as one HTML page that needs no other file.
 
 Examples:
   vitral report runs/digits
@@ -20,8 +18,8 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags:
-    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_STUDY")]
+class _Flags:
+    folder: Annotated[str, "RUN_OR_STUDY"]
     """A folder that `vitral train`, `vitral pretrain`, `vitral compare` or `vitral scale` wrote."""
     out: str | None = None
     """The page; default: report.html in the folder."""
@@ -32,9 +30,9 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral report", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral report", EXAMPLES)
     from vitral.report.write import write_report
 
     path = write_report(flags.folder, flags.out, not flags.no_maps)
-    tell(json.dumps({"path": str(path)}) if flags.json else path)
+    print_clean(json.dumps({"path": str(path)}) if flags.json else path)
     return 0

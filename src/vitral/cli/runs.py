@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import tyro
-
 from vitral.base.errors import UsageError
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.cli.parsing import parse
 
 if TYPE_CHECKING:
     from vitral.run.survey import Row
 
-EXAMPLES = """The runs in runs/ or another folder, best first; two or more of them side by side; what they no longer need, removed.
+EXAMPLES = """List the runs in runs/ or another folder, best first; compare two or more of them; remove what they no longer need.
 
 Examples:
   vitral runs
@@ -29,8 +27,8 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags:
-    folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")] = ()
+class _Flags:
+    folders: Annotated[tuple[str, ...], "FOLDER"] = ()
     """None: runs/. One: that folder of runs. Two or more: these runs side by side, with the settings that differ."""
     sort: Literal["accuracy", "name", "time", "date"] = "accuracy"
     """What comes first: the best on the test split, the name, the quickest, or the newest."""
@@ -45,7 +43,7 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral runs", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral runs", EXAMPLES)
     from vitral.base.layout import RUNS
     from vitral.run.differences import differences
     from vitral.run.survey import as_table, survey
@@ -59,12 +57,12 @@ def run(arguments: list[str]) -> int:
     if flags.out is not None:
         _draw([row.path for row in rows], flags.out)
     if len(flags.folders) > 1:
-        found = differences(flags.folders)
-        print(json.dumps(found.to_dict(), indent=2)) if flags.json else tell(found.text())
+        comparison = differences(flags.folders)
+        print(json.dumps(comparison.to_dict(), indent=2)) if flags.json else print_clean(comparison.text())
     else:
         where = flags.folders[0] if flags.folders else RUNS
-        said = as_table(rows) if rows else f"no runs in {where}: `vitral train digits` makes one in runs/"
-        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2)) if flags.json else tell(said)
+        text = as_table(rows) if rows else f"no runs in {where}: `vitral train digits` makes one in runs/"
+        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2)) if flags.json else print_clean(text)
     return 0
 
 
@@ -89,19 +87,19 @@ def _draw(paths: list[str], out: str) -> None:
     )
 
 
-def _clean(rows: list[Row], flags: Flags) -> int:
+def _clean(rows: list[Row], flags: _Flags) -> int:
     from vitral.base.text import byte_size, clean
     from vitral.run.survey import cleanable, remove_states
 
-    found = cleanable(rows)
-    size = byte_size(sum(row.state_bytes for row in found))
-    if found and not flags.yes:
-        what = clean(f"{size} in the state/ of {len(found)} finished runs ({', '.join(row.name for row in found)})")
+    finished = cleanable(rows)
+    size = byte_size(sum(row.state_bytes for row in finished))
+    if finished and not flags.yes:
+        what = clean(f"{size} in the state/ of {len(finished)} finished runs ({', '.join(row.name for row in finished)})")
         if not sys.stdin.isatty():
             raise UsageError(f"{what} would be removed", "add --yes")
         if input(f"remove {what}? [y/N] ").strip().lower() not in ("y", "yes"):
             return 0
-    freed = remove_states(found)
-    result = {"freed": freed, "runs": [row.path for row in found]}
-    print(json.dumps(result) if flags.json else f"{byte_size(freed)} removed from {len(found)} runs")
+    freed = remove_states(finished)
+    result = {"freed": freed, "runs": [row.path for row in finished]}
+    print(json.dumps(result) if flags.json else f"{byte_size(freed)} removed from {len(finished)} runs")
     return 0

@@ -1,28 +1,28 @@
-"""vitral train RUN: choose a named run, then override what you like."""
+"""vitral train RUN: choose a named run, then override what you like. `plan` and `pretrain` read their flags here too."""
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import functools
-import inspect
-import itertools
 import json
 import os
 import shlex
-import textwrap
 import typing
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from vitral.base.errors import UsageError, one_of
-from vitral.base.progress import tell
-from vitral.cli.parsing import parse as parse_flags
-from vitral.config import TUNED, DataConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig, run_name
+from vitral.base.progress import print_clean
+from vitral.cli.parsing import read
+from vitral.config import TUNED, ModelConfig, RunConfig, run_name
+from vitral.config.flags import Flag, training_flags
+from vitral.config.train import MANY_EPOCHS
+from vitral.presets.runs import RUNS, pretraining
 
 if TYPE_CHECKING:
     from vitral.run.folder import RunFolder
+    from vitral.train.engine import Run
 
-EXAMPLES = """Train or fine-tune a model.
+NAMED_RUNS = f"Named runs: {', '.join(RUNS)}"
+EXAMPLES = f"""Train or fine-tune a model.
 
 Examples:
   vitral train digits
@@ -30,249 +30,169 @@ Examples:
   vitral train finetune --data pets --from vit_tiny.safetensors --tune head
   vitral train digits --set width=96 betas=0.9,0.95
   vitral train digits --out runs/digits --resume
-  vitral train digits --out runs/digits --resume auto  # begins or resumes
+  vitral train digits --out runs/digits --resume auto  # starts or resumes
   vitral train runs/digits --seed 1  # the same settings, another seed
   vitral train runs/digits --from runs/digits --epochs 10  # 10 epochs more
   torchrun --nproc-per-node 4 -m vitral train cifar10 --strategy fsdp
 
-Named runs: {runs}
+{NAMED_RUNS}
 """
 
-PLAN = """What a training will cost, before it is spent: steps, FLOPs, memory, time. Takes the flags of train; nothing is fetched.
-
-Examples:
-  vitral plan digits
-  vitral plan cifar10 --epochs 30 --gpu h200
-  vitral plan finetune --data folder:photos --from vit_tiny.safetensors --json
-
-Named runs: {runs}
-"""
-
-RESUME = ("no", "yes", "auto")
-RESUME_HELP = "Go on with the training in the folder, exactly where it stopped; auto: begin it where there is none (job queues)."
-DATA_FLAGS = ("validation", "stage", "subset", "augment", "workers", "cache", "on_bad_image", "fingerprint", "class_weights")
-TRAIN_FLAGS = (
-    *("tune", "epochs", "max_seconds", "batch_size", "accumulate", "optimizer", "lr", "weight_decay", "schedule", "warmup", "layer_decay"),
-    *("clip", "label_smoothing", "ema", "keep", "patience", "teacher", "token_drop", "token_drop_until", "head_start"),
-    *("precision", "compile", "device", "threads", "seed"),
-    *("evaluate_every", "checkpoint_every", "snapshots", "strategy", "tensorboard", "wandb"),
-)
+Values = dict[str, Any]
+"""Field of a flag → its value, of all that was typed."""
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(arguments)
-    config = flags.config()
-    from vitral.presets.runs import RUNS
+    config, values = parse(arguments)
+    result = train(config, values, ["vitral", "train", *arguments])
+    if result is not None:
+        print(json.dumps({"path": str(result.path), **result.test})) if values.get("json") else print_clean(result.path)
+    return 0
+
+
+def flags(verb: str = "train", base: RunConfig | None = None) -> list[Flag]:
+    """The flags of train, plan or pretrain; the values of `base` are the defaults that `--help` shows."""
+    return training_flags(verb, base or (pretraining("cifar10") if verb == "pretrain" else RunConfig()))
+
+
+def parse(arguments: list[str], verb: str = "train", examples: str = EXAMPLES) -> tuple[RunConfig, Values]:
+    """(what is asked for, what was typed)."""
+    first = arguments[0] if arguments and not arguments[0].startswith("-") else "digits"
+    preset = pretraining(first) if verb == "pretrain" else RUNS.get(first, RUNS["digits"])
+    values = read(flags(verb, preset), arguments, f"vitral {verb}", examples)
+    if verb == "pretrain" and "data.name" not in values:
+        raise UsageError("pretrain needs the name of a data set", "use a name from `vitral data list` or folder:PATH")
+    if verb != "pretrain" and "run" not in values:
+        raise UsageError(f"{verb} needs the name of a run", f"use one of {', '.join(RUNS)}")
+    base = _stored(values) if values.get("resume", "no") != "no" else None
+    return _applied(base or _start(values), values), values
+
+
+def train(config: RunConfig, values: Values, command: list[str]) -> Run | None:
+    """Start the run or resume it; None in all but one of torchrun's processes, which speaks for all."""
     from vitral.run.folder import RunFolder
     from vitral.run.made_here import check_named
     from vitral.train.fit import fit
 
-    folder = _folder(flags.run, config.name, flags.out)
-    for source in [RunFolder(flags.run)] * (flags.run not in RUNS) + [folder] * (flags.resume != "no"):
-        if source.exists:
-            check_named(source.path, config, arguments)
-    if flags.resume == "yes" or (flags.resume == "auto" and folder.exists):
-        result = fit(config, out=folder.path, resume=True, quiet=flags.quiet)
+    start, resume, quiet = values.get("run", config.name), values.get("resume", "no"), values.get("quiet", False)
+    folder = _folder(values, config.name)
+    earlier = RunFolder(start) if "run" in values and start not in RUNS else None
+    for source in (earlier, folder if resume != "no" else None):
+        if source is not None and source.exists:
+            check_named(source.path, config, command)
+    if resume == "yes" or (resume == "auto" and folder.exists):
+        result = fit(config, out=folder.path, resume=True, quiet=quiet)
     else:
-        command = shlex.join(["vitral", "train", *arguments])
-        result = fit(config, flags.out, flags.resume == "auto" and "auto", flags.quiet, run=_base(flags.run)[1], command=command)
-    if os.environ.get("RANK", "0") != "0":
-        return 0  # under torchrun one process speaks for all
-    if flags.json:
-        print(json.dumps({"path": str(result.path), **result.test}))
-    else:
-        tell(result.path)
-    return 0
+        named = earlier.asked.run if earlier is not None and earlier.asked is not None else start
+        result = fit(config, values.get("out"), "auto" if resume == "auto" else False, quiet, run=named, command=shlex.join(command))
+    return result if os.environ.get("RANK", "0") == "0" else None
 
 
-def _folder(run: str, name: str, out: str | None) -> RunFolder:
-    """The folder that --resume goes on with."""
-    from vitral.presets.runs import RUNS
+def _start(values: Values) -> RunConfig:
+    """What a new run starts from: a preset, or what was asked for in the folder of an earlier run."""
     from vitral.run.folder import RunFolder
 
-    if out is None and run not in RUNS and RunFolder(run).exists:
-        out = run
-    return RunFolder(out) if out is not None else RunFolder.newest(name)
-
-
-def _stored(run: str, folder: RunFolder) -> RunConfig | None:
-    """What was asked for in this folder, if it is a training of this run; None: there is none."""
-    from vitral.train.failure import go_on
-
-    if not folder.exists or folder.asked is None:
-        return None
-    asked = folder.asked
-    if run not in (asked.config.name, asked.run, str(folder.path)):
-        raise UsageError(f"{folder.path} holds a training of {asked.run}, not of {run}", go_on(folder))
+    if "run" not in values:
+        return pretraining(values["data.name"], values.get("pretrain.method", "lejepa"))
+    name = values["run"]
+    if name in RUNS:
+        return RUNS[name]
+    if not RunFolder(name).exists:
+        raise one_of("run", name, RUNS)
+    asked = RunFolder.open(name).asked
+    if asked is None:
+        raise UsageError(f"{name} was trained by the first version, which did not keep what was asked for", f"use one of {', '.join(RUNS)}")
     return asked.config
 
 
-def _base(run: str) -> tuple[RunConfig, str]:
-    """(what RUN asks for, the named run it is): a preset, or the settings of an earlier training by its folder."""
-    from vitral.presets.runs import RUNS
+def _stored(values: Values) -> RunConfig | None:
+    """What was asked for in the folder to be resumed; None: it is empty."""
+    from vitral.train.failure import go_on
+
+    start, data, method = (values.get(field) for field in ("run", "data.name", "pretrain.method"))
+    if start is None:
+        named = pretraining(values["data.name"]).name
+    else:
+        named = run_name(RUNS[start], data or RUNS[start].data.name) if start in RUNS else start
+    folder = _folder(values, values.get("name") or named)
+    asked = folder.asked if folder.exists else None
+    if asked is None:
+        return None
+    config = asked.config
+    if start is not None and start not in (config.name, asked.run, str(folder.path)):
+        raise UsageError(f"{folder.path} holds a training of {asked.run}, not of {start}", go_on(folder))
+    if start is None and (config.pretrain is None or config.data.name != data):
+        raise UsageError(f"{folder.path} holds a training of {asked.run} on {config.data.name}", go_on(folder))
+    if method is not None and config.pretrain is not None and method != config.pretrain.method:  # the settings of one are not another's
+        raise UsageError(f"{folder.path} holds a pre-training by {config.pretrain.method}, not by {method}", go_on(folder))
+    return config
+
+
+def _folder(values: Values, name: str) -> RunFolder:
+    """The folder that --resume continues: --out, an earlier run's, or the newest of this name."""
     from vitral.run.folder import RunFolder
 
-    if run in RUNS:
-        return RUNS[run], run
-    if not RunFolder(run).exists:
-        raise one_of("run", run, RUNS)
-    asked = RunFolder.open(run).asked
-    if asked is None:
-        raise UsageError(f"{run} was trained by the first version, which did not keep what was asked for", f"use one of {', '.join(RUNS)}")
-    return asked.config, asked.run
+    out, start = values.get("out"), values.get("run")
+    if out is None and start is not None and start not in RUNS and RunFolder(start).exists:
+        out = start
+    return RunFolder(out) if out is not None else RunFolder.newest(name)
 
 
-def parse(arguments: list[str], verb: str = "train") -> Any:
-    """The flags of a run: its own values are the defaults, and `--help` shows them."""
-    from vitral.presets.runs import RUNS
-
-    asked_help = any(argument in ("-h", "--help") for argument in arguments)
-    name = arguments[0] if arguments and not arguments[0].startswith("-") else ""
-    if not name and not asked_help:
-        raise UsageError(f"{verb} needs the name of a run first", f"use one of {', '.join(RUNS)}")
-    base = None
-    arguments = spoken_resume(arguments) if verb == "train" else arguments
-    if name and value_of(arguments, "--resume") in ("yes", "auto"):
-        preset = RUNS.get(name)
-        called = run_name(preset, value_of(arguments, "--data") or preset.data.name) if preset is not None else name
-        base = _stored(name, _folder(name, value_of(arguments, "--name") or called, value_of(arguments, "--out")))
-    if base is None:
-        base = RUNS["digits"] if asked_help and name not in RUNS else _base(name)[0]
-    examples = (EXAMPLES if verb == "train" else PLAN).format(runs=", ".join(RUNS))
-    return parse_flags(flags_of(base, verb), gather_settings(arguments), f"vitral {verb}", examples)
-
-
-def gather_settings(arguments: list[str]) -> list[str]:
-    """`--set a=1 … --set b=2` as one --set: the parser would keep the last one alone."""
-    kept: list[str] = []
-    settings: list[str] = []
-    inside = False
-    for argument in arguments:
-        if argument == "--set" or argument.startswith("--set="):
-            inside = True
-            settings += [argument.removeprefix("--set=")] if "=" in argument else []
-        elif inside and not argument.startswith("-"):
-            settings.append(argument)
-        else:
-            inside = False
-            kept.append(argument)
-    return [*kept, "--set", *settings] if settings else arguments
-
-
-def spoken_resume(arguments: list[str]) -> list[str]:
-    """`--resume` alone is `--resume yes`."""
-    following = [*arguments[1:], ""]
-    return [
-        "--resume=yes" if word == "--resume" and after not in RESUME else word for word, after in zip(arguments, following, strict=True)
-    ]
-
-
-def value_of(arguments: list[str], flag: str) -> str | None:
-    for index, argument in enumerate(arguments):
-        if argument == flag and index + 1 < len(arguments):
-            return arguments[index + 1]
-        if argument.startswith(flag + "="):
-            return argument.partition("=")[2]
-    return None
-
-
-def flags_of(base: RunConfig, verb: str = "train") -> type[Any]:
-    """A dataclass with one field per flag, whose defaults are those of `base`."""
-    import tyro
-
-    rows: list[Any] = [
-        (
-            "run",
-            Annotated[
-                str,
-                tyro.conf.Positional,
-                tyro.conf.arg(help="Name of a run to start from, or the folder of an earlier one.", metavar="RUN"),
-            ],
-        )
-    ]
-
-    def add(name: str, kind: Any, default: Any, text: str, flag: str | None = None) -> None:
-        about = tyro.conf.arg(help=text, name=flag) if flag else tyro.conf.arg(help=text)
-        rows.append((name, Annotated[kind, about], dataclasses.field(default=default)))
-
-    add("data", str, base.data.name, documents(DataConfig)["name"])
-    for name in DATA_FLAGS:
-        add(name, typing.get_type_hints(DataConfig)[name], getattr(base.data, name), documents(DataConfig).get(name, ""))
-    add("model", str | None, None, "A named model (`vitral.models()`); None: the run's own.")
-    for name in ("image_size", "patch_size"):
-        what = documents(ModelConfig)[name].partition("; None:")[0].rstrip(".")
-        add(name, tuple[int, ...] | None, None, f"{what}. One number: square. None: the run's own, or the data's.")
-    add("weights", str | None, base.weights, documents(RunConfig)["weights"], "from")
-    for name in TRAIN_FLAGS:
-        add(name, typing.get_type_hints(TrainConfig)[name], getattr(base.train, name), documents(TrainConfig).get(name, ""))
-    add("set", tuple[str, ...], (), "Any other setting of the model, data or training as name=value: qk_norm=true betas=0.9,0.95")
-    if verb == "train":
-        add("name", str | None, None, "Name of the run; its folder is runs/NAME. None: as the preset.")
-        add("out", str | None, None, "Folder of the run; None: runs/NAME.")
-        add("resume", Literal["no", "yes", "auto"], "no", RESUME_HELP)
-        add("quiet", bool, False, "No progress.")
-    else:
-        add("gpu", str | None, None, "Plan for this GPU instead of this machine: h200, h100, a100, l40s, 4090, 3090, v100, t4 …")
-    add("json", bool, False, "Print the result as JSON.")
-
-    def config(flags: Any) -> RunConfig:
-        return apply(base, flags)
-
-    return dataclasses.make_dataclass("Flags", rows, namespace={"config": config}, frozen=True)
-
-
-def apply(base: RunConfig, flags: Any) -> RunConfig:
-    """`base` with everything that the flags change."""
-    data = dataclasses.replace(base.data, name=flags.data, **{name: getattr(flags, name) for name in DATA_FLAGS})
-    train = dataclasses.replace(base.train, **{name: getattr(flags, name) for name in TRAIN_FLAGS})
-    parts: dict[str, Any] = {"model": shaped(base, flags), "data": data, "train": train}
-    settings: dict[str, dict[str, Any]] = {part: {} for part in parts}
-    for text in flags.set:
-        part, name, value = setting(text)
-        settings[part][name] = value
-    if flags.weights is not None:
-        _check_from(flags, settings["model"])
+def _applied(base: RunConfig, values: Values) -> RunConfig:
+    """`base` with everything that was typed."""
+    changes: dict[str, Values] = {"model": {}, "data": {}, "train": {}, "pretrain": {}}
+    for key, value in values.items():
+        part, dot, field = key.partition(".")
+        if dot:
+            changes[part][field] = value
+    if changes["train"].get("max_seconds") is not None and base.pretrain is not None and base.train.max_seconds is None:
+        changes["train"].setdefault("epochs", MANY_EPOCHS)  # the seconds end it
+    for text in values.get("set", ()):
+        part, field, value = setting(text, base)
+        changes[part][field] = value
+    weights = values.get("weights", base.weights)
+    if weights is not None:
+        _check_from(weights, values, changes["model"])
     # All at once: pool=class class_token=true is possible in either order.
-    parts = {part: dataclasses.replace(config, **settings[part]) for part, config in parts.items()}
-    from vitral.presets.runs import RUNS
+    configs = {"model": _model(base, values), "data": base.data, "train": base.train, "pretrain": base.pretrain}
+    parts: Values = {part: dataclasses.replace(config, **changes[part]) for part, config in configs.items() if config is not None}
+    named = run_name(base, parts["data"].name) if base is RUNS.get(base.name) else base.name
+    return dataclasses.replace(base, name=values.get("name") or named, weights=weights, **parts)
 
-    called = run_name(base, flags.data) if base is RUNS.get(base.name) else base.name
-    return dataclasses.replace(base, name=getattr(flags, "name", None) or called, weights=flags.weights, **parts)
 
-
-def shaped(base: RunConfig, flags: Any) -> ModelConfig:
-    """The run's model, or the named one, in the size and with the patches that the flags say."""
+def _model(base: RunConfig, values: Values) -> ModelConfig:
+    """The run's model, or the named one, with the sizes that were typed."""
     from vitral.presets.models import model as named_model
 
     model = base.model
-    changes: dict[str, Any] = {name: _pair(value) for name in ("image_size", "patch_size") if (value := getattr(flags, name)) is not None}
-    if flags.model is not None:
+    changes: Values = {name: _pair(value) for name in ("image_size", "patch_size") if (value := values.get(name)) is not None}
+    if values.get("model") is not None:
         changes = {"image_size": model.image_size, **changes}  # a size that the run asks for holds for every model
-        model = named_model(flags.model).opened()
+        model = named_model(values["model"]).opened()
     if "patch_size" in changes:
         changes["stride"] = None
     return dataclasses.replace(model, **changes)
 
 
-def _check_from(flags: Any, settings: dict[str, Any]) -> None:
-    """Weights say what the model is: what asks for another one would be passed over in silence."""
-    asked = [f"--{name.replace('_', '-')}" for name in ("model", "patch_size") if getattr(flags, name) is not None]
+def _check_from(weights: str, values: Values, settings: Values) -> None:
+    """Weights decide what the model is: a flag that asks for another one would have no effect."""
+    asked = [f"--{name.replace('_', '-')}" for name in ("model", "patch_size") if values.get(name) is not None]
     asked += [f"--set {name}" for name in settings if name not in TUNED]
     if asked:
         raise UsageError(
-            f"{asked[0]} cannot change the model of the weights {flags.weights}",
+            f"{asked[0]} cannot change the model of the weights {weights}",
             f"leave {asked[0]} out, or start from scratch: --from None",
         )
 
 
-def setting(text: str, pretrain: bool = False) -> tuple[str, str, Any]:
+def setting(text: str, base: RunConfig) -> tuple[str, str, Any]:
     """(part, field, value) of `name=value`; the value is read as the field's type."""
     from vitral.base.settings import read_value, say_kind
 
     name, sign, value = text.partition("=")
-    kinds = {"model": ModelConfig, "train": TrainConfig, "data": DataConfig, **({"pretrain": PretrainConfig} if pretrain else {})}
-    hints = {part: typing.get_type_hints(kind) for part, kind in kinds.items()}
-    part = next((part for part in kinds if name in hints[part]), None)
+    parts = {part: getattr(base, part) for part in ("model", "train", "data", "pretrain")}
+    hints = {part: typing.get_type_hints(type(config)) for part, config in parts.items() if config is not None}
+    part = next((part for part in hints if name in hints[part]), None)
     if not sign:
         raise UsageError(f"--set {text} has no value", "write it as name=value")
     if part is None:
@@ -286,15 +206,3 @@ def _pair(values: tuple[int, ...]) -> tuple[int, int]:
     if len(values) not in (1, 2):
         raise UsageError(f"a size of {len(values)} numbers", "give one (square) or two (height width)")
     return values[0], values[-1]
-
-
-@functools.cache
-def documents(kind: type[Any]) -> dict[str, str]:
-    """The docstring under each field of a config."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0].body  # type: ignore[attr-defined]
-    found: dict[str, str] = {}
-    for field, after in itertools.pairwise(body):
-        text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, str):
-            found[field.target.id] = " ".join(text.split())
-    return found

@@ -1,4 +1,4 @@
-"""vitral verify RUN: is every byte still what was written?"""
+"""vitral verify RUN: check that no file of a run has changed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-import tyro
-
-from vitral.base.progress import tell
+from vitral.base.progress import print_clean
 from vitral.base.text import few
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Is every byte of a run, a study or a saved model still what was written? Names each file that is not; exit 1 then.
+EXAMPLES = """Check that no file of a run, a study or a saved model has changed. Names each file that has and exits with 1 then.
 
 Examples:
   vitral verify runs/digits
@@ -21,15 +19,15 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Flags:
-    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_STUDY")]
+class _Flags:
+    folder: Annotated[str, "RUN_OR_STUDY"]
     """A folder that Vitral wrote, or the archive of a record: every file in it is checked, also in each cell of a study."""
     json: bool = False
     """Print the result as JSON."""
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse(Flags, arguments, "vitral verify", EXAMPLES)
+    flags = parse(_Flags, arguments, "vitral verify", EXAMPLES)
     from vitral.run.verify import verify
 
     verdict = verify(flags.folder)
@@ -37,8 +35,8 @@ def run(arguments: list[str]) -> int:
         print(json.dumps(verdict.to_dict(), indent=2))
     else:
         for fault in verdict.faults:
-            tell(fault)
+            print_clean(fault)
         beside = f"; nothing vouches for {len(verdict.unvouched)} others ({few(verdict.unvouched)})" if verdict.unvouched else ""
         end = f"{len(verdict.faults)} faults" if verdict.faults else "each is what was written"
-        tell(f"{verdict.path}: {verdict.files} files, {end}{beside}")
+        print_clean(f"{verdict.path}: {verdict.files} files, {end}{beside}")
     return 1 if verdict.faults else 0

@@ -6,10 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import tyro
-
-from vitral.base.progress import tell
-from vitral.cli.parsing import parse, run_command
+from vitral.base.progress import print_clean
+from vitral.cli.parsing import Command, run_command
 
 EXAMPLES = """Look into weights files, carry weights from one library to another, list what can be read and written.
 
@@ -19,7 +17,7 @@ Examples:
   vitral weights list
 """
 
-INSPECT = """What a weights file is, what becomes of each key, the config, what is known and what assumed.
+_INSPECT = """Show what a weights file is, what becomes of each key, the config, what is declared and what is assumed.
 
 Examples:
   vitral weights inspect vit_tiny.safetensors
@@ -27,7 +25,7 @@ Examples:
   vitral weights inspect vit_tiny.safetensors --brief --against other.pth
 """
 
-CONVERT = """Write weights in another library's format; what the format cannot hold is refused with the reason.
+_CONVERT = """Write weights in another library's format; refuses what the format cannot hold and says why.
 
 Examples:
   vitral weights convert vit_tiny.safetensors out --format hf
@@ -35,7 +33,7 @@ Examples:
   vitral weights convert B_16.npz out --format timm --image-size 384 384
 """
 
-LIST = """The families that are read, the formats that are written, and the pretrained names of torchvision and timm.
+_LIST = """List the families that are read, the formats that are written, and the pretrained names of torchvision and timm.
 
 Examples:
   vitral weights list
@@ -44,8 +42,8 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Inspect:
-    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+class _Inspect:
+    file: Annotated[str, "FILE"]
     """A weights file, or a folder of Vitral, transformers or timm."""
     heads: int | None = None
     """Attention heads, where the file cannot say."""
@@ -58,10 +56,10 @@ class Inspect:
 
 
 @dataclass(frozen=True)
-class Convert:
-    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
+class _Convert:
+    source: Annotated[str, "SOURCE"]
     """Anything that `vitral.load` takes."""
-    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+    folder: Annotated[str, "FOLDER"]
     """Where to write."""
     format: Literal["vitral", "timm", "torchvision", "hf", "npz", "onnx"] = "vitral"
     """vitral: Vitral's own folder."""
@@ -86,7 +84,7 @@ class Convert:
 
 
 @dataclass(frozen=True)
-class Names:
+class _Names:
     json: bool = False
     """Print everything as JSON."""
 
@@ -95,27 +93,25 @@ def run(arguments: list[str]) -> int:
     return run_command("weights", COMMANDS, EXAMPLES, arguments)
 
 
-def _inspect(arguments: list[str]) -> int:
-    flags = parse(Inspect, arguments, "vitral weights inspect", INSPECT)
+def _inspect(flags: _Inspect) -> int:
     from vitral.weights.inspect import inspect
 
-    found = inspect(flags.file, heads=flags.heads)
+    inspection = inspect(flags.file, heads=flags.heads)
     proof = None
     if flags.against:
         from vitral.weights.named import prove_file
 
         proof = prove_file(flags.file, flags.against, heads=flags.heads)
     if flags.json:
-        print(json.dumps(found.to_dict() | ({"proof": proof.to_dict()} if proof else {}), indent=2, ensure_ascii=False))
+        print(json.dumps(inspection.to_dict() | ({"proof": proof.to_dict()} if proof else {}), indent=2, ensure_ascii=False))
     else:
-        tell(found.table(keys=not flags.brief) + (f"\ndifference from {proof.source}:\n{proof.table()}" if proof else ""))
+        print_clean(inspection.table(keys=not flags.brief) + (f"\ndifference from {proof.source}:\n{proof.table()}" if proof else ""))
     if proof:
         proof.check()
-    return 1 if found.problem else 0
+    return 1 if inspection.problem else 0
 
 
-def _convert(arguments: list[str]) -> int:
-    flags = parse(Convert, arguments, "vitral weights convert", CONVERT)
+def _convert(flags: _Convert) -> int:
     from vitral.weights.checkpoint import save
     from vitral.weights.export import export
     from vitral.weights.load import load
@@ -136,7 +132,7 @@ def _convert(arguments: list[str]) -> int:
         path = export(model, flags.folder, flags.format, attention=flags.attention)
     result = {"path": str(path), "format": flags.format, "source": model.origin.source.value, "changes": list(model.origin.changes)}
     result["assumed"] = model.origin.assumptions()
-    tell(
+    print_clean(
         json.dumps(result, indent=2, ensure_ascii=False)
         if flags.json
         else "\n".join([str(path), *(f"  {change}" for change in model.origin.changes)])
@@ -144,8 +140,7 @@ def _convert(arguments: list[str]) -> int:
     return 0
 
 
-def _list(arguments: list[str]) -> int:
-    flags = parse(Names, arguments, "vitral weights list", LIST)
+def _list(flags: _Names) -> int:
     from vitral.weights.detect import FAMILIES
     from vitral.weights.export import FORMATS
     from vitral.weights.named import names
@@ -155,15 +150,19 @@ def _list(arguments: list[str]) -> int:
     if flags.json:
         print(json.dumps({"read": families, "write": ["vitral", *FORMATS], "pretrained": pretrained}, indent=2, ensure_ascii=False))
         return 0
-    tell("read:")
-    tell("\n".join(f"  {label}" for label in families))
-    tell("write:\n  " + ", ".join(["vitral", *FORMATS]))
-    for library, found in pretrained.items():
-        tell(
-            f"{library} ({len(found)}): "
-            + (", ".join(f"{library}:{name}" for name in found[:12]) + (", …" if len(found) > 12 else "") or "not installed")
+    print_clean("read:")
+    print_clean("\n".join(f"  {label}" for label in families))
+    print_clean("write:\n  " + ", ".join(["vitral", *FORMATS]))
+    for library, listed in pretrained.items():
+        print_clean(
+            f"{library} ({len(listed)}): "
+            + (", ".join(f"{library}:{name}" for name in listed[:12]) + (", …" if len(listed) > 12 else "") or "not installed")
         )
     return 0
 
 
-COMMANDS = {"inspect": _inspect, "convert": _convert, "list": _list}
+COMMANDS: dict[str, Command] = {
+    "inspect": (_Inspect, _INSPECT, _inspect),
+    "convert": (_Convert, _CONVERT, _convert),
+    "list": (_Names, _LIST, _list),
+}

@@ -30,11 +30,11 @@ class DataConfig:
     split_by: Literal["class", "chance"] = "class"
     """class: each class is carved by its share; chance: pictures are drawn whatever they show, so that no label need be read."""
     subset: float | None = None
-    """Train on this many pictures (≥ 1) or this share (< 1), nested and class-balanced; None: all."""
+    """Number (≥ 1) or share (< 1) of training images; nested and class-balanced. None: all."""
     subset_seed: int | None = None
     """Which pictures a subset holds; None: as split_seed says. A data study draws them anew for each of its seeds."""
     augment: Augmentation = "standard"
-    """What is done to training pictures at random, from nothing to a lot; the last three are torchvision's."""
+    """Random changes of training images; the last three policies are torchvision's."""
     mixup: float | None = None
     """Share of batches mixed pixel-wise; None: what the policy says."""
     cutmix: float | None = None
@@ -53,7 +53,7 @@ class DataConfig:
     """Pixels of the short side to which streamed training photographs are resized once and kept on the disk, so that they are not decoded
     in every epoch (0: at their full size, every pixel the same). None: none is kept."""
     on_bad_image: Literal["fail", "skip"] = "fail"
-    """Stop at a file that cannot be read, or pass over it."""
+    """Fail on unreadable files, or skip them."""
     fingerprint: Literal["names", "content"] = "names"
     """How a run knows its pictures again when it goes on. names: by name, size and class; content: by every byte, which is read once."""
     class_weights: bool = False

@@ -14,7 +14,7 @@ class PretrainConfig:
     """A method of learning without labels, the views it is shown, and what keeps it from collapsing."""
 
     method: Literal["lejepa", "dino", "mae"] = "lejepa"
-    """lejepa: views pulled together, embeddings pushed towards a Gaussian; dino: a student answers like its own EMA; mae: hidden
+    """Method; lejepa: views pulled together, embeddings pushed towards a Gaussian; dino: a student answers like its own EMA; mae: hidden
     patches are rebuilt."""
     global_views: int = 2
     """Views of each picture that show most of it."""

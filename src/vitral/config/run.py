@@ -32,7 +32,7 @@ class RunConfig:
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     weights: str | None = None
-    """Start from these weights (anything `vitral.load` takes) instead of from scratch: they say what the model is."""
+    """Weights to start from; anything `vitral.load` takes. They decide what the model is. None: from scratch."""
     pretrain: PretrainConfig | None = None
     """Learn without labels, in this way; None: learn to name the classes."""
 

@@ -18,17 +18,17 @@ class TrainConfig:
     """How the one loop runs."""
 
     epochs: float = 20
-    """Passes over the training pictures; fractions are meant. 0: the model as it starts, for comparison."""
+    """Epochs; fractions allowed. 0: the model as it starts, for comparison."""
     max_seconds: float | None = None
     """Stop (with the schedule scaled to it) after this training time; for studies with a budget of seconds."""
     batch_size: int = 128
-    """Pictures per optimizer step, over all processes."""
+    """Images per optimizer step, over all processes."""
     accumulate: int = 1
     """Split each batch into this many micro-batches to save memory; the result is the same."""
     optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
-    """muon: batched Muon for the matrices of the blocks and the filters of convolutions, AdamW for the rest."""
+    """Optimizer; muon: batched Muon for the matrices of the blocks and the filters of convolutions, AdamW for the rest."""
     lr: float = 1e-3
-    """Peak learning rate (of Muon's matrices, when the optimizer is muon)."""
+    """Peak learning rate; with muon, of its matrices."""
     adam_lr: float = 2e-3
     """Peak learning rate of what Muon leaves to AdamW."""
     weight_decay: float = 0.05
@@ -62,8 +62,8 @@ class TrainConfig:
     patience: int | None = None
     """Stop after this many evaluations without a better validation accuracy."""
     tune: Literal["all", "attention", "head", "lora"] = "all"
-    """Which parameters learn: all, attention layers + head, head alone, or LoRA + head: thin matrices beside those of the weights, which
-    stay as they are; what is saved is the sum of both (--set lora_rank=8 lora_where=attention)."""
+    """Parameters to train; attention and lora train the head too. lora: thin matrices beside those of the weights, which stay as they
+    are; what is saved is the sum of both (--set lora_rank=8 lora_where=attention)."""
     lora_rank: int = 8
     """For tune = lora: rows of each thin matrix; more can learn more."""
     lora_where: Literal["attention", "mlp", "all"] = "attention"
@@ -98,7 +98,7 @@ class TrainConfig:
     threads: int | None = None
     """CPU threads; None: one for a tiny model, else torch's own choice. Fixed numbers make runs repeatable bit for bit."""
     seed: int = 0
-    """Of the first weights, the order of the pictures and their augmentation."""
+    """Seed for initial weights, data order and augmentation."""
     test: bool = True
     """Open the test split at the end; off for runs that only choose a setting: they end with validation."""
     evaluate_every: float = 1.0
@@ -106,7 +106,7 @@ class TrainConfig:
     checkpoint_every: float = 60.0
     """Seconds between resumable checkpoints (0: every step); one is also written when a run is interrupted and at its end."""
     snapshots: int = 0
-    """Number of weight snapshots at log-spaced steps, for films."""
+    """Weight snapshots to keep at log-spaced steps; for films."""
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     """Under torchrun: DDP, or FSDP2 with sharded weights; auto: DDP."""
     tensorboard: bool = False

@@ -42,7 +42,7 @@ def save_class_sheets(data: Data, out: Path, count: int = 10, seed: int = 0) -> 
 
 
 def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> list[Path]:
-    """OUT/seen.png: one training batch as the model gets it, after cropping, augmentation and mixing, normalisation undone."""
+    """OUT/augmented.png: one training batch as the model gets it, after cropping, augmentation and mixing, normalisation undone."""
     loader = Loader(data.train, batch_size=min(count, len(data.train)), policy=data.policy, seed=seed, train=True)
     # Policies that mix do so in some batches only: show a plain one and the most mixed of several, half and half.
     batches = [next(loader.epoch(epoch)) for epoch in range(16)] if loader.policy.mixup + loader.policy.cutmix else [next(loader.epoch(0))]

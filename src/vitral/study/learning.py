@@ -15,8 +15,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from vitral.base.layout import FIGURES
+from vitral.base.errors import DataError
+from vitral.base.layout import FIGURES, NEIGHBOURS
 from vitral.base.numbers import to_numpy
+from vitral.base.progress import say
 from vitral.base.text import percent
 from vitral.data.images.preprocess import Preprocess
 from vitral.data.loader import Loader
@@ -28,6 +30,8 @@ from vitral.look.joint import JointColours, enlarge, joint_colours, similar_patc
 from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.study.embed import nearest
+from vitral.study.probe_run import probe_in_place, probe_run
+from vitral.train.engine import Run
 from vitral.weights.checkpoint import load_checkpoint
 
 Sheet = tuple[Any, dict[str, np.ndarray], str]
@@ -36,6 +40,33 @@ SHOWN, NEAR, BANK = 8, 5, 512
 """Pictures on a sheet, neighbours of each, and pictures that they are looked for among."""
 HIDDEN = (134, 170, 208)
 """Red, green and blue of a patch that was not shown."""
+
+
+def finish(run: Run, probe: bool, test: bool, device: str, quiet: bool) -> tuple[dict[str, Any] | None, list[str]]:
+    """Draw what a run without labels learnt and probe its features: (scores, lines of text); None where the data has no labels.
+
+    `test`: also score the probe on the test images, which are opened here; the answers are written into the run's folder.
+    """
+    folder = RunFolder(run.path)
+    if run.rebuilt is not None:
+        draw_rebuilt(folder, run.rebuilt)
+    draw_learning(run.path)
+    if not probe:
+        return None, []
+    try:
+        result = probe_run(run.path, device=device, quiet=quiet)
+    except DataError as error:
+        if not quiet:
+            say(f"note: not probed: {error}")
+        return None, []
+    scores, lines = dict(result.values), [str(result.table)]
+    if test:
+        probe_in_place(folder, test=True, neighbours=True, device=device)
+        linear, neighbours = (folder.answers(split).right.mean() for split in ("test", NEIGHBOURS))
+        scores |= {"test": float(linear), "test_neighbours": float(neighbours)}
+        images = f"{len(folder.answers('test').labels):,} pictures"
+        lines.append(f"test: accuracy {percent(linear)} with the linear probe, {percent(neighbours)} by neighbours, {images}")
+    return scores, lines
 
 
 def draw_learning(path: str | Path) -> list[Path]:

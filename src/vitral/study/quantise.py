@@ -113,7 +113,8 @@ def quantise(
     if failures and not anyway:
         worst = f" (most is lost in {layers[0].name})" if layers else ""
         raise FailedError(
-            f"int8 {failures[0]}{worst}; nothing was written", "--anyway writes it all the same, --limit and --loss set other limits"
+            f"int8 {failures[0]}{worst}; nothing was written",
+            "--force writes it all the same, --min-agreement and --max-top1-loss set other limits",
         )
     rows = _rows_that_changed(logits, model)
     fused = times[FUSED]

@@ -66,7 +66,7 @@ def test_everything_that_is_wrong_is_found(spoilt: Path, tmp_path: Path) -> None
 
 def test_against_another_set_and_without_near_ones(spoilt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["data", "check", f"folder:{spoilt / 'test'}", "--against", f"folder:{spoilt / 'train'}", "--json"]
-    assert main([*command, "--near", "no", "--out", str(tmp_path / "a")]) == 0
+    assert main([*command, "--near-copies", "no", "--out", str(tmp_path / "a")]) == 0
     exact = json.loads(capsys.readouterr().out)
     assert exact["near"] is None and not exact["found_again"].get("all")
     assert main([*command, "--out", str(tmp_path / "b")]) == 0
