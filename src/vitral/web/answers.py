@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CLASSES = 3
 """How many of the most probable classes the class-wise methods of an exported page are computed for."""
-COPIES = 16
+_COPIES = 16
 """Copies of the image in one pass while parts are switched off."""
 FEWEST = 2
 """A share of fewer images is none."""
@@ -178,8 +178,8 @@ def _without_each(session: Session, asked: Question) -> bytes:
     image = session.picture(asked.model, asked.picture).tensor.to(next(model.parameters()).device)
     before = np.argsort(-to_numpy(to_double(watch(model, image[None], keep=["logits"]).logits[0])))[:LISTED].tolist()
     classes, shares, rollouts = [], [], []
-    for begin in track(range(0, len(parts), COPIES), "Switching off heads and blocks"):
-        logits, maps = rollout_without(model, image, [parse_off(part) for part in parts[begin : begin + COPIES]])
+    for begin in track(range(0, len(parts), _COPIES), "Switching off heads and blocks"):
+        logits, maps = rollout_without(model, image, [parse_off(part) for part in parts[begin : begin + _COPIES]])
         rollouts.append(maps)
         for row in logits:
             probability = probabilities(row, model.origin.multi_label)

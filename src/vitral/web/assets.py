@@ -14,9 +14,9 @@ KINDS = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
 STYLES = ("base", "page", "story", "views")
 """Sheets of static/style, in the order of the cascade; together they are style.css."""
 
-IMPORT = re.compile(r'^import\s+(?:\{([^}]*)\}\s+from\s+)?"(\.\.?/[\w./-]+\.js)";\n', re.MULTILINE)
-EXPORT = re.compile(r"^export\s+(?=(?:async\s+)?(?:function|class|const|let)\b)", re.MULTILINE)
-TOP_NAME = re.compile(r"^(?:export\s+)?(?:async\s+)?(?:function\*?|class|const|let|var)\s+([A-Za-z_$][\w$]*)", re.MULTILINE)
+_IMPORT = re.compile(r'^import\s+(?:\{([^}]*)\}\s+from\s+)?"(\.\.?/[\w./-]+\.js)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export\s+(?=(?:async\s+)?(?:function|class|const|let)\b)", re.MULTILINE)
+_TOP_NAME = re.compile(r"^(?:export\s+)?(?:async\s+)?(?:function\*?|class|const|let|var)\s+([A-Za-z_$][\w$]*)", re.MULTILINE)
 
 
 def assets() -> dict[str, tuple[bytes, str]]:
@@ -43,7 +43,7 @@ def bundle() -> str:
             )
         if name in order:
             return
-        for _, needed in IMPORT.findall(texts[name]):
+        for _, needed in _IMPORT.findall(texts[name]):
             visit(posixpath.normpath(posixpath.join(posixpath.dirname(name), needed)), (*above, name))
         order.append(name)
 
@@ -51,11 +51,11 @@ def bundle() -> str:
     owners: dict[str, str] = {}
     parts = []
     for name in order:
-        for declared in TOP_NAME.findall(texts[name]):
+        for declared in _TOP_NAME.findall(texts[name]):
             if declared in owners:
                 raise FailedError(f"{declared!r} is declared in {owners[declared]} and {name}", "rename one of them")
             owners[declared] = name
-        body = EXPORT.sub("", IMPORT.sub("", texts[name]))
+        body = _EXPORT.sub("", _IMPORT.sub("", texts[name]))
         if left := re.search(r"^(import|export)\b.*", body, re.MULTILINE):
             raise FailedError(
                 f"{name}: {left.group(0)!r} cannot be joined", 'write import { a } from "./b.js" and export on declarations only'

@@ -22,7 +22,7 @@ from vitral.web.assets import assets, bundle
 from vitral.web.pack import EXPORTED
 from vitral.web.session import Session
 
-SAFE = bytes.maketrans(b"<&", b",.")
+_SAFE = bytes.maketrans(b"<&", b",.")
 """Base 85 without the two signs that mean something in HTML."""
 
 
@@ -81,4 +81,4 @@ def _hash(text: str) -> str:
 
 
 def _base85(content: bytes) -> str:
-    return base64.b85encode(content, pad=True).translate(SAFE).decode()
+    return base64.b85encode(content, pad=True).translate(_SAFE).decode()

@@ -20,13 +20,13 @@ from vitral.web.first_images import fitting_images, named_images
 from vitral.web.session import Session
 from vitral.weights.load import load
 
-HEIGHT = 860
+_HEIGHT = 860
 
 
 class Explorer:
     """What `vitral.explore` returns: it shows itself as the last line of a cell."""
 
-    def __init__(self, page: str, height: int = HEIGHT) -> None:
+    def __init__(self, page: str, height: int = _HEIGHT) -> None:
         self.page = page
         self.height = height
 
@@ -46,7 +46,7 @@ class Explorer:
 
 
 def explore(
-    model: Classifier | str | Path, pictures: Any = (), *, compare: Classifier | str | Path | None = None, height: int = HEIGHT
+    model: Classifier | str | Path, pictures: Any = (), *, compare: Classifier | str | Path | None = None, height: int = _HEIGHT
 ) -> Explorer:
     """The explorer for a notebook: `vitral.explore(model, "cat.jpg")` as the last line of a cell.
 

@@ -27,11 +27,11 @@ from vitral.model.tape import ATTENTION, Edit
 from vitral.web.pack import CodingError, Packing, encode_rows, pack
 from vitral.web.server.limits import Limits, Refusal
 
-MAP_METHODS = ("rollout", "gradient_rollout", "relevance", "gradcam", "occlusion")
-SHOWN_SIDE = 896
+_MAP_METHODS = ("rollout", "gradient_rollout", "relevance", "gradcam", "occlusion")
+_SHOWN_SIDE = 896
 """Pixels of the longer side of the picture that is sent for display."""
 LISTED = 5
-LARGEST_POSITIONS = 1024
+_LARGEST_POSITIONS = 1024
 
 
 def describe(name: str, model: Classifier, verdicts: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def reads(model: Classifier) -> int:
 
 def methods_of(model: Classifier) -> list[str]:
     """The methods beside plain attention that this model allows."""
-    return [name for name in MAP_METHODS if RECORDS[name].supports(model)]
+    return [name for name in _MAP_METHODS if RECORDS[name].supports(model)]
 
 
 def pack_trace(model: Classifier, picture: Picture, limits: Limits, packing: Packing, edits: dict[str, Edit] | None = None) -> bytes:
@@ -135,7 +135,7 @@ def maxima(weights: np.ndarray, prefix: int) -> np.ndarray:
     return np.stack([token, codes[0], patch, codes[1]], axis=-1).astype(np.uint16)
 
 
-def shown_picture(picture: Picture, side: int = SHOWN_SIDE) -> tuple[bytes, str]:
+def shown_picture(picture: Picture, side: int = _SHOWN_SIDE) -> tuple[bytes, str]:
     """The part of the original that the model sees, small enough to send: at most `side` pixels wide and high."""
     box = picture.box
     corners = (round(box.left), round(box.top), max(round(box.left) + 1, round(box.right)), max(round(box.top) + 1, round(box.bottom)))
@@ -184,7 +184,7 @@ def pack_figures(model: Classifier, compression: int) -> bytes:
     try:
         similarity = position_similarity(model)
         rows, columns = similarity.values.shape[:2]
-        if rows * columns > LARGEST_POSITIONS:
+        if rows * columns > _LARGEST_POSITIONS:
             raise UsageError(f"{rows * columns} positions are too many to draw at once", "vitral figures draws them")
         sections["positions"] = np.rint(similarity.values.reshape(rows * columns, -1) * 127).astype(np.int8)
         header["positions"] = {"grid": [rows, columns], "finding": similarity.finding}

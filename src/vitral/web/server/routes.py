@@ -27,24 +27,24 @@ from vitral.web.server.limits import Limits, Refusal, check_content_type, check_
 from vitral.web.server.uploads import Uploads
 from vitral.web.session import Session
 
-ModelNumber = Annotated[int, Path(ge=0, le=9, description="the model's number in /api/session")]
-PictureKey = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="the picture's name, from its upload")]
-OPTIONS: dict[str, Any] = {
+_ModelNumber = Annotated[int, Path(ge=0, le=9, description="the model's number in /api/session")]
+_PictureKey = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="the picture's name, from its upload")]
+_OPTIONS: dict[str, Any] = {
     "method": Annotated[str, Query(max_length=40, description="rollout, relevance, gradcam or occlusion")],
     "target": Annotated[int | None, Query(ge=0, le=2**20, description="the class to explain; none: the predicted one")],
     "off": Annotated[str, Query(max_length=50_000, description="what is switched off: h3.1,b5,p17")],
 }
-DEFAULTS = {"target": None, "off": ""}
+_DEFAULTS = {"target": None, "off": ""}
 
 
-class Failure(BaseModel):
+class _Failure(BaseModel):
     """Every refusal looks like this."""
 
     error: str
     hint: str
 
 
-class Uploaded(BaseModel):
+class _Uploaded(BaseModel):
     picture: str
     name: str
     width: int
@@ -52,8 +52,8 @@ class Uploaded(BaseModel):
     thumb: str
 
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Failure, "description": text}
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": _Failure, "description": text}
     for status, text in {
         400: "malformed request or unknown host",
         401: "token missing",
@@ -70,7 +70,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 PACKED: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/octet-stream": {}}},
-    **{status: REFUSALS[status] for status in (400, 401, 404, 422, 503)},
+    **{status: _REFUSALS[status] for status in (400, 401, 404, 422, 503)},
 }
 
 
@@ -113,7 +113,7 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
 
     @app.post(
         "/api/pictures",
-        response_model=Uploaded,
+        response_model=_Uploaded,
         responses=_some(400, 401, 403, 408, 413, 415, 422, 429, 503),
         openapi_extra={
             "requestBody": {"required": True, "content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}},
@@ -138,9 +138,9 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
             return _bytes(await on_model(request, lambda: session.answer(what, model, picture, **options), slow))
 
         kind = inspect.Parameter.KEYWORD_ONLY
-        named = {"request": Request, "model": ModelNumber, "picture": PictureKey} | {name: OPTIONS[name] for name in entry.options}
+        named = {"request": Request, "model": _ModelNumber, "picture": _PictureKey} | {name: _OPTIONS[name] for name in entry.options}
         parameters = [
-            inspect.Parameter(name, kind, annotation=annotation, default=DEFAULTS.get(name, inspect.Parameter.empty))
+            inspect.Parameter(name, kind, annotation=annotation, default=_DEFAULTS.get(name, inspect.Parameter.empty))
             for name, annotation in named.items()
         ]
         route.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what FastAPI reads: this entry's options
@@ -152,7 +152,7 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         add_route(what, entry)
 
     @app.get("/api/models/{model}/figures", response_class=Response, responses=PACKED)
-    async def figures(request: Request, model: ModelNumber) -> Response:
+    async def figures(request: Request, model: _ModelNumber) -> Response:
         """The model's own figures, packed: filters and position similarity."""
         return _bytes(await on_model(request, lambda: session.figures(model)))
 
@@ -166,7 +166,7 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         return {"what": progress.description, "done": progress.done, "total": progress.total, "seconds": round(left, 1)}
 
     # The page itself: read once at start, found by name in a dict.
-    files = {name: Asset(*entry) for name, entry in assets().items()}
+    files = {name: _Asset(*entry) for name, entry in assets().items()}
 
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
@@ -181,7 +181,7 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
     return app
 
 
-class Asset:
+class _Asset:
     """A file of the page, ready to be sent: packed, and not at all to a browser that has it."""
 
     def __init__(self, content: bytes, kind: str) -> None:
@@ -202,7 +202,7 @@ class Asset:
 
 
 def _some(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: REFUSALS[status] for status in statuses}
+    return {status: _REFUSALS[status] for status in statuses}
 
 
 def _bytes(content: bytes) -> Response:

@@ -13,7 +13,7 @@ from vitral.web.server.limits import Limits, Refusal, too_large
 
 
 @dataclass(eq=False)
-class Upload:
+class _Upload:
     began: float
     clock: asyncio.Timeout
     size: int = 0
@@ -25,12 +25,12 @@ class Uploads:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._here: set[Upload] = set()
+        self._here: set[_Upload] = set()
 
     @asynccontextmanager
     async def receive(self, request: Request) -> AsyncIterator[bytes]:
         """The body of an upload, which holds its place until the block ends."""
-        upload = Upload(asyncio.get_running_loop().time(), asyncio.timeout(self.limits.read_seconds))
+        upload = _Upload(asyncio.get_running_loop().time(), asyncio.timeout(self.limits.read_seconds))
         self._make_room(upload)
 
         def count(size: int) -> None:
@@ -44,7 +44,7 @@ class Uploads:
         finally:
             self._here.discard(upload)
 
-    def _make_room(self, upload: Upload) -> None:
+    def _make_room(self, upload: _Upload) -> None:
         self._here.add(upload)
         now = asyncio.get_running_loop().time()
         while len(self._here) > self.limits.uploading or sum(each.size for each in self._here) > self.limits.arriving:
