@@ -88,7 +88,7 @@ class Explorer:
     save_menu, save_summary = Part("#save-as"), Part("#save-as summary")
     save_image, save_drawing, save_clip = Part("#save"), Part("#save-drawing"), Part("#save-clip")
     # the story
-    tell, story, steps, story_end = Part("#tell"), Part("#story"), Part(".step"), Part(".story-end button")
+    tell, story, steps, story_end = Part("#open-story"), Part("#story"), Part(".step"), Part(".story-end button")
     story_title, story_notice = Part(".story-head h2"), Part(".story-head .notice")
     marks, current_mark = Part(".story-steps button"), Part(".story-steps [aria-current=step] b")
     chosen_mark, other_marks = Part(".story-steps [aria-current]"), Part(".story-steps button:not([aria-current])")

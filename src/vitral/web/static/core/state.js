@@ -2,6 +2,9 @@
 
 const listeners = [];
 
+/** How maps are drawn; not in the address. */
+export const display = { opacity: 0.72, smooth: false, lift: true, plain: false };
+
 export const state = {
   picture: null,
   model: 0,

@@ -35,7 +35,7 @@ export class Trace {
     this.rows = new Map(header.rows.map((token, index) => [token, index]));
     // A code stands for a square, scaled so that the row sums to 1.
     this.squares = Float32Array.from({ length: 256 }, (_, code) => (code / header.levels) ** 2);
-    this.order = [...this.probabilities.keys()].sort((a, b) => this.probabilities[b] - this.probabilities[a]);
+    this.order = ranking(this.probabilities);
   }
 
   static async open({ header, sections }, model) {
@@ -47,8 +47,7 @@ export class Trace {
   answering(classes, shares) {
     const probabilities = new Float32Array(this.probabilities.length);
     classes.forEach((index, at) => (probabilities[index] = shares[at]));
-    const order = [...probabilities.keys()].sort((a, b) => probabilities[b] - probabilities[a]);
-    return Object.assign(Object.create(this), { probabilities, order });
+    return Object.assign(Object.create(this), { probabilities, order: ranking(probabilities) });
   }
 
   has(token) {
@@ -95,6 +94,11 @@ export class Trace {
     for (let token = 0; token < this.tokens; token += step) this.row(block, -1, token).forEach((share, to) => (counts[to] += share * this.tokens >= PARKED ? step : 0));
     return (this.found[block] = [...this.patches(counts).keys()].filter((patch) => counts[this.prefix + patch] >= this.tokens / 2));
   }
+}
+
+/** The indices of the values, the largest value first. */
+export function ranking(values) {
+  return [...values.keys()].sort((a, b) => values[b] - values[a]);
 }
 
 /** Of several labels each on its own; of one output the number itself. */

@@ -1,6 +1,7 @@
 // Small drawings in SVG: shapes, and lines over an axis.
 
 import { percent } from "../core/dom.js";
+import { pointIn } from "../core/pointer.js";
 
 export function shape(tag, attributes, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -39,8 +40,7 @@ export function lineChart({ xs, lines, ticks, label, across, up = (value) => per
   });
   if (pick) {
     svg.addEventListener("click", (event) => {
-      const box = svg.getBoundingClientRect();
-      const at = ((event.clientX - box.left) / box.width) * width;
+      const at = pointIn(event)[0] * width;
       pick(xs.reduce((best, value, index) => (Math.abs(x(value) - at) < Math.abs(x(xs[best]) - at) ? index : best), 0));
     });
   }

@@ -1,5 +1,6 @@
 // A picture on a canvas with a map over it.
 
+import { display } from "../core/state.js";
 import { limitsOf, paintPixels } from "./colour.js";
 
 const scratch = document.createElement("canvas");
@@ -23,12 +24,19 @@ export function fit(canvas, ratio) {
   return scale;
 }
 
+/** A picture with a map over it, in the canvas' own size and as the reader wishes to see maps. */
+export function drawMap(canvas, scene) {
+  fit(canvas, scene.image.height / scene.image.width);
+  const { plain, ...how } = display;
+  drawScene(canvas, { signed: false, ...how, lines: !plain, ...scene, values: plain && !scene.always ? null : scene.values });
+}
+
 /**
  * Draw everything the picture view shows.
  * scene: image, grid, values, signed, limits, opacity, smooth, lift, lines, query (patch), match (patch), off (set of patches);
- * sinks (patches), mapGrid: of the values, queryGrid: of query and match, where they differ from the picture's grid
+ * always: shown over a plain picture too; sinks (patches), mapGrid: of the values, queryGrid: of query and match, where they differ from the picture's grid
  */
-export function drawScene(canvas, scene) {
+function drawScene(canvas, scene) {
   const context = canvas.getContext("2d");
   const { width, height } = canvas;
   context.globalAlpha = 1;
@@ -88,4 +96,25 @@ export function outline(context, x, y, across, down, width, colour = "#5ef2ff") 
   context.lineWidth = line;
   context.strokeStyle = colour;
   context.strokeRect(x, y, across, down);
+}
+
+/** The similarity of all positions (N, N) in eight bits, one small square per position. */
+export function drawPositions(canvas, values, [rows, columns]) {
+  const count = rows * columns;
+  const [width, height] = [columns * (columns + 1) - 1, rows * (rows + 1) - 1];
+  const sheet = new Float32Array(width * height).fill(NaN);
+  for (let from = 0; from < count; from++) {
+    const [top, left] = [Math.floor(from / columns) * (rows + 1), (from % columns) * (columns + 1)];
+    for (let to = 0; to < count; to++) sheet[(top + Math.floor(to / columns)) * width + left + (to % columns)] = values[from * count + to] / 127;
+  }
+  drawSheet(canvas, sheet, [height, width], { limits: [-0.4, 1] });
+}
+
+/** Small maps on one sheet; NaN between them is paper, not a value. */
+export function drawSheet(canvas, sheet, grid, options) {
+  tile(sheet, grid, { ...options, canvas });
+  const context = canvas.getContext("2d");
+  const image = context.getImageData(0, 0, canvas.width, canvas.height);
+  sheet.forEach((value, index) => (Number.isNaN(value) ? (image.data[index * 4 + 3] = 0) : 0));
+  context.putImageData(image, 0, 0);
 }

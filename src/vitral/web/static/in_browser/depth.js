@@ -1,5 +1,6 @@
 // A picture at every depth, computed in the browser: what vitral.web.depth packs on the server.
 
+import { ranking } from "../core/trace.js";
 import { roundHalfEven } from "./preprocess.js";
 
 const LARGEST = 50_000_000;
@@ -63,10 +64,10 @@ export function depthOf(engine, image, off, target, shares) {
       arena.numbers.set(tokens, sheets.tokens.at);
       whole.push(shares(engine.answer()));
     });
-    const answers = whole.map((row) => ranked(row)[0]);
+    const answers = whole.map((row) => ranking(row)[0]);
     const wrong = answers.findLastIndex((answer) => answer !== answers.at(-1));
     const header = {
-      top: whole.map((row) => ranked(row).slice(0, MOST_PROBABLE).map((index) => [index, row[index]])),
+      top: whole.map((row) => ranking(row).slice(0, MOST_PROBABLE).map((index) => [index, row[index]])),
       settled: wrong + 1,
       target,
       lines: classesToFollow(answers, target).map((index) => [index, whole.map((row) => row[index])]),
@@ -74,10 +75,6 @@ export function depthOf(engine, image, off, target, shares) {
     };
     return { header, sections };
   });
-}
-
-function ranked(row) {
-  return [...row.keys()].sort((a, b) => row[b] - row[a]);
 }
 
 /** The classes to follow: the target, the final answer, then those that lead somewhere on the way, the longest leader first. */

@@ -5,7 +5,7 @@
 
 import { Arena } from "./matrix.js";
 
-const breathe = () =>
+const yieldToPage = () =>
   new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = () => {
@@ -85,7 +85,7 @@ export class Engine {
   async forward(image, { off = new Set(), record = () => {}, order = null } = {}) {
     this.embed(image, record, order);
     for (let block = 0; block < this.config.depth; block++) {
-      await breathe(); // the page stays alive between blocks
+      await yieldToPage(); // the page stays alive between blocks
       this.block(block, off, record);
     }
     return this.answer(record);
@@ -275,8 +275,8 @@ export class Engine {
     const expanded = this.parts[`${name}.expand.scale`].length;
     const hidden = { ...sheets.hidden, rows: seen.rows, width: expanded };
     this.linear(`${name}.expand`, seen, hidden);
-    const bend = ACTIVATIONS[config.activation];
-    for (let token = 0; token < hidden.rows; token++) bend(arena.row(hidden, token));
+    const activate = ACTIVATIONS[config.activation];
+    for (let token = 0; token < hidden.rows; token++) activate(arena.row(hidden, token));
     const kept = { ...hidden, width: config.activation === "swiglu" ? expanded / 2 : expanded };
     if (inner) this.norm(`${name}.hidden_norm`, kept, kept);
     return this.linear(`${name}.contract`, kept, out);
@@ -410,9 +410,9 @@ function erf(x) {
   return x < 0 ? tail - 1 : 1 - tail;
 }
 
-function eachNumber(bend) {
+function eachNumber(activate) {
   return (row) => {
-    for (let index = 0; index < row.length; index++) row[index] = bend(row[index]);
+    for (let index = 0; index < row.length; index++) row[index] = activate(row[index]);
   };
 }
 

@@ -3,7 +3,7 @@
 const GROUP = 4; // rows of a tile, and steps of the inner dimension in one turn
 const PANEL = 8; // columns of a tile
 
-export function padded(count, step = PANEL) {
+function padded(count, step = PANEL) {
   return Math.ceil(count / step) * step;
 }
 

@@ -71,7 +71,7 @@ export function preprocess(wants, picture) {
 }
 
 /** (channels, height, width) bytes as the model will see them. */
-export function seenPixels(wants, picture) {
+function seenPixels(wants, picture) {
   const [height, width] = wants.image_size;
   const planes = wants.channels === 1 ? [luma(picture)] : [0, 1, 2].map((channel) => ({ data: picture.data, step: 4, first: channel }));
   let plan = resizing(wants, picture.width, picture.height);

@@ -1,5 +1,6 @@
 // The numbers behind a story of one's own picture, computed in the browser: what vitral.web.story says of them holds here.
 
+import { ranking } from "../core/trace.js";
 import { tokenKeeper } from "./depth.js";
 import { shuffle } from "./parts.js";
 import { roundHalfEven } from "./preprocess.js";
@@ -24,9 +25,9 @@ export function storyOf(engine, { image, order, shares, covered }) {
     const near = first.watcher.measures.distance[TOLD];
     const chosen = headsToTell(near);
     const contrast = contrasts(image, config);
-    const numbers = ranks(variances(first.patches, patches, width)).slice(0, PATTERN_COUNT);
+    const numbers = ranking(variances(first.patches, patches, width)).slice(0, PATTERN_COUNT);
     const even = patchDistances(config).reduce((sum, value) => sum + value, 0) / patches ** 2;
-    const answer = (found) => (config.classes ? ranks(shares(found)).slice(0, TOLD_ANSWERS).map((index) => [index, shares(found)[index]]) : []);
+    const answer = (found) => (config.classes ? ranking(shares(found)).slice(0, TOLD_ANSWERS).map((index) => [index, shares(found)[index]]) : []);
     const early = keeper.kept.slice(0, -1).map((kept) => {
       arena.numbers.set(kept, engine.sheets.tokens.at);
       return answer(engine.answer());
@@ -104,7 +105,7 @@ class FirstBlock {
 function headsToTell(near) {
   const count = Math.min(TOLD_HEADS, near.length);
   const places = Array.from({ length: count }, (_, index) => (count > 1 ? roundHalfEven((index * (near.length - 1)) / (count - 1)) : 0));
-  const order = ranks(near.map((far) => -far));
+  const order = ranking(near.map((far) => -far));
   return [...new Set(places)].map((place) => order[place]).sort((a, b) => a - b);
 }
 
@@ -133,7 +134,7 @@ function contrasts(image, { channels, grid: [rows, columns], image_size: [height
 function startingPatch(contrast, [rows, columns]) {
   const middle = (at, size) => Math.abs(at - (size - 1) / 2) <= size / 4;
   const seen = contrast.map((value, patch) => (middle(Math.floor(patch / columns), rows) && middle(patch % columns, columns) ? value : -1));
-  return ranks(seen)[0];
+  return ranking(seen)[0];
 }
 
 /** The tokens that draw attention whoever asks; null: none does. `mean`: (T, T), `kept`: the tokens before the block. */
@@ -172,7 +173,7 @@ async function reasonOf({ config, target, before, without }, last) {
   if (config.classes < 2 || !["class", "mean"].includes(pool)) return null;
   const asking = pool === "class" ? [0] : Array.from({ length: tokens - prefix }, (_, patch) => prefix + patch);
   const row = Array.from({ length: tokens - prefix }, (_, patch) => asking.reduce((sum, token) => sum + last[token * tokens + prefix + patch], 0) / asking.length);
-  const order = ranks(row);
+  const order = ranking(row);
   const all = row.reduce((sum, value) => sum + value, 0);
   let [count, held] = [0, 0];
   while (held < HELD && count < order.length) held += row[order[count++]] / all;
@@ -213,11 +214,6 @@ function joinedRows(rows) {
   const out = new Float32Array(rows.length * rows[0].length);
   rows.forEach((row, index) => out.set(row, index * row.length));
   return out;
-}
-
-/** Places of the values, the largest first. */
-function ranks(values) {
-  return [...values.keys()].sort((a, b) => values[b] - values[a]);
 }
 
 function median(values) {

@@ -2,6 +2,7 @@
 
 import { element, percent } from "../core/dom.js";
 import { limitsOf } from "../draw/colour.js";
+import { bar } from "../draw/parts.js";
 import { reasonNote, sinkNote } from "./notes.js";
 import { Step, figure } from "./step.js";
 import { className, leastSpan } from "../views/explain.js";
@@ -15,7 +16,7 @@ export class Answers extends Step {
   }
 
   sentence() {
-    const { reads, depth } = this.telling;
+    const { reads, depth } = this.story;
     const through = `Through ${this.model.depth} block${this.model.depth > 1 ? "s" : ""}`;
     const [top] = depth[this.model.depth] ?? [];
     const end = (what) => (top ? `the head reads ${what} and says ${this.single ? figure(top[1], 3) : className(this.model, top[0])}` : `${what} is what the model gives out`);
@@ -48,7 +49,7 @@ export class Answers extends Step {
   }
 
   draw() {
-    const { telling, model, trace, block } = this;
+    const { story, model, trace, block } = this;
     const row = trace.row(block, -1, model.reads);
     const patches = trace.patches(row);
     const limits = limitsOf(patches, false, leastSpan("attention", trace.tokens));
@@ -56,23 +57,19 @@ export class Answers extends Step {
     this.makePicture(`Where the ${model.reads === 0 ? "class token looks" : "patches look on average"} in block ${block}, mean of the heads`);
     this.scale.replaceChildren(this.ramp(percent(limits[0]), percent(limits[1]), false, true));
     this.label.textContent = `${block} (of 0 to ${model.depth - 1})`;
-    const answers = telling.depth[block + 1] ?? [];
+    const answers = story.depth[block + 1] ?? [];
     this.list.replaceChildren(
-      ...answers.map(([index, share]) => {
-        const bar = element("span", { class: "fill" });
-        bar.style.inlineSize = `${this.single ? 100 : share * 100}%`;
-        return element("li", {}, element("span", { class: "name" }, className(model, index)), element("span", { class: "number" }, this.share(share)), element("span", { class: "track", "aria-hidden": "true" }, bar));
-      }),
+      ...answers.map(([index, share]) => element("li", {}, ...bar(className(model, index), this.share(share), this.single ? 1 : share))),
     );
     const last = block === model.depth - 1;
     this.reading.textContent = !answers.length ? "This model has no head: it gives features, not classes." : last ? `The answer: ${this.says(answers[0])}.${this.settled()}` : `Read after block ${block}: ${this.says(answers[0])}.`;
-    this.note(sinkNote(telling, model, block), last && reasonNote(telling, model));
+    this.note(sinkNote(story, model, block), last && reasonNote(story, model));
   }
 
   /** From which block on the answer stays what it is at the end. */
   settled() {
     if (this.single) return "";
-    const firsts = this.telling.depth.map(([[index]]) => index);
+    const firsts = this.story.depth.map(([[index]]) => index);
     let from = firsts.length - 1;
     while (from > 0 && firsts[from - 1] === firsts[firsts.length - 1]) from--;
     if (from === 0) return " It was so from the start.";

@@ -69,8 +69,3 @@ export function alike(first, second) {
   const dot = (a, b) => a.reduce((sum, value, index) => sum + value * b[index], 0);
   return dot(first, second) / Math.max(Math.sqrt(dot(first, first) * dot(second, second)), 1e-12);
 }
-
-/** The largest first. */
-export function ranking(values) {
-  return [...values.keys()].sort((a, b) => values[b] - values[a]);
-}

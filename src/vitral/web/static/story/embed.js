@@ -13,7 +13,7 @@ export class Cut extends Step {
   }
 
   sentence() {
-    const { grid, patch, stride, patches, stem } = this.telling;
+    const { grid, patch, stride, patches, stem } = this.story;
     const kind = patch[0] !== stride[0] || patch[1] !== stride[1] ? "overlapping patches" : "patches";
     if (stem) return `A small convolutional network first turns the picture into a map of features, and the model cuts this map into ${grid.join(" × ")} = ${patches} patches.`;
     return `The model does not see the picture whole: it cuts it into ${grid.join(" × ")} = ${patches} ${kind} of ${patch.join(" × ")} pixels.`;
@@ -30,15 +30,15 @@ export class Cut extends Step {
   }
 
   draw() {
-    const { telling, trace, reach } = this;
+    const { story, trace, reach } = this;
     const gap = (0.22 + 0.1 * (reach[0] > 1)) * ease(this.clock);
-    drawTiles(this.canvas, trace.image, telling.grid, { gap, reach, chosen: this.view.patch });
-    drawPatch(this.large, trace.image, telling.grid, this.view.patch, reach);
-    const place = this.name(telling.prefix + this.view.patch);
+    drawTiles(this.canvas, trace.image, story.grid, { gap, reach, chosen: this.view.patch });
+    drawPatch(this.large, trace.image, story.grid, this.view.patch, reach);
+    const place = this.name(story.prefix + this.view.patch);
     this.large.setAttribute("aria-label", `Your patch, enlarged: ${place}`);
-    const [height, width] = telling.patch;
-    const colours = telling.channels === 3 ? " × 3 colours" : telling.channels === 1 ? "" : ` × ${telling.channels} channels`;
-    this.reading.textContent = `Your patch: ${place.replace("patch in ", "")}, counted from 0.${telling.stem ? "" : ` ${height} × ${width} pixels${colours} = ${height * width * telling.channels} numbers.`}`;
+    const [height, width] = story.patch;
+    const colours = story.channels === 3 ? " × 3 colours" : story.channels === 1 ? "" : ` × ${story.channels} channels`;
+    this.reading.textContent = `Your patch: ${place.replace("patch in ", "")}, counted from 0.${story.stem ? "" : ` ${height} × ${width} pixels${colours} = ${height * width * story.channels} numbers.`}`;
   }
 }
 
@@ -50,11 +50,11 @@ export class Vectors extends Step {
   }
 
   sentence() {
-    return `A patch is compared with ${this.telling.width} learned patterns, and how well each of them fits is one number: these ${this.telling.width} numbers, a vector, stand for the patch from now on.`;
+    return `A patch is compared with ${this.story.width} learned patterns, and how well each of them fits is one number: these ${this.story.width} numbers, a vector, stand for the patch from now on.`;
   }
 
   build() {
-    const { numbers, patch, sections } = this.telling;
+    const { numbers, patch, sections } = this.story;
     this.chosen = 0;
     const size = patch[0] * patch[1] * 3;
     const group = element("div", { class: "patterns", role: "radiogroup", "aria-label": "Patterns" });
@@ -64,7 +64,7 @@ export class Vectors extends Step {
       if (sections.patterns) drawPattern(tile, sections.patterns.subarray(index * size, (index + 1) * size), patch);
       group.append(element("label", {}, input, tile));
     });
-    this.touch.append(element("p", {}, `Touch a pattern and see where in the picture it fits (${numbers.length} of the ${this.telling.width}).`), group);
+    this.touch.append(element("p", {}, `Touch a pattern and see where in the picture it fits (${numbers.length} of the ${this.story.width}).`), group);
     this.strip = this.numbers("Your patch in numbers: red above zero, blue below, the chosen pattern framed");
     this.side.append(this.strip.row);
     this.below.append(this.ramp("its opposite", "fits", true));
@@ -77,14 +77,14 @@ export class Vectors extends Step {
   }
 
   draw() {
-    const { telling } = this;
-    const number = telling.numbers[this.chosen];
-    const values = telling.fits(number);
+    const { story } = this;
+    const number = story.numbers[this.chosen];
+    const values = story.fits(number);
     const limits = limitsOf(values, true);
-    const shown = values.map((value, patch) => (patch <= this.clock * telling.patches ? value : 0));
+    const shown = values.map((value, patch) => (patch <= this.clock * story.patches ? value : 0));
     this.map(shown, { signed: true, limits, grey: true });
     this.makePicture(`How well pattern ${number} fits each patch`);
-    const vector = telling.vector(this.view.patch);
+    const vector = story.vector(this.view.patch);
     drawNumbers(this.strip.canvas, vector, limitsOf(vector, true)[1], number);
     this.reading.textContent = `Pattern ${number} in your patch: ${figure(vector[number])}. In all patches: from ${figure(Math.min(...values))} to ${figure(Math.max(...values))}.`;
   }
@@ -95,11 +95,11 @@ export class Places extends Step {
   seconds = 3;
 
   heading() {
-    return this.telling.positions === "none" ? "No patch is told its place" : "Every patch is told its place";
+    return this.story.positions === "none" ? "No patch is told its place" : "Every patch is told its place";
   }
 
   sentence() {
-    const { positions, positions_norm: norm } = this.telling;
+    const { positions, positions_norm: norm } = this.story;
     const lack = "A vector does not say where its patch lies";
     const added = `a second one that stands for its place is added to it${norm ? " (and the sum brought to one scale)" : ""}`;
     const turned = "questions and keys are turned by angles that stand for row and column";
@@ -113,7 +113,7 @@ export class Places extends Step {
     this.shuffled = false;
     this.button = element("button", { type: "button", class: "plain", "aria-pressed": "false", onclick: () => this.toggle() }, "Shuffle the patches");
     this.touch.append(this.button);
-    if (this.telling.place(0)) {
+    if (this.story.place(0)) {
       this.rows = ["Your patch", "+ its place", "= what goes on"].map((name) => this.numbers(name));
       this.side.append(...this.rows.map((each) => each.row));
     }
@@ -136,28 +136,28 @@ export class Places extends Step {
   }
 
   draw() {
-    const { telling, trace, view } = this;
-    const columns = telling.grid[1];
+    const { story, trace, view } = this;
+    const columns = story.grid[1];
     const { away } = this;
     const place = (patch) => {
-      const to = telling.shuffledTo(patch);
+      const to = story.shuffledTo(patch);
       const [row, column] = [Math.floor(patch / columns), patch % columns];
       return [row + away * (Math.floor(to / columns) - row), column + away * ((to % columns) - column)];
     };
-    drawTiles(this.canvas, trace.image, telling.grid, { place, gap: 0.06, chosen: view.patch });
+    drawTiles(this.canvas, trace.image, story.grid, { place, gap: 0.06, chosen: view.patch });
     if (this.rows) {
-      const at = this.shuffled ? telling.shuffledTo(view.patch) : view.patch;
-      const [vector, added] = [telling.vector(view.patch), telling.place(at)];
+      const at = this.shuffled ? story.shuffledTo(view.patch) : view.patch;
+      const [vector, added] = [story.vector(view.patch), story.place(at)];
       const sum = vector.map((value, index) => value + added[index]);
       const reach = limitsOf([...vector, ...added, ...sum], true)[1];
       [vector, added, sum].forEach((values, index) => drawNumbers(this.rows[index].canvas, values, reach));
-      this.rows[1].label.textContent = `+ its place (${this.name(telling.prefix + at).replace("patch in ", "")})`;
+      this.rows[1].label.textContent = `+ its place (${this.name(story.prefix + at).replace("patch in ", "")})`;
     }
     this.reading.textContent = this.words();
   }
 
   words() {
-    const { depth, shuffle, positions } = this.telling;
+    const { depth, shuffle, positions } = this.story;
     const [now] = depth[depth.length - 1] ?? [];
     const [mixed] = shuffle.answer;
     if (!now) return "";

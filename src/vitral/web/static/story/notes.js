@@ -6,8 +6,8 @@ import { className } from "../views/explain.js";
 const NEAR = 0.6; // of the distance of even attention: what looks nearer is called local
 
 /** Why a head of the first block looks near; null where it does not. */
-export function localNote(telling, head) {
-  const found = telling.head_distance?.[head];
+export function localNote(story, head) {
+  const found = story.head_distance?.[head];
   if (!found || found.distance >= NEAR * found.even) return null;
   const pixels = (value) => `${value.toFixed(value < 10 ? 1 : 0)}\u00a0pixels`;
   const lost = (found.shuffled - found.distance) / (found.even - found.distance);
@@ -21,8 +21,8 @@ export function localNote(telling, head) {
 }
 
 /** Tokens before the patches that get much of the attention, whoever asks. */
-export function prefixNote(telling, model, block) {
-  const found = telling.sinks?.[block]?.tokens.filter(([token]) => token < telling.prefix) ?? [];
+export function prefixNote(story, model, block) {
+  const found = story.sinks?.[block]?.tokens.filter(([token]) => token < story.prefix) ?? [];
   if (!found.length) return null;
   const names = found.map(([token, share]) => `the ${model.prefix[token]} gets ${percent(share)}`).join(", ");
   const empty = block === 0 ? " It has seen nothing of the picture yet: in this block it is the same for every picture. Attention must go somewhere, and here it can be parked." : "";
@@ -30,11 +30,11 @@ export function prefixNote(telling, model, block) {
 }
 
 /** Patches that get much of the attention, whoever asks. */
-export function sinkNote(telling, model, block) {
-  const sink = telling.sinks?.[block];
-  const found = sink?.tokens.filter(([token]) => token >= telling.prefix).map(([token, share]) => [token - telling.prefix, share]) ?? [];
+export function sinkNote(story, model, block) {
+  const sink = story.sinks?.[block];
+  const found = sink?.tokens.filter(([token]) => token >= story.prefix).map(([token, share]) => [token - story.prefix, share]) ?? [];
   if (!found.length) return null;
-  const [rows, columns] = telling.grid;
+  const [rows, columns] = story.grid;
   const side = (at, size) => at === 0 || at === size - 1;
   const places = found.map(([patch]) => [Math.floor(patch / columns), patch % columns]);
   const kind = places.every(([row, column]) => side(row, rows) && side(column, columns)) ? "corner" : places.every(([row, column]) => side(row, rows) || side(column, columns)) ? "edge" : "spot";
@@ -42,7 +42,7 @@ export function sinkNote(telling, model, block) {
   const share = found.reduce((sum, [, part]) => sum + part, 0);
   const longer = sink.norm_ratio ? ` ${several ? "Their vectors are" : "Its vector is"} at least ${sink.norm_ratio.toFixed(sink.norm_ratio < 10 ? 1 : 0)} times as long as the usual patch's.` : "";
   const plain = sink.low_contrast ? " There is less to see there than in most patches." : "";
-  const covered = telling.sink_ablation;
+  const covered = story.sink_ablation;
   const test = covered ? ` Covering ${covered.patches > 1 ? `all ${covered.patches} such patches` : "it"} takes ${className(model, covered.target)} from ${percent(covered.before)} to ${percent(covered.after)}.` : "";
   return {
     title: `Bright ${kind}${several ? "s" : ""}`,
@@ -51,8 +51,8 @@ export function sinkNote(telling, model, block) {
 }
 
 /** Whether the last map points to what counts; null where it was not measured. */
-export function reasonNote(telling, model) {
-  const found = telling.top_patch_ablation;
+export function reasonNote(story, model) {
+  const found = story.top_patch_ablation;
   if (!found) return null;
   const lost = found.before - found.most;
   const chance = found.before - found.random;

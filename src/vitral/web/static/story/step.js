@@ -1,9 +1,10 @@
 // What the steps of the story share: words on one side, a picture on the other, and a clock that runs from 0 to 1 while it moves.
 
 import { announce, element, percent, rovingStep } from "../core/dom.js";
-import { cellAt } from "../core/pointer.js";
-import { gradient, limitsOf } from "../draw/colour.js";
-import { drawScene, fit } from "../draw/heat.js";
+import { cellAt, pointIn } from "../core/pointer.js";
+import { limitsOf } from "../draw/colour.js";
+import { drawMap } from "../draw/heat.js";
+import { Ramp } from "../draw/parts.js";
 import { className, tokenName } from "../views/explain.js";
 
 export function figure(value, digits = 2) {
@@ -39,8 +40,8 @@ export class Step {
     this.build();
   }
 
-  get telling() {
-    return this.view.telling;
+  get story() {
+    return this.view.story;
   }
 
   get trace() {
@@ -53,7 +54,7 @@ export class Step {
 
   /** How much larger than its place in the grid a patch is: overlapping ones reach over it. */
   get reach() {
-    const { patch, stride, stem } = this.telling;
+    const { patch, stride, stem } = this.story;
     return stem ? [1, 1] : [patch[0] / stride[0], patch[1] / stride[1]];
   }
 
@@ -112,7 +113,7 @@ export class Step {
       if (patch !== null) choose(patch);
     });
     this.canvas.addEventListener("keydown", (event) => {
-      const next = rovingStep(event.key, here(), this.telling.patches, this.telling.grid[1]);
+      const next = rovingStep(event.key, here(), this.story.patches, this.story.grid[1]);
       if (next < 0) return;
       event.preventDefault();
       choose(next);
@@ -121,8 +122,7 @@ export class Step {
   }
 
   patchAt(event) {
-    const box = this.canvas.getBoundingClientRect();
-    return cellAt([(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height], this.telling.grid);
+    return cellAt(pointIn(event, this.canvas), this.story.grid);
   }
 
   makePicture(label) {
@@ -141,14 +141,11 @@ export class Step {
   /** Values over the picture; in grey where the colours of picture and map could be taken for each other. */
   map(values, { signed = false, limits = limitsOf(values, signed), query = this.view.patch, lift = false, lines = true, grey = false } = {}) {
     const image = grey ? greyed(this.trace.image) : this.trace.image;
-    fit(this.canvas, image.height / image.width);
-    drawScene(this.canvas, { image, grid: this.telling.grid, values, signed, limits, opacity: 0.72, smooth: false, lift, lines, query });
+    drawMap(this.canvas, { image, grid: this.story.grid, values, signed, limits, opacity: 0.72, smooth: false, lift, lines, query, always: true });
   }
 
-  ramp(low, high, signed, lift) {
-    const bar = element("div", { class: "ramp", "aria-hidden": "true" });
-    bar.style.background = gradient(signed, lift);
-    return element("div", { class: "legend" }, element("span", {}, low), bar, element("span", {}, high));
+  ramp(low, high, signed, lift = false) {
+    return new Ramp(signed, { lift, low, high }).root;
   }
 
   note(...found) {

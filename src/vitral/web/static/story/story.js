@@ -1,19 +1,22 @@
 // The story: seven steps from a picture to a class, on one's own picture and model. Here the frame; step.js and its kin have the steps.
 
 import { announce, byId, element, framed, percent } from "../core/dom.js";
+import { Request } from "../core/request.js";
 import { state, update } from "../core/state.js";
 import { Answers } from "./answer.js";
 import { Asks, Mixes, Shares } from "./attend.js";
 import { Cut, Places, Vectors } from "./embed.js";
 
+const FOLLOWING = "Following your picture through the model …";
 const STEPS = [Cut, Vectors, Places, Asks, Shares, Mixes, Answers];
 
 export class StoryView {
   constructor(root, app) {
-    Object.assign(this, { root, app, key: "", steps: [], asking: null, telling: null, trace: null, left: "wall" });
+    Object.assign(this, { root, app, steps: [], trace: null, left: "wall" });
+    this.request = new Request(app, { delay: 1000, progress: ({ done, total }) => total && this.say(`${FOLLOWING} ${percent(done / total, 0)}`) });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.watcher = new IntersectionObserver((entries) => entries.forEach((entry) => this.seen(entry)), { threshold: [0, 0.35] });
-    byId("tell").addEventListener("click", () => this.toggle());
+    byId("open-story").addEventListener("click", () => this.toggle());
     document.querySelector(".skip").addEventListener("click", (event) => {
       event.preventDefault(); // the address holds the view
       (state.view === "story" ? this.root : byId("work")).focus();
@@ -28,12 +31,12 @@ export class StoryView {
 
   /** The reader's own patch: the one that the address names, or the one with most contrast. */
   get patch() {
-    const { prefix, patches, patch_start: start } = this.telling;
+    const { prefix, patches, patch_start: start } = this.story;
     return state.token !== null && state.token >= prefix && state.token < prefix + patches ? state.token - prefix : start;
   }
 
   choosePatch(patch) {
-    update({ token: this.telling.prefix + patch });
+    update({ token: this.story.prefix + patch });
   }
 
   /** Why this model has no story; empty where it has one. */
@@ -52,54 +55,35 @@ export class StoryView {
 
   /** What the rest of the page shows of the story: that it is told, or that it can be. */
   mark() {
-    const tells = state.view === "story";
-    document.body.classList.toggle("telling", tells);
-    if (!tells) this.asking?.abort();
-    byId("tell").textContent = tells ? "Leave the story" : "Story in 7 steps";
-    byId("tell").setAttribute("aria-disabled", String(!tells && this.reason !== ""));
-    byId("tell").title = tells ? "" : this.reason || "From your picture to its class, step by step";
+    const open = state.view === "story";
+    document.body.classList.toggle("in-story", open);
+    if (!open) this.request.cancel();
+    byId("open-story").textContent = open ? "Leave the story" : "Story in 7 steps";
+    byId("open-story").setAttribute("aria-disabled", String(!open && this.reason !== ""));
+    byId("open-story").title = open ? "" : this.reason || "From your picture to its class, step by step";
   }
 
   async refresh() {
     if (state.view !== "story") return;
     if (this.reason) {
-      this.key = "";
+      this.request.renew("");
       return this.say(this.reason);
     }
     const trace = this.app.whole;
     if (!trace) return;
-    const key = `${state.model} ${state.picture}`;
-    if (key === this.key) return this.draw();
-    this.key = key;
-    this.asking?.abort(); // nobody waits for the old one any more
-    const asking = (this.asking = new AbortController());
-    this.say("Following your picture through the model …");
-    const late = setTimeout(() => this.showProgress(asking), 1000);
-    try {
-      const telling = await this.app.source.ask("story", { model: state.model, picture: state.picture, signal: asking.signal });
-      if (this.key !== key) return;
-      Object.assign(this, { telling, trace });
-    } catch (error) {
-      if (this.key !== key) return;
-      this.key = "";
-      if (error.name === "AbortError") return;
-      this.say(`The story could not be told: ${error.message}.`);
-      return this.app.complain(error);
-    } finally {
-      clearTimeout(late);
-      if (this.asking === asking) this.asking = null;
-    }
+    if (!this.request.renew(`${state.model} ${state.picture}`)) return this.draw();
+    this.say(FOLLOWING);
+    const question = { model: state.model, picture: state.picture };
+    const here = await this.request.run((signal) => this.app.source.ask("story", { ...question, signal }));
+    if (this.request.error) this.say(`The story could not be told: ${this.request.error.message}.`);
+    if (!here) return;
+    this.trace = trace;
     this.build();
     this.draw();
   }
 
-  /** How far a large model is, until it is done. */
-  async showProgress(asking) {
-    while (this.asking === asking) {
-      const { done, total } = await this.app.source.work().catch(() => ({}));
-      if (this.asking === asking && total) this.say(`Following your picture through the model … ${percent(done / total, 0)}`);
-      await new Promise((resolve) => setTimeout(resolve, 400));
-    }
+  get story() {
+    return this.request.answer;
   }
 
   say(text) {

@@ -1,20 +1,21 @@
 // Two models on one picture, at the same size: point at a place in one and see it in both, wall against wall, and where they differ.
 
 import { element, framed } from "../core/dom.js";
-import { cellAt, followPointer, pointer } from "../core/pointer.js";
-import { state, update } from "../core/state.js";
-import { gradient, limitsOf } from "../draw/colour.js";
-import { drawScene, fit, tile } from "../draw/heat.js";
+import { cellAt, followPointer, pointIn, pointer } from "../core/pointer.js";
+import { Request } from "../core/request.js";
+import { display, state, update } from "../core/state.js";
+import { limitsOf } from "../draw/colour.js";
+import { drawMap, drawSheet } from "../draw/heat.js";
+import { Ramp, signedEnds } from "../draw/parts.js";
 import { METHODS, blockFor, headFor, headName, leastSpan, methodFor, tokenFor } from "./explain.js";
-import { clearGaps } from "./figures.js";
-import { PictureView, look } from "./picture.js";
+import { PictureView } from "./picture.js";
 import { PredictionsView, predictionText } from "./predictions.js";
 
 const SHARES = ["attention", "rollout", "gradient_rollout", "relevance"];
 
 export class CompareView {
   constructor(root, app) {
-    this.app = app;
+    Object.assign(this, { app, request: new Request(app) });
     this.other = () => (app.session.models.length > 1 ? 1 - state.model : state.model);
     root.append(
       element(
@@ -39,9 +40,7 @@ export class CompareView {
     this.verdict = element("p", { class: "verdict" });
     this.swap = element("button", { type: "button", class: "plain", onclick: () => app.chooseModel(this.other()) }, "Swap the two models");
     this.difference = element("canvas", { class: "scene", role: "img" });
-    this.scale = [element("span"), element("span")];
-    this.bar = element("div", { class: "ramp", "aria-hidden": "true" });
-    this.bar.style.background = gradient(true);
+    this.ramp = new Ramp(true);
     this.caption = element("p", { class: "quiet small" });
     this.walls = [0, 1].map((side) => ({ name: element("h4", {}), canvas: element("canvas", { class: "wall-sheet", role: "img", onclick: (event) => this.choose(event, side) }) }));
     this.wallsBox = element(
@@ -58,7 +57,7 @@ export class CompareView {
       answers,
       this.how,
       this.swap,
-      element("section", { class: "figure" }, element("h3", {}, "Where they differ"), element("div", { class: "stage" }, this.difference), element("div", { class: "legend" }, this.scale[0], this.bar, this.scale[1]), this.caption),
+      element("section", { class: "figure" }, element("h3", {}, "Where they differ"), element("div", { class: "stage" }, this.difference), this.ramp.root, this.caption),
       this.wallsBox,
     );
     root.append(this.title, this.verdict, this.body);
@@ -74,17 +73,17 @@ export class CompareView {
     const picture = state.picture;
     const model = app.session.models[other];
     this.title.textContent = model.name;
-    try {
-      const trace = await app.source.ask("trace", { model: other, picture });
-      if (state.picture !== picture || this.other() !== other) return;
-      app.traces[other] = trace;
-    } catch (error) {
-      delete app.traces[other];
-      this.verdict.textContent = `${model.name}: ${error.message}.`;
-      this.body.hidden = true;
-      app.complain(error);
-      return;
+    if (this.request.renew(`${other} ${picture}`)) {
+      const here = await this.request.run(() => app.source.ask("trace", { model: other, picture }));
+      if (this.request.error) {
+        delete app.traces[other];
+        this.verdict.textContent = `${model.name}: ${this.request.error.message}.`;
+        this.body.hidden = true;
+      }
+      if (!here) return;
     }
+    if (!this.request.answer || state.picture !== picture || this.other() !== other) return;
+    app.traces[other] = this.request.answer;
     this.body.hidden = false;
     const method = methodFor(model);
     const mine = app.current();
@@ -117,7 +116,6 @@ export class CompareView {
     const method = scenes[0].method;
     const unit = same && SHARES.includes(method) ? "times an even share" : same && method === "occlusion" ? "probability" : same && method === "similarity" ? "cosine" : "of each map's own largest value";
     if (!canvas.clientWidth) return;
-    fit(canvas, trace.image.height / trace.image.width);
     let values = null;
     let grid = trace.grid;
     if (ready) {
@@ -126,10 +124,10 @@ export class CompareView {
       values = theirs.map((value, cell) => value - mine[cell]);
     }
     const limits = values ? limitsOf(values, true, { "times an even share": 0.5, probability: 0.02, cosine: 0.1 }[unit] ?? 0.2) : [0, 1];
-    drawScene(canvas, { image: trace.image, grid, values: look.plain ? null : values, signed: true, limits, opacity: Math.min(1, look.opacity + 0.15), smooth: look.smooth, lines: !look.plain, query: cellAt(pointer.at, grid) });
+    const opacity = Math.min(1, display.opacity + 0.15);
+    drawMap(canvas, { image: trace.image, grid, values, signed: true, limits, opacity, lift: false, query: cellAt(pointer.at, grid) });
     canvas.setAttribute("aria-label", `Difference map: ${other.name} minus ${model.name}`);
-    this.scale[0].textContent = values ? limits[0].toPrecision(2) : "";
-    this.scale[1].textContent = values ? `+${limits[1].toPrecision(2)}` : "";
+    this.ramp.set(...signedEnds(values, limits));
     this.caption.textContent = `${other.name} minus ${model.name}, ${unit}: red where ${other.name} has more, blue where ${model.name} has.`;
   }
 
@@ -155,9 +153,8 @@ export class CompareView {
     const model = this.app.session.models[index];
     const trace = this.app.traces[index];
     const { wide, tall, beside, width, height } = wallPlan(trace, model);
-    const box = event.target.getBoundingClientRect();
-    const x = ((event.clientX - box.left) / box.width) * width;
-    const y = ((event.clientY - box.top) / box.height) * height;
+    const [across, down] = pointIn(event);
+    const [x, y] = [across * width, down * height];
     const block = Math.min(model.depth - 1, Math.floor(y / tall) * beside + Math.min(beside - 1, Math.floor(x / wide)));
     const head = Math.min(model.heads - 1, Math.floor((x % wide) / (trace.grid[1] + 1)));
     update({ block, head, method: "attention" });
@@ -186,8 +183,7 @@ function paintWall(canvas, trace, model, token) {
       values.forEach((value, patch) => (sheet[(top + Math.floor(patch / columns)) * width + left + (patch % columns)] = (value - low) / (high - low)));
     }
   }
-  tile(sheet, [height, width], { limits: [0, 1], lift: look.lift, canvas });
-  clearGaps(canvas, sheet);
+  drawSheet(canvas, sheet, [height, width], { limits: [0, 1], lift: display.lift });
   const head = headFor(model);
   const [top, left] = origin(blockFor(model), Math.max(head, 0));
   const context = canvas.getContext("2d");

@@ -1,19 +1,15 @@
 // How to look: the method, the block, the head, and how strongly the map covers the picture.
 
 import { byId, element } from "../core/dom.js";
-import { state, update } from "../core/state.js";
+import { display, state, update } from "../core/state.js";
+import { segments } from "../draw/parts.js";
 import { EXPLAINING, METHODS, blockFor, className, headFor, methodFor, targetFor, whyNot } from "./explain.js";
-import { look } from "./picture.js";
 
 export class Controls {
   constructor(app) {
     this.app = app;
     this.methods = byId("methods");
-    for (const [method, [name]] of Object.entries(METHODS)) {
-      this.methods.append(
-        element("label", {}, element("input", { type: "radio", name: "method", value: method, onchange: () => update({ method }) }), element("span", {}, name)),
-      );
-    }
+    this.methods.append(...segments("method", Object.entries(METHODS).map(([method, [name]]) => [method, name]), (method) => update({ method })));
     this.block = byId("block");
     this.head = byId("head");
     // Similarity is of a block, too; every other method is of the whole model.
@@ -21,12 +17,12 @@ export class Controls {
     this.head.addEventListener("change", () => update({ head: Number(this.head.value), method: "attention" }));
     const redraw = () => app.redraw();
     byId("opacity").addEventListener("input", (event) => {
-      look.opacity = Number(event.target.value) / 100;
+      display.opacity = Number(event.target.value) / 100;
       redraw();
     });
     for (const name of ["smooth", "lift"]) {
       byId(name).addEventListener("change", (event) => {
-        look[name] = event.target.checked;
+        display[name] = event.target.checked;
         redraw();
       });
     }

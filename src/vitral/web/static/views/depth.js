@@ -2,17 +2,18 @@
 
 import { announce, element, framed, percent } from "../core/dom.js";
 import { placeOf } from "../core/places.js";
-import { cellAt, followPointer, movePointer, pointer } from "../core/pointer.js";
+import { cellAt, followPointer, pointer, trackPointer } from "../core/pointer.js";
+import { Request } from "../core/request.js";
 import { partsOf, state, update } from "../core/state.js";
 import { chartKey, lineChart, player } from "../draw/chart.js";
 import { limitsOf } from "../draw/colour.js";
-import { drawScene, fit } from "../draw/heat.js";
+import { drawMap } from "../draw/heat.js";
+import { bar } from "../draw/parts.js";
 import { blockFor, className, targetFor } from "./explain.js";
-import { look } from "./picture.js";
 
 export class DepthView {
   constructor(root, app) {
-    Object.assign(this, { app, asked: "", lens: null, embedding: false });
+    Object.assign(this, { app, request: new Request(app), embedding: false });
     this.verdict = element("p", { class: "headline", role: "status" });
     this.slider = element("input", { type: "range", min: 0, step: 1, id: "depth-slider", oninput: () => this.scrub(Number(this.slider.value)) });
     this.place = element("output", {});
@@ -23,11 +24,7 @@ export class DepthView {
     this.bars = element("ul", { class: "bars" });
     this.canvas = element("canvas", { class: "scene", role: "img" });
     this.reading = element("p", { class: "reading" });
-    this.canvas.addEventListener("pointermove", (event) => {
-      const box = this.canvas.getBoundingClientRect();
-      movePointer([(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height]);
-    });
-    this.canvas.addEventListener("pointerleave", () => movePointer(null));
+    trackPointer(this.canvas);
     this.empty = element("p", { class: "empty", hidden: true });
     this.note = element("p", { class: "quiet small" });
     this.body = element(
@@ -63,23 +60,16 @@ export class DepthView {
     if (none) return;
     const off = app.partsOff();
     const target = state.target === null ? null : targetFor(trace);
-    const key = `${state.model} ${state.picture} ${target} ${partsOf(off)}`;
-    if (key !== this.asked) {
-      this.asked = key;
-      this.lens = null;
+    if (this.request.renew(`${state.model} ${state.picture} ${target} ${partsOf(off)}`)) {
       this.body.classList.add("waiting");
-      try {
-        const lens = await app.source.ask("depth", { model: state.model, picture: state.picture, target, off });
-        if (this.asked !== key) return;
-        this.lens = lens;
-      } catch (error) {
-        if (this.asked === key) this.asked = "";
-        return app.complain(error);
-      } finally {
-        this.body.classList.remove("waiting");
-      }
+      await this.request.run((signal) => app.source.ask("depth", { model: state.model, picture: state.picture, target, off, signal }));
+      if (!this.request.pending) this.body.classList.remove("waiting");
     }
     if (this.lens) this.draw();
+  }
+
+  get lens() {
+    return this.request.answer;
   }
 
   /** 0: the embedding; else the block below it. The picture's own block goes along. */
@@ -108,11 +98,7 @@ export class DepthView {
     const label = `Probability by depth: ${this.path(model, header)}`;
     this.chart.replaceChildren(lineChart({ xs, lines, ticks, most, across: "block", label, cursor: depth, pick: (at) => this.scrub(at) }), chartKey(lines));
     this.bars.replaceChildren(
-      ...header.top[depth].map(([index, share]) => {
-        const bar = element("span", { class: "fill" });
-        bar.style.inlineSize = `${Math.max(share * 100, 0.5)}%`;
-        return element("li", { class: "bar still" }, element("span", { class: "name" }, className(model, index)), element("span", { class: "number" }, this.number(share)), element("span", { class: "track", "aria-hidden": "true" }, bar));
-      }),
+      ...header.top[depth].map(([index, share]) => element("li", { class: "bar still" }, ...bar(className(model, index), this.number(share), Math.max(share, 0.005)))),
     );
     const cut = state.off.size && !this.app.source.computes ? " The whole model; it was not computed without the parts that are off." : "";
     this.note.textContent =
@@ -155,19 +141,7 @@ export class DepthView {
     const start = this.depth * count;
     const values = Float32Array.from(sections.target.subarray(start, start + count), (code) => code / 255);
     const hovered = cellAt(pointer.at, header.grid);
-    fit(this.canvas, trace.image.height / trace.image.width);
-    drawScene(this.canvas, {
-      image: trace.image,
-      grid: header.grid,
-      values: look.plain ? null : values,
-      signed: false,
-      limits: limitsOf(values, false, 0.05),
-      opacity: look.opacity,
-      smooth: look.smooth,
-      lift: look.lift,
-      lines: !look.plain,
-      query: hovered,
-    });
+    drawMap(this.canvas, { image: trace.image, grid: header.grid, values, limits: limitsOf(values, false, 0.05), query: hovered });
     const name = className(model, header.target);
     this.canvas.setAttribute("aria-label", `How strongly each patch says ${name} after ${placeName(this.depth)}`);
     const at = start + (hovered ?? 0);

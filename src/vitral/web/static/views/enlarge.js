@@ -1,11 +1,10 @@
 // One head, large: its map on the picture, and its whole matrix of who looks at whom.
 
 import { announce, byId } from "../core/dom.js";
-import { cellAt } from "../core/pointer.js";
+import { cellAt, pointIn } from "../core/pointer.js";
 import { limitsOf } from "../draw/colour.js";
-import { drawScene, fit, tile } from "../draw/heat.js";
+import { drawMap, tile } from "../draw/heat.js";
 import { blockFor, headFor, headName, leastSpan, tokenFor, tokenName } from "./explain.js";
-import { look } from "./picture.js";
 
 let stepper = null;
 let followed = null; // the token under the pointer, in this dialog
@@ -31,10 +30,10 @@ export function enlarge(app, step) {
     byId("enlarge-close").addEventListener("click", () => dialog.close());
     byId("enlarge-map").addEventListener("pointermove", (event) => {
       const { trace } = app.current();
-      const patch = cellAt(placeIn(event), trace.grid);
+      const patch = cellAt(pointIn(event), trace.grid);
       follow(app, patch === null ? null : trace.prefix + patch);
     });
-    byId("enlarge-matrix").addEventListener("pointermove", (event) => follow(app, Math.min(app.current().trace.tokens - 1, Math.max(0, Math.floor(placeIn(event)[1] * app.current().trace.tokens)))));
+    byId("enlarge-matrix").addEventListener("pointermove", (event) => follow(app, Math.min(app.current().trace.tokens - 1, Math.max(0, Math.floor(pointIn(event)[1] * app.current().trace.tokens)))));
     for (const id of ["enlarge-map", "enlarge-matrix"]) byId(id).addEventListener("pointerleave", () => follow(app, null));
     dialog.addEventListener("close", () => (followed = null));
   }
@@ -42,16 +41,11 @@ export function enlarge(app, step) {
   refreshEnlarged(app);
 }
 
-function placeIn(event) {
-  const box = event.target.getBoundingClientRect();
-  return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
-}
-
 /** Map and matrix follow the pointer: it asks for one token, the matrix shows whose row that is. */
 function follow(app, token) {
-  const known = token !== null && app.current().trace.has(token) ? token : null;
-  if (known === followed) return;
-  followed = known;
+  const traced = token !== null && app.current().trace.has(token) ? token : null;
+  if (traced === followed) return;
+  followed = traced;
   refreshEnlarged(app);
 }
 
@@ -67,20 +61,10 @@ export function refreshEnlarged(app) {
   byId("enlarge-text").textContent =
     `Left: where the ${tokenName(model, token)} looks. Right: all tokens at once, row = who looks, column = at whom; every row is scaled to its own peak, by square root so that faint weights show. Point at either to ask another token.${numbers}`;
   const canvas = byId("enlarge-map");
-  fit(canvas, trace.image.height / trace.image.width);
   const values = trace.patches(trace.row(block, head, token));
-  drawScene(canvas, {
-    image: trace.image,
-    grid: trace.grid,
-    values,
-    signed: false,
-    limits: limitsOf(values, false, leastSpan("attention", trace.tokens)),
-    opacity: look.opacity,
-    smooth: look.smooth,
-    lift: look.lift,
-    lines: true,
-    query: token >= trace.prefix ? token - trace.prefix : null,
-  });
+  const limits = limitsOf(values, false, leastSpan("attention", trace.tokens));
+  const query = token >= trace.prefix ? token - trace.prefix : null;
+  drawMap(canvas, { image: trace.image, grid: trace.grid, values, limits, query, lines: true, always: true });
   drawMatrix(byId("enlarge-matrix"), trace, block, head);
   if (followed !== null && trace.header.whole) markRow(byId("enlarge-matrix"), followed);
 }

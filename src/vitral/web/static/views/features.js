@@ -81,9 +81,9 @@ export class FeatureShelf {
   }
 
   /** Where one points: on the picture, on one of those beside it, or the chosen patch. */
-  spot() {
+  pointedAt() {
     if (pointer.at) return { picture: state.picture, at: pointer.at };
-    if (beside.at) return { ...beside };
+    if (pointedBeside.at) return { ...pointedBeside };
     const { trace } = this.app.current();
     const patch = trace && state.token !== null ? state.token - trace.prefix : -1;
     if (patch < 0) return { picture: state.picture, at: [0.5, 0.5] };
@@ -93,25 +93,25 @@ export class FeatureShelf {
 
   /** Every patch of a picture compared with the one that is pointed at, in one model; null until it is here. */
   compare(model, picture, block) {
-    const spot = this.spot();
+    const pointed = this.pointedAt();
     const here = this.get(model, picture);
-    const there = this.get(model, spot.picture);
+    const there = this.get(model, pointed.picture);
     if (!here || !there) return null;
     const at = here.near(block);
-    const cell = cellAt(spot.at, there.grid(at));
+    const cell = cellAt(pointed.at, there.grid(at));
     if (cell === null) return null;
     const values = here.alike(at, there, cell);
     let best = -1;
-    const own = spot.picture === picture ? cell : -1; // a patch is always most like itself
+    const own = pointed.picture === picture ? cell : -1; // a patch is always most like itself
     values.forEach((value, patch) => (patch !== own && (best < 0 || value > values[best]) ? (best = patch) : 0));
     return { values, grid: here.grid(at), image: here.image, block: here.header.blocks[at], own, best };
   }
 }
 
 /** A place on a picture that is not the chosen one. */
-export const beside = { picture: null, at: null };
+const pointedBeside = { picture: null, at: null };
 
 export function pointBeside(picture, at) {
-  Object.assign(beside, { picture, at });
+  Object.assign(pointedBeside, { picture, at });
   movePointer(null);
 }

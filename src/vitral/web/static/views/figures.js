@@ -1,15 +1,17 @@
 // The model's own figures: what its first layer looks for, how its positions resemble each other, how far its heads look.
 
 import { element, percent, rovingStep } from "../core/dom.js";
+import { Request } from "../core/request.js";
 import { state, update } from "../core/state.js";
 import { niceStep, shape } from "../draw/chart.js";
-import { gradient } from "../draw/colour.js";
-import { tile } from "../draw/heat.js";
+import { drawPositions } from "../draw/heat.js";
+import { Ramp, segments } from "../draw/parts.js";
+import { drawPattern } from "../draw/tiles.js";
 import { blockFor, headFor } from "./explain.js";
 
 export class FiguresView {
   constructor(root, app) {
-    Object.assign(this, { app, key: "", measure: "distance", position: null });
+    Object.assign(this, { app, request: new Request(app), measure: "distance" });
     this.filters = element("div", { class: "filters" });
     this.positions = element("div", {});
     this.chart = element("div", {});
@@ -25,47 +27,25 @@ export class FiguresView {
     const { app } = this;
     const { model, trace } = app.current();
     if (trace) this.drawChart(model, trace);
-    const key = String(state.model);
-    if (key === this.key) return;
-    this.key = key;
-    try {
-      const all = await Promise.all(app.session.models.map((_, index) => app.source.ask("figures", { model: index })));
-      // The other model's first layer beside this one's: where a CNN is compared, its filters are the ones the papers show.
-      const order = [state.model, ...app.session.models.keys()].filter((index, at, list) => list.indexOf(index) === at);
-      this.filters.replaceChildren(...order.map((index) => drawFilters(filtersOf(all[index]))));
-      this.drawPositions(all[state.model].header.positions, all[state.model].sections.positions);
-    } catch (error) {
-      this.key = "";
-      app.complain(error);
-    }
+    if (!this.request.renew(String(state.model))) return;
+    const here = await this.request.run(() => Promise.all(app.session.models.map((_, index) => app.source.ask("figures", { model: index }))));
+    if (!here) return;
+    const all = this.request.answer;
+    // The other model's first layer beside this one's: where a CNN is compared, its filters are the ones the papers show.
+    const order = [state.model, ...app.session.models.keys()].filter((index, at, list) => list.indexOf(index) === at);
+    this.filters.replaceChildren(...order.map((index) => drawFilters(filtersOf(all[index]))));
+    this.showPositions(all[state.model].header.positions, all[state.model].sections.positions);
   }
 
-  drawPositions(positions, values) {
+  showPositions(positions, values) {
     if (positions.reason) {
       this.positions.replaceChildren(element("p", { class: "empty" }, positions.reason));
       return;
     }
-    const [rows, columns] = positions.grid;
-    const count = rows * columns;
-    const width = columns * (columns + 1) - 1;
-    const height = rows * (rows + 1) - 1;
-    const sheet = new Float32Array(width * height).fill(NaN);
-    for (let from = 0; from < count; from++) {
-      const top = Math.floor(from / columns) * (rows + 1);
-      const left = (from % columns) * (columns + 1);
-      for (let to = 0; to < count; to++) sheet[(top + Math.floor(to / columns)) * width + left + (to % columns)] = values[from * count + to] / 127;
-    }
     const canvas = element("canvas", { class: "sheet", role: "img" });
-    canvas.setAttribute("aria-label", `Similarity of ${count} positions: ${positions.finding}`);
-    tile(sheet, [height, width], { limits: [-0.4, 1], canvas });
-    clearGaps(canvas, sheet);
-    const ramp = element("div", { class: "ramp", "aria-hidden": "true" });
-    ramp.style.background = gradient(false);
-    this.positions.replaceChildren(
-      canvas,
-      element("div", { class: "legend" }, element("span", {}, "unlike"), ramp, element("span", {}, "alike")),
-      element("p", { class: "quiet small" }, `Measured: ${positions.finding}.`),
-    );
+    canvas.setAttribute("aria-label", `Similarity of ${positions.grid[0] * positions.grid[1]} positions: ${positions.finding}`);
+    drawPositions(canvas, values, positions.grid);
+    this.positions.replaceChildren(canvas, new Ramp(false, { low: "unlike", high: "alike" }).root, element("p", { class: "quiet small" }, `Measured: ${positions.finding}.`));
   }
 
   drawChart(model, trace) {
@@ -100,10 +80,8 @@ export class FiguresView {
     }
     svg.append(shape("text", { x: (left + width) / 2, y: height - 2, "text-anchor": "middle" }, "block"));
     const choice = element("div", { class: "segments", role: "radiogroup", "aria-label": "Measure" });
-    for (const name of ["distance", "entropy"]) {
-      const input = element("input", { type: "radio", name: "measure", value: name, checked: name === this.measure, onchange: () => ((this.measure = name), this.drawChart(model, trace)) });
-      choice.append(element("label", {}, input, element("span", {}, name === "distance" ? "distance (pixels)" : "entropy (bits)")));
-    }
+    const choose = (name) => ((this.measure = name), this.drawChart(model, trace));
+    choice.append(...segments("measure", [["distance", "distance (pixels)"], ["entropy", "entropy (bits)"]], choose, this.measure));
     const focused = this.chart.contains(document.activeElement) ? document.activeElement.dataset.head : null;
     this.chart.replaceChildren(choice, svg);
     const dots = [...svg.querySelectorAll(".dot")];
@@ -143,25 +121,11 @@ export function drawFilters({ shape: [count, rows, columns], bytes, explained, t
   const box = element("div", { class: "tiles", role: "img" });
   box.setAttribute("aria-label", title);
   for (let index = 0; index < count; index++) {
-    const canvas = element("canvas", { width: columns, height: rows });
-    const context = canvas.getContext("2d");
-    const image = context.createImageData(columns, rows);
-    for (let at = 0; at < rows * columns; at++) {
-      for (let part = 0; part < 3; part++) image.data[at * 4 + part] = bytes[(index * rows * columns + at) * 3 + part];
-      image.data[at * 4 + 3] = 255;
-    }
-    context.putImageData(image, 0, 0);
+    const canvas = element("canvas", {});
+    drawPattern(canvas, bytes.subarray(index * rows * columns * 3, (index + 1) * rows * columns * 3), [rows, columns]);
     if (explained) canvas.title = `component ${index + 1}: ${percent(explained[index])} of the variance`;
     box.append(canvas);
   }
   const share = explained ? `, ${percent(explained.reduce((sum, value) => sum + value, 0))} of the variance` : "";
   return element("div", {}, box, element("p", { class: "quiet small" }, title + share));
-}
-
-/** What lies between the small squares is paper, not a value. */
-export function clearGaps(canvas, sheet) {
-  const context = canvas.getContext("2d");
-  const image = context.getImageData(0, 0, canvas.width, canvas.height);
-  sheet.forEach((value, index) => (Number.isNaN(value) ? (image.data[index * 4 + 3] = 0) : 0));
-  context.putImageData(image, 0, 0);
 }

@@ -1,22 +1,22 @@
 // Importance: every head switched off once, as one grid; then the least important removed first, with what is left of the answer.
 
 import { announce, element, percent } from "../core/dom.js";
+import { Request, progressText } from "../core/request.js";
 import { state, update } from "../core/state.js";
 import { chartKey, lineChart } from "../draw/chart.js";
-import { colourOf, gradient } from "../draw/colour.js";
+import { colourOf } from "../draw/colour.js";
+import { Ramp } from "../draw/parts.js";
 import { className, targetFor } from "./explain.js";
 
 export class ImportanceView {
   constructor(root, app) {
-    Object.assign(this, { app, found: null, key: "", asking: null, removed: 0 });
+    Object.assign(this, { app, removed: 0 });
+    this.request = new Request(app, { retry: false, progress: (work) => (this.progress.textContent = progressText(work.what, work) || "waiting …") });
     this.start = element("button", { type: "button", class: "strong", onclick: () => this.measure() }, "Measure every head");
-    this.stop = element("button", { type: "button", class: "plain", hidden: true, onclick: () => this.asking?.abort() }, "Stop");
+    this.stop = element("button", { type: "button", class: "plain", hidden: true, onclick: () => this.request.cancel() }, "Stop");
     this.progress = element("span", { class: "quiet small", role: "status" });
     this.grid = element("div", { class: "importance", role: "group", "aria-label": "Importance of every head; a click switches it off" });
-    this.bar = element("div", { class: "ramp", "aria-hidden": "true" });
-    this.bar.style.background = gradient(true);
-    this.low = element("span");
-    this.high = element("span");
+    this.ramp = new Ramp(true);
     this.reading = element("p", { class: "reading" });
     this.chart = element("div", {});
     this.slider = element("input", { type: "range", min: 0, step: 1, id: "removed", oninput: () => this.preview(Number(this.slider.value)), onchange: () => this.remove(Number(this.slider.value)) });
@@ -25,7 +25,7 @@ export class ImportanceView {
     this.result = element(
       "div",
       { class: "halves", hidden: true },
-      element("div", {}, this.grid, element("div", { class: "legend" }, this.low, this.bar, this.high), this.reading),
+      element("div", {}, this.grid, this.ramp.root, this.reading),
       element(
         "div",
         {},
@@ -54,54 +54,39 @@ export class ImportanceView {
     const { model, trace } = this.app.current();
     if (state.view !== "surgery" || !trace) return;
     this.panel.hidden = !model.attention || !model.classes;
-    const key = `${state.model} ${state.picture} ${this.target(trace)}`;
-    if (key !== this.key) {
-      // Of another picture, model or class: what is under way belongs to the old one.
-      this.asking?.abort();
-      Object.assign(this, { key, found: null });
-      if (!this.app.source.computes && !this.panel.hidden) this.measure();
-    }
+    const other = this.request.renew(`${state.model} ${state.picture} ${this.target(trace)}`);
+    if (other && !this.app.source.computes && !this.panel.hidden) this.measure();
+    else this.show();
+  }
+
+  get found() {
+    return this.request.answer;
+  }
+
+  show() {
     this.result.hidden = !this.found;
-    this.start.hidden = Boolean(this.found) || Boolean(this.asking) || !this.app.source.computes;
-    this.stop.hidden = !this.asking;
+    this.start.hidden = Boolean(this.found) || this.request.pending || !this.app.source.computes;
+    this.stop.hidden = !this.request.pending;
     if (this.found) this.mark();
   }
 
+  /** The grid comes in the background: all else goes on meanwhile, and a line says how far it is. */
   async measure() {
-    const { app, key } = this;
+    const { app } = this;
     const { model, trace } = app.current();
-    const asking = (this.asking = new AbortController());
-    this.refresh();
-    this.watch(asking);
-    try {
-      const found = await app.source.ask("importance", { model: state.model, picture: state.picture, target: this.target(trace), signal: asking.signal });
-      if (this.key === key) {
-        this.found = found;
-        this.build(model, found);
-        announce(this.fall.textContent);
-      }
-    } catch (error) {
-      if (error.name !== "AbortError") app.complain(error);
-    } finally {
-      if (this.asking === asking) this.asking = null;
-      this.progress.textContent = "";
-      this.refresh();
-    }
-  }
-
-  /** The grid comes in the background: all else goes on meanwhile, and this line says how far it is. */
-  async watch(asking) {
-    while (this.asking === asking) {
-      const { what, done, total, seconds } = await this.app.source.work().catch(() => ({}));
-      if (this.asking === asking) this.progress.textContent = total ? `${what} … ${percent(done / total, 0)}, about ${Math.max(1, Math.round(seconds))}\u00a0s left` : "waiting …";
-      await new Promise((resolve) => setTimeout(resolve, 300));
-    }
+    const question = { model: state.model, picture: state.picture, target: this.target(trace) };
+    const measured = this.request.run((signal) => app.source.ask("importance", { ...question, signal }));
+    this.show();
+    const here = await measured;
+    if (here) this.build(model, this.found);
+    if (!this.request.pending) this.progress.textContent = "";
+    this.show();
+    if (here) announce(this.fall.textContent);
   }
 
   build(model, found) {
     const reach = Math.max(...found.heads.flat().map(Math.abs), 0.01);
-    this.low.textContent = `−${this.points(reach)}`;
-    this.high.textContent = `+${this.points(reach)}`;
+    this.ramp.set(`−${this.points(reach)}`, `+${this.points(reach)}`);
     this.grid.style.gridTemplateColumns = `auto repeat(${model.heads}, minmax(0, 1fr))`;
     this.grid.replaceChildren();
     found.heads.forEach((row, block) => {

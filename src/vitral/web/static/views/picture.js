@@ -2,42 +2,39 @@
 
 import { announce, element, framed, percent, rovingStep } from "../core/dom.js";
 import { exactPlace, placeOf, plainPlace } from "../core/places.js";
-import { cellAt, followPointer, movePointer, pointer } from "../core/pointer.js";
-import { partsOf, state, update } from "../core/state.js";
-import { gradient, limitsOf } from "../draw/colour.js";
-import { drawScene, fit } from "../draw/heat.js";
+import { cellAt, followPointer, movePointer, pointIn, pointer, trackPointer } from "../core/pointer.js";
+import { Request, progressText } from "../core/request.js";
+import { display, partsOf, state, update } from "../core/state.js";
+import { limitsOf } from "../draw/colour.js";
+import { drawMap } from "../draw/heat.js";
+import { Ramp } from "../draw/parts.js";
 import { METHODS, blockFor, className, headFor, headName, leastSpan, methodFor, scaleText, targetFor, tokenFor, tokenName } from "./explain.js";
-
-export const look = { opacity: 0.72, smooth: false, lift: true, plain: false };
 
 export class PictureView {
   /** `which()` says which of the models is shown here. */
   constructor(root, app, which, label) {
-    Object.assign(this, { app, which, map: null, mapKey: "" });
+    Object.assign(this, { app, which });
+    this.request = new Request(app, { delay: 150, progress: (work) => this.showProgress(work) });
     this.canvas = element("canvas", { class: "scene", tabIndex: 0, role: "application", "aria-roledescription": "picture with patches" });
     this.canvas.setAttribute("aria-label", label);
     this.chips = element("div", { class: "chips", role: "group", "aria-label": "Tokens that belong to no patch" });
     this.reading = element("p", { class: "reading" });
-    this.low = element("span");
-    this.high = element("span");
+    this.ramp = new Ramp(false);
     this.scale = element("p", { class: "quiet small scale" });
     this.parked = element("p", { class: "small", title: "At least half of all tokens give each of them 5 equal shares of attention or more (Darcet et al., 2024: Vision Transformers Need Registers)" });
-    this.bar = element("div", { class: "ramp", "aria-hidden": "true" });
     this.progress = element("span", { role: "status" });
     this.stop = element("button", { type: "button", onclick: () => this.cancel() }, "Stop");
     this.wait = element("div", { class: "wait", hidden: true }, this.progress, this.stop);
-    this.asking = null; // what is being computed can be called off
     root.append(
       element("div", { class: "stage" }, this.canvas, this.wait),
-      element("div", { class: "legend" }, this.low, this.bar, this.high),
+      this.ramp.root,
       this.parked,
       this.scale,
       this.reading,
       this.chips,
     );
     this.draw = framed(() => this.drawNow());
-    this.canvas.addEventListener("pointermove", (event) => this.over(event));
-    this.canvas.addEventListener("pointerleave", () => movePointer(null));
+    trackPointer(this.canvas);
     this.canvas.addEventListener("click", (event) => this.click(event));
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     followPointer(() => this.draw());
@@ -55,59 +52,39 @@ export class PictureView {
   /** Fetch what the current choice needs, then draw. */
   async refresh() {
     const { trace, model } = this;
-    if (!trace) return this.asking?.abort();
+    if (!trace) return this.request.cancel();
     this.fillChips();
     const method = methodFor(model);
     if (method === "attention" || method === "similarity" || method === null) {
-      this.asking?.abort();
-      this.mapKey = "";
-      this.map = null;
+      this.request.renew("");
       this.wait.hidden = true;
-      this.drawNow();
-      return;
+      return this.drawNow();
     }
     const target = state.target === null ? null : targetFor(trace);
     const off = this.app.partsOff(this.which());
-    const key = `${this.which()} ${state.picture} ${method} ${target} ${partsOf(off)}`;
-    if (key === this.mapKey) return this.drawNow();
-    this.mapKey = key;
-    this.asking?.abort(); // nobody waits for the old one any more
-    const asking = (this.asking = new AbortController());
-    this.map = null; // the old map belongs to another picture, class or method
-    this.drawNow();
-    const late = setTimeout(() => this.showProgress(asking, method), 150);
-    try {
-      const map = await this.app.source.ask("map", { model: this.which(), picture: state.picture, method, target, off, signal: asking.signal });
-      if (this.mapKey === key) this.map = map;
-    } catch (error) {
-      if (this.mapKey === key) {
-        this.map = null;
-        this.mapKey = "";
-        if (error.name !== "AbortError") this.app.complain(error);
-      }
-    } finally {
-      clearTimeout(late);
-      if (this.asking === asking) this.asking = null;
-      if (this.mapKey === key || this.mapKey === "") this.wait.hidden = true;
+    const question = { model: this.which(), picture: state.picture, method, target, off };
+    if (this.request.renew(`${this.which()} ${state.picture} ${method} ${target} ${partsOf(off)}`)) {
+      this.drawNow(); // without the old map, which is of another picture, class or method
+      await this.request.run((signal) => this.app.source.ask("map", { ...question, signal }), method === "occlusion");
+      if (!this.request.pending) this.wait.hidden = true;
     }
     this.drawNow();
   }
 
-  /** Say how far the work is and how long it will take, until it is done. */
-  async showProgress(asking, method) {
-    this.progress.textContent = "computing …";
-    this.stop.hidden = method !== "occlusion";
+  get map() {
+    return this.request.answer;
+  }
+
+  /** How far the work is and how long it will take, until it is done. */
+  showProgress(work) {
+    this.progress.textContent = progressText("computing", work) || "computing …";
+    this.stop.hidden = methodFor(this.model) !== "occlusion";
     this.wait.hidden = false;
-    while (method === "occlusion" && this.asking === asking) {
-      const { done, total, seconds } = await this.app.source.work().catch(() => ({}));
-      if (this.asking === asking && total) this.progress.textContent = `computing … ${percent(done / total, 0)}, about ${Math.max(1, Math.round(seconds))}\u00a0s left`;
-      await new Promise((resolve) => setTimeout(resolve, 400));
-    }
   }
 
   /** Stop computing and go back to what needs none. */
   cancel() {
-    this.asking?.abort();
+    this.request.cancel();
     update({ method: this.model.attention ? "attention" : "gradcam" });
   }
 
@@ -138,7 +115,7 @@ export class PictureView {
   /** Attention sinks that show on the map: of its block, or of any. */
   sinks({ method, values, mapGrid, signed }, [low, high]) {
     const { trace, model } = this;
-    if (look.plain || !values || signed || method === "similarity" || String(mapGrid) !== String(trace.grid)) return [];
+    if (display.plain || !values || signed || method === "similarity" || String(mapGrid) !== String(trace.grid)) return [];
     if (method === "attention") return trace.sinks(blockFor(model));
     const all = new Set(Array.from({ length: model.depth }, (_, block) => trace.sinks(block)).flat());
     return [...all].filter((patch) => values[patch] - low > (high - low) / 4);
@@ -148,26 +125,22 @@ export class PictureView {
     const { trace, canvas } = this;
     if (!trace || !canvas.isConnected || !canvas.clientWidth) return;
     const began = performance.now();
-    fit(canvas, trace.image.height / trace.image.width);
     const scene = this.scene();
     const limits = scene.values ? limitsOf(scene.values, scene.signed, leastSpan(scene.method, scene.method === "attention" ? trace.tokens : scene.values.length)) : [0, 1];
     const sinks = this.sinks(scene, limits);
     const query = scene.token !== null && scene.token >= trace.prefix ? scene.token - trace.prefix : null;
-    drawScene(canvas, {
+    drawMap(canvas, {
       image: trace.image,
       grid: trace.grid,
-      values: look.plain ? null : scene.values,
+      values: scene.values,
       mapGrid: scene.mapGrid,
       signed: scene.signed,
       limits,
-      opacity: look.opacity,
-      smooth: look.smooth,
-      lift: look.lift && scene.method !== "similarity",
-      lines: !look.plain,
-      query: look.plain ? null : scene.found ? scene.found.own : query ?? (scene.method !== "attention" ? scene.hovered : null),
+      lift: display.lift && scene.method !== "similarity",
+      query: display.plain ? null : scene.found ? scene.found.own : query ?? (scene.method !== "attention" ? scene.hovered : null),
       queryGrid: scene.found?.grid,
       sinks,
-      match: look.plain ? null : scene.found?.best,
+      match: display.plain ? null : scene.found?.best,
       off: this.which() === state.model ? [...state.off].filter((part) => part[0] === "p").map((part) => Number(part.slice(1))) : [],
     });
     const [what, whom, these] = sinks.length > 1 ? [`${sinks.length} attention sinks`, "them", "These patches store"] : ["an attention sink", "it", "This patch stores"];
@@ -180,9 +153,8 @@ export class PictureView {
     const { model, trace } = this;
     const number = (value) => (Math.abs(value) < 1e-9 ? "0" : ["attention", "rollout", "gradient_rollout"].includes(scene.method) ? percent(value) : value.toPrecision(2));
     this.shown = { scene, limits }; // what a saved drawing is made of
-    this.bar.style.background = gradient(scene.signed, look.lift && scene.method !== "similarity");
-    this.low.textContent = scene.values ? number(limits[0]) : "";
-    this.high.textContent = scene.values ? number(limits[1]) : "";
+    this.ramp.colour(scene.signed, display.lift && scene.method !== "similarity");
+    this.ramp.set(...(scene.values ? limits.map(number) : ["", ""]));
     let text = "";
     if (scene.method === "attention") {
       const { token, share, patch, patchShare } = trace.most(blockFor(model), headFor(model), scene.token);
@@ -225,15 +197,8 @@ export class PictureView {
     );
   }
 
-  over(event) {
-    const box = this.canvas.getBoundingClientRect();
-    movePointer([(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height]);
-  }
-
   click(event) {
-    if (!this.trace) return;
-    const box = this.canvas.getBoundingClientRect();
-    const patch = cellAt([(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height], this.trace.grid);
+    const patch = this.trace ? cellAt(pointIn(event), this.trace.grid) : null;
     if (patch !== null) this.choose(patch);
   }
 

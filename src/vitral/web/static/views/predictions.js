@@ -2,6 +2,7 @@
 
 import { element, percent, toast } from "../core/dom.js";
 import { state, update } from "../core/state.js";
+import { bar } from "../draw/parts.js";
 import { EXPLAINING, METHODS, className, methodFor, methodsOf, targetFor } from "./explain.js";
 
 const SHOWN = 5;
@@ -40,8 +41,8 @@ export class PredictionsView {
     this.bars.replaceChildren(
       ...shown.map((index) => {
         const share = trace.probabilities[index];
-        const bar = element("span", { class: "fill" });
-        bar.style.inlineSize = `${single ? 100 : Math.max(share * 100, 0.5)}%`;
+        const name = [answers && (answers.has(index) ? "✓ " : "– "), className(model, index)];
+        const numbers = [number(share), whole && element("span", { class: "quiet small" }, ` whole ${number(whole.probabilities[index])}`)];
         return element(
           "li",
           {},
@@ -54,9 +55,7 @@ export class PredictionsView {
               title: `explain “${className(model, index)}”${answers ? `; an answer from ${percent(model.thresholds[index])} on` : ""}`,
               onclick: () => this.explain(model, index, trace.order[0]),
             },
-            element("span", { class: "name" }, answers && (answers.has(index) ? "✓ " : "– "), className(model, index)),
-            element("span", { class: "number" }, number(share), whole && element("span", { class: "quiet small" }, ` whole ${number(whole.probabilities[index])}`)),
-            element("span", { class: "track", "aria-hidden": "true" }, bar),
+            ...bar(name, numbers, single ? 1 : Math.max(share, 0.005)),
           ),
         );
       }),

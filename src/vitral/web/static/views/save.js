@@ -1,10 +1,9 @@
 // What is seen now as a file: a picture, a drawing, or a clip through the depth or the training; each says what it shows.
 
 import { byId, toast } from "../core/dom.js";
-import { state, update } from "../core/state.js";
+import { display, state, update } from "../core/state.js";
 import { colourOf } from "../draw/colour.js";
 import { blockFor, methodFor } from "./explain.js";
-import { look } from "./picture.js";
 
 const EVERY = 450; // milliseconds a frame of a clip stays
 
@@ -66,18 +65,18 @@ export function saveDrawing(view, app) {
   paper.getContext("2d").drawImage(trace.image, 0, 0);
   const photo = paper.toDataURL(trace.image.width > 64 ? "image/jpeg" : "image/png", 0.9);
   const squares = [];
-  if (scene.values && !look.plain) {
+  if (scene.values && !display.plain) {
     const [rows, columns] = scene.mapGrid;
     const [across, down] = [width / columns, height / rows];
     scene.values.forEach((value, patch) => {
       const linear = Math.max(0, Math.min(1, (value - limits[0]) / (limits[1] - limits[0])));
-      const share = look.lift && !scene.signed && scene.method !== "similarity" ? Math.sqrt(linear) : linear;
-      const see = look.opacity * (scene.signed ? Math.min(1, 0.15 + Math.abs(share - 0.5) * 3) : 0.72 + 0.28 * share);
+      const share = display.lift && !scene.signed && scene.method !== "similarity" ? Math.sqrt(linear) : linear;
+      const see = display.opacity * (scene.signed ? Math.min(1, 0.15 + Math.abs(share - 0.5) * 3) : 0.72 + 0.28 * share);
       const place = `x="${((patch % columns) * across).toFixed(2)}" y="${(Math.floor(patch / columns) * down).toFixed(2)}"`;
       squares.push(`<rect ${place} width="${across.toFixed(2)}" height="${down.toFixed(2)}" fill="${colourOf(share, scene.signed)}" fill-opacity="${see.toFixed(3)}"><title>${escapeText(String(Number(value.toPrecision(3))))}</title></rect>`);
     });
   }
-  const stops = Array.from({ length: 17 }, (_, step) => `<stop offset="${step / 16}" stop-color="${colourOf(look.lift && !scene.signed ? Math.sqrt(step / 16) : step / 16, scene.signed)}"/>`);
+  const stops = Array.from({ length: 17 }, (_, step) => `<stop offset="${step / 16}" stop-color="${colourOf(display.lift && !scene.signed ? Math.sqrt(step / 16) : step / 16, scene.signed)}"/>`);
   const lines = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height + 84}" font-family="system-ui, sans-serif">`,
     `<title>${escapeText(text)}</title>`,
@@ -86,8 +85,8 @@ export function saveDrawing(view, app) {
     `<image href='${photo}' width="${width}" height="${height}" preserveAspectRatio="none"/>`,
     `<g shape-rendering="crispEdges">${squares.join("")}</g>`,
     scene.values ? `<rect x="70" y="${height + 12}" width="${width - 140}" height="8" rx="4" fill="url(#ramp)"/>` : "",
-    `<text x="14" y="${height + 21}" font-size="13" fill="#444">${escapeText(view.low.textContent)}</text>`,
-    `<text x="${width - 14}" y="${height + 21}" font-size="13" fill="#444" text-anchor="end">${escapeText(view.high.textContent)}</text>`,
+    `<text x="14" y="${height + 21}" font-size="13" fill="#444">${escapeText(view.ramp.ends[0].textContent)}</text>`,
+    `<text x="${width - 14}" y="${height + 21}" font-size="13" fill="#444" text-anchor="end">${escapeText(view.ramp.ends[1].textContent)}</text>`,
     `<text x="14" y="${height + 47}" font-size="15" fill="#222">${escapeText(text)}</text>`,
     `<text x="14" y="${height + 70}" font-size="13" fill="#666">${escapeText(originOf(view, app))}</text>`,
     "</svg>",

@@ -2,13 +2,12 @@
 
 import { element, framed } from "../core/dom.js";
 import { placeOf } from "../core/places.js";
-import { followPointer } from "../core/pointer.js";
-import { state, update } from "../core/state.js";
+import { followPointer, pointIn } from "../core/pointer.js";
+import { display, state, update } from "../core/state.js";
 import { limitsOf } from "../draw/colour.js";
-import { drawScene, fit } from "../draw/heat.js";
+import { drawMap } from "../draw/heat.js";
 import { blockFor, leastSpan } from "./explain.js";
 import { pointBeside } from "./features.js";
-import { look } from "./picture.js";
 
 export class SimilarView {
   constructor(root, app) {
@@ -55,11 +54,7 @@ export class SimilarView {
   tile(model, { picture, name }) {
     const canvas = element("canvas", { class: "scene", role: "img" });
     const caption = element("figcaption", { class: "small" });
-    const at = (event) => {
-      const box = canvas.getBoundingClientRect();
-      return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
-    };
-    canvas.addEventListener("pointermove", (event) => pointBeside(picture, at(event)));
+    canvas.addEventListener("pointermove", (event) => pointBeside(picture, pointIn(event)));
     canvas.addEventListener("pointerleave", () => pointBeside(null, null));
     canvas.addEventListener("click", () => update({ picture, target: null, token: null }));
     new ResizeObserver(() => this.draw()).observe(canvas);
@@ -80,18 +75,15 @@ export class SimilarView {
         continue;
       }
       if (!canvas.clientWidth) continue;
-      fit(canvas, found.image.height / found.image.width);
-      drawScene(canvas, {
+      drawMap(canvas, {
         image: found.image,
         grid: found.grid,
-        values: look.plain ? null : found.values,
-        signed: false,
+        values: found.values,
         limits: limitsOf(found.values, false, leastSpan("similarity", 1)),
-        opacity: look.opacity,
-        smooth: look.smooth,
+        lift: false,
         lines: false,
-        query: look.plain ? null : found.own,
-        match: look.plain ? null : found.best,
+        query: display.plain ? null : found.own,
+        match: display.plain ? null : found.best,
       });
       const share = found.values[found.best];
       const text = `${name}: ${placeOf(found.best, found.grid)}, ${share.toFixed(2)}`;

@@ -2,25 +2,24 @@
 
 import { announce, element, percent, rovingStep } from "../core/dom.js";
 import { cellAt } from "../core/pointer.js";
-import { state, update } from "../core/state.js";
-import { gradient, limitsOf } from "../draw/colour.js";
-import { drawScene, fit } from "../draw/heat.js";
+import { Request } from "../core/request.js";
+import { display, partsOf, state, update } from "../core/state.js";
+import { limitsOf } from "../draw/colour.js";
+import { drawMap } from "../draw/heat.js";
+import { Ramp, signedEnds } from "../draw/parts.js";
 import { className } from "./explain.js";
-import { look } from "./picture.js";
 
 export class SurgeryView {
   constructor(root, app) {
-    Object.assign(this, { app, key: "", asked: "" });
+    Object.assign(this, { app, key: "", request: new Request(app) });
     const live = app.source.computes;
-    this.theatre = element("div", { class: "theatre", role: "group", "aria-label": "Heads and blocks that can be switched off" });
-    this.theatre.addEventListener("keydown", (event) => this.walk(event));
+    this.headGrid = element("div", { class: "head-grid", role: "group", "aria-label": "Heads and blocks that can be switched off" });
+    this.headGrid.addEventListener("keydown", (event) => this.walk(event));
     this.summary = element("p", { class: "verdict", role: "status" });
     this.rows = element("ul", { class: "changes" });
     this.canvas = element("canvas", { class: "scene", role: "img" });
     this.canvas.setAttribute("aria-label", "Difference map");
-    this.bar = element("div", { class: "ramp", "aria-hidden": "true" });
-    this.bar.style.background = gradient(true);
-    this.scale = [element("span"), element("span")];
+    this.ramp = new Ramp(true, { kind: "small-scene" });
     this.caption = element("p", { class: "quiet small" });
     this.reset = element("button", { type: "button", class: "plain", onclick: () => this.allOn() }, "Switch everything on");
     root.append(
@@ -35,14 +34,14 @@ export class SurgeryView {
       element(
         "div",
         { class: "operation" },
-        element("div", {}, this.theatre, this.reset),
+        element("div", {}, this.headGrid, this.reset),
         element(
           "div",
           { class: "outcome" },
           this.summary,
           this.rows,
           element("div", { class: "stage small-scene" }, this.canvas),
-          element("div", { class: "legend small-scene" }, this.scale[0], this.bar, this.scale[1]),
+          this.ramp.root,
           this.caption,
         ),
       ),
@@ -56,29 +55,23 @@ export class SurgeryView {
     this.build(model);
     this.mark();
     this.reset.hidden = !state.off.size;
-    const key = [state.model, state.picture, [...state.off].sort(), state.target].join(" ");
-    this.asked = key;
-    if (!state.off.size) {
-      this.show(null, model, trace);
-      return;
+    const { model: index, picture, off } = state;
+    const method = model.attention ? "rollout" : "gradcam";
+    const target = model.attention ? null : state.target;
+    if (this.request.renew([index, picture, partsOf(off), target].join(" ")) && off.size) {
+      const ask = (parts) => app.source.ask("map", { model: index, picture, method, target, off: parts });
+      await this.request.run(() => Promise.all([ask(new Set()), ask(off)]));
+      if (this.request.pending) return;
     }
-    try {
-      const result = await this.change(model, trace);
-      if (this.asked === key) this.show(result, model, trace);
-    } catch (error) {
-      if (this.asked !== key) return;
-      this.show(null, model, trace);
-      app.complain(error);
-    }
+    const maps = this.request.answer;
+    this.show(maps && off === state.off ? this.change(method, maps) : null, app.current().model, app.current().trace ?? trace);
   }
 
-  /** What switching off changes: the classes that matter before and after, and the two maps. */
-  async change(model, after) {
+  /** What switching off changes: the classes that matter before and after, and the difference of the maps. */
+  change(method, maps) {
     const { source, whole: before } = this.app;
-    const { picture, target, off } = state;
-    const method = model.attention ? "rollout" : "gradcam";
-    const maps = await Promise.all([new Set(), off].map((parts) => source.ask("map", { model: state.model, picture, method, target: model.attention ? null : target, off: parts })));
-    const chosen = target === null || !source.computes ? [] : [target];
+    const after = this.app.current().trace;
+    const chosen = state.target === null || !source.computes ? [] : [state.target];
     const classes = [...new Set([...before.order.slice(0, 5), ...after.order.slice(0, 5), ...chosen])];
     return {
       method,
@@ -93,18 +86,18 @@ export class SurgeryView {
     const key = `${model.name} ${model.depth} ${model.heads}`;
     if (key === this.key) return;
     this.key = key;
-    this.theatre.replaceChildren();
+    this.headGrid.replaceChildren();
     if (!model.attention) {
-      this.theatre.append(element("p", { class: "empty" }, `A ${model.family} has no heads or blocks to switch off: click patches in the picture.`));
+      this.headGrid.append(element("p", { class: "empty" }, `A ${model.family} has no heads or blocks to switch off: click patches in the picture.`));
       return;
     }
     for (let block = 0; block < model.depth; block++) {
-      const row = element("div", { class: model.heads > 8 ? "theatre-row narrow" : "theatre-row" });
+      const row = element("div", { class: model.heads > 8 ? "head-grid-row narrow" : "head-grid-row" });
       row.append(this.toggle(`b${block}`, `block ${block}`, `${block}`, "block-switch"));
       for (let head = 0; head < model.heads; head++) row.append(this.toggle(`h${block}.${head}`, `block ${block}, head ${head}`, "", "head-switch"));
-      this.theatre.append(row);
+      this.headGrid.append(row);
     }
-    this.theatre.querySelector("button").tabIndex = 0;
+    this.headGrid.querySelector("button").tabIndex = 0;
   }
 
   toggle(part, name, text, kind) {
@@ -118,7 +111,7 @@ export class SurgeryView {
   /** The button goes, so the focus goes to the first switch. */
   allOn() {
     update({ off: new Set() });
-    this.theatre.querySelector("button")?.focus();
+    this.headGrid.querySelector("button")?.focus();
   }
 
   flip(part) {
@@ -128,7 +121,7 @@ export class SurgeryView {
   }
 
   mark() {
-    for (const button of this.theatre.querySelectorAll("button")) {
+    for (const button of this.headGrid.querySelectorAll("button")) {
       const { part } = button.dataset;
       const block = part.slice(1).split(".")[0];
       button.setAttribute("aria-checked", String(!state.off.has(part)));
@@ -137,7 +130,7 @@ export class SurgeryView {
   }
 
   walk(event) {
-    const buttons = [...this.theatre.querySelectorAll("button")];
+    const buttons = [...this.headGrid.querySelectorAll("button")];
     const index = buttons.indexOf(document.activeElement);
     const { model } = this.app.current();
     const next = rovingStep(event.key, index, buttons.length, model.heads + 1);
@@ -185,27 +178,15 @@ export class SurgeryView {
   }
 
   drawDifference(result, trace) {
-    fit(this.canvas, trace.image.height / trace.image.width);
     const values = result?.difference ?? null;
     const shape = result?.grid ?? trace.grid;
     const gone = new Set([...state.off].filter((part) => part[0] === "p").map((part) => Number(part.slice(1))));
     // A covered patch loses all it had: the colours are for the others.
     const others = values?.filter((_, cell) => !gone.has(cellAt([((cell % shape[1]) + 0.5) / shape[1], (Math.floor(cell / shape[1]) + 0.5) / shape[0]], trace.grid)));
     const limits = values ? limitsOf(others, true, 0.05 / values.length) : [0, 1];
-    drawScene(this.canvas, {
-      image: trace.image,
-      grid: trace.grid,
-      mapGrid: shape,
-      values,
-      signed: true,
-      limits,
-      opacity: Math.min(1, look.opacity + 0.15),
-      smooth: look.smooth,
-      lines: true,
-      off: gone,
-    });
-    this.scale[0].textContent = values ? limits[0].toPrecision(2) : "";
-    this.scale[1].textContent = values ? `+${limits[1].toPrecision(2)}` : "";
-    this.bar.hidden = !values;
+    const opacity = Math.min(1, display.opacity + 0.15);
+    drawMap(this.canvas, { image: trace.image, grid: trace.grid, mapGrid: shape, values, signed: true, limits, opacity, lift: false, lines: true, always: true, off: gone });
+    this.ramp.set(...signedEnds(values, limits));
+    this.ramp.colours.hidden = !values;
   }
 }

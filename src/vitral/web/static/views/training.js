@@ -1,17 +1,18 @@
 // The training: what every snapshot of the run made of this picture, with a scrubber over the steps.
 
 import { announce, element, percent } from "../core/dom.js";
+import { Request } from "../core/request.js";
 import { state } from "../core/state.js";
 import { chartKey, lineChart, player } from "../draw/chart.js";
 import { limitsOf } from "../draw/colour.js";
-import { drawScene, fit, tile } from "../draw/heat.js";
+import { drawMap, drawPositions } from "../draw/heat.js";
 import { blockFor, leastSpan } from "./explain.js";
-import { clearGaps, drawFilters } from "./figures.js";
-import { look } from "./picture.js";
+import { drawFilters } from "./figures.js";
 
 export class TrainingView {
   constructor(root, app) {
-    Object.assign(this, { app, key: "", film: null, frame: 0, asking: null });
+    Object.assign(this, { app, frame: 0 });
+    this.request = new Request(app, { retry: false, progress: (work) => this.showProgress(work) });
     this.verdict = element("p", { class: "headline", role: "status" });
     this.slider = element("input", { type: "range", min: 0, step: 1, id: "step-slider", oninput: () => this.show(Number(this.slider.value)) });
     this.step = element("output", {});
@@ -28,7 +29,7 @@ export class TrainingView {
     this.positionsBox = element("div", {}, element("h3", {}, "Positions"), this.positions);
     this.note = element("p", { class: "quiet small" });
     this.progress = element("span", { class: "quiet small", role: "status" });
-    this.stop = element("button", { type: "button", class: "plain", onclick: () => this.asking?.abort() }, "Stop");
+    this.stop = element("button", { type: "button", class: "plain", onclick: () => this.request.cancel() }, "Stop");
     this.again = element("button", { type: "button", class: "strong", hidden: true, onclick: () => this.load() }, "Watch the snapshots");
     this.waiting = element("div", { class: "row", hidden: true }, this.progress, this.stop);
     this.body = element(
@@ -52,10 +53,7 @@ export class TrainingView {
     const none = model.film?.length ? "" : "This model kept no snapshots of its training: vitral train RUN --snapshots 24 keeps some.";
     this.empty.hidden = !none;
     this.empty.textContent = none;
-    const key = `${state.model} ${state.picture}`;
-    if (key !== this.key) {
-      this.asking?.abort();
-      Object.assign(this, { key, film: null });
+    if (this.request.renew(`${state.model} ${state.picture}`)) {
       this.body.hidden = true;
       if (!none) return this.load();
     }
@@ -63,34 +61,26 @@ export class TrainingView {
     else if (this.film) this.draw();
   }
 
-  async load() {
-    const { app, key } = this;
-    const asking = (this.asking = new AbortController());
-    this.waiting.hidden = false;
-    this.again.hidden = true;
-    this.watch(asking);
-    try {
-      const film = await app.source.ask("film", { model: state.model, picture: state.picture, signal: asking.signal });
-      if (this.key !== key) return;
-      this.film = film;
-      this.frame = film.header.steps.length - 1;
-      this.body.hidden = false;
-      this.draw();
-    } catch (error) {
-      if (error.name !== "AbortError") app.complain(error);
-      if (this.key === key) this.again.hidden = false;
-    } finally {
-      if (this.asking === asking) this.asking = null;
-      if (this.key === key) this.waiting.hidden = true;
-    }
+  get film() {
+    return this.request.answer;
   }
 
-  async watch(asking) {
-    while (this.asking === asking) {
-      const { done, total, seconds } = await this.app.source.work().catch(() => ({}));
-      if (this.asking === asking) this.progress.textContent = total ? `Watching snapshots … ${done} of ${total}, about ${Math.max(1, Math.round(seconds))}\u00a0s left` : "waiting …";
-      await new Promise((resolve) => setTimeout(resolve, 300));
-    }
+  async load() {
+    this.waiting.hidden = false;
+    this.again.hidden = true;
+    const question = { model: state.model, picture: state.picture };
+    const here = await this.request.run((signal) => this.app.source.ask("film", { ...question, signal }));
+    if (this.request.pending) return; // of another picture
+    this.waiting.hidden = true;
+    this.again.hidden = Boolean(this.film);
+    if (!here) return;
+    this.frame = this.film.header.steps.length - 1;
+    this.body.hidden = false;
+    this.draw();
+  }
+
+  showProgress({ done, total, seconds }) {
+    this.progress.textContent = total ? `Watching snapshots … ${done} of ${total}, about ${Math.max(1, Math.round(seconds))}\u00a0s left` : "waiting …";
   }
 
   show(frame) {
@@ -144,8 +134,7 @@ export class TrainingView {
     const { trace } = this.app.current();
     canvas.setAttribute("aria-label", `${name}, step ${this.film.header.steps[this.frame]}`);
     if (!canvas.clientWidth) return;
-    fit(canvas, trace.image.height / trace.image.width);
-    drawScene(canvas, { image: trace.image, grid: trace.grid, values: look.plain ? null : values, signed: false, limits: limitsOf(values, false, least), opacity: look.opacity, smooth: look.smooth, lift: look.lift, lines: !look.plain });
+    drawMap(canvas, { image: trace.image, grid: trace.grid, values, limits: limitsOf(values, false, least) });
   }
 
   drawCharts(model, header, lens) {
@@ -188,16 +177,7 @@ export class TrainingView {
     const count = rows * columns;
     const raw = this.section("positions", [count, count]);
     this.positionsBox.hidden = !raw;
-    if (!raw) return;
-    const values = new Int8Array(raw.buffer, raw.byteOffset, raw.byteLength);
-    const [width, height] = [columns * (columns + 1) - 1, rows * (rows + 1) - 1];
-    const sheet = new Float32Array(width * height).fill(NaN);
-    for (let from = 0; from < count; from++) {
-      const [top, left] = [Math.floor(from / columns) * (rows + 1), (from % columns) * (columns + 1)];
-      for (let to = 0; to < count; to++) sheet[(top + Math.floor(to / columns)) * width + left + (to % columns)] = values[from * count + to] / 127;
-    }
-    tile(sheet, [height, width], { limits: [-0.4, 1], canvas: this.positions });
-    clearGaps(this.positions, sheet);
+    if (raw) drawPositions(this.positions, new Int8Array(raw.buffer, raw.byteOffset, raw.byteLength), [rows, columns]);
   }
 }
 

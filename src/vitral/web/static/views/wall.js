@@ -3,30 +3,25 @@
 import { announce, element, framed, percent, rovingStep } from "../core/dom.js";
 import { words } from "../core/places.js";
 import { cellAt, followPointer, pointer } from "../core/pointer.js";
-import { partsOf, state, update } from "../core/state.js";
+import { display, partsOf, state, update } from "../core/state.js";
 import { limitsOf } from "../draw/colour.js";
 import { tile } from "../draw/heat.js";
+import { segments } from "../draw/parts.js";
 import { enlarge, enlarged, refreshEnlarged } from "./enlarge.js";
 import { blockFor, headFor, leastSpan, methodFor, scaleText, tokenFor, tokenName } from "./explain.js";
-import { look } from "./picture.js";
 
-const SORTS = { depth: "depth", distance: "distance", entropy: "entropy" };
 const UNITS = { distance: "px", entropy: "bits" };
 
 export class WallView {
   constructor(root, app) {
     Object.assign(this, { app, key: "", painted: "", heads: [] });
     this.sorts = element("div", { class: "segments", role: "radiogroup", "aria-label": "Sort the wall by" });
-    for (const [sort, name] of Object.entries(SORTS)) {
-      this.sorts.append(
-        element("label", {}, element("input", { type: "radio", name: "sort", value: sort, onchange: () => update({ sort }) }), element("span", {}, name)),
-      );
-    }
+    this.sorts.append(...segments("sort", ["depth", "distance", "entropy"].map((sort) => [sort, sort]), (sort) => update({ sort })));
     this.reading = element("p", { class: "reading", "aria-hidden": "true" });
     this.wall = element("div", { class: "wall", role: "group", "aria-label": "Attention of every block and head" });
     this.note = element("p", { class: "quiet small" });
     root.append(
-      element("p", { class: "sentence" }, "Each tile is one head: bright cells are where it lets the chosen token look. Point at the picture and all heads follow. Arrow keys walk, a click enlarges."),
+      element("p", { class: "sentence" }, "Each tile is one head: bright cells are where it lets the chosen token display. Point at the picture and all heads follow. Arrow keys walk, a click enlarges."),
       element("div", { class: "row between" }, this.sorts, this.reading),
       this.wall,
       this.note,
@@ -59,7 +54,7 @@ export class WallView {
     this.sorts.hidden = false;
     const token = this.asking(model, trace);
     const key = [state.model, state.picture, state.sort, partsOf(state.off)].join(" ");
-    const painted = [key, token, look.lift, words.exact].join(" ");
+    const painted = [key, token, display.lift, words.exact].join(" ");
     if (key !== this.key) this.build(trace, model);
     if (painted !== this.painted) this.paint(trace, model, token);
     Object.assign(this, { key, painted });
@@ -104,7 +99,7 @@ export class WallView {
     const { heads } = this;
     heads.forEach(({ block, head }, index) => {
       const values = trace.patches(trace.row(block, head, token));
-      tile(values, trace.grid, { canvas: this.wall.children[index].firstChild, lift: look.lift, limits: limitsOf(values, false, leastSpan("attention", trace.tokens)) });
+      tile(values, trace.grid, { canvas: this.wall.children[index].firstChild, lift: display.lift, limits: limitsOf(values, false, leastSpan("attention", trace.tokens)) });
     });
     const { worst } = trace.header.error;
     const cut = state.off.size ? `${this.app.source.computes ? "The model without" : "The whole model; its attention was not computed without"} ${partsOf(state.off)}. ` : "";
