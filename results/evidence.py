@@ -20,8 +20,7 @@ from vitral.base.text import NOTHING, duration
 from vitral.run.answers import Answers
 from vitral.run.archive import opened
 from vitral.run.folder import RunFolder
-from vitral.study.fight.conclude import compare_pairs
-from vitral.study.fight.statistics import accuracy_interval
+from vitral.study.fight.statistics import accuracy_interval, compare_pairs
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -122,7 +121,7 @@ def differences(records: dict[str, list[Record]], entries: Iterable[dict[str, An
         better, worse = sorted(both, key=lambda name: -both[name].mean())
         told[own] = f"{better} − {worse}: {100 * (both[better].mean() - both[worse].mean()):.2f} points"
         for pair in tested.get(own, ()):
-            told[own] = f"{pair.ranked[0]} − {pair.ranked[1]}: {points(pair)} points, {pair.told_p} (Holm over {len(several)})"
+            told[own] = f"{pair.ranked[0]} − {pair.ranked[1]}: {points(pair)} points, {pair.p_text} (Holm over {len(several)})"
     return told
 
 

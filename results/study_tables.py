@@ -14,10 +14,9 @@ from vitral.base.files import read_json
 from vitral.base.text import table
 from vitral.report.study import APART, values_of
 from vitral.run.answers import Answers
-from vitral.study.fight.conclude import compare_pairs
 from vitral.study.fight.growth import Gap, gap_changes, gaps, power_laws
 from vitral.study.fight.pretraining import REACH, against_scratch, way_name
-from vitral.study.fight.statistics import accuracy_interval
+from vitral.study.fight.statistics import accuracy_interval, compare_pairs
 from vitral.study.fight.table import Outcome
 
 HEADINGS = {"budget": "budget", **APART}
@@ -71,7 +70,7 @@ def study_table(*paths: Path) -> str:
                 *values_of(dict(zip(apart, place, strict=False)), apart),
                 f"{pair.ranked[0]} − {pair.ranked[1]}",
                 points(pair),
-                pair.told_p,
+                pair.p_text,
                 "yes" if pair.different else "no",
             ]
             for place, pair in pairs
