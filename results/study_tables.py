@@ -16,7 +16,7 @@ from vitral.report.study import APART, values_of
 from vitral.run.answers import Answers
 from vitral.study.fight.growth import Gap, gap_changes, gaps, power_laws
 from vitral.study.fight.pretraining import REACH, against_scratch, way_name
-from vitral.study.fight.statistics import accuracy_interval, compare_pairs
+from vitral.study.fight.statistics import compare_pairs
 from vitral.study.fight.table import Outcome
 
 HEADINGS = {"budget": "budget", **APART}
