@@ -38,7 +38,7 @@ Examples:
 {NAMED_RUNS}
 """
 
-Values = dict[str, Any]
+_Values = dict[str, Any]
 """Field of a flag → its value, of all that was typed."""
 
 
@@ -55,7 +55,7 @@ def flags(verb: str = "train", base: RunConfig | None = None) -> list[Flag]:
     return training_flags(verb, base or (pretraining("cifar10") if verb == "pretrain" else RunConfig()))
 
 
-def parse(arguments: list[str], verb: str = "train", examples: str = EXAMPLES) -> tuple[RunConfig, Values]:
+def parse(arguments: list[str], verb: str = "train", examples: str = EXAMPLES) -> tuple[RunConfig, _Values]:
     """(what is asked for, what was typed)."""
     first = arguments[0] if arguments and not arguments[0].startswith("-") else "digits"
     preset = pretraining(first) if verb == "pretrain" else RUNS.get(first, RUNS["digits"])
@@ -68,7 +68,7 @@ def parse(arguments: list[str], verb: str = "train", examples: str = EXAMPLES) -
     return _applied(base or _start(values), values), values
 
 
-def train(config: RunConfig, values: Values, command: list[str]) -> Run | None:
+def train(config: RunConfig, values: _Values, command: list[str]) -> Run | None:
     """Start the run or resume it; None in all but one of torchrun's processes, which speaks for all."""
     from vitral.run.folder import RunFolder
     from vitral.run.made_here import check_named
@@ -88,7 +88,7 @@ def train(config: RunConfig, values: Values, command: list[str]) -> Run | None:
     return result if os.environ.get("RANK", "0") == "0" else None
 
 
-def _start(values: Values) -> RunConfig:
+def _start(values: _Values) -> RunConfig:
     """What a new run starts from: a preset, or what was asked for in the folder of an earlier run."""
     from vitral.run.folder import RunFolder
 
@@ -105,7 +105,7 @@ def _start(values: Values) -> RunConfig:
     return asked.config
 
 
-def _stored(values: Values) -> RunConfig | None:
+def _stored(values: _Values) -> RunConfig | None:
     """What was asked for in the folder to be resumed; None: it is empty."""
     from vitral.train.failure import go_on
 
@@ -128,7 +128,7 @@ def _stored(values: Values) -> RunConfig | None:
     return config
 
 
-def _folder(values: Values, name: str) -> RunFolder:
+def _folder(values: _Values, name: str) -> RunFolder:
     """The folder that --resume continues: --out, an earlier run's, or the newest of this name."""
     from vitral.run.folder import RunFolder
 
@@ -138,9 +138,9 @@ def _folder(values: Values, name: str) -> RunFolder:
     return RunFolder(out) if out is not None else RunFolder.newest(name)
 
 
-def _applied(base: RunConfig, values: Values) -> RunConfig:
+def _applied(base: RunConfig, values: _Values) -> RunConfig:
     """`base` with everything that was typed."""
-    changes: dict[str, Values] = {"model": {}, "data": {}, "train": {}, "pretrain": {}}
+    changes: dict[str, _Values] = {"model": {}, "data": {}, "train": {}, "pretrain": {}}
     for key, value in values.items():
         part, dot, field = key.partition(".")
         if dot:
@@ -155,17 +155,17 @@ def _applied(base: RunConfig, values: Values) -> RunConfig:
         _check_from(weights, values, changes["model"])
     # All at once: pool=class class_token=true is possible in either order.
     configs = {"model": _model(base, values), "data": base.data, "train": base.train, "pretrain": base.pretrain}
-    parts: Values = {part: dataclasses.replace(config, **changes[part]) for part, config in configs.items() if config is not None}
+    parts: _Values = {part: dataclasses.replace(config, **changes[part]) for part, config in configs.items() if config is not None}
     named = run_name(base, parts["data"].name) if base is RUNS.get(base.name) else base.name
     return dataclasses.replace(base, name=values.get("name") or named, weights=weights, **parts)
 
 
-def _model(base: RunConfig, values: Values) -> ModelConfig:
+def _model(base: RunConfig, values: _Values) -> ModelConfig:
     """The run's model, or the named one, with the sizes that were typed."""
     from vitral.presets.models import model as named_model
 
     model = base.model
-    changes: Values = {name: _pair(value) for name in ("image_size", "patch_size") if (value := values.get(name)) is not None}
+    changes: _Values = {name: _pair(value) for name in ("image_size", "patch_size") if (value := values.get(name)) is not None}
     if values.get("model") is not None:
         changes = {"image_size": model.image_size, **changes}  # a size that the run asks for holds for every model
         model = named_model(values["model"]).opened()
@@ -174,7 +174,7 @@ def _model(base: RunConfig, values: Values) -> ModelConfig:
     return dataclasses.replace(model, **changes)
 
 
-def _check_from(weights: str, values: Values, settings: Values) -> None:
+def _check_from(weights: str, values: _Values, settings: _Values) -> None:
     """Weights decide what the model is: a flag that asks for another one would have no effect."""
     asked = [f"--{name.replace('_', '-')}" for name in ("model", "patch_size") if values.get(name) is not None]
     asked += [f"--set {name}" for name in settings if name not in TUNED]
