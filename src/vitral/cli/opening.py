@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from vitral.base.errors import DataError, MissingError, UsageError
-from vitral.config.formats import AnswerPrecision, Precision
+from vitral.config.formats import Precision
 
 if TYPE_CHECKING:
     from vitral.model.classifier import Classifier
@@ -48,9 +48,9 @@ class FeatureFlags(_BatchFlags):
 class AnswerFlags(_BatchFlags):
     """Of those that give answers."""
 
-    precision: AnswerPrecision = "auto"
+    precision: Precision = "auto"
     """auto: bf16 where a CPU is quicker with it and a first batch has the same answers in both (said when it is so), else fp32; of eval
-    on a GPU: bf16. fp8: on a GPU of 2022 or later (Ada, Hopper …); how often bf16 gives the same answer is said."""
+    on a GPU: bf16."""
 
 
 def open_model(name: str, flags: ModelFlags) -> Classifier:

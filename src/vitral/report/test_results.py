@@ -183,7 +183,7 @@ def gallery(
 
     def tile(position: int) -> inline.Illustration:
         path = answers.paths[position] if answers.paths else ""
-        one, caption, others = explained.get(position), answers.told(position, name), more.get(position, ())
+        one, caption, others = explained.get(position), answers.describe(position, name), more.get(position, ())
         if one is None:
             return inline.of_image(kept[position], caption, link_to(path, page), others)
         maps = [inline.of_image(image, f"for {name(int(heat.target))}") for image, heat in zip(one.overlays(), one.heats, strict=True)]  # type: ignore[arg-type]
