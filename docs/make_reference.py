@@ -31,7 +31,7 @@ CLASSES = {
     "vitral.base.picture.Picture": (),
     "vitral.train.scores.Evaluation": ("to_dict",),
     "vitral.train.fit.Run": ("test",),
-    "vitral.study.fight.result.Result": ("rows", "conclusion", "failed"),
+    "vitral.study.fight.folder.Result": ("rows", "conclusion", "failed"),
 }
 """What the functions give back, with the methods worth naming."""
 

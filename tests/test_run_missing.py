@@ -24,11 +24,10 @@ from tests.scripts import load_script
 from vitral.base.files import make_folder, read_json
 from vitral.cli import train
 from vitral.cli.compare import study_values
-from vitral.data.sources.tiny_imagenet import tiny_folder
+from vitral.data.sources.small_sets import tiny_folder
 from vitral.presets import run as run_preset
-from vitral.study.fight.contenders import check_model
-from vitral.study.fight.protocol import Budget
-from vitral.study.fight.recipe import Recipe
+from vitral.study.fight.contenders import check_model, templates
+from vitral.study.fight.experiment import Budget
 from vitral.train.fit import fit
 
 ROOT = Path(__file__).parents[1]
@@ -123,7 +122,7 @@ def test_the_list_says_what_is_not_at_hand_and_runs_nothing(lists: Path, capsys:
 
 def test_every_command_that_is_published_can_be_understood(tmp_path: Path) -> None:
     """A flag that is not there would be found out when the GPU is."""
-    jobs = missing.wanted()
+    jobs = missing.all_jobs()
     assert len(jobs) > 80 and len({job.name for job in jobs}) == len(jobs)
     for job in jobs:
         words = run_missing.arguments(job, tmp_path)
@@ -136,7 +135,7 @@ def test_every_command_that_is_published_can_be_understood(tmp_path: Path) -> No
             continue
         values = study_values(parse_line(verb, flags))
         recipe = values.get("recipe", "plain")
-        assert job.seed is None and Budget.parse(values.get("budget", "samples=1")) and Recipe(recipe=recipe).recipes(), job.name
+        assert job.seed is None and Budget.parse(values.get("budget", "samples=1")) and templates("digits", recipe), job.name
         for name in values.get("models") or ():
             check_model(name)
     for other in missing.toml("rows")["other"]:
@@ -265,7 +264,7 @@ def test_what_the_clock_stops_is_counted_and_gone_on_with(runner: Run, lists: Pa
     patient = f"import os, sys, time; {wait_once}; {WEIGHTS}"
     job = Job("first", 0, patient, 0.1)
     made, told = runner(job, hurry=True)
-    assert not made.failed and not made.made and "stopped, goes on at the next call" in told
+    assert not made.failed and not made.made and "stopped, the next call continues it" in told
     assert read_json(lists / "runs/spent.json")["first-0"] > 0.3
     made, told = runner(job)
     assert len(made.made) == 1 and "in all), collected" in told and read_json(lists / "runs/spent.json") == {}

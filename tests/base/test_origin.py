@@ -17,7 +17,7 @@ def test_round_trip_through_json() -> None:
     assert Origin.from_dict(json.loads(json.dumps(origin.to_dict()))) == origin
 
 
-def test_assumptions_name_what_is_not_known() -> None:
+def test_assumptions_name_what_is_not_fact() -> None:
     origin = Origin(mean=assumed((0.5,), "family"), std=fact((0.5,)), crop=fact(0.9))
     lines = origin.assumptions()
     assert "mean = (0.5,) (assumed: family)" in lines

@@ -31,7 +31,7 @@ from vitral.data.splits.open import Data, open_data
 from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.run.folder import seen_by
-from vitral.study.fight.result import Result
+from vitral.study.fight.folder import Result
 from vitral.study.fight.statistics import accuracy_interval, images_interval
 from vitral.train.judged import trained_on
 from vitral.train.probe import Labelled, Linear, Neighbours, fit_linear, fit_neighbours, last_layer, read_features
@@ -132,7 +132,7 @@ def run_probe(
 
     def read(split: Split) -> Labelled:
         """What the head would read, of as many blocks as are asked for."""
-        loader = Loader(split, batch_size=min(batch_size, len(split)), preprocess=Preprocess.of(model), device=device)
+        loader = Loader(split.with_preprocess(Preprocess.of(model)), batch_size=min(batch_size, len(split)), device=device)
         return read_features(model, loader, blocks=blocks, precision=precision, quiet=quiet)
 
     (features, labels), judge = read(data.train), read(data.validation)
