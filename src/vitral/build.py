@@ -17,7 +17,7 @@ from vitral.presets.models import MODELS, model
 
 def build(config: ModelConfig) -> Classifier:
     """The module that a config describes, freshly initialised."""
-    return BUILDERS[config.family](config)
+    return _BUILDERS[config.family](config)
 
 
 def create(name: str, **changes: Any) -> Classifier:
@@ -53,8 +53,8 @@ def shadow(config: ModelConfig) -> Classifier:
     except (RuntimeError, OverflowError, TypeError) as error:  # sizes beyond what a tensor can have
         if isinstance(error, VitralError):
             raise
-        said = str(error).partition("\n")[0][:120]
-        raise ConfigError(f"no model has these sizes ({said})", "check width, classes, channels and patch size") from None
+        reason = str(error).partition("\n")[0][:120]
+        raise ConfigError(f"no model has these sizes ({reason})", "check width, classes, channels and patch size") from None
 
 
 class _Unfilled(TorchFunctionMode):
@@ -102,7 +102,7 @@ def _own(_: ModelConfig) -> Classifier:
     )
 
 
-BUILDERS: dict[str, Callable[[ModelConfig], Classifier]] = {
+_BUILDERS: dict[str, Callable[[ModelConfig], Classifier]] = {
     "vit": _vit,
     "hybrid": _hybrid,
     "cnn": _cnn,

@@ -5,7 +5,7 @@ import torch
 
 from vitral.base.errors import ConfigError
 from vitral.build import create
-from vitral.config.formats import AnswerPrecision, Precision, TrainingPrecision
+from vitral.config.formats import Precision, TrainingPrecision
 from vitral.cost.precision import DTYPES, Answering, autocast, dtype_of, has_bf16, is_compiled, same_answers, worth_bf16
 
 CPU = torch.device("cpu")
@@ -85,8 +85,8 @@ def test_features_need_the_same_direction_only():
 
 
 def test_every_number_format_that_is_named_has_a_meaning():
-    named = {name for kind in (Precision, AnswerPrecision, TrainingPrecision) for name in get_args(kind)}
-    assert named == {"auto", "fp8", *DTYPES} and set(get_args(Precision)) < set(get_args(AnswerPrecision))
+    named = {name for kind in (Precision, TrainingPrecision) for name in get_args(kind)}
+    assert named == {"auto", *DTYPES}
 
 
 def test_a_mac_computes_in_fp32_and_compiles_only_when_asked():

@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 
 import vitral
-from vitral.base.errors import UsageError
 from vitral.base.origin import fact
 
 
@@ -69,15 +68,3 @@ def test_a_ranking_is_a_table_in_a_notebook(make, images) -> None:
     shown = ranking._repr_html_()
     assert "<th>class</th><th>probability</th><th>logit</th>" in shown and shown.count("<tr>") == 3
     assert f"<td>{ranking[0][0]}</td><td>{100 * ranking[0][1]:.1f} %</td>" in shown
-
-
-def test_fp8_is_scaled_by_the_first_batch_and_says_how_often_bf16_agrees(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    """Emulated: on a CPU it is refused."""
-    model, batch = vitral.create("ti/16", image_size=16, patch_size=(8, 8), depth=1, classes=3), torch.randn(5, 3, 16, 16)
-    with pytest.raises(UsageError, match="--precision"):
-        vitral.predict(model, batch, precision="fp8")
-    monkeypatch.setattr("vitral.cost.eight_bits.need_eight_bits", lambda device: None)
-    low, usual = vitral.predict(model, batch, precision="fp8", batch_size=2), vitral.predict(model, batch, precision="bf16")
-    same = sum(one[0][0] == other[0][0] for one, other in zip(low, usual, strict=True))
-    assert f"fp8: the same answer as bf16 on {same} of 5 pictures" in capsys.readouterr().err
-    assert [one.logits for one in low] != [one.logits for one in usual]

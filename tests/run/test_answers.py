@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from vitral.base.errors import DataError
-from vitral.run.answers import Answers, MultiLabelAnswers, kept
+from vitral.run.answers import Answers, MultiLabelAnswers, stored_classes
 
 LABELS = np.array([0, 0, 0, 1, 1, 1])
 PREDICTIONS = np.array([0, 1, 1, 1, 1, 1])
@@ -53,7 +53,7 @@ def test_answers_of_before_have_no_pictures(tmp_path: Path) -> None:
 
 
 def test_few_classes_are_kept_whole() -> None:
-    assert [kept(classes) for classes in (2, 10, 11, 1000)] == [2, 10, 5, 5]
+    assert [stored_classes(classes) for classes in (2, 10, 11, 1000)] == [2, 10, 5, 5]
 
 
 def test_what_to_ask_about_an_image() -> None:

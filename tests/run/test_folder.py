@@ -118,7 +118,7 @@ def test_another_model_is_not_gone_on_with(photos: Path, tmp_path: Path, interru
         with pytest.raises(UsageError, match=f"was begun with {words}"):
             fit(asked, out=out, resume=True, quiet=True)
     for same in (config, stored):
-        assert RunFolder.open(out).going_on(same) == stored
+        assert RunFolder.open(out).resumable(same) == stored
     assert fit(config, out=out, resume=True, quiet=True).test["split"] == "test"
 
 
@@ -137,7 +137,7 @@ def test_weights_go_on_as_they_began(trained: Run, tmp_path: Path, interrupt: An
         with pytest.raises(UsageError, match=f"was begun with {words}"):
             fit(asked, out=out, resume=True, quiet=True)
     for same in (config, stored):
-        assert RunFolder.open(out).going_on(same) == stored
+        assert RunFolder.open(out).resumable(same) == stored
     assert fit(config, out=out, resume=True, quiet=True).test["split"] == "test"
 
 

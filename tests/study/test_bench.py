@@ -127,25 +127,12 @@ def test_a_library_that_is_missing_or_fails_is_named(monkeypatch: pytest.MonkeyP
         bench("ti/16", device="cpu", actions=["sleep"])
 
 
-def test_our_inference_in_fp8_is_labelled_and_compared_with_bf16(monkeypatch: pytest.MonkeyPatch):
-    """Emulated: a CPU has none."""
-    monkeypatch.setattr("vitral.study.timed.peak", lambda place: 1e12)
-    monkeypatch.setattr("vitral.study.bench.need_eight_bits", lambda place: None)
-    monkeypatch.setattr("vitral.cost.eight_bits.need_eight_bits", lambda place: None)
-    actions = ["inference", "inference of one"]
-    found = bench("ti/16", device="cpu", batch=4, rounds=2, actions=actions, peers=[], precision="fp8", quiet=True, **TINY)
-    assert found.precision == "fp8" and found.same_in_bf16 is not None and found.same_in_bf16[1] == 4
-    told = f"ours in fp8, the others in bf16; fp8: the same answer as bf16 on {found.same_in_bf16[0]} of 4 images of noise"
-    assert told in found.text() and found.to_dict()["precision"] == "fp8"
-
-
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
         (["cnn"], "no plain ViT"),
         (["ti/16", "--rounds", "1"], "at least 2"),
         (["--peers", "tim"], "unknown peer 'tim'"),
-        (["--precision", "fp8"], "fp8 needs an NVIDIA GPU of 2022 or later"),
         (["b16"], "did you mean"),
     ],
 )

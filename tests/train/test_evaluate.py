@@ -13,11 +13,10 @@ from torch.utils.data import Dataset, TensorDataset
 from vitral.base.errors import DataError, UsageError, VitralError
 from vitral.base.origin import fact
 from vitral.build import create
-from vitral.cli.eval import text
+from vitral.cli.eval import _text as text
 from vitral.config import DataConfig, to_dict
 from vitral.data.images.preprocess import transform
 from vitral.data.splits.open import open_data
-from vitral.kernels.fp8 import in_eight_bits
 from vitral.look.predict import predict
 from vitral.train.evaluate import evaluate, evaluate_loader, fit_temperature, mirrored
 from vitral.train.scores import calibration_of
@@ -229,29 +228,6 @@ def test_it_says_what_it_was_computed_in(photos):
     told = {precision: evaluate(model, data, precision=precision) for precision in ("auto", "fp32", "bf16")}
     assert {precision: result.to_dict()["dtype"] for precision, result in told.items()} == {"auto": "fp32", "fp32": "fp32", "bf16": "bf16"}
     assert ", in bf16)" in text({"model": "m", "data": "d", "split": "all", **told["bf16"].to_dict()})
-
-
-def test_fp8_is_scaled_by_training_pictures_and_compared_with_bf16(photos, monkeypatch):
-    """Emulated: on a CPU it is refused."""
-    data, model = photos("plain"), create("ti/16", image_size=16, patch_size=(8, 8), depth=1, classes=3)
-    model.origin = dataclasses.replace(model.origin, classes=fact(("bird", "cat", "dog")))
-    with pytest.raises(UsageError, match="fp8"):
-        evaluate(model, data, precision="fp8")
-    scaled = []
-    monkeypatch.setattr("vitral.train.evaluate.need_eight_bits", lambda device: None)
-    monkeypatch.setattr("vitral.cost.eight_bits.need_eight_bits", lambda device: None)
-    monkeypatch.setattr("vitral.cost.eight_bits.in_eight_bits", lambda *given: scaled.extend(map(len, given[1])) or in_eight_bits(*given))
-    for tta in (None, "flip"):
-        found, plain = evaluate(model, data, precision="fp8", tta=tta), evaluate(model, data, precision="bf16", tta=tta)
-        same = int((found.predictions == plain.predictions).sum())
-        assert found.same_in_bf16 == (same, 12) and found.dtype == "fp8" and plain.same_in_bf16 is None
-        assert found.loss == pytest.approx(plain.loss, abs=0.05) and found.loss != plain.loss
-    assert 0 < sum(scaled) < 24, "twice the training part of 12 pictures"
-    told = text({"model": "m", "data": "d", "split": "all", **found.to_dict()})
-    assert ", in fp8)" in told and f"fp8: the same answer as bf16 on {same} of 12 pictures" in told
-    assert "same_in_bf16" not in plain.to_dict()
-    ready = TensorDataset(torch.randn(5, 3, 16, 16), torch.arange(5) % 3)
-    assert evaluate(model, ready, precision="fp8", batch_size=2).same_in_bf16[1] == 5
 
 
 def test_bad_files_are_named_and_counted(photos, tmp_path, capsys):

@@ -62,7 +62,7 @@ def test_a_folder_that_has_grown_is_scored_on_what_the_model_has_not_seen(run: P
     assert json.loads(capsys.readouterr().out)["pictures"] == len(unseen)
 
     model = vitral.load(run)
-    audited, _ = open_pictures(model, f"folder:{photos}", "test", None, 100, 0)
+    audited, _ = open_pictures(model, f"folder:{photos}", "test", 100, 0)
     assert {picture.source for picture in audited} == unseen
     probed = vitral.study.probe(model, f"folder:{photos}", shots=[None], device="cpu", quiet=True)
     assert probed.rows[0]["pictures"] == len(before) - len(test) - round(0.2 * (len(before) - len(test)))

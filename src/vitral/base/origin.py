@@ -143,7 +143,7 @@ class Origin:
             raise WeightsError("a model whose parity is no table of numbers", "the file that says so is damaged, or not of a model")
 
     @property
-    def learnt(self) -> bool:
+    def is_trained(self) -> bool:
         """Whether its weights come from somewhere, or have been trained here; else they are as a model begins."""
         return self.source.value != CREATED or bool(self.data)
 

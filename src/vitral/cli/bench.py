@@ -16,7 +16,6 @@ Examples:
   vitral bench
   vitral bench b/16 --batch 256 --json
   vitral bench s/16 --peers timm --rounds 12
-  vitral bench b/16 --precision fp8
   vitral bench --quick
 """
 
@@ -35,8 +34,6 @@ class _Flags:
     """How often everyone has a turn."""
     compile: Literal["auto", "yes", "no"] = "auto"
     """Compiled models as well; auto: on a GPU."""
-    precision: Literal["auto", "fp8"] = "auto"
-    """auto: bf16 on a GPU that has it. fp8: our inference in fp8 on a GPU of 2022 or later, the others' in bf16."""
     peers: str | None = None
     """Libraries, joined by commas: timm, torchvision, transformers, vit-pytorch. None: all that are installed."""
     quick: bool = False
@@ -58,6 +55,6 @@ def run(arguments: list[str]) -> int:
     with using_threads(flags.threads):
         actions = [action for action in ACTIONS if not (flags.quick and action == START)]
         settings = {"device": flags.device, "compiled": compiled, "peers": peers, "actions": actions, "quiet": flags.quiet}
-        result = bench(flags.model, precision=flags.precision, **few, **settings)
+        result = bench(flags.model, **few, **settings)
     print(json.dumps(result.to_dict(), indent=2)) if flags.json else print_clean(result.text())
     return 0

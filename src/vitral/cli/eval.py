@@ -20,7 +20,7 @@ Examples:
   vitral eval runs/flowers folder:photos --out scored
   vitral eval runs/flowers flowers102 --split validation --json
   vitral eval timm:vit_tiny_patch16_224 folder:imagenet/val --table all.csv
-  vitral eval timm:vit_base_patch16_224 folder:imagenet/val --precision fp8
+  vitral eval timm:vit_base_patch16_224 folder:imagenet/val --precision bf16
 """
 
 
@@ -95,8 +95,6 @@ def run(arguments: list[str]) -> int:
 def _text(values: dict[str, Any]) -> str:
     skipped = f", {values['skipped']:,} unreadable" if values["skipped"] else ""
     lines = [f"{values['model']} on {values['data']} ({values['split']}, {values['pictures']:,} pictures{skipped}, in {values['dtype']})"]
-    if agreement := values.get("same_in_bf16"):
-        lines.append(f"  fp8: the same answer as bf16 on {agreement['same']:,} of {agreement['pictures']:,} pictures")
     if "mean_average_precision" in values:
         return "\n".join([*lines, *_multi_label(values)])
     scores = f"top-1 {percent(values['top1'])}   top-5 {percent(values['top5'])}   loss {values['loss']:.4f}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from vitral.base.errors import DataError, MissingError, UsageError
-from vitral.config.formats import AnswerPrecision, Precision
+from vitral.config.formats import Precision
 
 if TYPE_CHECKING:
     from vitral.model.classifier import Classifier
@@ -34,9 +34,9 @@ class AnswerFlags(ModelFlags):
 
     batch: Annotated[int, "--batch --batch-size"] = 64
     """Images at a time: fewer need less memory."""
-    precision: AnswerPrecision = "auto"
+    precision: Precision = "auto"
     """auto: bf16 where a CPU is quicker with it and a first batch has the same answers in both (a note says so), else fp32; of eval on a
-    GPU: bf16. fp8: on a GPU of 2022 or later (Ada, Hopper …), with a note on how often bf16 gives the same answer."""
+    GPU: bf16."""
 
 
 @dataclass(frozen=True, kw_only=True)

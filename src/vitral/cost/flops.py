@@ -108,7 +108,7 @@ def stand_ins(learner: nn.Module, inputs: Sequence[Tensor]) -> tuple[dict[str, T
 
 # ---- layers of other kinds -----------------------------------------------------------------------------------------------------
 
-FLOPS_PER_TERM = {"self-attention": 4, "recurrent": 4, "convolution": 2, "restricted self-attention": 4}
+_FLOPS_PER_TERM = {"self-attention": 4, "recurrent": 4, "convolution": 2, "restricted self-attention": 4}
 """FLOPs of a plain layer divided by its leading term. Attention has two products (scores, mix), a recurrent step two matrices
 (input, state), a convolution one; each multiply-add counts as two."""
 
@@ -133,7 +133,7 @@ def layer_costs(n: int, d: int, k: int = 3, r: int = 9) -> list[LayerCost]:
         ("convolution", "k·n·d²", k * n * d * d),
         ("restricted self-attention", "r·n·d", r * n * d),
     ]
-    return [LayerCost(layer, term, operations, FLOPS_PER_TERM[layer] * operations) for layer, term, operations in rows]
+    return [LayerCost(layer, term, operations, _FLOPS_PER_TERM[layer] * operations) for layer, term, operations in rows]
 
 
 def even_tokens(width: int, mlp_width: int) -> int:

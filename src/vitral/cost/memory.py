@@ -31,11 +31,11 @@ except ImportError:  # not on Windows
 
 MARGIN = 0.92
 """Share of a device's memory that a plan may fill: the rest is the runtime's own and lost between blocks."""
-COMPILED = 0.75
+_COMPILED = 0.75
 """Activations of a compiled step relative to the eager one, as a rough figure for ViTs."""
-MOMENTS = {"adamw": 2, "sgd": 1, "muon": 1}
+_MOMENTS = {"adamw": 2, "sgd": 1, "muon": 1}
 """Numbers that an optimizer keeps for each parameter it moves."""
-WORKSPACE = {"muon": 3}
+_WORKSPACE = {"muon": 3}
 """Numbers that it needs beside them while it steps: Muon stacks its gradients, and the update is a second copy."""
 FLOAT = 4
 """Bytes: parameters, gradients and moments are fp32, whatever the step computes in."""
@@ -100,7 +100,7 @@ def step_memory(
 ) -> Memory:
     """The memory of one step of `learner`, which gives `learner(*inputs).loss`; both may be on the meta device.
 
-    Parameters that require a gradient learn; `moved` says how many of them each rule of `MOMENTS` moves. `data`: bytes of a set
+    Parameters that require a gradient learn; `moved` says how many of them each rule of `_MOMENTS` moves. `data`: bytes of a set
     that lies on the device all the time.
     """
     weights = sum(value.numel() * value.element_size() for value in learner.state_dict().values())
@@ -113,9 +113,9 @@ def step_memory(
                 outcome = torch.func.functional_call(learner, weights_of, tuple(shown))
             outcome.loss.backward()
             activations = live.most
-    optimizer = FLOAT * sum(MOMENTS[rule] * count for rule, count in moved.items())
-    update = FLOAT * sum((1 + WORKSPACE.get(rule, 0)) * count for rule, count in moved.items())
-    step = max(int(activations * (COMPILED if compiled else 1)), update)
+    optimizer = FLOAT * sum(_MOMENTS[rule] * count for rule, count in moved.items())
+    update = FLOAT * sum((1 + _WORKSPACE.get(rule, 0)) * count for rule, count in moved.items())
+    step = max(int(activations * (_COMPILED if compiled else 1)), update)
     return Memory(weights, optimizer, weights if ema else 0, step, data)
 
 

@@ -17,7 +17,7 @@ from vitral.cost.flops import vit_flops
 Forward = Callable[[torch.Tensor], torch.Tensor]
 WORTH = 5e8
 """FLOPs of an image's forward pass from which bf16 is worth a check."""
-ALIKE = 0.999
+_SAME_DIRECTION = 0.999
 """Least cosine of an output in bf16 with the same in fp32; ViT-Ti has 0.9998 on noise."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -71,10 +71,10 @@ class Answering:
                     self.dtype = torch.bfloat16
                     say("from here on in bf16: the first batch has the same answers in fp32, which --precision fp32 (precision=) keeps to")
         with autocast(self.dtype, self.device):
-            found = self.forward(images)
+            outputs = self.forward(images)
         if self._open:
-            self._first = images, found
-        return found.float() if found.dtype == torch.bfloat16 else found
+            self._first = images, outputs
+        return outputs.float() if outputs.dtype == torch.bfloat16 else outputs
 
     @property
     def name(self) -> str:
@@ -84,8 +84,8 @@ class Answering:
 def same_answers(exact: torch.Tensor, quick: torch.Tensor, answers: bool = True) -> bool:
     """(B, K) twice: every row in the same direction, and with the same largest number where these are answers."""
     quick = quick.float()
-    alike = bool((torch.cosine_similarity(exact.float(), quick, dim=1) >= ALIKE).all())
-    return alike and (not answers or bool((exact.argmax(dim=1) == quick.argmax(dim=1)).all()))
+    close = bool((torch.cosine_similarity(exact.float(), quick, dim=1) >= _SAME_DIRECTION).all())
+    return close and (not answers or bool((exact.argmax(dim=1) == quick.argmax(dim=1)).all()))
 
 
 def autocast(dtype: torch.dtype, device: torch.device) -> AbstractContextManager[Any]:

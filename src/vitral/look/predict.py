@@ -11,11 +11,9 @@ import torch
 
 from vitral.base.errors import FailedError, UsageError, need_model
 from vitral.base.numbers import to_double, to_numpy
-from vitral.base.progress import say
 from vitral.base.records import ranked
 from vitral.base.text import html, percent, table
-from vitral.config.formats import AnswerPrecision
-from vitral.cost.eight_bits import AnsweringInFp8
+from vitral.config.formats import Precision
 from vitral.cost.precision import Answering, worth_bf16
 from vitral.data.splits.split import LABEL_JOINER
 from vitral.draw.charts import prediction_chart
@@ -81,13 +79,11 @@ class Ranking(list[tuple[str, float]]):
         return prediction_chart([name for name, _ in self], self.logits, [share for _, share in self], image=image, title=title)
 
 
-def predict(
-    model: Classifier, pictures: Any, top: int = 5, *, batch_size: int = BATCH, precision: AnswerPrecision = "auto"
-) -> list[Ranking]:
+def predict(model: Classifier, pictures: Any, top: int = 5, *, batch_size: int = BATCH, precision: Precision = "auto") -> list[Ranking]:
     """Ranked (class, probability) for each picture; pictures as `vitral.watch` takes them, or one after the other.
 
-    `precision` auto: after a first batch with the same answers, bf16 on a CPU that is quicker with it. fp8 (Ada, Hopper and later): scales
-    from the first batch; how often bf16 gives the same answer is said. A few pictures at a time, call after call, are replayed on a GPU.
+    `precision` auto: after a first batch with the same answers, bf16 on a CPU that is quicker with it.
+    A few pictures at a time, call after call, are replayed on a GPU.
     """
     _check_classes(model)
     if batch_size < 1:
@@ -95,18 +91,13 @@ def predict(
     items = iter(pictures if isinstance(pictures, Iterator) else each(pictures))
     parameter = next(model.parameters())
     rankings: list[Ranking] = []
-    if precision == "fp8":
-        answer = AnsweringInFp8(model, parameter.device)
-    else:
-        answer = Answering(replayed(model), parameter.device, precision, worth=worth_bf16(model))
+    answer = Answering(replayed(model), parameter.device, precision, worth=worth_bf16(model))
     with evaluating(model), torch.inference_mode():
         while some := list(itertools.islice(items, batch_size)):
             images, opened = as_images(model, some)
             logits = to_double(answer(images.to(parameter.device, parameter.dtype)))
             sources = [picture.source for picture in opened] if opened else [f"picture {len(rankings) + k}" for k in range(len(logits))]
             rankings += [rank(model, row, source, top) for row, source in zip(logits, sources, strict=True)]
-    if isinstance(answer, AnsweringInFp8):
-        say(str(answer))
     return rankings
 
 

@@ -26,7 +26,7 @@ SMALL_DATA: dict[str, Any] = {
 }
 # Overlapping 4×4 patches at stride 2: 256 tokens, 5.3 M parameters. Rotary positions learn faster than learned ones here: after 26
 # epochs 94.1 against 91.9 % on validation (docs/LOG.md).
-CIFAR_MODEL = ModelConfig(
+_CIFAR_MODEL = ModelConfig(
     patch_size=(4, 4),
     stride=(2, 2),
     width=256,
@@ -37,7 +37,7 @@ CIFAR_MODEL = ModelConfig(
     drop_path=0.1,
     **SMALL_DATA,
 ).opened()
-MUON = TrainConfig(
+_MUON = TrainConfig(
     epochs=100,
     batch_size=512,
     optimizer="muon",
@@ -59,34 +59,34 @@ DIGITS = RunConfig(
     name="digits",
     model=model("digits", **{**SMALL_DATA, "pool": "class", "class_token": True}).opened(),
     data=DataConfig(name="digits", augment="light"),
-    train=dataclasses.replace(MUON, epochs=50, batch_size=128, mixing_off=0.0, evaluate_every=5),
+    train=dataclasses.replace(_MUON, epochs=50, batch_size=128, mixing_off=0.0, evaluate_every=5),
 )
 
 
-def on_32_pixels(name: str) -> ModelConfig:
+def _on_32_pixels(name: str) -> ModelConfig:
     """Report R0 resizes MNIST's 28 × 28 pixels to 32 × 32."""
     return dataclasses.replace(model(name).opened(), image_size=(32, 32))
 
 
 # R0. Given: model, batch 64, 20 epochs, cosine from 1e-3, translation ≤ 5 %. Not given, chosen here: AdamW with the PyTorch
 # default decay 0.01, no warm-up, no dropout, MLP of 4 × width, the last weights, 10 % of the training pictures for validation.
-REPORT_SMALL = TrainConfig(epochs=20, batch_size=64, lr=1e-3, weight_decay=0.01, warmup=0.0, clip=None, schedule="cosine")
-REPORT_MNIST = RunConfig("report-mnist", on_32_pixels("report-mnist"), DataConfig(name="mnist", augment="light"), REPORT_SMALL)
-REPORT_MNIST_CNN = dataclasses.replace(REPORT_MNIST, name="report-mnist-cnn", model=on_32_pixels("report-mnist-cnn"))
-REPORT_CIFAR_SMALL = RunConfig(
-    "report-cifar-small", model("report-cifar-small").opened(), DataConfig(name="cifar10", augment="light"), REPORT_SMALL
+_REPORT_SMALL = TrainConfig(epochs=20, batch_size=64, lr=1e-3, weight_decay=0.01, warmup=0.0, clip=None, schedule="cosine")
+_REPORT_MNIST = RunConfig("report-mnist", _on_32_pixels("report-mnist"), DataConfig(name="mnist", augment="light"), _REPORT_SMALL)
+_REPORT_MNIST_CNN = dataclasses.replace(_REPORT_MNIST, name="report-mnist-cnn", model=_on_32_pixels("report-mnist-cnn"))
+_REPORT_CIFAR_SMALL = RunConfig(
+    "report-cifar-small", model("report-cifar-small").opened(), DataConfig(name="cifar10", augment="light"), _REPORT_SMALL
 )
 # R0's small model (54 k parameters), our recipe: few parameters need little regularisation, so it is augmented lightly, trained longer.
-REPORT_CIFAR_SMALL_OURS = RunConfig(
+_REPORT_CIFAR_SMALL_OURS = RunConfig(
     "report-cifar-small-ours",
     model("report-cifar-small", initialisation="zero").opened(),
     DataConfig(name="cifar10", augment="standard"),
-    dataclasses.replace(MUON, epochs=200, label_smoothing=0.0, ema=0.999),
+    dataclasses.replace(_MUON, epochs=200, label_smoothing=0.0, ema=0.999),
 )
 
 # R2. Given: model, lr 3e-4, batch 128, 180 epochs, 45 k / 5 k pictures. From the tutorial it appears to follow: AdamW, × 0.1 at
 # epochs 100 and 150, flip and resized crop, the weights that are best on validation, gradients clipped at 1.
-REPORT_CIFAR = RunConfig(
+_REPORT_CIFAR = RunConfig(
     "report-cifar",
     model("report-cifar").opened(),
     DataConfig(name="cifar10", augment="resized-crop", validation=0.1),
@@ -103,36 +103,36 @@ REPORT_CIFAR = RunConfig(
         keep="best",
     ),
 )
-REPORT_CIFAR_CNN = dataclasses.replace(REPORT_CIFAR, name="report-cifar-cnn", model=model("cnn").opened())
+_REPORT_CIFAR_CNN = dataclasses.replace(_REPORT_CIFAR, name="report-cifar-cnn", model=model("cnn").opened())
 # R2's architecture, our recipe: same patches, width, depth, class token and head. Dropout gives way to drop path and mixing.
-REPORT_CIFAR_OURS = RunConfig(
+_REPORT_CIFAR_OURS = RunConfig(
     "report-cifar-ours",
     model("report-cifar", dropout=0.0, drop_path=0.1, initialisation="zero").opened(),
     DataConfig(name="cifar10", augment="strong"),
-    dataclasses.replace(MUON, epochs=200, ema=0.999),
+    dataclasses.replace(_MUON, epochs=200, ema=0.999),
 )
 
 # Half of the patches is left out for three quarters of the run: overlapping as they are, the other half still shows 94 % of the pixels.
 # With the settings chosen (stage = choose), it learns from all training pictures: `--validation 0.1` sets some aside again.
 CIFAR10 = RunConfig(
     "cifar10",
-    CIFAR_MODEL,
+    _CIFAR_MODEL,
     DataConfig(name="cifar10", augment="strong", validation=0.0),
-    dataclasses.replace(MUON, token_drop=0.5, token_drop_until=0.75),
+    dataclasses.replace(_MUON, token_drop=0.5, token_drop_until=0.75),
 )
-CIFAR10_FAST = dataclasses.replace(
+_CIFAR10_FAST = dataclasses.replace(
     CIFAR10,
     name="cifar10-fast",
     train=dataclasses.replace(CIFAR10.train, epochs=26),
-    model=dataclasses.replace(CIFAR_MODEL, drop_path=0.05),
+    model=dataclasses.replace(_CIFAR_MODEL, drop_path=0.05),
 )
 # Of 300 epochs with a drop path of 0.1 the last 50 were learnt by heart: validation stood still while training accuracy rose (docs/LOG.md).
 # So more is dropped, and pictures are mixed almost to the end.
-CIFAR10_BEST = dataclasses.replace(
+_CIFAR10_BEST = dataclasses.replace(
     CIFAR10,
     name="cifar10-best",
     train=dataclasses.replace(CIFAR10.train, epochs=400, ema=0.999, mixing_off=0.05, evaluate_every=10),
-    model=dataclasses.replace(CIFAR_MODEL, drop_path=0.15),
+    model=dataclasses.replace(_CIFAR_MODEL, drop_path=0.15),
 )
 
 MNIST = RunConfig(
@@ -148,11 +148,11 @@ MNIST = RunConfig(
         **SMALL_DATA,
     ).opened(),
     DataConfig(name="mnist", augment="standard", cutmix=0.3, validation=0.0),
-    dataclasses.replace(MUON, epochs=60, batch_size=512, mixing_off=0.2),
+    dataclasses.replace(_MUON, epochs=60, batch_size=512, mixing_off=0.2),
 )
 
 # Fine-tuning: weights by name or file with --from; the model, its size and its normalisation come from them.
-FINETUNE = RunConfig(
+_FINETUNE = RunConfig(
     "finetune",
     model("ti/16", drop_path=0.1).opened(),
     DataConfig(name="folder:photos", augment="standard"),
@@ -172,16 +172,16 @@ FINETUNE = RunConfig(
 )
 # Squashed, not cropped, pictures keep their borders.
 FLOWERS = dataclasses.replace(
-    FINETUNE,
+    _FINETUNE,
     name="flowers102",
     data=DataConfig(name="flowers102", augment="resized-crop", resize="squash"),
-    train=dataclasses.replace(FINETUNE.train, epochs=12),
+    train=dataclasses.replace(_FINETUNE.train, epochs=12),
 )
-CIFAR10_FINETUNE = dataclasses.replace(
-    FINETUNE,
+_CIFAR10_FINETUNE = dataclasses.replace(
+    _FINETUNE,
     name="cifar10-finetune",
     data=DataConfig(name="cifar10", augment="strong", validation=0.0),
-    train=dataclasses.replace(FINETUNE.train, epochs=15, batch_size=512, lr=5e-4, mixing_off=0.2),
+    train=dataclasses.replace(_FINETUNE.train, epochs=15, batch_size=512, lr=5e-4, mixing_off=0.2),
 )
 
 # ImageNet-1k by the recipe of big_vision's `configs/vit_s16_i1k.py` (Beyer, Zhai and Kolesnikov, 2022), which names 76.5 % after 90 epochs:
@@ -207,7 +207,7 @@ IMAGENET = RunConfig(
 # ---- without labels ------------------------------------------------------------------------------------------------------------
 
 # A quarter of the overlapping patches of each view is shown, half of them at the end: views are cheap then, and hiding makes them differ.
-PRETRAIN = TrainConfig(
+_PRETRAIN = TrainConfig(
     epochs=100,
     batch_size=256,
     optimizer="adamw",
@@ -233,21 +233,21 @@ def without_labels(name: str, **changes: Any) -> DataConfig:
 
 # Muon is reported to cost LeJEPA points; here, after 30 epochs of 40,000 pictures, the linear probe has 86.1 % with it, and with AdamW
 # 72.9 after 37 (docs/LOG.md).
-PRETRAIN_CIFAR10 = RunConfig(
+_PRETRAIN_CIFAR10 = RunConfig(
     "pretrain-cifar10",
-    dataclasses.replace(CIFAR_MODEL, drop_path=0.05),
+    dataclasses.replace(_CIFAR_MODEL, drop_path=0.05),
     without_labels("cifar10"),
-    dataclasses.replace(PRETRAIN, optimizer="muon", lr=0.01, adam_lr=2e-3),
+    dataclasses.replace(_PRETRAIN, optimizer="muon", lr=0.01, adam_lr=2e-3),
     pretrain=PretrainConfig(),
 )
-WITHOUT_LABELS: dict[str, Any] = {**SMALL_DATA, "initialisation": "torch", "pool": "class+mean", "class_token": True}
+_WITHOUT_LABELS: dict[str, Any] = {**SMALL_DATA, "initialisation": "torch", "pool": "class+mean", "class_token": True}
 # Few steps on small pictures: positions must be there from the start (`torch`: of size 1). From `zero`, where they are 0.02, the probe has
 # 86 instead of 98 %; with the mean of the patches or the class token alone 97 % (docs/LOG.md). Digits are not mirrored, and hardly cropped.
-PRETRAIN_DIGITS = RunConfig(
+_PRETRAIN_DIGITS = RunConfig(
     "pretrain-digits",
-    model("digits", **WITHOUT_LABELS).opened(),
+    model("digits", **_WITHOUT_LABELS).opened(),
     without_labels("digits"),
-    dataclasses.replace(PRETRAIN, epochs=40, batch_size=128, token_drop=0.0, token_drop_after=0.0, ema=0.99, evaluate_every=5),
+    dataclasses.replace(_PRETRAIN, epochs=40, batch_size=128, token_drop=0.0, token_drop_after=0.0, ema=0.99, evaluate_every=5),
     pretrain=PretrainConfig(
         global_views=2, local_views=0, global_scale=(0.6, 1.0), colour=0.0, blur=0.0, solarise=0.0, turn=10.0,
         projection=32, projection_hidden=256, directions=128,
@@ -255,24 +255,24 @@ PRETRAIN_DIGITS = RunConfig(
 )  # fmt: skip
 # Class token and mean here too: on 432 photographs of flowers the probe has 23.0 %, of the mean alone 19.0 (pixels 19.0, untrained 18.4).
 # With rotary positions the start itself makes no difference (docs/LOG.md).
-PRETRAIN_PHOTOS = RunConfig(
+_PRETRAIN_PHOTOS = RunConfig(
     "pretrain-photos",
     dataclasses.replace(
-        model("ti/16", **WITHOUT_LABELS, positions="rotary", drop_path=0.05).opened(), image_size=(96, 96), patch_size=(8, 8)
+        model("ti/16", **_WITHOUT_LABELS, positions="rotary", drop_path=0.05).opened(), image_size=(96, 96), patch_size=(8, 8)
     ),
     without_labels("folder:photos", on_bad_image="skip"),
-    dataclasses.replace(PRETRAIN, batch_size=128),
+    dataclasses.replace(_PRETRAIN, batch_size=128),
     pretrain=PretrainConfig(blur=0.5),
 )
 
 # What the other methods need on digits, found on training pictures (docs/LOG.md). Both learn sooner with Muon, which is not LeJEPA's.
 # dino: a few hundred steps need a teacher that follows sooner. mae: of 2 × 2 pixels mean and spread are most of what there is to rebuild,
 # half of 16 patches is enough to hide, and pictures as they are teach more than cropped and turned ones; its steps are cheap.
-SOONER: dict[str, Any] = {"optimizer": "muon", "lr": 0.02, "adam_lr": 2e-3}
-DIGITS_BY_METHOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "dino": (SOONER, {"teacher_momentum": 0.99}),
+_SOONER: dict[str, Any] = {"optimizer": "muon", "lr": 0.02, "adam_lr": 2e-3}
+_DIGITS_BY_METHOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "dino": (_SOONER, {"teacher_momentum": 0.99}),
     "mae": (
-        {**SOONER, "epochs": 75, "batch_size": 64},
+        {**_SOONER, "epochs": 75, "batch_size": 64},
         {"hidden": 0.5, "normalised_pixels": False, "decoder_width": 64, "turn": 0.0, "global_scale": (0.9, 1.0)},
     ),
 }
@@ -280,8 +280,8 @@ DIGITS_BY_METHOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 def pretraining(data: str, method: Literal["lejepa", "dino", "mae"] = "lejepa") -> RunConfig:
     """How a data set is pre-trained on: digits as they were tried out, sets of small pictures like CIFAR-10, the rest as photographs."""
-    small = dict.fromkeys(("cifar10", "cifar100", "tinyimagenet32", "mnist", "fashion-mnist"), PRETRAIN_CIFAR10)
-    base = {"digits": PRETRAIN_DIGITS, **small}.get(data, PRETRAIN_PHOTOS)
+    small = dict.fromkeys(("cifar10", "cifar100", "tinyimagenet32", "mnist", "fashion-mnist"), _PRETRAIN_CIFAR10)
+    base = {"digits": _PRETRAIN_DIGITS, **small}.get(data, _PRETRAIN_PHOTOS)
     name = base.name if data == base.data.name else "pretrain"
     assert base.pretrain is not None
     pretrain, train = dataclasses.replace(base.pretrain, method=method), base.train
@@ -289,8 +289,8 @@ def pretraining(data: str, method: Literal["lejepa", "dino", "mae"] = "lejepa") 
         train = dataclasses.replace(train, token_drop=0.0, token_drop_after=0.0)
         plain = {"colour": 0.0, "blur": 0.0, "solarise": 0.0, "global_scale": max(pretrain.global_scale, (0.35, 1.0))}
         pretrain = dataclasses.replace(pretrain, global_views=1, local_views=0, **plain)
-    if data == "digits" and method in DIGITS_BY_METHOD:
-        of_train, of_method = DIGITS_BY_METHOD[method]
+    if data == "digits" and method in _DIGITS_BY_METHOD:
+        of_train, of_method = _DIGITS_BY_METHOD[method]
         train, pretrain = dataclasses.replace(train, **of_train), dataclasses.replace(pretrain, **of_method)
     return dataclasses.replace(base, name=name, data=dataclasses.replace(base.data, name=data), train=train, pretrain=pretrain)
 
@@ -301,22 +301,22 @@ RUNS: dict[str, RunConfig] = {
         DIGITS,
         MNIST,
         CIFAR10,
-        CIFAR10_FAST,
-        CIFAR10_BEST,
-        FINETUNE,
+        _CIFAR10_FAST,
+        _CIFAR10_BEST,
+        _FINETUNE,
         FLOWERS,
-        CIFAR10_FINETUNE,
+        _CIFAR10_FINETUNE,
         IMAGENET,
-        REPORT_MNIST,
-        REPORT_MNIST_CNN,
-        REPORT_CIFAR_SMALL,
-        REPORT_CIFAR_SMALL_OURS,
-        REPORT_CIFAR,
-        REPORT_CIFAR_CNN,
-        REPORT_CIFAR_OURS,
-        PRETRAIN_DIGITS,
-        PRETRAIN_CIFAR10,
-        PRETRAIN_PHOTOS,
+        _REPORT_MNIST,
+        _REPORT_MNIST_CNN,
+        _REPORT_CIFAR_SMALL,
+        _REPORT_CIFAR_SMALL_OURS,
+        _REPORT_CIFAR,
+        _REPORT_CIFAR_CNN,
+        _REPORT_CIFAR_OURS,
+        _PRETRAIN_DIGITS,
+        _PRETRAIN_CIFAR10,
+        _PRETRAIN_PHOTOS,
     )
 }
 

@@ -115,7 +115,7 @@ class ScoredImages:
 
         def tile(position: int) -> inline.Illustration:
             path = answers.paths[position] if answers.paths else ""
-            one, caption, others = explained.get(position), answers.told(position, self.name), more.get(position, ())
+            one, caption, others = explained.get(position), answers.describe(position, self.name), more.get(position, ())
             if one is None:
                 return inline.of_image(stored[position], caption, link_to(path, page), others)
             overlays = zip(one.overlays(), one.heats, strict=True)

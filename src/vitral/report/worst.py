@@ -61,7 +61,7 @@ def training_split(model: Classifier, run: str | Path, data: str | None = None) 
         return None
     config = DataConfig(data, on_bad_image="skip") if data is not None else folder.settled.data
     try:
-        return open_split(config, Preprocess.of(model), "train", folder.learnt if data is None else None)
+        return open_split(config, Preprocess.of(model), "train", folder.seen if data is None else None)
     except VitralError as error:
         if data is not None:
             raise
@@ -217,7 +217,7 @@ def _neighbours(
     def tile(number: int, cosine: float) -> inline.Illustration:
         cosine = round(cosine, 2) + 0.0  # no −0.00
         if number < count or bank is None:
-            caption = f"near ({cosine:.2f}): {answers.told(number, scored.name)}"
+            caption = f"near ({cosine:.2f}): {answers.describe(number, scored.name)}"
         else:
             caption = f"learnt ({cosine:.2f}): {bank.label_text(number - count)}"
         return inline.of_image(small(viewable(decode(picture(number)))), caption)

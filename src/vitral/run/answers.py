@@ -35,7 +35,7 @@ LIMIT = 8 << 20
 """Bytes of that file."""
 
 
-def kept(classes: int) -> int:
+def stored_classes(classes: int) -> int:
     """How many probabilities of an image are kept."""
     return classes if classes <= ALL else 5
 
@@ -59,7 +59,7 @@ class Answers:
         """(N,) whether each image is answered rightly."""
         return agree(self.predictions, self.labels)
 
-    def told(self, position: int, name: Callable[[int], str]) -> str:
+    def describe(self, position: int, name: Callable[[int], str]) -> str:
         """An image in a line: what it is, what it was taken for, how sure the model was."""
         truth, answer = name(int(self.labels[position])), name(int(self.predictions[position]))
         return f"{truth if truth == answer else f'{truth}, taken for {answer}'}, {percent(self.confidence[position])}"
@@ -168,7 +168,7 @@ class MultiLabelAnswers(Answers):
     def _shares(self) -> np.ndarray:
         return np.zeros(self.labels.shape) if self.probabilities is None else self.probabilities.astype(np.float64)
 
-    def told(self, position: int, name: Callable[[int], str]) -> str:
+    def describe(self, position: int, name: Callable[[int], str]) -> str:
         def listed(numbers: np.ndarray, shares: bool) -> str:
             words = [name(int(n)) + (f" {percent(self._shares[position, n])}" if shares else "") for n in np.flatnonzero(numbers)]
             return ", ".join(words) or "no label"
@@ -179,8 +179,8 @@ class MultiLabelAnswers(Answers):
         """The label it was surest of that is not there, and the one that it missed by most; the surest where all are right."""
         answers, labels, shares = self.predictions[position] == 1, self.labels[position] == 1, self._shares[position]
         wrong, missed = np.where(answers & ~labels, shares, -1), np.where(~answers & labels, shares, 2)
-        found = [int(wrong.argmax())] * bool(wrong.max() >= 0) + [int(missed.argmin())] * bool(missed.min() <= 1)
-        return found or [int(shares.argmax())]
+        labels_shown = [int(wrong.argmax())] * bool(wrong.max() >= 0) + [int(missed.argmin())] * bool(missed.min() <= 1)
+        return labels_shown or [int(shares.argmax())]
 
     def errors(self) -> np.ndarray:
         """Positions of all images with a wrong label or without a true one, the surest of what is not so first."""

@@ -28,7 +28,7 @@ PASSING = {"compile_seconds", "opened", "notes", "times", "where"}
 """What differs between any two runs and says nothing."""
 LONGEST = 40
 """Letters of a value in the table."""
-DEEPEST = 8
+_DEEPEST = 8
 """Objects inside objects that are told apart; what lies deeper is one value."""
 
 
@@ -103,16 +103,16 @@ def _differing(values: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
 def _flat(value: dict[str, Any], before: str = "", depth: int = 0) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, inner in value.items():
-        nested = isinstance(inner, dict) and depth < DEEPEST
+        nested = isinstance(inner, dict) and depth < _DEEPEST
         out |= _flat(inner, f"{before}{name}.", depth + 1) if nested else {f"{before}{name}": inner}
     return out
 
 
 def _compare_curves(first: RunFolder, other: RunFolder) -> dict[str, Any]:
-    one, two = (_by_place(run) for run in (first, other))
-    shared = [place for place in one if place in two]
+    one, two = (_by_step(run) for run in (first, other))
+    shared = [key for key in one if key in two]
     apart = [step for split, step in shared if one[split, step].get("loss") != two[split, step].get("loss")]
-    pairs = [[each[place].get("accuracy") for each in (one, two)] for place in shared if place[0] == "validation"]
+    pairs = [[each[key].get("accuracy") for each in (one, two)] for key in shared if key[0] == "validation"]
     gaps = [abs(a - b) for a, b in pairs if a is not None and b is not None]
     return {
         "same": not apart and one.keys() == two.keys(),
@@ -122,7 +122,7 @@ def _compare_curves(first: RunFolder, other: RunFolder) -> dict[str, Any]:
     }
 
 
-def _by_place(run: RunFolder) -> dict[tuple[str, int], dict[str, Any]]:
+def _by_step(run: RunFolder) -> dict[tuple[str, int], dict[str, Any]]:
     """(split, step) → its line in the journal; the test has one of its own."""
     return {(row["split"], row["step"]): row for row in run.metrics if row.get("split") not in (None, "test") and "step" in row}
 

@@ -36,7 +36,7 @@ from vitral.run.verify import verify
 from vitral.weights.checkpoint import load_checkpoint, save, write_weights
 from vitral.weights.read import check_archive
 
-FREE: dict[str, tuple[str, ...]] = {
+_FREE: dict[str, tuple[str, ...]] = {
     "train": ("device", "threads", "compile", "checkpoint_every", "strategy", "tensorboard", "wandb", "accumulate"),
     "data": ("root", "workers", "placement"),
     "pretrain": ("on_collapse", "online_knn"),
@@ -76,10 +76,10 @@ class RunFolder:
     @classmethod
     def check_free(cls, path: str | Path | None) -> None:
         """Refuse a place where no run can begin, before anything is read; nothing is written yet."""
-        place = Path(layout.RUNS if path is None else path)
+        folder = Path(layout.RUNS if path is None else path)
         if path is not None and cls(path).exists:
-            raise taken(place)
-        check_writable(place)
+            raise taken(folder)
+        check_writable(folder)
 
     @classmethod
     def reserve(cls, path: str | Path | None, name: str) -> RunFolder:
@@ -111,13 +111,13 @@ class RunFolder:
     @classmethod
     def newest(cls, name: str) -> RunFolder:
         """runs/NAME, or the last of runs/NAME-2 … that holds a run."""
-        found = cls(layout.RUNS / name)
+        newest = cls(layout.RUNS / name)
         for number in range(2, 10_000):
             following = cls(layout.RUNS / f"{name}-{number}")
             if not following.exists:
                 break
-            found = following
-        return found
+            newest = following
+        return newest
 
     @classmethod
     def _claim_free(cls, name: str) -> RunFolder:
@@ -213,7 +213,7 @@ class RunFolder:
         return stored
 
     @functools.cached_property
-    def learnt(self) -> SeenImages:
+    def seen(self) -> SeenImages:
         """Which pictures it saw, as far as it wrote that down."""
         path = self.path / layout.SEEN
         marks = self.environment.get("data", {}).get("fingerprint")
@@ -259,8 +259,8 @@ class RunFolder:
 
     def snapshots(self) -> list[tuple[int, Path]]:
         """(step, folder of the model) in the order of training."""
-        found = {folder: folder.name.removeprefix("step-") for folder in (self.path / layout.SNAPSHOTS).glob("step-*")}
-        steps = {folder: int(step) for folder, step in found.items() if step.isascii() and step.isdigit() and len(step) < 20}
+        folders = {folder: folder.name.removeprefix("step-") for folder in (self.path / layout.SNAPSHOTS).glob("step-*")}
+        steps = {folder: int(step) for folder, step in folders.items() if step.isascii() and step.isdigit() and len(step) < 20}
         return sorted((step, folder) for folder, step in steps.items() if (folder / layout.WEIGHTS).is_file())
 
     def probe(self) -> dict[str, Any] | None:
@@ -280,7 +280,7 @@ class RunFolder:
             write_json(self.path / layout.ENVIRONMENT, {**self.environment, **facts})
 
     def write_seen(self, splits: dict[str, np.ndarray] | None) -> None:
-        """What `learnt` reads, of data that has names (`Data.seen`)."""
+        """What `seen` reads, of data that has names (`Data.seen`)."""
         if splits is None:
             return
         content = io.BytesIO()
@@ -323,15 +323,15 @@ class RunFolder:
 
     # ---- going on --------------------------------------------------------------------------------------------------------------
 
-    def going_on(self, wanted: RunConfig) -> RunConfig:
+    def resumable(self, asked: RunConfig) -> RunConfig:
         """The settled config to go on with: as the run began, but for what may change. Anything else that differs is refused by name."""
         if self.asked is None:
             raise UsageError(f"{self.path} has no {layout.ASKED}, so it cannot be resumed", "start a new run with --out")
         began, settled = self.asked.config, self.settled
         # Only the test is left: how it takes a bad image changes nothing that was learnt.
-        free = {**FREE, "data": (*FREE["data"], "on_bad_image")} if self.has_model else FREE
-        difference = _difference(began, wanted, free)
-        if difference and _difference(settled, wanted, free):  # neither what was asked for nor what it became
+        free = {**_FREE, "data": (*_FREE["data"], "on_bad_image")} if self.has_model else _FREE
+        difference = _difference(began, asked, free)
+        if difference and _difference(settled, asked, free):  # neither what was asked for nor what it became
             name, old, new = difference
             old = getattr(settled.model, name) if name in OPEN and old is None else old
             extended = name == "epochs" and self.finished
@@ -340,20 +340,20 @@ class RunFolder:
         for part, names in free.items():
             if getattr(settled, part) is None:
                 continue
-            changes = {name: getattr(getattr(wanted, part), name) for name in names}
+            changes = {name: getattr(getattr(asked, part), name) for name in names}
             settled = dataclasses.replace(settled, **{part: dataclasses.replace(getattr(settled, part), **changes)})
         return settled
 
 
-def _difference(began: RunConfig, wanted: RunConfig, free: dict[str, tuple[str, ...]]) -> tuple[str, Any, Any] | None:
+def _difference(began: RunConfig, asked: RunConfig, free: dict[str, tuple[str, ...]]) -> tuple[str, Any, Any] | None:
     """The first field in which two runs learn something else."""
-    if began.weights != wanted.weights:
-        return "weights", began.weights, wanted.weights
-    if (began.pretrain is None) != (wanted.pretrain is None):
-        old, new = ("labels" if config.pretrain is None else config.pretrain.method for config in (began, wanted))
+    if began.weights != asked.weights:
+        return "weights", began.weights, asked.weights
+    if (began.pretrain is None) != (asked.pretrain is None):
+        old, new = ("labels" if config.pretrain is None else config.pretrain.method for config in (began, asked))
         return "pretrain", old, new
     for part in ("model", "data", "train", "pretrain") if began.pretrain is not None else ("model", "data", "train"):
-        old, new = getattr(began, part), getattr(wanted, part)
+        old, new = getattr(began, part), getattr(asked, part)
         for field in dataclasses.fields(old):
             pair = getattr(old, field.name), getattr(new, field.name)
             if field.name not in free.get(part, ()) and pair[0] != pair[1]:
@@ -367,7 +367,7 @@ def seen_by(model: Classifier) -> SeenImages | None:
         return None
     for folder in (model.folder, model.folder.parent.parent):
         if (folder / layout.ENVIRONMENT).is_file() and (run := RunFolder(folder)).exists:
-            return run.learnt
+            return run.seen
     return None
 
 

@@ -18,10 +18,10 @@ from vitral.config import TrainConfig
 
 LARGEST = 128 * 2**20
 """Bytes: half a million lines."""
-HUGE = 1e15
+_HUGE = 1e15
 """Steps and seconds that no run has: what is beyond cannot be written as a number of days."""
 NUMBERS = ("loss", "accuracy", "lr", "images_per_second")
-WANDB_ID = "wandb-id.txt"
+_WANDB_ID = "wandb-id.txt"
 """In the run folder: the name under which W&B keeps the run, so that a resumed training goes on with it."""
 
 
@@ -40,9 +40,9 @@ class Journal:
             os.truncate(path, min(position, path.stat().st_size))
             self._file = path.open("a", encoding="utf-8")
         if tensorboard:
-            self._board = open_tensorboard(path.parent / "tensorboard")
+            self._board = _open_tensorboard(path.parent / "tensorboard")
         if wandb:
-            self._wandb = open_wandb(path.parent, name)
+            self._wandb = _open_wandb(path.parent, name)
 
     def write(self, record: dict[str, Any]) -> None:
         if self._file is None:
@@ -117,7 +117,7 @@ def _fits(name: str, value: Any) -> bool:
     if name == "split":
         return isinstance(value, str)
     if name in ("step", "epoch", "seconds"):
-        return isinstance(value, int | float) and abs(value) < HUGE
+        return isinstance(value, int | float) and abs(value) < _HUGE
     return value is None or (isinstance(value, int | float | str) if name not in NUMBERS else isinstance(value, int | float))
 
 
@@ -129,16 +129,16 @@ def check_installed(train: TrainConfig) -> None:
         _wandb()
 
 
-def open_tensorboard(folder: Path) -> Any:
+def _open_tensorboard(folder: Path) -> Any:
     return _tensorboard().SummaryWriter(str(folder))
 
 
-def open_wandb(folder: Path, name: str) -> Any:
+def _open_wandb(folder: Path, name: str) -> Any:
     """A new run there, or the one this folder began: W&B goes on only with a run whose id it is told."""
-    kept = folder / WANDB_ID
-    known = kept.read_text(encoding="utf-8").strip() if kept.exists() else None
-    run = _wandb().init(project="vitral", name=name, dir=str(folder), id=known, resume="allow")
-    write_atomic(kept, run.id)
+    id_file = folder / _WANDB_ID
+    run_id = id_file.read_text(encoding="utf-8").strip() if id_file.exists() else None
+    run = _wandb().init(project="vitral", name=name, dir=str(folder), id=run_id, resume="allow")
+    write_atomic(id_file, run.id)
     return run
 
 

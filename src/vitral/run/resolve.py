@@ -20,7 +20,7 @@ from vitral.data.loader import even_batches
 
 PATCHES = (2, 4, 8, 14, 16, 32)
 """Sides that a patch may grow to."""
-MOST_PATCHES = 256
+_MOST_PATCHES = 256
 """A model that takes the size of its data gets larger patches beyond this many."""
 CONVERTED = (1, 3)
 """Channels of images that become each other: grey and colour."""
@@ -163,8 +163,8 @@ def fit_to_size(model: ModelConfig, size: tuple[int, int]) -> ModelConfig:
     if not model.is_transformer:
         return dataclasses.replace(model, image_size=size)
     patch, stride = model.patch_size, model.stride
-    if model.family == "vit" and _patches(size, model.patch_stride) > MOST_PATCHES:
-        side = next((p for p in PATCHES if p >= max(patch) and _patches(size, (p, p)) <= MOST_PATCHES), PATCHES[-1])
+    if model.family == "vit" and _patches(size, model.patch_stride) > _MOST_PATCHES:
+        side = next((p for p in PATCHES if p >= max(patch) and _patches(size, (p, p)) <= _MOST_PATCHES), PATCHES[-1])
         patch, stride = (side, side), None
     unit = [step * (STEM_REDUCTION if model.family == "hybrid" else 1) for step in stride or patch]
     rounded = tuple(-(-pixels // step) * step for pixels, step in zip(size, unit, strict=True))

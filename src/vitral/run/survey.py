@@ -17,9 +17,9 @@ from vitral.config import RunConfig
 from vitral.run.folder import RunFolder
 
 Order = Literal["accuracy", "name", "time", "date"]
-SOME = ("method", "mean average precision", "linear probe", "neighbours", "neighbours, test")
+_SOME = ("method", "mean average precision", "linear probe", "neighbours", "neighbours, test")
 """What only pre-trainings have, or runs on several labels a picture."""
-ALIGNED = {
+_ALIGNED = {
     "run": "l",
     "data": "l",
     "model": "l",
@@ -80,14 +80,14 @@ def survey(folder: str | Path = layout.RUNS, order: Order = "accuracy") -> list[
     folder = Path(folder)
     if not folder.is_dir():
         raise MissingError(f"{folder} is no folder", "name a folder of runs; `vitral train digits` makes runs/")
-    found = [folder] if RunFolder(folder).exists else sorted(path for path in folder.iterdir() if RunFolder(path).exists)
+    paths = [folder] if RunFolder(folder).exists else sorted(path for path in folder.iterdir() if RunFolder(path).exists)
     keys: dict[str, Any] = {
         "accuracy": lambda row: (row.accuracy is None, -(row.accuracy or 0.0), -(row.validation or row.linear or 0.0)),
         "name": lambda row: row.name,
         "time": lambda row: (row.seconds is None, row.seconds or 0.0),
         "date": lambda row: -row.changed,
     }
-    return sorted(map(row_of, found), key=keys[order])
+    return sorted(map(row_of, paths), key=keys[order])
 
 
 def row_of(path: Path) -> Row:
@@ -102,7 +102,7 @@ def row_of(path: Path) -> Row:
         row = dataclasses.replace(
             row,
             data=settled.data.name,
-            model=model_name(settled),
+            model=_model_name(settled),
             accuracy=last["test"].get("accuracy") if run.finished and "test" in last else None,
             mean_average_precision=last["test"].get("mean_average_precision") if run.finished and "test" in last else None,
             sealed=last["sealed"].get("accuracy") if run.finished and "sealed" in last else None,
@@ -143,7 +143,7 @@ def _stored(row: Row, file: str, *names: str) -> float | None:
     return value
 
 
-def model_name(settled: RunConfig) -> str:
+def _model_name(settled: RunConfig) -> str:
     """`vit 192×12/16`: width × depth / patch; and where its weights are from."""
     model = settled.model
     name = f"{model.family} {model.width}×{model.depth}/{model.patch_size[0]}" if model.is_transformer else model.family
@@ -153,8 +153,8 @@ def model_name(settled: RunConfig) -> str:
 def as_table(rows: Sequence[Row]) -> str:
     """What only some runs have is left out where there is none of it."""
     cells = [_cells(row) for row in rows]
-    shown = [name for name in ALIGNED if name not in SOME or any(each.get(name, NOTHING) != NOTHING for each in cells)]
-    align = "".join(ALIGNED[name] for name in shown)
+    shown = [name for name in _ALIGNED if name not in _SOME or any(each.get(name, NOTHING) != NOTHING for each in cells)]
+    align = "".join(_ALIGNED[name] for name in shown)
     return table([[each.get(name, "") for name in shown] for each in cells], shown, align)
 
 

@@ -43,21 +43,21 @@ def _verify(root: Path) -> Verdict:
         raise (DataError if root.exists() else MissingError)(f"{root} is no folder", "name the folder of a run, a study or a model")
     manifests = sorted(root.rglob(layout.MANIFEST), key=lambda path: (len(path.parts), path))
     vouched: set[Path] = set(manifests)
-    found: list[str] = []
+    faults: list[str] = []
     for manifest in manifests:
         prefix = "" if manifest.parent == root else f"{manifest.parent.relative_to(root)}/"
         try:
             vouched |= {manifest.parent / name for name in (read_manifest(manifest.parent) or {"files": ()})["files"]}
-            found += [prefix + fault for fault in _faults(manifest.parent)]
+            faults += [prefix + fault for fault in _faults(manifest.parent)]
         except DataError as error:
-            found.append(f"{prefix}{layout.MANIFEST}: {error.message}")
+            faults.append(f"{prefix}{layout.MANIFEST}: {error.message}")
     for config in (*root.rglob(layout.CONFIG), *root.rglob(layout.STUDY)):
         if not (config.parent / layout.MANIFEST).is_file():
-            found.append(f"{config.relative_to(root)}: nothing vouches for it, its {layout.MANIFEST} is missing")
-    if not manifests and not found:
+            faults.append(f"{config.relative_to(root)}: nothing vouches for it, its {layout.MANIFEST} is missing")
+    if not manifests and not faults:
         raise DataError(f"{root} holds nothing that something vouches for", "name the folder of a run, a study or a model")
     others = sorted(file for file in root.rglob("*") if file.is_file() and file not in vouched and file.name not in PASSING)
-    return Verdict(str(root), len(vouched), found, [str(file.relative_to(root)) for file in others])
+    return Verdict(str(root), len(vouched), faults, [str(file.relative_to(root)) for file in others])
 
 
 def _faults(folder: Path) -> Iterator[str]:

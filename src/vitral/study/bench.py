@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +23,6 @@ from vitral.config import ModelConfig
 from vitral.cost.flops import WHOLE, vit_flops
 from vitral.cost.memory import PeakMemory
 from vitral.cost.precision import WORTH, has_bf16
-from vitral.kernels.fp8 import need_eight_bits
 from vitral.study import timed
 from vitral.study.peers import PEERS, Peer, plain
 from vitral.study.timed import OURS
@@ -75,10 +73,6 @@ class Bench:
     """Ours: median, 10 and 90 % of what looking costs beside a plain pass."""
     absent: dict[str, str]
     """Contestants that were not measured, and why."""
-    precision: str = "auto"
-    """Of our inference."""
-    same_in_bf16: tuple[int, int] | None = None
-    """Of fp8: images with the same answer in bf16, and how many there were."""
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "rows": [{**asdict(row), "told": row.told} for row in self.rows]}
@@ -97,12 +91,7 @@ class Bench:
         parts += [f"{name}: {middle:.2f} × ({low:.2f} to {high:.2f})" for name, (middle, low, high) in self.looking.items()]
         parts += [f"{name} is absent: {why}" for name, why in self.absent.items()]
         parts.append("× : its time over ours, within a round; ≈ : the rounds differ by more than the two do")
-        if self.same_in_bf16 is not None:
-            same, compared = self.same_in_bf16
-            parts.append(
-                f"inference: ours in fp8, the others in bf16; fp8: the same answer as bf16 on {same:,} of {compared:,} images of noise"
-            )
-        elif self.device == "cuda":
+        if self.device == "cuda":
             parts.append("inference of one: ours as a recorded CUDA graph where it is eager, as vitral.predict replays it")
         if self.device == "cpu":
             parts.append("inference on a CPU that is quicker with bf16: ours in bf16, as vitral eval; the others, and the peak, in fp32")
@@ -125,7 +114,6 @@ def bench(
     compiled: bool | None = None,
     peers: Sequence[str] | None = None,
     actions: Sequence[str] = ACTIONS,
-    precision: Literal["auto", "fp8"] = "auto",
     after_each: Callable[[Bench], object] = lambda _: None,
     quiet: bool = False,
     **changes: Any,
@@ -133,8 +121,8 @@ def bench(
     """Measure a named model (`vitral.models()`; `changes`: fields of its config) beside those of `peers` (None: all that are there).
 
     `compiled` None: on a GPU. `batch`: images of a training step and of large inference. `actions`: fewer of `ACTIONS`.
-    `precision` fp8 (Ada, Hopper and later): our inference in fp8, the others' in bf16 as always. `after_each` is given what is known
-    after each action: compiling takes minutes, and what was measured should outlive what comes after it.
+    `after_each` is given what is known after each action: compiling takes minutes, and what was measured should outlive what comes
+    after it.
     """
     place = pick_device(device)
     with torch.device("meta"):
@@ -145,8 +133,6 @@ def bench(
         raise UsageError(f"{rounds} round has no spread", "use at least 2")
     if unknown := next((action for action in actions if action not in ACTIONS), None):
         raise UsageError(f"unknown action {unknown!r}", f"use {', '.join(ACTIONS)}")
-    if precision == "fp8":
-        need_eight_bits(place)
     chosen, absent = _present(peers)
     large, watched = BATCHES["cuda" if place.type == "cuda" else "cpu"]
     large = batch or large
@@ -154,20 +140,17 @@ def bench(
     modes: tuple[Literal["eager", "compiled"], ...] = (
         ("eager", "compiled") if compiled or (compiled is None and place.type == "cuda") else ("eager",)
     )
-    inference = partial(timed.inference, precision=precision)
     stages = [
         *(("training step", mode, large, timed.training, WHOLE) for mode in modes),
-        *(("inference", mode, large, inference, 1.0) for mode in modes),
-        *(("inference of one", mode, 1, inference, 1.0) for mode in modes),
+        *(("inference", mode, large, timed.inference, 1.0) for mode in modes),
+        *(("inference of one", mode, 1, timed.inference, 1.0) for mode in modes),
         ("all attention maps", "eager", watched, timed.capture, None),
         ("rollout of one", "eager", 1, timed.rolled_out, None),
     ]
     stages = [stage for stage in stages if stage[0] in actions]
     told = ", ".join(f"{name} {value}" for name, value in changes.items())
     versions = {peer.name: _version(peer.name) for peer in chosen}
-    so_far = Bench(
-        f"{model} with {told}" if told else model, describe_machine(), place.type, rounds, versions, peak, (), {}, absent, precision
-    )
+    so_far = Bench(f"{model} with {told}" if told else model, describe_machine(), place.type, rounds, versions, peak, (), {}, absent)
     with progress("Measuring", len(stages) + (LOOKING in actions) + (START in actions), quiet) as bar:
         for action, mode, images, make, passes in stages:
             made = _made(lambda peer, images=images, make=make, mode=mode: make(peer, config, place, images, mode), chosen, place)
@@ -187,7 +170,7 @@ def bench(
             so_far = replace(so_far, rows=(*so_far.rows, *_start_rows(timed.starts(config, chosen, min(rounds, 3)))))
             after_each(so_far)
             bar.advance(1)
-    return replace(so_far, same_in_bf16=timed.same_in_bf16(config, place, large) if precision == "fp8" else None)
+    return so_far
 
 
 def _version(name: str) -> str:

@@ -33,7 +33,7 @@ from vitral.model.classifier import Classifier
 from vitral.run.folder import seen_by
 from vitral.study.fight.folder import Result
 from vitral.study.fight.statistics import accuracy_interval, images_interval
-from vitral.train.judged import learnt_from
+from vitral.train.judged import trained_on
 from vitral.train.probe import Labelled, Linear, Neighbours, fit_linear, fit_neighbours, last_layer, read_features
 from vitral.weights.checkpoint import save as write_model
 from vitral.weights.load import load
@@ -91,7 +91,7 @@ def probe(
         raise UsageError(f"{save} already holds a model", "choose another folder to save the probe in")
     network = model if isinstance(model, Classifier) else load(model)
     config = DataConfig(name=data, root=root, validation=validation, split_seed=split_seed, on_bad_image=on_bad_image)
-    learnt = seen_by(network) if learnt_from(network, data) else None
+    learnt = seen_by(network) if trained_on(network, data) else None
     opened = open_data(config, preprocess=Preprocess.of(network), seen=learnt if learnt and learnt.splits else None)
     name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
     return run_probe(

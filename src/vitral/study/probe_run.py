@@ -157,7 +157,7 @@ def labelled(folder: RunFolder, model: Classifier) -> Data:
     source = open_source(config)
     if source.class_names == UNLABELLED:
         raise DataError(f"{config.name} has no labels to probe with", "sort some of the pictures into class folders, then vitral probe")
-    data = open_data(dataclasses.replace(config, subset=None), preprocess=Preprocess.of(model), source=source, seen=folder.learnt)
+    data = open_data(dataclasses.replace(config, subset=None), preprocess=Preprocess.of(model), source=source, seen=folder.seen)
     before = folder.environment.get("data", {}).get("validation")
     if before is not None and before != len(data.validation):
         raise DataError(

@@ -18,11 +18,9 @@ from torch import Tensor
 
 from vitral.build import build
 from vitral.config import ModelConfig, TrainConfig
-from vitral.cost.eight_bits import AnsweringInFp8
 from vitral.cost.precision import Answering, autocast, dtype_of, has_bf16, worth_bf16
 from vitral.cost.time import GPUS
 from vitral.data.loader import Batch
-from vitral.kernels.fp8 import in_eight_bits
 from vitral.kernels.graphs import replayed
 from vitral.look.rollout import rollout
 from vitral.look.watch import watch
@@ -70,12 +68,10 @@ def training(peer: Peer | None, config: ModelConfig, place: torch.device, count:
     return step
 
 
-def inference(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, mode: str, precision: str = "auto") -> Action:
+def inference(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, mode: str) -> Action:
     """As `vitral eval` and the others' users run it: bf16 on a GPU that has it; on a CPU, ours in bf16 where its answers agree."""
     images = images_of(config, place, count)
     module = (build(config) if peer is None else peer.build(config)).to(place).eval()
-    if peer is None and precision == "fp8":
-        module = in_eight_bits(module, [images])
     model: Any = torch.compile(module) if mode == "compiled" else replayed(module) if peer is None else module
     if peer is None and place.type == "cpu":
         # Random weights answer with near ties, so that nothing is asked of a first batch here.
@@ -86,15 +82,6 @@ def inference(peer: Peer | None, config: ModelConfig, place: torch.device, count
             model(images)
 
     return infer
-
-
-def same_in_bf16(config: ModelConfig, place: torch.device, count: int) -> tuple[int, int]:
-    """Untrained weights and noise, whose answers are near ties: the least that fp8 agrees with bf16."""
-    model, images = build(config).to(place).eval(), images_of(config, place, count)
-    answer = AnsweringInFp8(model, place, [images])
-    with torch.inference_mode():
-        answer(images)
-    return answer.same, answer.compared
 
 
 def capture(peer: Peer | None, config: ModelConfig, place: torch.device, count: int, _: str) -> Action | None:

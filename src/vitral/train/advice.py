@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MANY = 4096
 """Patches above which a step takes seconds even on a GPU: rarely meant, easily had with weights of small patches."""
-GAP = 0.15
+_GAP = 0.15
 """Training accuracy this far above validation is learning by heart."""
 
 
@@ -28,9 +28,9 @@ def before(setup: Setup) -> list[str]:
     config, origin = setup.config, setup.model.origin
     notes = [*setup.notes, *of_config(config)]
     if config.weights is not None:
-        given = [name for name in ("mean", "std") if getattr(config.data, name) is not None]
+        by_hand = [name for name in ("mean", "std") if getattr(config.data, name) is not None]
         notes += [
-            f"{name} = {getattr(config.data, name)} was set by hand: it replaces what the weights were trained with" for name in given
+            f"{name} = {getattr(config.data, name)} was set by hand: it replaces what the weights were trained with" for name in by_hand
         ]
         notes += [line for line in origin.assumptions() if line.startswith(("mean", "std"))]
         notes += _trained_on(config, setup.data)
@@ -76,9 +76,9 @@ def _hardly_there(data: Data) -> list[str]:
         "a single picture to learn from": (counts == 1) & ~unseen,
         "no picture to validate on": (counts > 1) & unseen,
     }
-    named = {said: [data.class_names[label] for label in np.flatnonzero(found)] for said, found in kinds.items()}
+    named = {what: [data.class_names[label] for label in np.flatnonzero(chosen)] for what, chosen in kinds.items()}
     return [
-        f"{len(names)} class{'es' * (len(names) > 1)} with {said}: {few(names)}; add pictures" for said, names in named.items() if names
+        f"{len(names)} class{'es' * (len(names) > 1)} with {what}: {few(names)}; add pictures" for what, names in named.items() if names
     ]
 
 
@@ -95,7 +95,7 @@ def _trained_on(config: RunConfig, data: Data) -> list[str]:
     carved = ("validation", "split_seed", "stage")
     if any(getattr(earlier.settled.data, name) != getattr(config.data, name) for name in carved):
         notes.append(f"its pictures are divided in another way than in {earlier.path}: what is tested may have been learnt there")
-    elif (before := earlier.learnt.splits) and (now := data.seen()) and _elsewhere(before["train"], *now.values()):
+    elif (before := earlier.seen.splits) and (now := data.seen()) and _elsewhere(before["train"], *now.values()):
         notes.append(f"its pictures are others than those of {earlier.path}: what is tested now may have been learnt there")
     return notes
 
@@ -136,7 +136,7 @@ def of_config(config: RunConfig) -> list[str]:
 
 def during(config: RunConfig, training: float | None, validation: float, progress: float) -> str:
     """A note on the run so far, or nothing. Augmented and mixed pictures are harder, so training accuracy is a lower bound."""
-    if training is None or progress < 0.2 or training - validation < GAP:
+    if training is None or progress < 0.2 or training - validation < _GAP:
         return ""
     advice = "stronger augmentation (--augment strong)" if config.data.augment != "strong" else "more weight decay or drop_path"
     far = f"training accuracy {percent(training)} is far above validation {percent(validation)}: the model learns by heart"

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from vitral.base.errors import FailedError
 from vitral.config import RunConfig
 
-POINT = 0.002
+_POINT = 0.002
 """Uniformity this close to 0 is one point (0: all alike; −4: as far apart as possible)."""
-LEFT = 0.25
+_LEFT = 0.25
 """Share of the untrained model's uniformity below which embeddings are drawing together."""
-LEFT_NORMED = 0.1
+_LEFT_NORMED = 0.1
 """The same where DINO's head is normalised over the batch: its answers are apart from the first step on, and healthy digits keep 0.37 of
 that or more; at 100 times the learning rate 0.05 are left after four steps."""
 SHORT = 0.15
@@ -23,21 +23,21 @@ SHORT = 0.15
 SMALL, FEW = 0.4, 0.35
 """A spread that has hardly grown, and this share of the untrained embeddings' directions: the pull has won all but one or two of them.
 Healthy runs lose up to half of the directions at first, which were noise, but their spread soon passes a half."""
-WEAK = 0.01
+_WEAK = 0.01
 """A weight of the Gaussian test that is too little for its pull; 0.02 is the usual one."""
-TOLD = 0.035
+_INFORMATIVE = 0.035
 """What a DINO teacher's answer tells of a picture, as a share of the most there could be: entropy of the mean less the mean entropy."""
 FLAT = 0.4
 """Share of the untrained model's feature rank below which directions have been lost: healthy digits keep 0.68 at the least, at 100 times
 the learning rate 0.14 are left."""
 QUICK = 0.98
 """A DINO teacher's momentum that is blamed: digits collapse at 0.95 where the head is not normalised, and do not at 0.992."""
-GREAT_STEP = 0.3
+_GREAT_STEP = 0.3
 """Learning rate relative to the size of the first weights: AdamW moves each weight by about its learning rate."""
 NOTHING = 1e-4
 """A spread this small is none."""
 
-GROWING = 1.25
+_GROWING = 1.25
 """Answers that have moved apart by this factor since the last look are on their way back. A healthy DINO whose head is not normalised first
 learns what all answers share and is near a point for its first steps; then distances grow by 1.4 and more a look, those of a collapsed one
 by 1.1 at most."""
@@ -49,28 +49,28 @@ def collapsed(run: RunConfig, first: Figures, now: Figures, before: Figures | No
     """Why the embeddings have collapsed; None: they have not. `before`: what the last look showed."""
     assert run.pretrain is not None
     apart = -now["uniformity"]
-    point = apart < POINT or (now["spread"] < NOTHING and run.pretrain.method != "dino")  # a thousand shares of 1 have no spread
+    point = apart < _POINT or (now["spread"] < NOTHING and run.pretrain.method != "dino")  # a thousand shares of 1 have no spread
     if run.pretrain.method == "mae":  # nothing is pulled together here: what is lost are directions
         gone = now["feature_rank"] < FLAT * first["feature_rank"]
     elif run.pretrain.method == "lejepa":
         few = now["spread"] < SMALL and now["effective_rank"] < FEW * first["effective_rank"]
         gone = few or now["spread"] < SHORT
     elif run.pretrain.head_norm == "batch":
-        gone = apart < LEFT_NORMED * -first["uniformity"]
+        gone = apart < _LEFT_NORMED * -first["uniformity"]
     else:
-        gone = apart < LEFT * -first["uniformity"] and now["teacher_entropy_of_mean"] - now["teacher_entropy"] < TOLD
-        if before is not None and 0 < GROWING * -before["uniformity"] < apart:
+        gone = apart < _LEFT * -first["uniformity"] and now["teacher_entropy_of_mean"] - now["teacher_entropy"] < _INFORMATIVE
+        if before is not None and 0 < _GROWING * -before["uniformity"] < apart:
             return None
-    return cause_of(run, first, now) if point or gone else None
+    return _cause_of(run, first, now) if point or gone else None
 
 
-def cause_of(run: RunConfig, first: Figures, now: Figures) -> str:
+def _cause_of(run: RunConfig, first: Figures, now: Figures) -> str:
     """The first that applies: what is fed in, what the settings leave out, how far a step goes, what the model makes of it."""
     settings, train = run.pretrain, run.train
     assert settings is not None
     if now["input_spread"] < NOTHING:
         return "the pictures are all alike after augmentation: look at them with vitral data show"
-    if settings.method == "lejepa" and settings.gaussian_weight < WEAK:
+    if settings.method == "lejepa" and settings.gaussian_weight < _WEAK:
         keeps = "too little keeps" if settings.gaussian_weight else "nothing keeps"
         return f"gaussian_weight = {settings.gaussian_weight:g}: {keeps} embeddings apart; use 0.02"
     if settings.method == "dino":
@@ -84,7 +84,7 @@ def cause_of(run: RunConfig, first: Figures, now: Figures) -> str:
             parts = [f"the teacher {follows} (teacher_momentum = {settings.teacher_momentum:g})"] * quick
             parts += [f"there is no {part}" for part in missing]
             return f"{', '.join(parts)}: nothing keeps the answers apart; use 0.9, 0.07 and 0.992"
-    if train.lr > GREAT_STEP * first["weight_size"]:
+    if train.lr > _GREAT_STEP * first["weight_size"]:
         return (
             f"a step is as large as the weights (lr {train.lr:g}, weights about {first['weight_size']:.2g}): use --lr {train.lr / 30:.1g}"
         )

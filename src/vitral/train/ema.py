@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vitral.train.schedule import ema_decay
 
-STATISTICS = ("running_mean", "running_var")
+_STATISTICS = ("running_mean", "running_var")
 """Of batch norms."""
 
 
@@ -26,7 +26,7 @@ class EMA:
         self.decay, self.updates = decay, 0
         self.values = {name: value.detach().clone() for name, value in model.state_dict().items()}
         learned = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-        averaged = [name for name in self.values if name in learned or name.endswith(STATISTICS)]
+        averaged = [name for name in self.values if name in learned or name.endswith(_STATISTICS)]
         others = model.state_dict() if moved else dict(model.named_buffers())
         self._copied = [name for name in others if name in self.values and name not in averaged]
         live = model.state_dict()

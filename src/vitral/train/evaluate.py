@@ -20,18 +20,16 @@ from vitral.base.errors import DataError, FailedError, UsageError, need_model
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import say
 from vitral.config import DataConfig
-from vitral.config.formats import AnswerPrecision
-from vitral.cost.eight_bits import AnsweringInFp8
+from vitral.config.formats import Precision
 from vitral.cost.precision import Answering, has_bf16, worth_bf16
 from vitral.data.class_names import match_classes
 from vitral.data.images.preprocess import Preprocess
 from vitral.data.loader import Batch, Loader
 from vitral.data.sources.torch_dataset import class_names, own_name, part_of
 from vitral.data.splits.split import Split, check
-from vitral.kernels.fp8 import need_eight_bits
 from vitral.model.classifier import Classifier, evaluating
-from vitral.run.answers import kept
-from vitral.train.judged import JudgedData, as_trained
+from vitral.run.answers import stored_classes
+from vitral.train.judged import as_trained
 from vitral.train.multi_label import MultiLabelEvaluation, evaluate_multi_label
 from vitral.train.parallel import World
 from vitral.train.scores import Evaluation, calibration_of
@@ -40,8 +38,6 @@ EVALUATION_BATCH = 1000
 """Images evaluated at a time where nothing else is asked for, and by a run that learns from fewer: there are no gradients to keep."""
 PIXELS = 100
 """Images without a negative value that reach beyond this hold pixels from 0 to 255."""
-FOR_SCALES = 128
-"""Training pictures whose largest numbers are the scales of fp8."""
 
 
 Scored = Evaluation | MultiLabelEvaluation
@@ -60,7 +56,7 @@ def evaluate(
     on_bad_image: Literal["fail", "skip"] = "skip",
     calibrate: bool = False,
     tta: Literal["flip"] | None = None,
-    precision: AnswerPrecision = "auto",
+    precision: Precision = "auto",
 ) -> Scored:
     """How good a model is on a data set: a name, `folder:PATH`, a DataConfig, or a torch Dataset of (image, label).
 
@@ -72,7 +68,6 @@ def evaluate(
     `calibrate`: probabilities at the temperature that suits the validation split best. `tta` flip: the mean of each image's
     probabilities and its mirror image's. A model that gives several labels a picture gets a `MultiLabelEvaluation`.
     `precision` auto: bf16 on a GPU that has it, and on a CPU that is quicker with it once a first batch has had the same answers in both.
-    fp8 (Ada, Hopper and later): scales from a few training pictures; up to 8 batches are answered in bf16 as well (`same_in_bf16`).
     """
     if not isinstance(model, nn.Module):
         need_model(model)
@@ -80,54 +75,37 @@ def evaluate(
         data = str(data)  # told how a folder is named
     if device is not None:
         model = model.to(pick_device(device))
-    place = next(model.parameters()).device
-    if precision == "fp8":
-        need_eight_bits(place)
-    if calibrate and _several(model):
+    target = next(model.parameters()).device
+    if calibrate and _is_multi_label(model):
         raise UsageError("a temperature belongs to one class a picture", "leave it out: each of several labels has a threshold of its own")
     images, judged, temperature = None, None, 1.0
     if isinstance(data, str | DataConfig):
-        known = _known(model)
-        judged = as_trained(known, data, split, root, on_bad_image)
-        images = match_split(known, judged.open(), judged.name)
-        loader = Loader(images, batch_size=batch_size, device=place, workers=workers)
+        classifier = _classifier(model)
+        judged = as_trained(classifier, data, split, root, on_bad_image)
+        images = match_split(classifier, judged.open(), judged.name)
+        loader = Loader(images, batch_size=batch_size, device=target, workers=workers)
     elif calibrate:
         raise UsageError("a Dataset has no validation split to fit a temperature on", "name the data, or give folder:PATH")
     else:
-        loader = _own_loader(model, data, place, batch_size, workers)
+        loader = _own_loader(model, data, target, batch_size, workers)
         images = getattr(loader, "split", None)
     around = mirrored if tta == "flip" else lambda model: model
-    if precision == "fp8":
-        scales = None if judged is None else _for_scales(judged, place, workers)
-        answer = AnsweringInFp8(model, place, scales, batches=len(loader), around=around)
-    else:
-        if precision == "auto" and place.type != "cpu":
-            precision = "bf16" if has_bf16(place) else "fp32"
-        answer = Answering(around(model), place, precision, worth=worth_bf16(model), answers=not _several(model))
+    if precision == "auto" and target.type != "cpu":
+        precision = "bf16" if has_bf16(target) else "fp32"
+    answer = Answering(around(model), target, precision, worth=worth_bf16(model), answers=not _is_multi_label(model))
     if calibrate and judged is not None and images is not None:
         if images.name in ("all", "validation"):
             scored = f"a temperature cannot be fitted on pictures that are then scored ({images.name})"
             raise UsageError(scored, "score another split: --split test")
-        held = match_split(_known(model), judged.open("validation"), judged.name)
-        logits = read_logits(model, Loader(held, batch_size=batch_size, device=place, workers=workers), answer)
+        held = match_split(_classifier(model), judged.open("validation"), judged.name)
+        logits = _read_logits(model, Loader(held, batch_size=batch_size, device=target, workers=workers), answer)
         temperature = fit_temperature(*logits)
     result = evaluate_loader(model, loader, forward=answer, temperature=temperature)
-    same = (answer.same, answer.compared) if isinstance(answer, AnsweringInFp8) else None
     skipped = len(images.bad) if images is not None else 0
-    return dataclasses.replace(result, dtype=answer.name, same_in_bf16=same, split=images, skipped=skipped)
+    return dataclasses.replace(result, dtype=answer.name, split=images, skipped=skipped)
 
 
-def _for_scales(judged: JudgedData, device: torch.device, workers: int) -> list[Tensor] | None:
-    """A few training pictures, as the model sees them, to find the scales of fp8 with; None: the set has none."""
-    try:
-        images = judged.open("train")
-    except DataError:
-        return None
-    images = images.balanced_subset(min(FOR_SCALES, len(images)), seed=0)
-    return [batch.images for batch in Loader(images, batch_size=64, device=device, workers=workers).epoch(0)]
-
-
-def _known(model: nn.Module) -> Classifier:
+def _classifier(model: nn.Module) -> Classifier:
     if not isinstance(model, Classifier):
         raise UsageError(
             f"how a {type(model).__name__} wants its images is not known",
@@ -149,17 +127,17 @@ def match_split(model: Classifier, split: Split, data: str) -> Split:
         )
     present = np.flatnonzero(split.counts()) if model.origin.classes.value else np.arange(len(names))
     numbers = np.zeros(len(names), np.int64)
-    found = match_classes("the model", model.origin.classes.value, model.config.classes, data, [names[label] for label in present])
-    numbers[present] = found
+    own_numbers = match_classes("the model", model.origin.classes.value, model.config.classes, data, [names[label] for label in present])
+    numbers[present] = own_numbers
     ours = tuple(map(model.origin.class_name, range(model.config.classes))) if model.origin.classes.value else names
     if not model.origin.multi_label:
         return dataclasses.replace(split, labels=numbers[split.labels], class_names=ours)
     labels = np.zeros((len(split), len(ours)), np.uint8)
-    labels[:, found] = split.labels[:, present] if split.multi_label else split.labels[:, None] == present
+    labels[:, own_numbers] = split.labels[:, present] if split.multi_label else split.labels[:, None] == present
     return dataclasses.replace(split, labels=labels, class_names=ours)
 
 
-def _several(model: nn.Module) -> bool:
+def _is_multi_label(model: nn.Module) -> bool:
     return isinstance(model, Classifier) and model.origin.multi_label
 
 
@@ -175,7 +153,7 @@ def _own_loader(model: nn.Module, data: Any, device: torch.device, batch_size: i
     first = data[0][0]
     if isinstance(first, Tensor) and first.is_floating_point():
         return _ReadyLoader(data, names, device, batch_size, workers)
-    images = Split(name, part.reader, part.indices, part.labels, names, Preprocess.of(_known(model)))
+    images = Split(name, part.reader, part.indices, part.labels, names, Preprocess.of(_classifier(model)))
     return Loader(images, batch_size=batch_size, device=device, workers=workers)
 
 
@@ -236,7 +214,7 @@ def evaluate_loader(
             logits = forward(batch.images).float() / temperature  # (B, K)
             classes = logits.shape[1]
             own = logits.gather(1, batch.labels[:, None])
-            share, top = logits.softmax(dim=1).topk(kept(classes), dim=1)
+            share, top = logits.softmax(dim=1).topk(stored_classes(classes), dim=1)
             losses.append(F.cross_entropy(logits, batch.labels, reduction="none"))
             ranks.append((logits > own).sum(dim=1))
             tops.append(top)
@@ -283,7 +261,7 @@ def mirrored(model: nn.Module) -> Callable[[Tensor], Tensor]:
 
     def forward(images: Tensor) -> Tensor:
         both = torch.stack([model(images).float(), model(images.flip(-1)).float()])
-        if _several(model):
+        if _is_multi_label(model):
             return both.sigmoid().mean(dim=0).logit(eps=1e-7)
         return both.log_softmax(dim=-1).logsumexp(dim=0) - math.log(2)
 
@@ -291,7 +269,7 @@ def mirrored(model: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 @torch.no_grad()
-def read_logits(model: nn.Module, loader: Any, forward: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
+def _read_logits(model: nn.Module, loader: Any, forward: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
     """(N, K) and the labels (N,)."""
     with evaluating(model):
         pairs = [((forward or model)(batch.images).float(), batch.labels) for batch in loader.epoch(0)]

@@ -21,7 +21,7 @@ from vitral.run.folder import RunFolder
 from vitral.train.parallel import World, lost_peer
 from vitral.train.steps import run_memory
 
-STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGXCPU") if hasattr(signal, name)]
+_STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGXCPU") if hasattr(signal, name)]
 """Ctrl-C, a job queue's end (Slurm sends USR1 before it takes a job back), a closed terminal, a limit on CPU time."""
 
 
@@ -34,7 +34,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in STOPPING:
+            for number in _STOPPING:
                 self._before[number] = signal.signal(number, self._ask)
         return self
 
@@ -93,7 +93,7 @@ def explained(error: Exception, config: RunConfig, device: torch.device, world: 
     """What stopped the loop, in one line where a user can act on it."""
     if isinstance(error, VitralError):
         return error
-    if is_out_of_memory(error):
+    if _is_out_of_memory(error):
         available = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
         available = torch.mps.recommended_max_memory() if device.type == "mps" else available
         return out_of_memory(config, available, device, world.size)
@@ -104,7 +104,7 @@ def explained(error: Exception, config: RunConfig, device: torch.device, world: 
     return error
 
 
-def is_out_of_memory(error: BaseException) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and bool(re.search(r"out of memory|can't allocate memory|not enough memory", str(error)))

@@ -110,7 +110,7 @@ def begin(
             engine = _untrained_engine(setup, world, quiet, times)
             if folder is not None:  # only now: a run that is refused must leave no folder that looks like a training
                 folder.begin(asked, setup.config, setup.model.origin)
-            path = world.tell(str(folder.path) if folder else None)
+            path = world.broadcast(str(folder.path) if folder else None)
             folder = folder or RunFolder(path)
             if world.main:
                 folder.write_seen(setup.data.seen())
@@ -127,7 +127,7 @@ def resume_from(
     """Continue the run in `folder` from its last state; what may not change of `config` must be as it began."""
     if not folder.exists:
         raise UsageError(f"{folder.path} holds no training to go on with", "check --out, or leave --resume out to start one")
-    settled = folder.going_on(config)  # refused before anything is claimed or loaded
+    settled = folder.resumable(config)  # refused before anything is claimed or loaded
     try:
         if world.main:
             folder.claim()

@@ -26,7 +26,7 @@ class JudgedData:
     split: str | None
     """Which images; None: as `open_split` says."""
     preprocess: Preprocess
-    learnt: SeenImages | None = None
+    seen: SeenImages | None = None
     """What the model saw of this very data."""
 
     @property
@@ -35,7 +35,7 @@ class JudgedData:
 
     def open(self, split: str | None = None) -> Split:
         """The split it is judged on, or another one."""
-        return open_split(self.config, self.preprocess, split or self.split, self.learnt)
+        return open_split(self.config, self.preprocess, split or self.split, self.seen)
 
 
 def as_trained(
@@ -44,7 +44,7 @@ def as_trained(
     """How the data is opened: data that the model learnt from as it was divided then, or an image of its training may be in the test."""
     config = DataConfig(name=data, root=root, on_bad_image=on_bad_image) if isinstance(data, str) else data
     preprocess, before = Preprocess.of(model), model.origin.data
-    if not learnt_from(model, config.name):
+    if not trained_on(model, config.name):
         if split == "sealed":
             raise UsageError(
                 f"the sealed pictures of {config.name} open for a model that was confirmed on them", "train it with --stage confirm"
@@ -63,13 +63,13 @@ def as_trained(
     return JudgedData(config, split, preprocess, seen_by(model))
 
 
-def learnt_from(model: Classifier, data: str) -> bool:
+def trained_on(model: Classifier, data: str) -> bool:
     """Whether the model was trained here on this data."""
     name = model.origin.data.get("name")
-    return isinstance(name, str) and _place(name) == _place(data)
+    return isinstance(name, str) and _path_of(name) == _path_of(data)
 
 
-def _place(data: str) -> str | Path:
+def _path_of(data: str) -> str | Path:
     """photos and photos/ are one folder."""
     kind, _, path = data.partition(":")
     return Path(path).resolve() if kind == "folder" else data

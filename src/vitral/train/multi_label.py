@@ -23,7 +23,6 @@ from vitral.base.text import html, percent, table
 from vitral.data.splits.split import LABEL_JOINER, Split
 from vitral.model.classifier import Classifier, evaluating
 from vitral.run.answers import Answers, MultiLabelAnswers
-from vitral.train.scores import compared
 
 NEUTRAL = 0.5
 """The threshold of a class for which validation has nothing to choose by."""
@@ -46,9 +45,7 @@ class MultiLabelEvaluation:
     skipped: int = 0
     """Images that could not be read."""
     dtype: str | None = None
-    """What it was computed in: fp32, bf16 or fp8; None: as the run that asked."""
-    same_in_bf16: tuple[int, int] | None = None
-    """Of fp8: pictures with the same most probable label in bf16, and how many were compared."""
+    """What it was computed in: fp32 or bf16; None: as the run that asked."""
 
     @cached_property
     def predictions(self) -> np.ndarray:
@@ -63,7 +60,7 @@ class MultiLabelEvaluation:
     @property
     def mean_average_precision(self) -> float:
         """Mean over the classes that an image has: what is called mAP."""
-        return mean_of_known(self.average_precision)
+        return mean_without_nan(self.average_precision)
 
     @property
     def score(self) -> float:
@@ -97,7 +94,7 @@ class MultiLabelEvaluation:
 
     @property
     def f1(self) -> float:
-        return mean_of_known(self.f1_per_class)
+        return mean_without_nan(self.f1_per_class)
 
     @property
     def journal(self) -> dict[str, float]:
@@ -118,22 +115,22 @@ class MultiLabelEvaluation:
     def _repr_html_(self) -> str:
         """In a notebook: the scores, then the classes, the worst first."""
         per_class = self.to_dict()["classes"]
-        known = sorted((row["average_precision"], name) for name, row in per_class.items() if row["average_precision"] is not None)
+        ranked = sorted((row["average_precision"], name) for name, row in per_class.items() if row["average_precision"] is not None)
         lines = [
             [name, *(percent(per_class[name][key]) for key in ("average_precision", "recall", "precision", "threshold"))]
-            for _, name in known
+            for _, name in ranked
         ]
         return html(f"{self!r}\n{table(lines[:20], ['class', 'average precision', 'recall', 'precision', 'threshold'], 'lr')}")
 
     def answers(self, split: Split | None = None) -> Answers:
         """Image by image, with small pictures of what a report shows."""
         split = split or self.split
-        found = MultiLabelAnswers(self.predictions, self.labels, probabilities=self.probabilities)
+        answers = MultiLabelAnswers(self.predictions, self.labels, probabilities=self.probabilities)
         if split is None:
-            return found
+            return answers
         paths = tuple(split.where(int(position)) for position in self.positions)
-        found = MultiLabelAnswers(self.predictions, self.labels, paths, probabilities=self.probabilities)
-        return found.with_pictures(lambda number: split.picture(int(self.positions[number])))
+        answers = MultiLabelAnswers(self.predictions, self.labels, paths, probabilities=self.probabilities)
+        return answers.with_pictures(lambda number: split.picture(int(self.positions[number])))
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each image: where it is, its labels, the answers, and the probability of every class."""
@@ -164,7 +161,6 @@ class MultiLabelEvaluation:
             "pictures": len(self.labels),
             "skipped": self.skipped,
             "dtype": self.dtype,
-            **compared(self.same_in_bf16),
             "loss": self.loss,
             "mean_average_precision": self.mean_average_precision,
             "f1": self.f1,
@@ -215,14 +211,14 @@ def evaluate_multi_label(
 
 def average_precision(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """(K,): Σ (recallₙ − recallₙ₋₁) · precisionₙ down the ranking of each class, images of one probability taken together."""
-    found = np.full(labels.shape[1], np.nan)
+    precisions = np.full(labels.shape[1], np.nan)
     for number in np.flatnonzero(labels.any(axis=0)):
         order = np.argsort(-probabilities[:, number], kind="stable")
         ranked, hits = probabilities[order, number], np.cumsum(labels[order, number], dtype=np.int64)
         last = np.append(np.flatnonzero(np.diff(ranked)), len(ranked) - 1)  # of each group of equal ones
         gained = np.diff(hits[last], prepend=0) / hits[-1]
-        found[number] = (gained * hits[last] / (last + 1)).sum()
-    return found
+        precisions[number] = (gained * hits[last] / (last + 1)).sum()
+    return precisions
 
 
 def settle_thresholds(model: Classifier, validation: Any) -> None:
@@ -256,10 +252,10 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
 
 
-def mean_of_known(values: np.ndarray) -> float:
+def mean_without_nan(values: np.ndarray) -> float:
     """NaN where nothing is known."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    numbers = values[~np.isnan(values)]
+    return float(numbers.mean()) if len(numbers) else float("nan")
 
 
 def _plain(value: Any) -> float | int | None:

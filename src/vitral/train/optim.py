@@ -22,14 +22,14 @@ from vitral.train.ema import local
 
 HEADS = ("head.", "distillation_head.", "network.fc.")
 BLOCK = re.compile(r"^blocks\.(\d+)\.")
-STAGE = re.compile(r"^(?:network\.layer|stages\.)(\d+)")
-MATRICES = re.compile(r"^(?:blocks\.|stages\.|hidden\.|stem\.[1-9]|network\.layer)")
+_STAGE = re.compile(r"^(?:network\.layer|stages\.)(\d+)")
+_MATRICES = re.compile(r"^(?:blocks\.|stages\.|hidden\.|stem\.[1-9]|network\.layer)")
 """Where Muon's matrices are: between the first layer, which reads pixels, and the last, which answers."""
-PIXEL_CHANNELS = 4
+_PIXEL_CHANNELS = 4
 """Filters on at most so many channels look at pixels."""
 FIRST = ("patches.", "patch_norm.", "tokens.", "positions.", "rotary.", "embedding_norm.", "stem.", "network.conv1", "network.bn1")
 """Before the first block."""
-NO_DECAY = re.compile(r"tokens\.|positions\.|rotary\.|pool\.(query|probe)$|.*\.relative\.table$")
+_NO_DECAY = re.compile(r"tokens\.|positions\.|rotary\.|pool\.(query|probe)$|.*\.relative\.table$")
 """Two axes or more, but no matrix and no filter."""
 
 
@@ -38,10 +38,10 @@ NO_DECAY = re.compile(r"tokens\.|positions\.|rotary\.|pool\.(query|probe)$|.*\.r
 
 def choose(model: nn.Module, config: TrainConfig) -> dict[str, nn.Parameter]:
     """The parameters that learn, by name; all others are frozen. A choice that matches nothing is an error. LoRA's are put in here."""
-    tune, wanted = config.tune, TUNE[config.tune]
+    tune, learns = config.tune, _TUNE[config.tune]
     if tune == "lora":
         add_lora(model, config.lora_where, config.lora_rank, config.lora_alpha, config.seed)
-    chosen = {name: parameter for name, parameter in model.named_parameters() if wanted(name)}
+    chosen = {name: parameter for name, parameter in model.named_parameters() if learns(name)}
     beyond_head = [name for name in chosen if not is_head(name)]
     if not chosen or (tune == "attention" and not beyond_head):
         raise ConfigError(
@@ -60,7 +60,7 @@ def is_attention(name: str) -> bool:
     return ".attention." in name or name.startswith("pool.")
 
 
-TUNE: dict[str, Callable[[str], bool]] = {
+_TUNE: dict[str, Callable[[str], bool]] = {
     "all": lambda _: True,
     "attention": lambda name: is_attention(name) or is_head(name),
     "head": is_head,
@@ -71,31 +71,31 @@ TUNE: dict[str, Callable[[str], bool]] = {
 # ---- learning rates and decay -----------------------------------------------------------------------------------------------------------
 
 
-def depth_of(name: str, depth: int) -> int:
+def _depth_of(name: str, depth: int) -> int:
     """0: embedding; 1 … depth: blocks; depth + 1: everything after them."""
-    if found := BLOCK.match(name):
-        return int(found[1]) + 1
-    if found := STAGE.match(name):
-        return min(depth, int(found[1]))
+    if match := BLOCK.match(name):
+        return int(match[1]) + 1
+    if match := _STAGE.match(name):
+        return min(depth, int(match[1]))
     if name.startswith(FIRST):
         return 0
     return depth + 1
 
 
-def decays(name: str, parameter: Tensor) -> bool:
+def _decays(name: str, parameter: Tensor) -> bool:
     """Weight decay is for matrices and filters: not for biases, norms, tokens and positions."""
-    return parameter.ndim >= 2 and not NO_DECAY.match(name)
+    return parameter.ndim >= 2 and not _NO_DECAY.match(name)
 
 
-def is_matrix(name: str, parameter: Tensor) -> bool:
+def _is_matrix(name: str, parameter: Tensor) -> bool:
     """Whether Muon moves it: a matrix, or the filters of a convolution as one, a row for each filter; not filters on bare pixels."""
-    if NO_DECAY.match(name) or is_lora(name):
+    if _NO_DECAY.match(name) or is_lora(name):
         return False
-    return bool(MATRICES.match(name)) and (parameter.ndim == 2 or (parameter.ndim == 4 and parameter.shape[1] > PIXEL_CHANNELS))
+    return bool(_MATRICES.match(name)) and (parameter.ndim == 2 or (parameter.ndim == 4 and parameter.shape[1] > _PIXEL_CHANNELS))
 
 
 @dataclass(frozen=True)
-class Group:
+class _Group:
     """Parameters that share a rule, a learning rate and a decay."""
 
     rule: str
@@ -104,17 +104,17 @@ class Group:
     names: tuple[str, ...]
 
 
-def groups(parameters: dict[str, nn.Parameter], config: TrainConfig, depth: int) -> list[Group]:
+def groups(parameters: dict[str, nn.Parameter], config: TrainConfig, depth: int) -> list[_Group]:
     """Every learning parameter in exactly one group."""
-    found: dict[tuple[str, float, float], list[str]] = {}
+    members: dict[tuple[str, float, float], list[str]] = {}
     for name, parameter in parameters.items():
-        muon = config.optimizer == "muon" and is_matrix(name, parameter)
+        muon = config.optimizer == "muon" and _is_matrix(name, parameter)
         rule = "muon" if muon else "sgd" if config.optimizer == "sgd" else "adamw"
         peak = config.adam_lr if config.optimizer == "muon" and not muon else config.lr
-        scale = config.layer_decay ** (depth + 1 - depth_of(name, depth))
-        decay = config.weight_decay if decays(name, parameter) else 0.0
-        found.setdefault((rule, peak * scale, decay), []).append(name)
-    return [Group(rule, lr, decay, tuple(names)) for (rule, lr, decay), names in found.items()]
+        scale = config.layer_decay ** (depth + 1 - _depth_of(name, depth))
+        decay = config.weight_decay if _decays(name, parameter) else 0.0
+        members.setdefault((rule, peak * scale, decay), []).append(name)
+    return [_Group(rule, lr, decay, tuple(names)) for (rule, lr, decay), names in members.items()]
 
 
 # ---- Muon ----------------------------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Muon(torch.optim.Optimizer):
         momenta = [self.state[parameter]["momentum"].flatten(1) for parameter in parameters]  # filters become rows
         gradients = [whole(parameter.grad).contiguous().flatten(1) for parameter in parameters]  # type: ignore[union-attr]
         updates = [update.view(parameters[0].shape) for update in muon_update(gradients, momenta, parts, self.momentum)]
-        shards = [shard_like(update, parameter) for update, parameter in zip(updates, parameters, strict=True)]
+        shards = [_shard_like(update, parameter) for update, parameter in zip(updates, parameters, strict=True)]
         targets = [local(parameter) for parameter in parameters]
         if decay:
             torch._foreach_mul_(targets, 1 - lr * decay)  # type: ignore[arg-type]
@@ -192,7 +192,7 @@ def whole(value: Tensor) -> Tensor:
     return value.full_tensor() if hasattr(value, "full_tensor") else value  # type: ignore[operator]
 
 
-def shard_like(update: Tensor, parameter: Tensor) -> Tensor:
+def _shard_like(update: Tensor, parameter: Tensor) -> Tensor:
     """This process's part of a whole update."""
     if not hasattr(parameter, "device_mesh"):
         return update
@@ -237,12 +237,12 @@ class Optimizer:
             return made
 
         self.rules: list[torch.optim.Optimizer] = []
-        if found := rows("adamw"):
-            self.rules.append(torch.optim.AdamW(found, betas=config.betas, fused=True, capturable=recorded))
-        if found := rows("sgd"):
-            self.rules.append(torch.optim.SGD(found, momentum=config.momentum, nesterov=config.momentum > 0, fused=True))
-        if found := rows("muon"):
-            self.rules.append(Muon(found, config.momentum))
+        if rows_of := rows("adamw"):
+            self.rules.append(torch.optim.AdamW(rows_of, betas=config.betas, fused=True, capturable=recorded))
+        if rows_of := rows("sgd"):
+            self.rules.append(torch.optim.SGD(rows_of, momentum=config.momentum, nesterov=config.momentum > 0, fused=True))
+        if rows_of := rows("muon"):
+            self.rules.append(Muon(rows_of, config.momentum))
         self._rows = [(row, float(row["lr"])) for rule in self.rules for row in rule.param_groups]
 
     def set_lr(self, factor: float) -> None:

@@ -22,8 +22,8 @@ from torch.nn.parallel import DistributedDataParallel
 from vitral.base.errors import FailedError
 from vitral.base.progress import say
 
-BEAT = 1.0
-SILENCE = 15.0
+_BEAT = 1.0
+_SILENCE = 15.0
 """Seconds without a heartbeat after which a process counts as dead."""
 
 
@@ -85,13 +85,13 @@ class World:
             dist.all_reduce(values)
         return values
 
-    def tell(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """Process 0's value, in all of them."""
         if not self.many:
             return value
-        told = [value]
-        dist.broadcast_object_list(told, device=self._device())
-        return told[0]
+        values = [value]
+        dist.broadcast_object_list(values, device=self._device())
+        return values[0]
 
     def gather(self, columns: list[np.ndarray]) -> list[np.ndarray]:
         """Columns of all processes, joined."""
@@ -127,7 +127,7 @@ class World:
     def _beat(self, store: Any) -> None:
         seen: dict[int, tuple[bytes, float]] = {}
         count = 0
-        while not self._stop.wait(BEAT):
+        while not self._stop.wait(_BEAT):
             count += 1
             try:
                 store.set(f"{self.rank}", str(count))
@@ -136,16 +136,15 @@ class World:
                     beat = store.get(f"{rank}") if store.check([f"{rank}"]) else b""
                     last, since = seen.get(rank, (b"none", now))
                     seen[rank] = (beat, now) if beat != last else (last, since)
-                silent = [rank for rank, (_, since) in seen.items() if now - since > SILENCE]
+                silent = [rank for rank, (_, since) in seen.items() if now - since > _SILENCE]
             except Exception as error:
                 if self._stop.is_set():
                     return
                 self._give_up(f"the rendezvous is gone ({type(error).__name__}): the process that hosts it has ended")
                 return
             if silent:
-                self._give_up(
-                    f"process {', '.join(map(str, silent))} has not been heard of for {SILENCE:.0f} s: it was killed or its machine is gone"
-                )
+                ranks = ", ".join(map(str, silent))
+                self._give_up(f"process {ranks} has not been heard of for {_SILENCE:.0f} s: it was killed or its machine is gone")
                 return
 
     def _give_up(self, cause: str) -> None:

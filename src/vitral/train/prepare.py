@@ -64,7 +64,7 @@ class Own(NamedTuple):
     source: Source | None = None
 
 
-NOTHING_OWN = Own()
+_NOTHING_OWN = Own()
 
 
 class Gathered(NamedTuple):
@@ -87,14 +87,14 @@ def name_own(asked: RunConfig, own: Own) -> RunConfig:
     return dataclasses.replace(asked, model=ModelConfig(family="own", **size), weights=None)
 
 
-def prepare(asked: RunConfig, device: torch.device, own: Own = NOTHING_OWN, processes: int = 1, *, planned: bool = False) -> Setup:
+def prepare(asked: RunConfig, device: torch.device, own: Own = _NOTHING_OWN, processes: int = 1, *, planned: bool = False) -> Setup:
     """What a run starts from; `processes` share each batch. Only `planned`: fetch no weights."""
     torch.manual_seed(asked.train.seed)
     gathered = gather(asked, device, own, processes, planned=planned)
     return make(resolve(asked, gathered.facts), gathered, own, planned)
 
 
-def gather(asked: RunConfig, device: torch.device, own: Own = NOTHING_OWN, processes: int = 1, *, planned: bool = False) -> Gathered:
+def gather(asked: RunConfig, device: torch.device, own: Own = _NOTHING_OWN, processes: int = 1, *, planned: bool = False) -> Gathered:
     """Open the data and read the weights; nothing is decided here."""
     _check(asked, own, None if planned else device)
     source = _source(asked, own)
@@ -113,11 +113,11 @@ def gather(asked: RunConfig, device: torch.device, own: Own = NOTHING_OWN, proce
         names = tuple(weights.origin.classes.value)
         same = names == source.class_names and weights.origin.multi_label == multi_label
         head = "same" if same else "other" if names else "unnamed"
-        facts = dataclasses.replace(facts, weights=weights.config, head=head, untrained=not weights.origin.learnt)
+        facts = dataclasses.replace(facts, weights=weights.config, head=head, untrained=not weights.origin.is_trained)
     return Gathered(facts, source, weights)
 
 
-def make(resolved: Resolved, gathered: Gathered, own: Own = NOTHING_OWN, planned: bool = False) -> Setup:
+def make(resolved: Resolved, gathered: Gathered, own: Own = _NOTHING_OWN, planned: bool = False) -> Setup:
     """The data as the settled model wants it, and that model, new or with the weights."""
     config, weights, source, device = resolved.config, gathered.weights, gathered.source, gathered.facts.device
     assumed = _assumed(weights)
@@ -142,7 +142,7 @@ def make(resolved: Resolved, gathered: Gathered, own: Own = NOTHING_OWN, planned
     return Setup(config, data, model, data.preprocess, device, (*assumed, *resolved.notes), planned)
 
 
-def prepare_again(settled: RunConfig, origin: Origin, device: torch.device, own: Own = NOTHING_OWN) -> Setup:
+def prepare_again(settled: RunConfig, origin: Origin, device: torch.device, own: Own = _NOTHING_OWN) -> Setup:
     """A resumed run: everything is settled, and its weights come from its state."""
     torch.manual_seed(settled.train.seed)
     preprocess = Preprocess.of(origin, settled.model)

@@ -24,13 +24,13 @@ from vitral.data.loader import Loader
 from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.train.evaluate import evaluation_loader
-from vitral.train.multi_label import average_precision, mean_of_known
+from vitral.train.multi_label import average_precision, mean_without_nan
 from vitral.train.optim import is_head
 from vitral.train.prepare import Setup
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003)
 """Weights of the squared size of the probe beside its mean loss, on features of spread 1; validation chooses, without it the middle."""
-STEP, WEAKEST = 0.1, 1e-7
+STEP, _WEAKEST = 0.1, 1e-7
 """Where the last is the best, weaker ones are tried, each this much of the one before, down to this."""
 TRIED_ON = 2040
 """Images for which they are as written (Flowers-102, ten a class and mirrored); more images need less of them, in proportion."""
@@ -41,7 +41,7 @@ CHUNK = 512
 
 Labelled = tuple[Tensor, Tensor]
 """Features (N, D) and labels: (N,), or (N, K) of 0 and 1 where an image may have several."""
-Option = TypeVar("Option", "Linear", "Neighbours")
+_Option = TypeVar("_Option", "Linear", "Neighbours")
 Made = TypeVar("Made")
 
 
@@ -124,7 +124,7 @@ def settle(attempt: Callable[[float], tuple[Made, float]], scale: float) -> Made
     tried = [attempt(each * scale) for each in STRENGTHS]
     weakest = STRENGTHS[-1] * scale
     # Features of a model that has learnt little ask for far weaker ones: on until the weakest is not the best.
-    while (best := max(tried, key=lambda made: made[1])) is tried[-1] and weakest > WEAKEST * scale:
+    while (best := max(tried, key=lambda made: made[1])) is tried[-1] and weakest > _WEAKEST * scale:
         weakest *= STEP
         tried.append(attempt(weakest))
     return best[0]
@@ -163,7 +163,7 @@ def _moments(features: Tensor) -> tuple[Tensor, Tensor]:
     return features.mean(dim=0), features.std(dim=0, correction=int(len(features) > 1)).clamp_min(1e-6)
 
 
-def _best(options: list[Option], judge: Labelled | None) -> Option:
+def _best(options: list[_Option], judge: Labelled | None) -> _Option:
     """The first of those that are right most often."""
     if judge is None:
         return options[0]
@@ -174,7 +174,7 @@ def _quality(scores: Tensor, labels: Tensor) -> float:
     """Share of right answers, or the mean average precision of several labels."""
     if labels.ndim == 1:
         return scores.argmax(dim=1).eq(labels).float().mean().item()
-    return mean_of_known(average_precision(to_numpy(scores), to_numpy(labels) > 0))
+    return mean_without_nan(average_precision(to_numpy(scores), to_numpy(labels) > 0))
 
 
 @torch.no_grad()

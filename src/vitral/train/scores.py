@@ -12,7 +12,7 @@ from vitral.base.text import html, percent, table
 from vitral.data.splits.split import Split
 from vitral.run.answers import Answers
 
-BINS = 15
+_BINS = 15
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,7 @@ class Evaluation:
     skipped: int = 0
     """Images that could not be read."""
     dtype: str | None = None
-    """What it was computed in: fp32, bf16 or fp8; None: as the run that asked."""
-    same_in_bf16: tuple[int, int] | None = None
-    """Of fp8: pictures with the same answer in bf16, and how many were compared."""
+    """What it was computed in: fp32 or bf16; None: as the run that asked."""
 
     @property
     def precision(self) -> np.ndarray:
@@ -93,10 +91,10 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """In a notebook: the scores, then the classes, the worst first."""
-        told = self.to_dict()
-        worst = sorted((value, name) for name, value in told["per_class"].items() if value is not None)[:20]
+        values = self.to_dict()
+        worst = sorted((value, name) for name, value in values["per_class"].items() if value is not None)[:20]
 
-        lines = [[name, percent(value), percent(told["precision"][name]), percent(told["f1_per_class"][name])] for value, name in worst]
+        lines = [[name, percent(value), percent(values["precision"][name]), percent(values["f1_per_class"][name])] for value, name in worst]
         error = self.calibration["error"]
         scores = f"balanced accuracy {percent(self.balanced_accuracy)}, F1 {percent(self.f1)}, calibration error {error:.3f}"
         return html(f"{self!r}\n{scores}\n{table(lines, ['class', 'recall', 'precision', 'F1'], 'lr')}")
@@ -107,8 +105,8 @@ class Evaluation:
         if split is None:
             return Answers(self.predictions, self.labels, (), self.top, self.probabilities)
         paths = tuple(split.where(int(position)) for position in self.positions)
-        found = Answers(self.predictions, self.labels, paths, self.top, self.probabilities)
-        return found.with_pictures(lambda number: split.picture(int(self.positions[number])))
+        answers = Answers(self.predictions, self.labels, paths, self.top, self.probabilities)
+        return answers.with_pictures(lambda number: split.picture(int(self.positions[number])))
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each image: where it is, what it is, the answer, and the most probable classes."""
@@ -131,7 +129,6 @@ class Evaluation:
             "pictures": len(self.labels),
             "skipped": self.skipped,
             "dtype": self.dtype,
-            **compared(self.same_in_bf16),
             "loss": self.loss,
             "top1": self.top1,
             "top5": self.top5,
@@ -146,16 +143,11 @@ class Evaluation:
         }
 
 
-def compared(same: tuple[int, int] | None) -> dict[str, Any]:
-    """For JSON: what was compared with bf16, where something was."""
-    return {} if same is None else {"same_in_bf16": {"same": same[0], "pictures": same[1]}}
-
-
 def calibration_of(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     """Does a confidence of 80 % mean right 80 % of the time? Equal bins of confidence."""
-    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    count = np.bincount(bins, minlength=BINS)
-    mean_confidence = np.bincount(bins, weights=confidence, minlength=BINS) / np.maximum(count, 1)
-    accuracy = np.bincount(bins, weights=right.astype(float), minlength=BINS) / np.maximum(count, 1)
+    bins = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    count = np.bincount(bins, minlength=_BINS)
+    mean_confidence = np.bincount(bins, weights=confidence, minlength=_BINS) / np.maximum(count, 1)
+    accuracy = np.bincount(bins, weights=right.astype(float), minlength=_BINS) / np.maximum(count, 1)
     error = float((count * np.abs(mean_confidence - accuracy)).sum() / max(1, count.sum()))
     return {"error": error, "confidence": mean_confidence, "accuracy": accuracy, "count": count}

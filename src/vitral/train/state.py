@@ -28,9 +28,9 @@ from vitral.train.ema import local
 from vitral.train.parallel import World
 
 RANDOM = "random/"
-LATEST = 1 << 62
+_LATEST = 1 << 62
 """A slot whose manifest is damaged is looked at first, so that it is named."""
-Region = tuple[tuple[int, int], ...]
+_Region = tuple[tuple[int, int], ...]
 """(start, length) along each dimension of the whole tensor."""
 
 
@@ -45,7 +45,7 @@ class Slots:
 
     def write(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
         """All processes call this; `progress` (plain values, its `step` and `journal` among them) is process 0's."""
-        slot = self.world.tell(self._oldest().name if self.world.main else None)
+        slot = self.world.broadcast(self._oldest().name if self.world.main else None)
         slot = self.folder / slot
         if self.world.main:
             # The manifest goes first: from now on nothing vouches for this slot.
@@ -90,7 +90,7 @@ class Slots:
         return self._chosen
 
     def _choose(self) -> Path | None:
-        slots = sorted((path for path in self.folder.glob("[ab]") if path.is_dir()), key=lambda slot: _number(slot, LATEST), reverse=True)
+        slots = sorted((path for path in self.folder.glob("[ab]") if path.is_dir()), key=lambda slot: _number(slot, _LATEST), reverse=True)
         problems = []
         for slot in slots:
             fault = _fault(slot)
@@ -115,10 +115,10 @@ class Slots:
         missing = {name: local(tensor).numel() for name, tensor in tensors.items()}
         with torch.no_grad():
             for file in self._files():
-                places = json.loads((file.metadata() or {}).get("places", "{}"))
+                regions = json.loads((file.metadata() or {}).get("places", "{}"))
                 for name in file.keys():  # noqa: SIM118
                     if name in tensors:
-                        missing[name] -= _fill(tensors[name], file.get_tensor(name), places.get(name))
+                        missing[name] -= _fill(tensors[name], file.get_tensor(name), regions.get(name))
         if lacking := [name for name, count in missing.items() if count > 0]:
             raise DataError(f"{self._slot()} lacks {lacking[0]}", "the run was begun with another model: start a new one with --out")
 
@@ -175,33 +175,33 @@ def _fault(slot: Path) -> str | None:
 def _write_tensors(path: Path, tensors: dict[str, Tensor], main: bool) -> None:
     """This process's part: its shard of what is sharded, and all that is whole if it is the first."""
     own: dict[str, Tensor] = {}
-    places: dict[str, Region] = {}
+    regions: dict[str, _Region] = {}
     for name, tensor in tensors.items():
         region = _region(tensor)
         if region is None and not main and not name.startswith(RANDOM):
             continue
         part = local(tensor)
         if region is not None:
-            places[name] = region
+            regions[name] = region
         if part.numel():
             own[name] = part.detach().to("cpu", copy=True).contiguous()
-    save_file(own, path, metadata={"places": json.dumps(places)})
+    save_file(own, path, metadata={"places": json.dumps(regions)})
     with open(path, "rb") as file:
         os.fsync(file.fileno())
 
 
-def _fill(target: Tensor, part: Tensor, place: Region | None) -> int:
+def _fill(target: Tensor, part: Tensor, region: _Region | None) -> int:
     """Copy what a stored part and our part of a tensor share; returns how many numbers that was."""
     ours, mine = local(target), _region(target)
-    if place is None and mine is None:
+    if region is None and mine is None:
         if part.shape != ours.shape:
             return 0
         ours.copy_(part)
         return ours.numel()
     whole = tuple((0, size) for size in target.shape)
-    stored, wanted = place or whole, mine or whole
+    stored, needed = region or whole, mine or whole
     into, out_of = [], []
-    for (begin, length), (from_, count) in zip(wanted, stored, strict=True):
+    for (begin, length), (from_, count) in zip(needed, stored, strict=True):
         low, high = max(begin, from_), min(begin + length, from_ + count)
         if low >= high:
             return 0
@@ -212,7 +212,7 @@ def _fill(target: Tensor, part: Tensor, place: Region | None) -> int:
     return piece.numel()
 
 
-def _region(tensor: Tensor) -> Region | None:
+def _region(tensor: Tensor) -> _Region | None:
     """Where the part in this process lies in the whole tensor; None: it is all here."""
     if not hasattr(tensor, "device_mesh"):
         return None

@@ -34,7 +34,7 @@ from vitral.train.state import random_states, set_random_states
 from vitral.train.tasks import method_of, task_of
 from vitral.train.tasks.task import Learner, Outcome, Task, learnable
 
-COMPILED_SHAPES = 64
+_COMPILED_SHAPES = 64
 """Each share of kept patches is a graph of its own; PyTorch's limit of 8 is for accidents."""
 COUNTED = 2
 """Images of the step whose FLOPs are counted."""
@@ -109,7 +109,7 @@ class Stepper:
         """Blocks are alike, so one of them is compiled and all run it; a model without blocks is compiled whole."""
         if not self.compiled:
             return module
-        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, COMPILED_SHAPES)
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _COMPILED_SHAPES)
         mode = "max-autotune-no-cudagraphs" if self.config.compile == "max" else None
         if not blocks:
             return torch.compile(module, dynamic=False, mode=mode)

@@ -17,7 +17,7 @@ from vitral.data.splits.open import Data
 from vitral.data.splits.sealed import check_seen
 from vitral.model.classifier import Classifier
 
-Distil = Literal["answers", "features"]
+_Distil = Literal["answers", "features"]
 ENOUGH = 0.5
 """Share of the data's classes that a teacher must know by name for its answers to be learnt, unless the user says which."""
 
@@ -75,25 +75,25 @@ class Teacher(nn.Module):
 
     def knows(self, labels: Tensor) -> Tensor:
         """1 for each label (B,) that is one of its classes, else 0."""
-        known = torch.ones_like(labels, dtype=torch.bool) if self.shared is None else (labels[:, None] == self.shared).any(1)
-        return known.float()
+        has = torch.ones_like(labels, dtype=torch.bool) if self.shared is None else (labels[:, None] == self.shared).any(1)
+        return has.float()
 
 
 def as_teacher(
-    model: Classifier, name: str, data: Data, student: Preprocess, distil: Distil | None = None, quiet: bool = False
-) -> tuple[Teacher, Distil]:
+    model: Classifier, name: str, data: Data, student: Preprocess, distil: _Distil | None = None, quiet: bool = False
+) -> tuple[Teacher, _Distil]:
     """The model of that name as a teacher, and what is learnt from it: as asked, or as its classes allow, which is said."""
     check_seen(model.origin.data, data.config, f"teacher {name}")
-    numbers = class_numbers(model, data)
+    numbers = _class_numbers(model, data)
     reason = _why_not(model, data, numbers)
     if distil == "answers" and reason:
         raise ConfigError(
             f"teacher {name} has no answers to learn: {reason}", "set distil = features, or fine-tune it on the same data first"
         )
-    known = [class_name for class_name, number in zip(data.class_names, numbers, strict=True) if number is not None]
-    if distil is None and not reason and len(known) < ENOUGH * len(numbers):
+    shared = [class_name for class_name, number in zip(data.class_names, numbers, strict=True) if number is not None]
+    if distil is None and not reason and len(shared) < ENOUGH * len(numbers):
         reason = (
-            f"it knows {len(known)} of the {len(numbers)} classes of {data.name} by name ({few(known)}); --set distil=answers takes those"
+            f"it knows {len(shared)} of the {len(numbers)} classes of {data.name} by name ({few(shared)}); --set distil=answers takes those"
         )
     distil = distil or ("features" if reason else "answers")
     if not quiet and (note := _note(model, data, numbers, distil, reason)):
@@ -102,7 +102,7 @@ def as_teacher(
     return Teacher(model, student, None if same else numbers), distil
 
 
-def class_numbers(model: Classifier, data: Data) -> list[int | None]:
+def _class_numbers(model: Classifier, data: Data) -> list[int | None]:
     """What the teacher calls each class of the data; None: it has none of that name. Without names, as many classes are the same ones."""
     ours, classes, theirs = model.origin.classes.value, model.config.classes, data.class_names
     if not ours and classes == len(theirs):
@@ -125,7 +125,7 @@ def _why_not(model: Classifier, data: Data, numbers: list[int | None]) -> str:
     return ""
 
 
-def _note(model: Classifier, data: Data, numbers: list[int | None], distil: Distil, reason: str) -> str:
+def _note(model: Classifier, data: Data, numbers: list[int | None], distil: _Distil, reason: str) -> str:
     if distil == "features":
         return f"the teacher's features are learnt, not its answers: {reason}" if reason else ""
     if not model.origin.classes.value:

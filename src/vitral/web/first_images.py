@@ -44,7 +44,7 @@ def labelled_images(where: str, model: Classifier) -> tuple[torch.Tensor, list[i
         return None
     try:
         folder = RunFolder.open(where)
-        split = open_data(folder.settled.data, seen=folder.learnt).validation if _openable(folder) else None
+        split = open_data(folder.settled.data, seen=folder.seen).validation if _openable(folder) else None
         if split is None or not len(split):
             return None
         some = split.balanced_subset(min(_LABELLED, len(split)), seed=0)

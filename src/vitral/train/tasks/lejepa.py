@@ -17,7 +17,7 @@ from vitral.train.parallel import everywhere, same_everywhere, world_size
 from vitral.train.tasks.projection import Projection
 from vitral.train.tasks.unlabelled import Unlabelled
 
-POINTS, FARTHEST = 17, 3.0
+POINTS, _FARTHEST = 17, 3.0
 """Where characteristic functions are compared: 0 to 3, the negative side being its mirror image."""
 FEWEST = 128
 """The statistic grows with the pictures of a batch, the pull does not. In a batch of fewer than these it counts as if it were of so many:
@@ -30,7 +30,7 @@ class LeJEPA(Unlabelled):
         self.weight, self.global_views, self.directions = config.gaussian_weight, config.global_views, config.directions
         # The test must act on a projection: features that were Gaussian themselves would be worse for everything else.
         self.projection = Projection(width, config.projection_hidden, config.projection)
-        self.waves = Waves()
+        self.waves = _Waves()
 
     def loss(self, model: Classifier, images: Tensor, keep: float | None) -> Tensor:
         features = model(images.flatten(0, 1), keep_patches=keep)  # (B·V, width): such a model has no head
@@ -60,7 +60,7 @@ class LeJEPA(Unlabelled):
         return [self.projection, self.waves]
 
 
-class Waves(nn.Module):
+class _Waves(nn.Module):
     """The characteristic function of a batch: the mean of exp(i t x), as its real and its imaginary part."""
 
     points: Tensor
@@ -69,10 +69,10 @@ class Waves(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        points = torch.linspace(0, FARTHEST, POINTS)
+        points = torch.linspace(0, _FARTHEST, POINTS)
         gaussian = torch.exp(-points.square() / 2)
         # The integral over all t, weighted by the Gaussian, by the trapezoid rule; the negative side counts by doubling.
-        trapezoid = torch.full((POINTS,), 2 * FARTHEST / (POINTS - 1))
+        trapezoid = torch.full((POINTS,), 2 * _FARTHEST / (POINTS - 1))
         trapezoid[[0, -1]] /= 2
         for name, value in (("points", points), ("gaussian", gaussian), ("weights", trapezoid * gaussian)):
             self.register_buffer(name, value, persistent=False)

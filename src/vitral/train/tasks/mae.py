@@ -26,7 +26,7 @@ from vitral.train.tasks.unlabelled import Unlabelled
 if TYPE_CHECKING:
     from vitral.train.steps import Stepper
 
-EPSILON = 1e-6
+_EPSILON = 1e-6
 
 
 class MAE(Unlabelled):
@@ -113,7 +113,7 @@ class MAE(Unlabelled):
         pixels = cut(images.float(), self.cell)  # (B, N, P)
         if not self.normed:
             return pixels, pixels.new_zeros(()), pixels.new_ones(())
-        mean, spread = pixels.mean(-1, keepdim=True), (pixels.var(-1, keepdim=True) + EPSILON).sqrt()
+        mean, spread = pixels.mean(-1, keepdim=True), (pixels.var(-1, keepdim=True) + _EPSILON).sqrt()
         return (pixels - mean) / spread, mean, spread
 
     @torch.no_grad()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,8 +12,13 @@ from torch.distributed.fsdp import fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from vitral.build import create
-from vitral.cost.cluster import BACKWARD, INFINIBAND, LATENCY, NVLINK, SHARE, all_reduce, estimate, shard
 from vitral.cost.memory import Memory
+
+from .scripts import load_script
+
+cluster = load_script(Path(__file__).parents[1] / "benchmarks" / "cluster.py")
+BACKWARD, INFINIBAND, LATENCY, NVLINK, SHARE = cluster.BACKWARD, cluster.INFINIBAND, cluster.LATENCY, cluster.NVLINK, cluster.SHARE
+all_reduce, estimate, shard = cluster.all_reduce, cluster.estimate, cluster.shard
 
 MEMORY = Memory(weights=4000, optimizer=8000, ema=0, step=10_000_000_000)
 
