@@ -24,7 +24,7 @@ from tests.scripts import load_script
 from vitral.base.files import make_folder, read_json
 from vitral.cli import train
 from vitral.cli.compare import study_values
-from vitral.data.sources.tiny_imagenet import tiny_folder
+from vitral.data.sources.small_sets import tiny_folder
 from vitral.presets import run as run_preset
 from vitral.study.fight.contenders import check_model, templates
 from vitral.study.fight.experiment import Budget

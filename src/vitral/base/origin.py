@@ -6,6 +6,7 @@ Each such field is `declared` (by the source or the user) or assumed (a conventi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
@@ -57,6 +58,40 @@ def assumed(value: T, note: str = "") -> Fact[T]:
     return Fact(value, False, note)
 
 
+class Change(str):
+    """What was altered on the way in, as text; a new part also remembers its seed, and whether it has been trained since.
+
+    Such as "head replaced: 7 → 10 classes, untrained (seed 0)".
+    """
+
+    what: str
+    seed: int | None
+    """Of new, random weights; None: nothing is new."""
+    trained: bool
+
+    def __new__(cls, what: str, seed: int | None = None, trained: bool = False) -> Change:
+        change = super().__new__(cls, what if seed is None else f"{what}, {_TRAINED if trained else _UNTRAINED} (seed {seed})")
+        change.what, change.seed, change.trained = what, seed, trained
+        return change
+
+    @classmethod
+    def read(cls, stored: Any) -> Change:
+        """A change from a file: a record, or the plain text that all were at first."""
+        if isinstance(stored, Change):
+            return stored
+        if isinstance(stored, str):
+            new = re.fullmatch(rf"(.*), ({_UNTRAINED}|{_TRAINED}) \(seed (\d+)\)", stored, re.DOTALL)
+            return cls(new[1], int(new[3]), new[2] == _TRAINED) if new else cls(stored)
+        if isinstance(stored, dict) and isinstance(stored.get("what"), str) and isinstance(stored.get("seed"), int):
+            return cls(stored["what"], stored["seed"], stored.get("trained") is True)
+        raise WeightsError("a model whose changes are no list of words", "the file that says so is damaged, or not of a model")
+
+    def to_json(self) -> str | dict[str, Any]:
+        return str(self) if self.seed is None else {"what": self.what, "seed": self.seed, "trained": self.trained}
+
+
+_UNTRAINED, _TRAINED = "untrained", "new when this training began"
+
 CREATED = "created here"
 NO_HEAD = "it has no head"
 """Why a model's classes have no names, and nothing is assumed of them."""
@@ -86,8 +121,8 @@ class Origin:
     """Several labels a picture: the probability from which each class is an answer, each on its own. Empty: one class a picture."""
     parity: dict[str, float] = field(default_factory=dict)
     """Largest relative difference from the source per layer, where the import was proved."""
-    changes: tuple[str, ...] = ()
-    """What was altered on the way in: positions resized, head replaced, channels adapted."""
+    changes: tuple[Change, ...] = ()
+    """What was altered on the way in: positions resized, head replaced, channels adapted. Plain text becomes a `Change`."""
     data: dict[str, Any] = field(default_factory=dict)
     """What it learnt from, where it was trained here: its DataConfig as plain values. Scored on the same data, it knows its test split."""
 
@@ -98,8 +133,8 @@ class Origin:
             if not isinstance(fact, Fact) or not fits(fact.value):
                 value = fact.value if isinstance(fact, Fact) else fact
                 raise WeightsError(f"a model whose {name} is {_short(value)}", "the file that says so is damaged, or not of a model")
-        if not isinstance(self.changes, tuple) or not all(isinstance(change, str) for change in self.changes):
-            raise WeightsError("a model whose changes are no list of words", "the file that says so is damaged, or not of a model")
+        changes = self.changes if isinstance(self.changes, tuple) else (self.changes,)
+        object.__setattr__(self, "changes", tuple(map(Change.read, changes)))
         if not isinstance(self.thresholds, tuple) or not all(_is_number(value) and 0 <= value <= 1 for value in self.thresholds):
             raise WeightsError("a model whose thresholds are no probabilities", "the file that says so is damaged, or not of a model")
         if not isinstance(self.data, dict):
@@ -125,8 +160,13 @@ class Origin:
         """Whether the model gives a picture several labels, each with a probability of its own, or none."""
         return bool(self.thresholds)
 
-    def with_change(self, change: str) -> Origin:
-        return replace(self, changes=(*self.changes, change))
+    def with_change(self, text: str, seed: int | None = None) -> Origin:
+        """`seed`: of the new weights that came with it."""
+        return replace(self, changes=(*self.changes, Change(text, seed)))
+
+    def trained(self) -> Origin:
+        """The same of a model that is trained from here on: what is new in it is untrained no longer."""
+        return replace(self, changes=tuple(Change(change.what, change.seed, change.seed is not None) for change in self.changes))
 
     def class_name(self, index: int) -> str:
         names = self.classes.value
@@ -139,6 +179,8 @@ class Origin:
             if isinstance(value, Fact):
                 plain = list(value.value) if isinstance(value.value, tuple) else value.value
                 out[f.name] = {"value": plain, "declared": value.declared, "note": value.note}
+            elif f.name == "changes":
+                out[f.name] = [change.to_json() for change in value]
             else:
                 out[f.name] = list(value) if isinstance(value, tuple) else value
         return out

@@ -74,8 +74,8 @@ class Classifier(nn.Module):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)  # a fresh head starts the same way each time
             model._make_head()
-        change = f"head replaced: {self.config.classes} → {classes} classes, untrained (seed {seed})"
-        model.origin = dataclasses.replace(self.origin.with_change(change), classes=fact((), "the head is new"), thresholds=())
+        changed = self.origin.with_change(f"head replaced: {self.config.classes} → {classes} classes", seed)
+        model.origin = dataclasses.replace(changed, classes=fact((), "the head is new"), thresholds=())
         body = next(self.parameters())
         return model.to(body.device, body.dtype).train(self.training)
 

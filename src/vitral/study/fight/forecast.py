@@ -21,13 +21,14 @@ from vitral.base.layout import CELL, CELLS, TUNING
 from vitral.base.progress import Progress, progress, say, track
 from vitral.base.text import duration
 from vitral.cost.memory import PeakMemory
-from vitral.data.loader import Batch, Loader
+from vitral.data.loader import Batch
 from vitral.study.fight.experiment import EVALUATIONS, Cell, Experiment, final_cells, tuning_cells
 from vitral.train.evaluate import evaluate_loader
 from vitral.train.parallel import World
-from vitral.train.prepare import Setup, prepare
+from vitral.train.prepare import Setup, held_out_loader, prepare, training_loader
 from vitral.train.schedule import token_shares
 from vitral.train.steps import Stepper
+from vitral.train.tasks import task_for
 
 _CELL_START = 1.5
 """Seconds to open data, build a model and write its folder."""
@@ -81,11 +82,11 @@ class Seconds(NamedTuple):
 def time_run(setup: Setup, seconds: float = 0.0, quiet: bool = True) -> Timing:
     """Time a run's own steps (its batches, augmentation, task and optimizer) and evaluation; the model in `setup` is used up."""
     world, train, data = World(), setup.config.train, setup.data
-    stepper = Stepper(setup.model, setup.task(), train, setup.device, world)
+    stepper = Stepper(setup.model, task_for(setup), train, setup.device, world)
     with progress("Timing steps", quiet=quiet) as bar:
         size, first = _timed_batch(setup, stepper, bar)
-        loader = _loader_of(setup, size)
-        compiling = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
+        loader = training_loader(setup, World(), batch_size=size, build_cache=False)
+        compiling = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0)
         peak = PeakMemory(setup.device) if setup.device.type != "cpu" else None
         step = time_steps(stepper, _counted(itertools.chain.from_iterable(map(loader.epoch, itertools.count())), bar), seconds)
         most, image, computing = peak.bytes() if peak else None, 0.0, None
@@ -95,7 +96,7 @@ def time_run(setup: Setup, seconds: float = 0.0, quiet: bool = True) -> Timing:
         if len(data.validation):
             # An image is evaluated in a third of the time that learning from it takes, or less.
             enough = _SHOWN if stepper.device.type != "cpu" else min(_SHOWN, max(1, int(PATIENCE / 2 * size / max(first, 1e-6))))
-            few = setup.evaluation_loader(data.validation.balanced_subset(min(enough, len(data.validation)), 0), world)
+            few = held_out_loader(setup, data.validation.balanced_subset(min(enough, len(data.validation)), 0), world)
             once = median_seconds(
                 lambda: evaluate_loader(setup.model, few, forward=stepper.logits, precision=stepper.precision()), stepper.wait, least=1
             )
@@ -119,7 +120,7 @@ def _timed_batch(setup: Setup, stepper: Stepper, bar: Progress) -> tuple[int, fl
         return train.batch_size, 0.0
     fewest = train.accumulate * -(-FEWEST // train.accumulate)
     small = min(train.batch_size, fewest)
-    loader, shares = _loader_of(setup, small), token_shares(train)
+    loader, shares = training_loader(setup, World(), batch_size=small, build_cache=False), token_shares(train)
     began = time.perf_counter()
     stepper.step(next(iter(loader.epoch(0))), _SMALL_LR, next(iter(shares)))
     first = time.perf_counter() - began
@@ -129,11 +130,6 @@ def _timed_batch(setup: Setup, stepper: Stepper, bar: Progress) -> tuple[int, fl
         return train.batch_size, first * train.batch_size / small
     size = max(small, min(train.batch_size, int(PATIENCE * small / (first * steps)) // train.accumulate * train.accumulate))
     return size, first * size / small
-
-
-def _loader_of(setup: Setup, size: int) -> Loader:
-    train = dataclasses.replace(setup.config.train, batch_size=size)
-    return dataclasses.replace(setup, config=dataclasses.replace(setup.config, train=train)).training_loader(World(), build_cache=False)
 
 
 def _counted(batches: Iterator[Batch], bar: Progress) -> Iterator[Batch]:
@@ -231,7 +227,7 @@ def _time_cell(cell: Cell, device: torch.device) -> tuple[Timing, int, int]:
     size = min(_CPU_BATCH, cell.run.train.batch_size) if device.type == "cpu" else cell.run.train.batch_size
     setup = prepare(dataclasses.replace(cell.run, train=dataclasses.replace(cell.run.train, batch_size=size)), device)
     images = min(size, len(setup.data.train))
-    with using_threads(setup.threads):
+    with using_threads(setup.config.train.threads):
         return time_run(setup), images, (EVALUATIONS + _TEST) * len(setup.data.validation)
 
 
