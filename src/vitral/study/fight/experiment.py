@@ -23,8 +23,8 @@ from vitral.data.loader import even_batches
 from vitral.train.optim import choose
 from vitral.train.steps import flops_without_labels
 
-BudgetKind = Literal["samples", "epochs", "seconds", "flops"]
-Role = Literal["tune", "final"]
+_BudgetKind = Literal["samples", "epochs", "seconds", "flops"]
+_Role = Literal["tune", "final"]
 EVALUATIONS = 10
 """Validations per run: enough for a curve, too few to cost much."""
 DATA_SETTINGS = ("augment", "class_weights")
@@ -42,11 +42,11 @@ _MUON_TO_ADAM = 0.1
 class Budget:
     """What every contender may spend on one final run."""
 
-    kind: BudgetKind
+    kind: _BudgetKind
     amount: float
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(BudgetKind):
+        if self.kind not in get_args(_BudgetKind):
             raise ConfigError(f"budget {self.kind!r} is unknown", _BUDGETS)
         if not self.amount > 0:
             raise ConfigError(f"budget {self.kind}={self.amount:g} is not positive", "use for example samples=50000")
@@ -235,7 +235,7 @@ class Cell:
     """One training of a study."""
 
     contender: str
-    role: Role
+    role: _Role
     run: RunConfig
     size: int
     """Training images."""
@@ -310,7 +310,7 @@ def final_cells(study: Experiment, lrs: Mapping[str, float], starts: Mapping[str
     return cells
 
 
-def _open_cell(contender: Contender, role: Role, **where: Any) -> Cell:
+def _open_cell(contender: Contender, role: _Role, **where: Any) -> Cell:
     return Cell(contender=contender.name, role=role, run=contender.run, flops=contender.flops, probed=contender.probed, **where)
 
 

@@ -17,15 +17,15 @@ from vitral.study.fight.statistics import LEVEL, Crossing, Pair, PowerLaw, compa
 from vitral.study.fight.table import Outcome, Table, row
 
 K = TypeVar("K")
-Right = Callable[[Sequence[Outcome]], np.ndarray]
+_Right = Callable[[Sequence[Outcome]], np.ndarray]
 """Cells → (cells, images): which test images they got right."""
 BENT = 0.3
 """Largest |log2| between points and line up to which we call it a power law: a quarter off."""
-SMALLER = 0.9
+_SMALLER = 0.9
 """Of the whole set's batch, below which a size's own batch is said to be smaller."""
 
 
-def fit_cells(cells: Sequence[Outcome], axis: str, right: Right) -> PowerLaw | None:
+def fit_cells(cells: Sequence[Outcome], axis: str, right: _Right) -> PowerLaw | None:
     """A power law over the values of an `axis` (`size`, say) that have every seed; None with fewer than two of them."""
     seeds = sorted({cell.seed for cell in cells})
     by_size: dict[float, dict[int, Outcome]] = {}
@@ -40,7 +40,7 @@ def fit_cells(cells: Sequence[Outcome], axis: str, right: Right) -> PowerLaw | N
 
 
 def power_laws(
-    models: Mapping[str, Sequence[Outcome]], axis: str, right: Right, reach: float = 1.0
+    models: Mapping[str, Sequence[Outcome]], axis: str, right: _Right, reach: float = 1.0
 ) -> tuple[dict[str, PowerLaw], dict[str, Crossing]]:
     """The power law of each model, and where each two of them cross."""
     fits = {name: fit for name, cells in models.items() if (fit := fit_cells(cells, axis, right)) is not None}
@@ -59,7 +59,7 @@ def step_remarks(done: Conducted) -> list[str]:
     study = done.study
     batch = study.contenders[0].run.train.batch_size
     whole = even_batches(study.sizes[-1], batch)[1]
-    below = [size for size in study.sizes[:-1] if even_batches(size, batch)[1] < SMALLER * whole]
+    below = [size for size in study.sizes[:-1] if even_batches(size, batch)[1] < _SMALLER * whole]
     shown = (study.sizes[0], *below, study.sizes[-1])
     taken = {size: {done.steps(outcome) for outcome in done.outcomes if outcome.size == size} for size in shown}
     if not all(taken.values()):

@@ -51,7 +51,7 @@ class Pool:
 
 
 @dataclass
-class Finished:
+class _Finished:
     """What became of the cells."""
 
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -80,13 +80,13 @@ def run_cells(
     *,
     threads: int | None = None,
     description: str = "Cells",
-) -> Finished:
+) -> _Finished:
     """Run all cells, each in `folder/NAME`; on a CPU each has so many `threads`."""
     folder, quiet = make_folder(folder), pool.quiet
     names = [cell.name for cell in cells]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two cells have the name {twice} and would share a folder", "give each cell a name of its own")
-    finished = Finished()
+    finished = _Finished()
     with FolderLock(folder, "a study"):
         todo: list[Cell] = []
         for cell in cells:

@@ -142,19 +142,19 @@ def forecast_pretraining(declared: Pretraining, out: str | Path, parallel: int =
 def run_pretraining(declared: Pretraining, out: str | Path, pool: Pool | None = None, work: Work = train_cell) -> Result:
     """Run both studies, or go on with them."""
     folder = declare(declared.second, out)
-    learnt = conduct(declared.first, folder / PRETRAINING, pool, work, description="Pre-training")
-    second = start_from(declared.second, learnt)
-    return _finish(learnt, conduct(second, folder, pool, work, declared=declared.second))
+    earlier = conduct(declared.first, folder / PRETRAINING, pool, work, description="Pre-training")
+    second = start_from(declared.second, earlier)
+    return _finish(earlier, conduct(second, folder, pool, work, declared=declared.second))
 
 
-def start_from(second: Experiment, learnt: Conducted) -> Experiment:
+def start_from(second: Experiment, earlier: Conducted) -> Experiment:
     """The second experiment with the cells that the first has finished; one that failed is missing, and so is what would start from it."""
     sources = {
-        contender.name: tuple(Source(cell.size, cell.seed, f"../{PRETRAINING}/{CELLS}/{cell.cell}") for cell in learnt.of(contender.name))
-        for contender in learnt.study.contenders
+        contender.name: tuple(Source(cell.size, cell.seed, f"../{PRETRAINING}/{CELLS}/{cell.cell}") for cell in earlier.of(contender.name))
+        for contender in earlier.study.contenders
     }
     if none := next((name for name, own in sources.items() if not own), None):
-        raise FailedError(f"no pre-training of {none} was finished", next(iter(learnt.failed.values()), ""))
+        raise FailedError(f"no pre-training of {none} was finished", next(iter(earlier.failed.values()), ""))
     contenders = (dataclasses.replace(contender, pretrained_from=sources.get(contender.name, ())) for contender in second.contenders)
     return dataclasses.replace(second, contenders=tuple(contenders))
 
@@ -163,7 +163,7 @@ def start_from(second: Experiment, learnt: Conducted) -> Experiment:
 
 
 @dataclass(frozen=True)
-class Way:
+class _Way:
     """One way of using what was learnt before: fine-tuned, or a probe of the frozen features."""
 
     name: str
@@ -175,20 +175,20 @@ class Way:
     changes: list[GapChange]
 
 
-def _finish(learnt: Conducted, done: Conducted) -> Result:
-    study, source = done.study, learnt.study.data.name
+def _finish(earlier: Conducted, done: Conducted) -> Result:
+    study, source = done.study, earlier.study.data.name
     names = {shots: way_name(shots) for shots in dict.fromkeys((0, study.shots))}
     tests, gains, changes = _tests(done, names)
     ways = [_way(name, done, shots, tests[shots], changes[shots]) for shots, name in names.items()]
     levels = {name.removesuffix(f" {_SCRATCH}"): float(np.mean([cell.accuracy for cell in done.of(name)])) for name in _scratches(done)}
-    own, tables, figures = _own_tables(learnt), [], []
+    own, tables, figures = _own_tables(earlier), [], []
     for way, shots in zip(ways, names, strict=True):
         titles = {size: f"{way.name}, {f'{size:,} pictures of {source} before' if size else _SCRATCH}" for size in (0, *study.pretrained)}
         tables += [table for table in tables_at(way.done, "pretrained", titles) if table.rows]
         by_model = {
             contender.name: cells for contender in study.contenders if contender.pretrained_from and (cells := way.done.of(contender.name))
         }
-        title = f"{study.data.name}, {way.name}; pre-trained on {source}, {learnt.study.budget.words}"
+        title = f"{study.data.name}, {way.name}; pre-trained on {source}, {earlier.study.budget.words}"
         shown = {"axis": "pretrained", "levels": levels if not shots else None, "name": "shots" if shots else "pretraining"}
         figures += plots.draw_data(way.done, by_model, way.fits, way.crossings, title, **shown)  # type: ignore[arg-type]
     pairs = [
@@ -205,20 +205,20 @@ def _finish(learnt: Conducted, done: Conducted) -> Result:
         {key(way, name): fit for way in ways for name, fit in way.fits.items()},
         {key(way, name): crossing for way in ways for name, crossing in way.crossings.items()},
         pairs,
-        conclude_pretraining(learnt, done, ways, levels, gains),
+        _conclude_pretraining(earlier, done, ways, levels, gains),
         figures,
         own,
         source=source,
         learnt=[dataclasses.asdict(entry) for table in own for entry in table.rows],
-        pretraining_budget=str(learnt.study.budget),
+        pretraining_budget=str(earlier.study.budget),
         gaps=[{"way": way.name, **change.to_dict()} for way in ways for change in way.changes],
     )
 
 
-def _own_tables(learnt: Conducted) -> list[Table]:
+def _own_tables(earlier: Conducted) -> list[Table]:
     """What the models had learnt of the other data, by its own test images."""
-    titles = {size: f"before: {learnt.study.data.name} itself, {size:,} pictures" for size in learnt.study.sizes}
-    return [dataclasses.replace(table, notes=()) for table in tables_at(learnt, "size", titles) if table.rows]
+    titles = {size: f"before: {earlier.study.data.name} itself, {size:,} pictures" for size in earlier.study.sizes}
+    return [dataclasses.replace(table, notes=()) for table in tables_at(earlier, "size", titles) if table.rows]
 
 
 def _scratches(done: Conducted) -> list[str]:
@@ -248,17 +248,17 @@ def against_scratch(most: Mapping[str, np.ndarray], scratch: Mapping[str, np.nda
     return {name: {name: right, own: scratch[own]} for name, right in most.items() if (own := f"{name} {_SCRATCH}") in scratch}
 
 
-def _way(name: str, done: Conducted, shots: int, pairs: dict[int, list[Pair]], changes: list[GapChange]) -> Way:
+def _way(name: str, done: Conducted, shots: int, pairs: dict[int, list[Pair]], changes: list[GapChange]) -> _Way:
     own = dataclasses.replace(done, outcomes=tuple(outcome for outcome in done.outcomes if outcome.shots == shots))
     models = {contender.name: own.of(contender.name) for contender in done.study.contenders if contender.pretrained_from}
-    return Way(name, own, *power_laws(models, "pretrained", done.right, REACH), pairs, changes)
+    return _Way(name, own, *power_laws(models, "pretrained", done.right, REACH), pairs, changes)
 
 
-def conclude_pretraining(
-    learnt: Conducted, done: Conducted, ways: Sequence[Way], levels: Mapping[str, float], gains: Sequence[Pair]
+def _conclude_pretraining(
+    earlier: Conducted, done: Conducted, ways: Sequence[_Way], levels: Mapping[str, float], gains: Sequence[Pair]
 ) -> str:
     """In words that the intervals carry: who leads where, whether the gap closes, where the lines would cross."""
-    study, source = done.study, learnt.study.data.name
+    study, source = done.study, earlier.study.data.name
     few, most = study.pretrained[0], study.pretrained[-1]
     sentences = []
     for way in ways:
@@ -278,11 +278,11 @@ def conclude_pretraining(
         sentences.append(f"Fine-tuned after {most:,} pictures, against itself from scratch: {difference_text(gains)}.")
     sentences += how_tested(len(gains) + sum(len(way.changes) + sum(map(len, way.pairs.values())) for way in ways))
     sentences += remarks(done)
-    sentences += [f"Of the pre-training: {remark}" for remark in settling_remarks(learnt)]
-    if learnt.failed:
-        sentences.append(f"{len(learnt.failed)} pre-trainings failed, and what would have started from them is missing.")
+    sentences += [f"Of the pre-training: {remark}" for remark in settling_remarks(earlier)]
+    if earlier.failed:
+        sentences.append(f"{len(earlier.failed)} pre-trainings failed, and what would have started from them is missing.")
     sentences.append(
-        f"This holds for {study.data.name} after {source}, {learnt.study.budget.words} of pre-training at every size and "
+        f"This holds for {study.data.name} after {source}, {earlier.study.budget.words} of pre-training at every size and "
         f"{study.budget.words} of fine-tuning; beyond {REACH:g} times {most:,} pictures nothing is said."
     )
     return " ".join(sentences)
