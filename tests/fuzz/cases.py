@@ -308,8 +308,8 @@ class Cases:
         session = Session({"tiny": self.model})
         out = io.BytesIO()
         self.image.save(out, "PNG")
-        key = session.give(out.getvalue(), "one.png")
-        key = key if isinstance(key, str) else session.given[0]["picture"]
+        key = session.add_initial(out.getvalue(), "one.png")
+        key = key if isinstance(key, str) else session.initial[0]["picture"]
         with TestClient(make_app(session), base_url="http://127.0.0.1:8642", raise_server_exceptions=True) as client:
             addresses = [route.path for route in client.app.routes if hasattr(route, "path")]  # type: ignore[attr-defined]
             address = addresses[int(rng.integers(len(addresses)))]

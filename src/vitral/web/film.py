@@ -26,7 +26,7 @@ def snapshots_of(where: str, model: Classifier) -> list[tuple[int, Path]]:
         return []
 
 
-def pack_film(where: str, model: Classifier, picture: Picture, snapshots: list[tuple[int, Path]], level: int = 1) -> bytes:
+def pack_film(where: str, model: Classifier, picture: Picture, snapshots: list[tuple[int, Path]], compression: int = 1) -> bytes:
     """Everything that the film of the run would show of this picture."""
     reel = record(RunFolder.open(where), snapshots, [picture], model)
     parts = reel.parts
@@ -45,4 +45,4 @@ def pack_film(where: str, model: Classifier, picture: Picture, snapshots: list[t
         "label": reel.curve_label,
         "notes": list(reel.notes),
     }
-    return pack(header, sections, level)
+    return pack(header, sections, compression)
