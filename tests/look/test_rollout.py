@@ -62,7 +62,7 @@ def test_equals_the_definition_in_single_precision(make, images, forward) -> Non
 
 @pytest.mark.parametrize("at_once", [2**24, 1])
 def test_streaming_gives_the_same_and_stores_nothing(any_model, images, monkeypatch, at_once) -> None:
-    monkeypatch.setattr(sys.modules["vitral.look.rollout"], "MOST_NUMBERS", at_once)
+    monkeypatch.setattr(sys.modules["vitral.look.rollout"], "_MOST_NUMBERS", at_once)
     batch = images(any_model, 3)
     tape = vitral.watch(any_model, batch)
     streamed = look.watch_rollout(any_model, batch, heads="max", discard=0.3)
