@@ -44,18 +44,18 @@ def equation4(tokens: str = "197", width: str = "64") -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 64, n, d, generator=generator, dtype=torch.float64)
     scores = q @ k.transpose(1, 2)
-    found: dict[str, Any] = {"tokens": n, "width": d, "rows": 64 * n, "spread of the scores": scores.std().item()}
+    result: dict[str, Any] = {"tokens": n, "width": d, "rows": 64 * n, "spread of the scores": scores.std().item()}
     for name, weights in (
         ("inside, softmax(qk'/√d)", torch.softmax(scores / math.sqrt(d), -1)),
         ("after, softmax(qk')/√d", torch.softmax(scores, -1) / math.sqrt(d)),
     ):
         rows = weights / weights.sum(-1, keepdim=True)
-        found[name] = {
+        result[name] = {
             "a row sums to": weights.sum(-1).mean().item(),
             "largest share of a row": rows.amax(-1).mean().item(),
             "tokens a row spreads over": torch.special.entr(rows).sum(-1).exp().mean().item(),
         }
-    return found
+    return result
 
 
 @torch.no_grad()
@@ -69,8 +69,8 @@ def same_attention(name: str = "vit_b_16") -> dict[str, Any]:
     collected: list[torch.Tensor] = []
     for block in theirs.encoder.layers:
 
-        def asked(*given: Any, own: Any = block.self_attention.forward, **options: Any) -> Any:
-            output, weights = own(*given, **{**options, "need_weights": True, "average_attn_weights": False})
+        def asked(*inputs: Any, own: Any = block.self_attention.forward, **options: Any) -> Any:
+            output, weights = own(*inputs, **{**options, "need_weights": True, "average_attn_weights": False})
             collected.append(weights)
             return output, weights
 
@@ -98,7 +98,7 @@ def on_object(model: str, image: str, *boxes: str) -> dict[str, Any]:
     tape = vitral.watch(network, image)
     inside = area_inside([tuple(map(float, box.split(","))) for box in boxes], tape.grid)
     area = float(inside.mean())
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "boxes": list(boxes),
         "share of the area": area,
         "answer": tape.origin.class_name(int(tape.logits[0].argmax())),
@@ -106,10 +106,10 @@ def on_object(model: str, image: str, *boxes: str) -> dict[str, Any]:
     for name in METHODS:
         grid = np.clip(getattr(vitral.look, name)(tape).grid, 0, None)
         share = float((grid * inside).sum() / max(grid.sum(), 1e-30))
-        found[name] = {"share": share, "lift": share / area}
+        result[name] = {"share": share, "lift": share / area}
     by_block = [vitral.look.attention(tape, block=block).grid for block in range(tape.config.depth)]
-    found["attention, block by block"] = [round(float((grid * inside).sum() / grid.sum()), 3) for grid in by_block]
-    return found
+    result["attention, block by block"] = [round(float((grid * inside).sum() / grid.sum()), 3) for grid in by_block]
+    return result
 
 
 def ink(model: str, image: str) -> list[float]:
@@ -164,8 +164,8 @@ def keep(name: str, *rest: str) -> dict[str, Any]:
     file, command = (rest[:split] or (None,))[0], list(rest[split + 1 :])
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     output = json.loads(Path(file).read_text(encoding="utf-8") if file else printed)
-    kept = {"command": " ".join(command), "output": output, "machine": describe_machine(), "date": datetime.date.today().isoformat()}
-    write_json(make_folder(MEASURED) / f"{name}.json", without_paths(kept))
+    content = {"command": " ".join(command), "output": output, "machine": describe_machine(), "date": datetime.date.today().isoformat()}
+    write_json(make_folder(MEASURED) / f"{name}.json", without_paths(content))
     return {"written": f"measured/{name}.json"}
 
 

@@ -37,8 +37,8 @@ def claimed(claim: dict[str, Any], records: dict[str, list[Record]], studies: di
         return "not run"
     if "record" in claim:
         own = records[claim["record"]]
-        told = f"{accuracy(own)}, n = {len(own)}"
-        return f"{told}; {beside[claim['record']]}" if "beside" in claim else told
+        text = f"{accuracy(own)}, n = {len(own)}"
+        return f"{text}; {beside[claim['record']]}" if "beside" in claim else text
     if "steps" in claim:
         return "; ".join(f"{name}: {steps_to(records[name])}" for name in claim["steps"])
     if "study" in claim:
@@ -48,17 +48,17 @@ def claimed(claim: dict[str, Any], records: dict[str, list[Record]], studies: di
 
 def steps_to(records: list[Record], levels: Sequence[float] = (0.5, 0.6, 0.7)) -> str:
     """Optimizer steps after which validation first had this accuracy, the mean over seeds."""
-    told = []
+    texts = []
     for level in levels:
         first = [
             next((line["step"] for line in record.run.metrics if line["split"] == "validation" and line["accuracy"] >= level), None)
             for record in records
         ]
         reached = [step for step in first if step is not None]
-        told.append(
+        texts.append(
             f"{percent(level, 0)} after {np.mean(reached):,.0f}" if len(reached) == len(first) else f"{percent(level, 0)} not reached"
         )
-    return f"{', '.join(told)} steps, n = {len(records)}"
+    return f"{', '.join(texts)} steps, n = {len(records)}"
 
 
 def claims_table(report: str, records: dict[str, list[Record]], studies: dict[str, Path]) -> str:

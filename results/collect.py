@@ -138,12 +138,12 @@ def _study_files(folder: Path, record: Path) -> None:
         else:
             shutil.copyfile(folder / file, record / file)
     for cell in sorted(path for path in (folder / layout.CELLS).iterdir() if (path / layout.CELL).is_file()):
-        kept = make_folder(record / layout.CELLS / cell.name)
-        write_json(kept / layout.CELL, without_paths(read_json(cell / layout.CELL)))
+        target = make_folder(record / layout.CELLS / cell.name)
+        write_json(target / layout.CELL, without_paths(read_json(cell / layout.CELL)))
         if (cell / layout.METRICS).is_file():  # a probe has none
-            _journal(cell, kept)
+            _journal(cell, target)
         if (cell / layout.answers_name()).is_file():
-            _answers(RunFolder(cell), kept, "test", probabilities=False)
+            _answers(RunFolder(cell), target, "test", probabilities=False)
 
 
 def _journal(folder: Path, record: Path) -> None:

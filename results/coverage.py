@@ -21,7 +21,7 @@ SETTINGS = {"seeds alike": (0.0, 0.3), "seeds alike, many flips": (0.0, 0.8), "s
 
 def coverage(seeds: int, images: int, accuracy: float, spread: float, flips: float, studies: int) -> tuple[float, float]:
     """(of our interval, of Student's t over the seeds' accuracies)."""
-    rng, found = np.random.default_rng(0), np.zeros(2)
+    rng, covered = np.random.default_rng(0), np.zeros(2)
     level = NormalDist().inv_cdf(accuracy) * np.sqrt(1 + spread**2 + flips**2)
     student = stats.t.ppf(0.975, seeds - 1)
     for _ in range(studies):
@@ -31,8 +31,8 @@ def coverage(seeds: int, images: int, accuracy: float, spread: float, flips: flo
         correct = ease + np.float32(flips) * rng.standard_normal((seeds, images), dtype=np.float32) > 0
         ours, by_seed = accuracy_interval(correct), correct.mean(axis=1)
         half = student * by_seed.std(ddof=1) / np.sqrt(seeds)
-        found += ours.low <= accuracy <= ours.high, abs(by_seed.mean() - accuracy) <= half
-    return tuple(found / studies)  # type: ignore[return-value]
+        covered += ours.low <= accuracy <= ours.high, abs(by_seed.mean() - accuracy) <= half
+    return tuple(covered / studies)  # type: ignore[return-value]
 
 
 def main() -> None:
@@ -40,8 +40,8 @@ def main() -> None:
     rows = []
     for images, accuracy in ((360, 0.99), (1000, 0.94), (10_000, 0.7), (10_000, 0.97)):
         for seeds in (2, 3, 5):
-            found = [coverage(seeds, images, accuracy, *setting, studies) for setting in SETTINGS.values()]
-            rows.append([f"{images:,}", percent(accuracy, 0), str(seeds), *(f"{100 * a:.1f} ({100 * b:.0f})" for a, b in found)])
+            shares = [coverage(seeds, images, accuracy, *setting, studies) for setting in SETTINGS.values()]
+            rows.append([f"{images:,}", percent(accuracy, 0), str(seeds), *(f"{100 * a:.1f} ({100 * b:.0f})" for a, b in shares)])
     print(table(rows, ["pictures", "accuracy", "seeds", *SETTINGS], "r", markdown=True))
 
 

@@ -21,7 +21,7 @@ def install_lines(project: dict[str, Any] | None = None) -> str:
     about = (project or tomllib.loads(PROJECT.read_text(encoding="utf-8")))["project"]
     address = about.get("urls", {}).get(ADDRESS)
     name = about["name"] if address else "."
-    sizes = {way: f"{found['MiB'] / 1024:.1f} GiB" for way, found in read_json(SIZES).items() if way != "how"}
+    sizes = {way: f"{entry['MiB'] / 1024:.1f} GiB" for way, entry in read_json(SIZES).items() if way != "how"}
     clone = [f"git clone {address} {about['name']} && cd {about['name']}"] * bool(address)
     where = "With make" if address else "In a checkout, with make"
     ways = {

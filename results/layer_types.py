@@ -79,8 +79,8 @@ def seconds(action: Callable[[], Tensor], device: str, least: float) -> float:
     """The quickest tenth of repeated runs; on a CPU of this thread's own time, which others on the machine hardly change."""
     clock = time.thread_time if device == "cpu" else time.perf_counter
     times: list[float] = []
-    began = clock()
-    while len(times) < 5 or clock() - began < least:
+    begin = clock()
+    while len(times) < 5 or clock() - begin < least:
         start = clock()
         action()
         if device != "cpu":
@@ -89,8 +89,8 @@ def seconds(action: Callable[[], Tensor], device: str, least: float) -> float:
     return float(np.quantile(times, 0.1))
 
 
-def exponent(places: Sequence[float], values: Sequence[float]) -> float:
-    return float(np.polyfit(np.log(places), np.log(values), 1)[0])
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 @torch.no_grad()
@@ -107,7 +107,7 @@ def main() -> None:
     measured: dict[str, dict[str, list[float]]] = read_json(flags.out)["milliseconds"] if flags.fit else {}
     for name, make in LAYERS.items() if not flags.fit else ():
         timed = {axis: [seconds(make(n, d, flags.device), flags.device, flags.seconds) for n, d in grid] for axis, grid in grids.items()}
-        measured[name] = {axis: [1e3 * each for each in found] for axis, found in timed.items()}
+        measured[name] = {axis: [1e3 * each for each in times] for axis, times in timed.items()}
     fits = {name: {axis: exponent(ends, measured[name][axis]) for axis, ends in (("tokens", TOKENS), ("width", WIDTHS))} for name in LAYERS}
     values = {
         "tokens": TOKENS, "width": WIDTHS, "fixed": {"width": FIXED_WIDTH, "tokens": FIXED_TOKENS},

@@ -57,7 +57,7 @@ class Job:
         return self.published if self.seed is None else SEED.sub(str(self.seed), self.published)
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         return self.record if self.seed is None else f"{self.record}, seed {self.seed}"
 
     @property
@@ -70,19 +70,19 @@ def toml(name: str) -> dict[str, Any]:
     return tomllib.loads((HERE / f"{name}.toml").read_text(encoding="utf-8"))
 
 
-def wanted() -> list[Job]:
+def all_jobs() -> list[Job]:
     """Everything that has a record, or is to have one."""
     rows = toml("rows")
     jobs = [job for kind in SEEDS for row in rows.get(kind, ()) for job in _each_seed(row, row.get("seeds", SEEDS[kind]))]
     jobs += [_study(study, study["record"]) for study in rows.get("study", ())]
     jobs += [_study(claim, claim["study"]) for claim in toml("claims").get("claim", ()) if "study" in claim]
     order: list[str] = rows.get("order", [])
-    return sorted(jobs, key=lambda job: next((place for place, pattern in enumerate(order) if fnmatch(job.record, pattern)), len(order)))
+    return sorted(jobs, key=lambda job: next((index for index, pattern in enumerate(order) if fnmatch(job.record, pattern)), len(order)))
 
 
 def missing(records: Path) -> list[Job]:
     """What is wanted and has no record."""
-    return [job for job in wanted() if not (records / f"{job.name}.zip").is_file()]
+    return [job for job in all_jobs() if not (records / f"{job.name}.zip").is_file()]
 
 
 def _each_seed(row: dict[str, Any], seeds: int) -> list[Job]:
@@ -100,12 +100,12 @@ def has_weights(runs: Path, name: str) -> bool:
 
 def with_needs(jobs: Sequence[Job], runs: Path) -> list[Job]:
     """Each after those whose weights it starts from, as far as these are not among the `runs`."""
-    makers = {job.name: job for job in wanted()}
-    found: dict[str, Job] = {}
+    makers = {job.name: job for job in all_jobs()}
+    ordered: dict[str, Job] = {}
     for job in jobs:
         before = [makers[name] for name in job.needs if name in makers and not has_weights(runs, name)]
-        found |= {one.name: one for one in (*before, job) if one.name not in found}
-    return list(found.values())
+        ordered |= {one.name: one for one in (*before, job) if one.name not in ordered}
+    return list(ordered.values())
 
 
 # ---- what must be at hand --------------------------------------------------------------------------------------------------------

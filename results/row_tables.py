@@ -58,10 +58,10 @@ def numbers_list(records: dict[str, list[Record]]) -> str:
         what = f"**{ratio:.2f} ×** as many images per second as timm when both train a compiled ViT-{model.upper()} on one H200"
         lines.append(f"- {what} ({rounds} rounds, [speed](docs/results/speed.md)).")
     if AUDIT.is_file():
-        found = read_json(AUDIT)
-        verdicts = [row["verdict"] for row in found["rows"] if row["verdict"] != REFERENCE_VERDICT]
+        audit = read_json(AUDIT)
+        verdicts = [row["verdict"] for row in audit["rows"] if row["verdict"] != REFERENCE_VERDICT]
         what = f"**{verdicts.count(USE)} of {len(verdicts)}** attribution methods pass the audit of ViT-Ti"
-        lines.append(f"- {what} ({found['pictures']} photographs of pets, [verdicts](docs/results/audit.md)).")
+        lines.append(f"- {what} ({audit['pictures']} photographs of pets, [verdicts](docs/results/audit.md)).")
     return "\n".join(lines)
 
 
@@ -77,9 +77,9 @@ def step_beside_timm() -> tuple[float, str, int] | None:
 
 def audit_table(name: str) -> str:
     """Every method of a published audit with the tests that the page explains, and its verdict."""
-    found = read_json(AUDITS / f"{name}.json")
-    shown = [test for test in AUDIT_TESTS if any(test in row["tests"] for row in found["rows"])]
-    lines = [[row["method"], *(_tested(row["tests"].get(test)) for test in shown), row["verdict"]] for row in found["rows"]]
+    audit = read_json(AUDITS / f"{name}.json")
+    shown = [test for test in AUDIT_TESTS if any(test in row["tests"] for row in audit["rows"])]
+    lines = [[row["method"], *(_tested(row["tests"].get(test)) for test in shown), row["verdict"]] for row in audit["rows"]]
     return table(lines, ["method", *shown, "verdict"], "l", markdown=True)
 
 
@@ -99,8 +99,8 @@ def records_table(records: dict[str, list[Record]]) -> str:
         each = ", ".join(f"{record.seed}: [{100 * record.right().mean():.2f}](../../results/records/{record.name}.zip)" for record in own)
         pictures = f"{len(own[0].right()):,}"
         asked, aim = row.get("asked", NOTHING), row.get("aim", NOTHING)
-        told = "; ".join([probed(own), *filter(None, [beside.get(row["record"])])])
-        lines.append([row["title"], asked, aim, told, each, pictures, f"`{row['command']}`", machines(own)])
+        text = "; ".join([probed(own), *filter(None, [beside.get(row["record"])])])
+        lines.append([row["title"], asked, aim, text, each, pictures, f"`{row['command']}`", machines(own)])
     return table(lines, header, "lllrllll", markdown=True)
 
 
@@ -146,19 +146,19 @@ def choices_table(records: dict[str, list[Record]]) -> str:
     recipe, *changes = toml("rows")["choice"]
     if recipe["record"] not in records:
         return f"Not run yet: `{recipe['command']}`."
-    known = [choice for choice in changes if choice["record"] in records]
-    right = {choice["record"]: np.stack([one.right("validation") for one in records[choice["record"]]]) for choice in (recipe, *known)}
-    several = {name for name in right if min(len(right[name]), len(right[recipe["record"]])) > 1}  # one seed carries no test
+    present = [choice for choice in changes if choice["record"] in records]
+    right = {choice["record"]: np.stack([one.right("validation") for one in records[choice["record"]]]) for choice in (recipe, *present)}
+    repeated = {name for name in right if min(len(right[name]), len(right[recipe["record"]])) > 1}  # one seed carries no test
     tests = {
         choice["record"]: paired_bootstrap(right[choice["record"]], right[recipe["record"]])
-        for choice in known
-        if choice["record"] in several
+        for choice in present
+        if choice["record"] in repeated
     }
     adjusted = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
     lines = []
-    for choice in (recipe, *known):
+    for choice in (recipe, *present):
         name, own = choice["record"], records[choice["record"]]
-        points = f"{100 * (right[name].mean() - right[recipe['record']].mean()):+.2f}" if choice in known else NOTHING
+        points = f"{100 * (right[name].mean() - right[recipe['record']].mean()):+.2f}" if choice in present else NOTHING
         verdict = NOTHING
         if name in tests:
             test = tests[name]
@@ -166,24 +166,24 @@ def choices_table(records: dict[str, list[Record]]) -> str:
             verdict = ("worse" if test.difference < 0 else "better") if adjusted[name] < LEVEL else "not told apart"
         lines.append([choice["title"], accuracy(own, "validation"), str(len(own)), points, verdict, f"`{choice['command']}`"])
     header = ["", "validation", "seeds", "points to the recipe (95 %)", f"Holm over {len(tests)}", "command"]
-    not_run = [choice["title"] for choice in changes if choice not in known]
+    not_run = [choice["title"] for choice in changes if choice not in present]
     return table(lines, header, "lrrrl", markdown=True) + (f"\n\nNot run: {', '.join(not_run)}." if not_run else "")
 
 
 def duplicates_table(records: dict[str, list[Record]]) -> str:
     """Accuracy with and without the test pictures that were found again among the training pictures."""
-    known = read_json(DUPLICATES) if DUPLICATES.is_file() else {}
+    searched = read_json(DUPLICATES) if DUPLICATES.is_file() else {}
     lines = []
     for row in rows():
         own = records.get(row["record"])
-        found = known.get(own[0].run.settled.data.name) if own else None
-        if not own or not found:
+        entry = searched.get(own[0].run.settled.data.name) if own else None
+        if not own or not entry:
             continue
-        if sha256_bytes(Answers.read(own[0].path).labels.astype("u1").tobytes()) != found["labels"]:
+        if sha256_bytes(Answers.read(own[0].path).labels.astype("u1").tobytes()) != entry["labels"]:
             raise SystemExit(f"{row['record']} was tested on {own[0].run.settled.data.name} in another order than duplicates.json knows")
         held = np.zeros(len(own[0].right()), bool)
-        held[found["positions"]] = True
-        lines.append([row["title"], f"{held.sum():,}", accuracy(own), accuracy(own, kept=~held), accuracy(own, kept=held)])
+        held[entry["positions"]] = True
+        lines.append([row["title"], f"{held.sum():,}", accuracy(own), accuracy(own, mask=~held), accuracy(own, mask=held)])
     if not lines:
         return "No row whose data set was searched has a record yet."
     return table(lines, ["what", "near-duplicates in test", "all of test", "without them", "they alone"], "lr", markdown=True)

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from collect import RECORDS, collect
 from missing import TINY, Job, absent, has_weights, missing, with_needs
-from tinyimagenet_tiles import FOLDER, TILES, write_published
+from tinyimagenet_tiles import TILES, write_published
 
 from vitral.base import layout
 from vitral.base.errors import VitralError
@@ -58,14 +58,14 @@ class Child:
 
     job: Job
     process: subprocess.Popen[bytes]
-    began: float
+    started: float
     alone: bool
     """Nothing has run beside it, and it was not gone on with: its times are its own."""
     stopped: bool = False
 
     @property
     def seconds(self) -> float:
-        return time.monotonic() - self.began
+        return time.monotonic() - self.started
 
 
 class Runner:
@@ -97,7 +97,7 @@ class Runner:
         for job in self.waiting:
             lacking = [name for name in job.needs if not has_weights(self.out, name)]
             why = f"it waits for {', '.join(lacking)}" if lacking else f"it does not fit ({duration(self.rest(job))}, estimated)"
-            print(f"{job.told}: not run, {why}")
+            print(f"{job.title}: not run, {why}")
 
     @property
     def left(self) -> float:
@@ -125,8 +125,8 @@ class Runner:
         for other in self.running:
             other.alone = False
         alone, rest = not self.running and not (self.out / job.name).exists(), self.rest(job)
-        longer = "" if rest <= self.left else ": if it is stopped, it goes on at the next call"
-        print(f"{job.told}: begun, about {duration(rest)}, {duration(self.left)} left{longer}", flush=True)
+        longer = "" if rest <= self.left else ": if it is stopped, the next call continues it"
+        print(f"{job.title}: started, about {duration(rest)}, {duration(self.left)} left{longer}", flush=True)
         with open(self.out / f"{job.name}.log", "ab") as log:
             # In a session of its own, so that what it starts can be ended with it.
             process = subprocess.Popen(arguments(job, self.out), stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
@@ -154,23 +154,23 @@ class Runner:
         """Keep what came of it, and say so in a line."""
         self.running.remove(child)
         job, before = child.job, self.spent.pop(child.job.name, 0.0)
-        done, told = "", ""
+        done, text = "", ""
         if child.process.returncode == 0:
             try:
-                done, told = ", alone" if child.alone else "", self.keep(child)
+                done, text = ", alone" if child.alone else "", self.keep(child)
             except (VitralError, OSError) as error:
-                done, told, self.failed = ": not collected", f"not collected: {error}", True
+                done, text, self.failed = ": not collected", f"not collected: {error}", True
         elif child.stopped:
             self.spent[job.name] = before + child.seconds
-            done, told = ": stopped", "stopped, goes on at the next call"
+            done, text = ": stopped", "stopped, the next call continues it"
         else:
-            said = (self.out / f"{job.name}.log").read_text(encoding="utf-8", errors="replace").strip()
-            done, told, self.failed = ": failed", f"failed: {said.splitlines()[-1] if said else 'it said nothing'}", True
+            log = (self.out / f"{job.name}.log").read_text(encoding="utf-8", errors="replace").strip()
+            done, text, self.failed = ": failed", f"failed: {log.splitlines()[-1] if log else 'it printed nothing'}", True
         write_json(self.out / SPENT, self.spent)
         in_all = f" ({duration(before + child.seconds)} in all)" if before else ""
-        print(f"{job.told}: {duration(child.seconds)}{in_all}, {told}", flush=True)
+        print(f"{job.title}: {duration(child.seconds)}{in_all}, {text}", flush=True)
         with open(self.out / "ledger.md", "a", encoding="utf-8") as ledger:
-            ledger.write(f"| {job.told} | {max(1, round(child.seconds / 60))} | {datetime.date.today()}{done} |\n")
+            ledger.write(f"| {job.title} | {max(1, round(child.seconds / 60))} | {datetime.date.today()}{done} |\n")
 
     def keep(self, child: Child) -> str:
         """Collect the record; what it says."""
@@ -183,7 +183,7 @@ class Runner:
 
 def arguments(job: Job, out: Path) -> list[str]:
     """The command as it is given here: with this Python, folders under `out`, and going on with what was stopped."""
-    words = [re.sub(r"(^|[=,])runs/", lambda found: f"{found[1]}{out}/", word) for word in shlex.split(job.command)]
+    words = [re.sub(r"(^|[=,])runs/", lambda match: f"{match[1]}{out}/", word) for word in shlex.split(job.command)]
     words += [] if "--out" in words else ["--out", str(out / job.name)]
     words += ["--resume", "auto"] if words[1] in ("train", "pretrain") else []  # a study goes on by itself
     return [sys.executable, "-m", *words]
@@ -191,9 +191,10 @@ def arguments(job: Job, out: Path) -> list[str]:
 
 def write_tiny(jobs: Sequence[Job]) -> None:
     """Write Tiny-ImageNet as published, if a job needs it, it is not there, and our tiles are."""
+    entry, root = CATALOGUE[TINY], data_root(None)
     needed = any(TINY in shlex.split(job.command) for job in jobs)
-    if needed and TILES.is_dir() and present(CATALOGUE[TINY], data_root(None)) is None:
-        write_published(TILES, data_root(None) / FOLDER)
+    if needed and TILES.is_dir() and present(entry, root) is None:
+        write_published(TILES, root / entry.folder)
 
 
 def score(record: Path) -> str:
@@ -225,7 +226,7 @@ def main(arguments: list[str] | None = None) -> int:
     if flags.minutes is None:
         after = {job: [name for name in job.needs if not has_weights(flags.out, name)] for job in jobs}
         ready = {job: "no" if lacking[job] else f"after {', '.join(after[job])}" if after[job] else "yes" for job in jobs}
-        lines = [[job.told, f"{job.minutes:g}", ready[job], job.command] for job in jobs]
+        lines = [[job.title, f"{job.minutes:g}", ready[job], job.command] for job in jobs]
         print(table(lines, ["row", "minutes", "at hand", "command"], "lrl"))
         print(f"{len(jobs)} to run, about {duration(60 * sum(job.minutes for job in jobs))} on one H200")
     for text in dict.fromkeys(text for texts in lacking.values() for text in texts):

@@ -38,8 +38,8 @@ def quantised_table() -> str:
     lines = []
     for path in sorted(QUANTISED.glob("*.json")):
         proof = read_json(path)
-        found = {one["name"]: one for one in proof["versions"]}
-        for name, one in found.items():
+        by_name = {one["name"]: one for one in proof["versions"]}
+        for name, one in by_name.items():
             speed = "" if one["speed"] is None else f"{one['speed']:.2f} × ({one['spread'][0]:.2f} to {one['spread'][1]:.2f})"
             whole = one["pictures"] == proof["pictures"]  # scores of fewer pictures cannot be set beside those of all
             scored = "" if one["top1"] is None or not whole else f"{100 * one['top1']:.2f} %"
@@ -79,10 +79,10 @@ def readme_speed_table() -> str:
             if (run["model"], run["device"]) != (model, device) or "timm" not in own:
                 continue
             ours, theirs = own[OURS], own["timm"]
-            found = found if (found := _beside(theirs)) != SAME else "no difference shown"
+            comparison = _beside(theirs).replace(SAME, "no difference shown")
             what = f"{'GPU' if device == 'cuda' else 'CPU'}: {action}" + (", compiled" if mode == "compiled" else "")
             what += " (bf16, timm in fp32)" if (device, action, mode) in DIFFERENT else ""
-            lines.append([what, _took(ours), _took(theirs), found])
+            lines.append([what, _took(ours), _took(theirs), comparison])
             rounds.add(run["rounds"])
     note = (
         "GPU: b/16 on one H200, bf16. CPU: ti/16 on two threads, fp32 unless the row names bf16. In brackets: 10 to 90 % of"
@@ -139,10 +139,10 @@ def speed_table(name: str, flags: str = "") -> str:
 
 def fp8_table() -> str:
     """Ours in fp8 and in bf16 beside timm in bf16 out of measured/fp8.json, and what fp8 did to answers."""
-    found = read_json(MEASURED / "fp8.json")
+    measured = read_json(MEASURED / "fp8.json")
     lines = [
         [row["size"], f"{row['pictures']:,}", row["contestant"], f"{row['milliseconds']:,.3g} ms", _times(row)]
-        for row in found["rows"]
+        for row in measured["rows"]
         if row["contestant"] != "timm"
     ]
     ratios = table(lines, ["model", "images", "", "a pass", "it is, beside timm in bf16"], "lrl", markdown=True)
@@ -155,7 +155,7 @@ def fp8_table() -> str:
             *(_share(one.get(k)) for k in ("usual", "fp8")),
             one["device"],
         ]
-        for one in found["answers"]
+        for one in measured["answers"]
     ]
     heads = ["weights", "photographs of", "pictures", "same answer", "right before", "right in fp8", "on"]
     return f"{ratios}\n\n{table(answers, heads, 'llr', markdown=True)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from evidence import points
+from evidence import mean_text, points
 
 from vitral.base import layout
 from vitral.base.files import read_json
@@ -16,7 +16,7 @@ from vitral.report.study import APART, values_of
 from vitral.run.answers import Answers
 from vitral.study.fight.growth import Gap, gap_changes, gaps, power_laws
 from vitral.study.fight.pretraining import REACH, against_scratch, way_name
-from vitral.study.fight.statistics import accuracy_interval, compare_pairs
+from vitral.study.fight.statistics import compare_pairs
 from vitral.study.fight.table import Outcome
 
 HEADINGS = {"budget": "budget", **APART}
@@ -35,30 +35,28 @@ def study_table(*paths: Path) -> str:
     groups: dict[tuple[Any, ...], dict[str, list[np.ndarray]]] = {}
     apart = [name for name in HEADINGS if len({cell.get(name) for cell in cells}) > 1] or ["size"]
     for cell in cells:
-        group = groups.setdefault(tuple(cell.get(name, 0) for name in apart), {})
-        group.setdefault(cell["model"], []).append(Answers.read(cell["path"]).right)
+        models = groups.setdefault(tuple(cell.get(name, 0) for name in apart), {})
+        models.setdefault(cell["model"], []).append(Answers.read(cell["path"]).right)
     own_rows = [row for row in rows if row["split"] == cells[0]["split"]]
-    lines, several = [], {}
-    for place, models in groups.items():
+    lines, repeated = [], {}
+    for group, models in groups.items():
         for model, seeds in models.items():
-            own = next(row for row in own_rows if (row["model"], *(row.get(name, 0) for name in apart)) == (model, *place))
-            found = accuracy_interval(np.stack(seeds)) if len(seeds) > 1 else None
-            shown = f"{100 * found.mean:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})" if found else f"{100 * own['mean']:.2f}"
+            own = next(row for row in own_rows if (row["model"], *(row.get(name, 0) for name in apart)) == (model, *group))
             lines.append(
                 [
-                    *values_of(dict(zip(apart, place, strict=False)), apart),
+                    *values_of(dict(zip(apart, group, strict=False)), apart),
                     model,
-                    shown,
+                    mean_text(np.stack(seeds)),
                     str(len(seeds)),
                     f"{own['parameters']:,}",
                     f"{own['seconds']:.1f}",
                 ]
             )
-        several[place] = {model: np.stack(seeds) for model, seeds in models.items() if len(seeds) > 1}
-    changing = _gaps(several, apart)
-    several |= _against_scratch(several, apart)
-    tests = compare_pairs(several | changing)
-    pairs = [(place, pair) for place in several for pair in tests[place]]
+        repeated[group] = {model: np.stack(seeds) for model, seeds in models.items() if len(seeds) > 1}
+    changing = _gaps(repeated, apart)
+    repeated |= _against_scratch(repeated, apart)
+    tests = compare_pairs(repeated | changing)
+    pairs = [(group, pair) for group in repeated for pair in tests[group]]
     where = [HEADINGS[name] for name in apart]
     aligned = "r" * len(apart) + "lr"
     header = [*where, "model", "test accuracy (95 %)", "seeds", "parameters", "seconds"]
@@ -67,66 +65,66 @@ def study_table(*paths: Path) -> str:
     if pairs:
         tested = [
             [
-                *values_of(dict(zip(apart, place, strict=False)), apart),
+                *values_of(dict(zip(apart, group, strict=False)), apart),
                 f"{pair.ranked[0]} − {pair.ranked[1]}",
                 points(pair),
                 pair.p_text,
                 "yes" if pair.different else "no",
             ]
-            for place, pair in pairs
+            for group, pair in pairs
         ]
         head = [*where, "pair", "points (95 %)", f"Holm over {sum(map(len, tests.values()))}", "told apart"]
         parts.append(table(tested, head, aligned, markdown=True))
     for way in dict.fromkeys(gap.way for gap in changing):
         parts += [f"- {way + ': ' if way else ''}{change}." for change in gap_changes(tests, way)]
-    parts += [f"- {name}: {found}." for path, result in results for name, found in _crossings(path, result).items()]
+    parts += [f"- {name}: {crossing}." for path, result in results for name, crossing in _crossings(path, result).items()]
     return "\n\n".join(parts)
 
 
-def _gaps(several: dict[Any, dict[str, np.ndarray]], apart: list[str]) -> dict[Gap, dict[str, np.ndarray]]:
+def _gaps(repeated: dict[Any, dict[str, np.ndarray]], apart: list[str]) -> dict[Gap, dict[str, np.ndarray]]:
     """What two models gained from the smallest size, of data or of pre-training, to the largest."""
     name = next((name for name in ("pretrained", "size") if name in apart), "")
     if not name:
         return {}
     ways: dict[str, dict[int, Any]] = {}
-    for place in several:
-        known = dict(zip(apart, place, strict=True))
-        if size := known[name]:
-            ways.setdefault(way_name(known["shots"]) if "shots" in known else "", {})[size] = place
-    found: dict[Gap, dict[str, np.ndarray]] = {}
+    for group in repeated:
+        values = dict(zip(apart, group, strict=True))
+        if size := values[name]:
+            ways.setdefault(way_name(values["shots"]) if "shots" in values else "", {})[size] = group
+    changes: dict[Gap, dict[str, np.ndarray]] = {}
     for way, sizes in ways.items():
         if len(sizes) > 1:
-            found |= gaps(several[sizes[min(sizes)]], several[sizes[max(sizes)]], way)
-    return found
+            changes |= gaps(repeated[sizes[min(sizes)]], repeated[sizes[max(sizes)]], way)
+    return changes
 
 
 def _crossings(path: Path, result: dict[str, Any]) -> dict[str, str]:
     """Where the lines of two models cross; which models are a family of a compute study, only its own result says."""
     if result["kind"] not in ("data", "pretraining"):
-        return {name: found["text"] for name, found in result.get("crossings", {}).items()}
-    place, reach = ("pretrained", REACH) if result["kind"] == "pretraining" else ("size", 1.0)
+        return {name: crossing["text"] for name, crossing in result.get("crossings", {}).items()}
+    axis, reach = ("pretrained", REACH) if result["kind"] == "pretraining" else ("size", 1.0)
     ways: dict[int, dict[str, list[Outcome]]] = {}
     for cell in (Outcome(**cell) for cell in result["cells"]):
-        if getattr(cell, place):
+        if getattr(cell, axis):
             ways.setdefault(cell.shots, {}).setdefault(cell.model, []).append(cell)
 
     def right(cells: Sequence[Outcome]) -> np.ndarray:
         return np.stack([Answers.read(path / layout.CELLS / cell.cell).right for cell in cells])
 
     return {
-        f"{way_name(shots) + ': ' if result['kind'] == 'pretraining' else ''}{name}": str(found)
+        f"{way_name(shots) + ': ' if result['kind'] == 'pretraining' else ''}{name}": str(crossing)
         for shots, models in sorted(ways.items())
-        for name, found in power_laws(models, place, right, reach)[1].items()
+        for name, crossing in power_laws(models, axis, right, reach)[1].items()
     }
 
 
-def _against_scratch(several: dict[Any, dict[str, np.ndarray]], apart: list[str]) -> dict[Any, dict[str, np.ndarray]]:
+def _against_scratch(repeated: dict[Any, dict[str, np.ndarray]], apart: list[str]) -> dict[Any, dict[str, np.ndarray]]:
     """Each model that was fine-tuned after the most pictures, beside itself from scratch."""
     if "pretrained" not in apart:
         return {}
-    tuned = {place[apart.index("pretrained")]: place for place in several if "shots" not in apart or not place[apart.index("shots")]}
-    most, scratch = tuned[max(tuned)], several.get(tuned.get(0, ()), {})
-    return {(*most, name): pair for name, pair in against_scratch(several[most], scratch).items()}
+    tuned = {group[apart.index("pretrained")]: group for group in repeated if "shots" not in apart or not group[apart.index("shots")]}
+    most, scratch = tuned[max(tuned)], repeated.get(tuned.get(0, ()), {})
+    return {(*most, name): pair for name, pair in against_scratch(repeated[most], scratch).items()}
 
 
 def study_means(path: Path) -> str:
@@ -134,10 +132,9 @@ def study_means(path: Path) -> str:
     cells = read_json(path / layout.RESULT)["cells"]
     most = {name: max(cell.get(name, 0) for cell in cells) for name in ("size", "pretrained", "share")}
     chosen = [cell for cell in cells if not cell.get("shots") and all(cell.get(name, 0) in (0, value) for name, value in most.items())]
-    told, seeds = [], 0
+    texts, seeds = [], 0
     for model in dict.fromkeys(cell["model"] for cell in chosen):
         right = np.stack([Answers.read(path / layout.CELLS / cell["cell"]).right for cell in chosen if cell["model"] == model])
-        found, seeds = accuracy_interval(right) if len(right) > 1 else None, len(right)
-        interval = f" ({100 * found.low:.2f} to {100 * found.high:.2f})" if found else ""
-        told.append(f"{model} {100 * right.mean():.2f}{interval}")
-    return f"{'; '.join(told)}; n = {seeds}"
+        texts.append(f"{model} {mean_text(right)}")
+        seeds = len(right)
+    return f"{'; '.join(texts)}; n = {seeds}"

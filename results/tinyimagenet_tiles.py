@@ -21,7 +21,6 @@ from vitral.base.progress import track
 
 TILES = Path("tinyimagenet-32px")
 """Where run_missing.py looks for them, seen from where the command is given."""
-FOLDER = "tiny-imagenet-200"
 SIDE, ROWS, COLUMNS = 32, 50, 100
 VALIDATION_TILES = 2
 

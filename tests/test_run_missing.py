@@ -122,7 +122,7 @@ def test_the_list_says_what_is_not_at_hand_and_runs_nothing(lists: Path, capsys:
 
 def test_every_command_that_is_published_can_be_understood(tmp_path: Path) -> None:
     """A flag that is not there would be found out when the GPU is."""
-    jobs = missing.wanted()
+    jobs = missing.all_jobs()
     assert len(jobs) > 80 and len({job.name for job in jobs}) == len(jobs)
     for job in jobs:
         words = run_missing.arguments(job, tmp_path)
@@ -264,7 +264,7 @@ def test_what_the_clock_stops_is_counted_and_gone_on_with(runner: Run, lists: Pa
     patient = f"import os, sys, time; {wait_once}; {WEIGHTS}"
     job = Job("first", 0, patient, 0.1)
     made, told = runner(job, hurry=True)
-    assert not made.failed and not made.made and "stopped, goes on at the next call" in told
+    assert not made.failed and not made.made and "stopped, the next call continues it" in told
     assert read_json(lists / "runs/spent.json")["first-0"] > 0.3
     made, told = runner(job)
     assert len(made.made) == 1 and "in all), collected" in told and read_json(lists / "runs/spent.json") == {}

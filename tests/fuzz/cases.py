@@ -28,7 +28,7 @@ from vitral.data.sources.shards import open_shards
 from vitral.data.splits.open import open_source
 from vitral.look.predict import predict
 from vitral.presets.runs import run as named_run
-from vitral.report.write import write_report
+from vitral.report.study import write_report
 from vitral.run.differences import differences
 from vitral.run.folder import RunFolder
 from vitral.run.survey import as_table, survey

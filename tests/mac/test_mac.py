@@ -276,7 +276,7 @@ def test_a_blurred_picture_is_the_cpu_s(place: Path) -> None:
     image = torch.rand(3, 37, 37, generator=torch.Generator().manual_seed(0))
     with pytest.raises(RuntimeError, match="divisible"):
         F.adaptive_avg_pool2d(image.to("mps")[None], (5, 5))
-    here, there = (judge.baselines(each, each, (37, 37))["blur"] for each in (image, image.to("mps")))
+    here, there = (judge._baselines(each, each, (37, 37))["blur"] for each in (image, image.to("mps")))
     assert there.device == GPU and torch.equal(here, there.cpu())
 
 

@@ -18,7 +18,7 @@ def test_the_lens_is_looks_own(session: Session, key: str) -> None:
     header, sections = unpack(session.answer("depth", 0, key))
     tape = watch(session.models[0], session.picture(0, key))
     own = look.lens(tape)
-    assert header["settled"] == own.settled and header["target"] == own.target
+    assert header["settled"] == own.decided_at and header["target"] == own.target
     for row, shares in zip(header["top"], own.probabilities, strict=True):
         assert [index for index, _ in row] == np.argsort(-shares)[: len(row)].tolist()
         assert row[0][1] == pytest.approx(shares.max(), abs=1e-5)

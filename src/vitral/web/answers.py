@@ -19,8 +19,7 @@ from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import track
 from vitral.look.method import RECORDS
-from vitral.look.pruning import DRAWS, prune_heads
-from vitral.look.switch_off import Off, ablate, check_off, edits_for, rollout_without
+from vitral.look.switch_off import DRAWS, Off, ablate, check_off, edits_for, prune_heads, rollout_without
 from vitral.look.watch import watch
 from vitral.model.tape import Edit
 from vitral.web.depth import pack_depth, pack_features

@@ -44,7 +44,7 @@ def pack_depth(
     best = patches.argmax(axis=-1)
     header = {
         "top": [_ranked(row) for row in shares],
-        "settled": reading.settled,
+        "settled": reading.decided_at,
         "target": reading.target,
         "lines": [[index, [round(float(share), 5) for share in shares[:, index]]] for index in followed(shares, reading.target)],
         "grid": list(reading.patches.shape[1:3]),

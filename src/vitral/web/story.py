@@ -34,11 +34,11 @@ import torch
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.picture import Picture
 from vitral.base.progress import track
-from vitral.draw.filters import tones
+from vitral.draw.tiles import weights_to_grey
 from vitral.look.distance import distances, mean_distance
 from vitral.look.health import LARGER
 from vitral.look.lens import read_out
-from vitral.look.occlusion import edges
+from vitral.look.maps import patch_edges
 from vitral.look.switch_off import without_patches
 from vitral.look.watch import watch
 from vitral.model.attention import Attention
@@ -151,7 +151,7 @@ class _AttentionColumns:
 
 def _contrast(image: torch.Tensor, grid: tuple[int, int]) -> np.ndarray:
     """(N,): how much the pixels of each patch differ."""
-    down, across = edges(image.shape[1], grid[0]), edges(image.shape[2], grid[1])
+    down, across = patch_edges(image.shape[1], grid[0]), patch_edges(image.shape[2], grid[1])
     cells = [image[:, down[r] : down[r + 1], across[c] : across[c + 1]] for r in range(grid[0]) for c in range(grid[1])]
     return np.array([float(cell.float().flatten(1).std(dim=1, correction=0).mean()) for cell in cells])
 
@@ -247,4 +247,4 @@ def _top_patches(tape: Tape, last: torch.Tensor) -> tuple[list[int], float, list
 def _patterns(weights: np.ndarray) -> bytes:
     """(n, C, P, P) → bytes (n, P, P, 3): grey is zero, each scaled by its own largest weight; colours where there are three."""
     shown = weights if weights.shape[1] == 3 else weights.mean(axis=1, keepdims=True).repeat(3, axis=1)
-    return tones(shown).transpose(0, 2, 3, 1).tobytes()
+    return weights_to_grey(shown).transpose(0, 2, 3, 1).tobytes()

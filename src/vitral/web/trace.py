@@ -16,7 +16,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_numpy
 from vitral.base.picture import Picture
-from vitral.draw.filters import tones
+from vitral.draw.tiles import weights_to_grey
 from vitral.look import filters, position_similarity
 from vitral.look.distance import MEASURES
 from vitral.look.method import RECORDS
@@ -180,7 +180,7 @@ def pack_figures(model: Classifier, compression: int) -> bytes:
             "title": first.title,
         }
     }
-    sections: dict[str, np.ndarray | bytes] = {"filters": tones(shown)}
+    sections: dict[str, np.ndarray | bytes] = {"filters": weights_to_grey(shown)}
     try:
         similarity = position_similarity(model)
         rows, columns = similarity.values.shape[:2]

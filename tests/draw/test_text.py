@@ -13,10 +13,10 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib.font_manager import fontManager
 
 from vitral.base.text import clean
-from vitral.draw import fonts
+from vitral.draw import text as fonts
 from vitral.draw.matrices import confusion_figure
-from vitral.draw.palette import add_title, new_figure, style_axes
 from vitral.draw.provenance import render
+from vitral.draw.style import add_title, new_figure, style_axes
 
 FLOWER = "花"
 
@@ -25,12 +25,12 @@ FLOWER = "花"
 def _fresh() -> Iterator[None]:
     """Answers are remembered, and so are the fonts that a test added."""
     kept = list(fontManager.ttflist)
-    for known in (fonts.families_for, fonts._tell):
-        known.cache_clear()
+    for cached in (fonts._families_for, fonts._warn):
+        cached.cache_clear()
     yield
     fontManager.ttflist[:] = kept
-    for known in (fonts.families_for, fonts._tell):
-        known.cache_clear()
+    for cached in (fonts._families_for, fonts._warn):
+        cached.cache_clear()
 
 
 def make_font(path: Path, signs: str) -> None:
@@ -66,16 +66,16 @@ def test_letters_come_from_a_font_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: [str(tmp_path / "test.ttf")])
-    monkeypatch.setattr(fontManager, "ttflist", [entry for entry in fontManager.ttflist if entry.name.startswith((fonts.OWN, "Last"))])
+    monkeypatch.setattr(fontManager, "ttflist", [entry for entry in fontManager.ttflist if entry.name.startswith((fonts._OWN, "Last"))])
     make_font(tmp_path / "test.ttf", FLOWER)
-    assert fonts.families_for(FLOWER) == (("Test Gothic",), "")
+    assert fonts._families_for(FLOWER) == (("Test Gothic",), "")
     assert ink("rose " + FLOWER * 4) - ink("rose ") > 300, "four squares of ink"
     assert capsys.readouterr().err == ""
 
 
 def test_what_no_font_has_is_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", list)
-    monkeypatch.setattr(fontManager, "ttflist", [entry for entry in fontManager.ttflist if entry.name.startswith((fonts.OWN, "Last"))])
+    monkeypatch.setattr(fontManager, "ttflist", [entry for entry in fontManager.ttflist if entry.name.startswith((fonts._OWN, "Last"))])
     for _ in range(3):
         ink(f"{FLOWER} rose")
     told = capsys.readouterr().err
@@ -83,14 +83,14 @@ def test_what_no_font_has_is_said_once(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 def test_our_own_font_needs_no_help() -> None:
-    assert fonts.families_for("−→×·⁻é") == ((), "")
+    assert fonts._families_for("−→×·⁻é") == ((), "")
 
 
 def test_a_broken_font_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken.ttf").write_bytes(b"no font")
     monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: [str(tmp_path / "broken.ttf")])
-    monkeypatch.setattr(fontManager, "ttflist", [entry for entry in fontManager.ttflist if entry.name.startswith((fonts.OWN, "Last"))])
-    assert fonts.families_for(FLOWER) == ((), FLOWER)
+    monkeypatch.setattr(fontManager, "ttflist", [entry for entry in fontManager.ttflist if entry.name.startswith((fonts._OWN, "Last"))])
+    assert fonts._families_for(FLOWER) == ((), FLOWER)
 
 
 @pytest.mark.parametrize("name", ["caf\udce9", "\x1b[31mred", r"$\frac{$", "two\x00"])

@@ -7,7 +7,6 @@ The look is set on each object, not in matplotlib's global settings, so drawing 
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,8 @@ import numpy as np
 
 from vitral.base.errors import one_of
 from vitral.base.text import columns
-from vitral.draw.fonts import dress_text, set_fallback_fonts
+from vitral.draw.provenance import png_bytes
+from vitral.draw.text import break_lines, dress_text, set_fallback_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 SEQUENTIAL = "inferno"
-DIVERGING = "RdBu_r"
+_DIVERGING = "RdBu_r"
 
 PAPER = "#ffffff"
 INK = "#1f2933"
 SOFT = "#52606d"
 LINE = "#dfe3e8"
+
+DASHED: dict[str, Any] = {"color": SOFT, "linewidth": 0.9, "linestyle": (0, (4, 3))}
+"""A line to compare with: chance, the mean of all."""
 
 TITLE_SIZE = 10
 LABEL_SIZE = 9
@@ -46,7 +49,7 @@ def series_marker(index: int) -> str:
 
 
 def map_name(signed: bool) -> str:
-    return DIVERGING if signed else SEQUENTIAL
+    return _DIVERGING if signed else SEQUENTIAL
 
 
 def limits_of(values: np.ndarray, signed: bool = False) -> tuple[float, float]:
@@ -67,6 +70,30 @@ def paint(values: np.ndarray, limits: tuple[float, float] | None = None, signed:
     if colours is not None and colours not in matplotlib.colormaps:
         raise one_of("colours", colours, matplotlib.colormaps)
     return np.asarray(matplotlib.colormaps[colours or map_name(signed)](share, bytes=True))[..., :3]
+
+
+def squares(pixels: np.ndarray, side: int) -> np.ndarray:
+    """Each number (or colour) as a flat square, at least `side` pixels in all on the longer side."""
+    factor = max(1, -(-side // max(pixels.shape[:2])))
+    return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
+
+
+def used_axes(axes: np.ndarray, count: int) -> list[Axes]:
+    """The first `count` axes of a grid; the others are hidden."""
+    for spare in axes.flat[count:]:
+        spare.set_visible(False)
+    return list(axes.flat[:count])
+
+
+def jittered(blocks: int, heads: int) -> np.ndarray:
+    """(blocks, heads): where the dot of each head lies on an axis of blocks, heads side by side."""
+    return np.arange(blocks)[:, None] + (np.linspace(-0.22, 0.22, heads) if heads > 1 else np.zeros(1))
+
+
+def depth_ticks(axes: Axes, depths: np.ndarray, most: int) -> None:
+    """At most `most` ticks from the embedding (−1) to the last block."""
+    step = max(1, -(-len(depths) // most))
+    axes.set_xticks(depths[::step], ["emb." if depth < 0 else str(depth) for depth in depths[::step]])
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, np.ndarray]:
@@ -176,55 +203,3 @@ def dress_bar(bar: Any, label: str = "", size: float = TICK_SIZE) -> None:
     bar.ax.tick_params(which="both", colors=SOFT, labelsize=size, width=0.8, length=2.5, pad=2)
     if label:
         bar.set_label(label, fontsize=size + 1 if size >= TICK_SIZE else size, color=INK)
-
-
-def shorten(text: str, length: int = 28) -> str:
-    """`text` on one line and at most `length` letters long."""
-    line = " ".join(text.split())
-    if columns(line) <= length:
-        return line
-    while columns(line) > length - 1:
-        line = line[:-1]
-    return line.rstrip() + "…"
-
-
-def wrap(text: str, inches: float, most: int = 3) -> str:
-    """At most three lines that fit the width, at about 15 letters an inch."""
-    length = max(8, round(inches * 15))
-    lines = break_lines(" ".join(text.split()), length)
-    if len(lines) > most:
-        lines = [*lines[: most - 1], shorten(" ".join(lines[most - 1 :]), length)]
-    return "\n".join(lines)
-
-
-def break_lines(text: str, length: int) -> list[str]:
-    """Lines of at most `length` letters: between words, and inside one that is longer, or where a script has no spaces."""
-    lines, line = [], ""
-    for word in text.split(" "):
-        joined = f"{line} {word}" if line else word
-        while columns(joined) > length:
-            if line and columns(word) <= length:  # the word goes to the next line as it is
-                joined, cut = word, line
-            else:
-                place = next(end for end in range(len(joined), 0, -1) if columns(joined[:end]) <= length or end == 1)
-                cut, joined = joined[:place], joined[place:]
-            lines.append(cut.rstrip())
-            line, word = "", joined
-        line = joined
-    return [*lines, line] if line else lines
-
-
-class NotebookFigure:
-    """Numbers that a notebook shows as the figure they draw."""
-
-    def draw(self) -> Figure:
-        raise NotImplementedError
-
-    def _repr_png_(self) -> bytes:
-        return png_bytes(self.draw())
-
-
-def png_bytes(figure: Figure, dpi: int = 120) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
-    return buffer.getvalue()

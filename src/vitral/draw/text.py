@@ -1,5 +1,6 @@
-"""Letters that matplotlib's own font lacks (Japanese, Hindi …) come from a font of this machine; where none has them, a line says so.
+"""Texts of figures: wrapped, shortened, and in fonts that have their letters.
 
+Letters that matplotlib's own font lacks (Japanese, Hindi …) come from a font of this machine; where none has them, a line says so.
 Names of classes, files and folders may be in any script, and a name that became boxes would be lost without a word.
 """
 
@@ -10,19 +11,19 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from vitral.base.progress import say
-from vitral.base.text import clean
+from vitral.base.text import clean, columns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-OWN = "DejaVu Sans"
+_OWN = "DejaVu Sans"
 """What every figure is set in; matplotlib brings it along."""
-FORMULA = r"\mathdefault"
+_FORMULA = r"\mathdefault"
 """In the numbers of a logarithmic scale: the only formulas in our figures."""
-NO_LETTERS = ("Last Resort", "Adobe Blank")
+_NO_LETTERS = ("Last Resort", "Adobe Blank")
 """Fonts that have a sign for everything: a box."""
-PREFERRED = (
+_PREFERRED = (
     "Noto Sans CJK JP",
     "Noto Sans JP",
     "IPAexGothic",
@@ -51,43 +52,43 @@ def set_fallback_fonts(figure: Figure) -> None:
 
 
 class _Clean:
-    """What a formatter says, without signs that no font has and that some stop a drawing."""
+    """What a formatter writes, without signs that no font has and that some stop a drawing."""
 
-    def __init__(self, say: Callable[..., str]) -> None:
-        self.say = say
+    def __init__(self, form: Callable[..., str]) -> None:
+        self.form = form
 
     def __call__(self, *arguments: Any) -> str:
-        return clean(self.say(*arguments))
+        return clean(self.form(*arguments))
 
 
 def dress_text(text: Text) -> None:
-    if text.get_text() and FORMULA not in text.get_text():
+    if text.get_text() and _FORMULA not in text.get_text():
         text.set_text(clean(text.get_text()))
         text.set_parse_math(False)  # a name with two dollar signs is no formula
     unusual = "".join(sorted({sign for sign in text.get_text() if sign > "\xff" and sign.isprintable()}))
     if not unusual:
         return
-    found, missing = families_for(unusual)
+    families, missing = _families_for(unusual)
     if missing:
-        _tell(missing)
-    if found or missing:
-        text.set_fontfamily([OWN, *found, *_boxes()])
+        _warn(missing)
+    if families or missing:
+        text.set_fontfamily([_OWN, *families, *_boxes()])
 
 
 @functools.cache
-def families_for(signs: str) -> tuple[tuple[str, ...], str]:
+def _families_for(signs: str) -> tuple[tuple[str, ...], str]:
     """Families that have those of the signs that our own font lacks, and the signs that no font here has."""
     from matplotlib.font_manager import FontProperties, fontManager
 
-    left = set(signs) - _signs_of(fontManager.findfont(FontProperties(family=OWN)))
-    found: list[str] = []
+    left = set(signs) - _signs_of(fontManager.findfont(FontProperties(family=_OWN)))
+    families: list[str] = []
     for family, path in _candidates() if left else ():
         if here := left & _signs_of(path):
-            found.append(family)
+            families.append(family)
             left -= here
         if not left:
             break
-    return tuple(found), "".join(sorted(left))
+    return tuple(families), "".join(sorted(left))
 
 
 def _candidates() -> Iterable[tuple[str, str]]:
@@ -95,18 +96,18 @@ def _candidates() -> Iterable[tuple[str, str]]:
     from matplotlib.font_manager import findSystemFonts, fontManager
 
     def upright() -> list[tuple[str, str]]:
-        entries = [entry for entry in fontManager.ttflist if entry.style == "normal" and not entry.name.startswith((OWN, *NO_LETTERS))]
-        entries.sort(key=lambda entry: (entry.name not in PREFERRED, PREFERRED.index(entry.name) if entry.name in PREFERRED else 0))
+        entries = [entry for entry in fontManager.ttflist if entry.style == "normal" and not entry.name.startswith((_OWN, *_NO_LETTERS))]
+        entries.sort(key=lambda entry: (entry.name not in _PREFERRED, _PREFERRED.index(entry.name) if entry.name in _PREFERRED else 0))
         return [(entry.name, entry.fname) for entry in entries]
 
-    known = upright()
-    yield from known
+    first = upright()
+    yield from first
     for path in sorted(set(findSystemFonts()) - {entry.fname for entry in fontManager.ttflist}):
         try:
             fontManager.addfont(path)
         except (OSError, RuntimeError, ValueError):  # FreeType's word for a file that is no font
             continue
-    yield from (one for one in upright() if one not in known)
+    yield from (one for one in upright() if one not in first)
 
 
 @functools.cache
@@ -124,11 +125,47 @@ def _boxes() -> tuple[str, ...]:
     """The font of boxes that newer versions of matplotlib bring along: with it, they do not warn of every single sign."""
     from matplotlib.font_manager import fontManager
 
-    return tuple(sorted({entry.name for entry in fontManager.ttflist if entry.name.startswith(NO_LETTERS[0])}))
+    return tuple(sorted({entry.name for entry in fontManager.ttflist if entry.name.startswith(_NO_LETTERS[0])}))
 
 
 @functools.cache
-def _tell(missing: str) -> None:
+def _warn(missing: str) -> None:
     """Once for each set of signs."""
     shown = missing if len(missing) <= 12 else missing[:12] + "…"
     say(f"note: no font here has {shown}: figures show boxes in their place. Install one that has, such as Noto Sans CJK (fonts-noto-cjk)")
+
+
+def shorten(text: str, length: int = 28) -> str:
+    """`text` on one line and at most `length` letters long."""
+    line = " ".join(text.split())
+    if columns(line) <= length:
+        return line
+    while columns(line) > length - 1:
+        line = line[:-1]
+    return line.rstrip() + "…"
+
+
+def wrap(text: str, inches: float, most: int = 3) -> str:
+    """At most three lines that fit the width, at about 15 letters an inch."""
+    length = max(8, round(inches * 15))
+    lines = break_lines(" ".join(text.split()), length)
+    if len(lines) > most:
+        lines = [*lines[: most - 1], shorten(" ".join(lines[most - 1 :]), length)]
+    return "\n".join(lines)
+
+
+def break_lines(text: str, length: int) -> list[str]:
+    """Lines of at most `length` letters: between words, and inside one that is longer, or where a script has no spaces."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        joined = f"{line} {word}" if line else word
+        while columns(joined) > length:
+            if line and columns(word) <= length:  # the word goes to the next line as it is
+                joined, cut = word, line
+            else:
+                end = next(end for end in range(len(joined), 0, -1) if columns(joined[:end]) <= length or end == 1)
+                cut, joined = joined[:end], joined[end:]
+            lines.append(cut.rstrip())
+            line, word = "", joined
+        line = joined
+    return [*lines, line] if line else lines

@@ -5,36 +5,30 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import jinja2
-import pytest
-
 from vitral.report.inline import Illustration
-from vitral.report.render import numeric_columns, pages, percent, show, write_page
-
-PARTS = """{% extends "page.html" %}
-{% from "parts.html" import environment, illustrations, named_values, table %}
-{% block content %}
-{{ table([nasty], [[nasty], [nasty]], nasty) }}
-{{ named_values({nasty: nasty, "inner": {nasty: [nasty]}}, nasty) }}
-{{ illustrations([nasty, picture]) }}
-{{ environment({nasty: nasty}) }}
-{% endblock %}"""
+from vitral.report.page import _numeric_columns, environment, pages, part, percent, read_object, section, show, write_page
 
 
 def test_every_way_in_is_escaped(tmp_path: Path, read: Callable, nasty: str) -> None:
     picture = Illustration("data:image/png;base64,", nasty, nasty)
-    text = pages().from_string(PARTS).render(title=nasty, lead=nasty, notes=[nasty], version="1", nasty=nasty, picture=picture)
-    (tmp_path / "page.html").write_text(text)
-    reader = read(tmp_path / "page.html")
-    assert reader.text.count(nasty) == 18
+    parts = [
+        *part("table", [[nasty], [nasty]], [nasty], nasty),
+        *part("named_values", {nasty: nasty, "inner": {nasty: [nasty]}}, nasty),
+        *part("figures", [nasty, picture]),
+        *environment({nasty: nasty}),
+        *part("note", nasty),
+        *part("code", nasty),
+        *part("items", [nasty]),
+    ]
+    reader = read(write_page(tmp_path / "page.html", nasty, [section(nasty, parts, nasty)], nasty, [nasty]))
+    assert reader.text.count(nasty) == 23
     assert [attributes["alt"] for tag, attributes in reader.tags if tag == "img"] == [nasty]
 
 
-@pytest.mark.parametrize("name", ["run.html", "study.html"])
-def test_what_a_template_names_must_be_given(name: str, tmp_path: Path) -> None:
-    with pytest.raises(jinja2.UndefinedError):
-        write_page(name, tmp_path / "page.html", title="x", lead="", notes=[])
-    assert not list(tmp_path.iterdir())
+def test_what_has_no_content_is_left_out(tmp_path: Path, read: Callable) -> None:
+    sections = [section("Nothing", part("table", [], ["a"])), section("Something", "", "first"), section("", "second")]
+    text = read(write_page(tmp_path / "page.html", "title", sections)).text
+    assert "Nothing" not in text and text.rindex("Something") < text.rindex("first") < text.rindex("second")
 
 
 def test_no_template_turns_escaping_off() -> None:
@@ -52,9 +46,8 @@ def test_numbers_stand_to_the_right() -> None:
         ["CNN", "–", "none", "< 0.001", "–", None],
         ["MLP", "0.3", "1", "≤ 0.0005", "–", 1],
     ]
-    assert numeric_columns(rows) == [False, True, False, True, False, True]
-    table = pages().from_string('{% from "parts.html" import table %}{{ table(["model", "accuracy"], rows) }}')
-    html = table.render(rows=[["ViT", "< 0.001"]])
+    assert _numeric_columns(rows) == [False, True, False, True, False, True]
+    (html,) = part("table", [["ViT", "< 0.001"]], ["model", "accuracy"])
     assert '<td class="number">&lt; 0.001</td>' in html and "<td>ViT</td>" in html
     assert '<th scope="col" class="number">accuracy</th>' in html
 
@@ -68,11 +61,21 @@ def test_words_for_values() -> None:
 
 
 def test_a_page_shows_itself_in_a_notebook(tmp_path: Path) -> None:
-    page = write_page("evaluation.html", tmp_path / "page.html", title="<mine>", lead="", notes=[], test=NOTHING_SCORED, command="")
+    page = write_page(tmp_path / "page.html", "<mine>", [])
     assert page == tmp_path / "page.html" and isinstance(page, Path)
     shown = page._repr_html_()
     assert shown.startswith('<iframe srcdoc="') and "sandbox" in shown
     assert html.unescape(shown.split('srcdoc="')[1].split('"')[0]) == page.read_text(encoding="utf-8")
 
 
-NOTHING_SCORED = {"scores": {}, "figures": [], "columns": [], "classes": [], "gallery": [], "maps": ""}
+def test_missing_and_damaged_files_say_so(tmp_path: Path) -> None:
+    notes: list[str] = []
+    assert read_object(tmp_path / "env.json", notes, "versions are not known") == {}
+    assert read_object(tmp_path / "test.json", notes) == {}
+    assert notes == ["env.json is missing: versions are not known"]
+    (tmp_path / "list.json").write_text("[1]")
+    assert read_object(tmp_path / "list.json", notes) == {}
+    assert "list.json holds no JSON object" in notes[-1]
+    (tmp_path / "list.json").write_text("{")
+    assert read_object(tmp_path / "list.json", notes) == {}
+    assert "list.json is not JSON" in notes[-1] and len(notes) == 3

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from vitral.draw import palette
+from vitral.draw import style, text
 from vitral.draw.matrices import matrix_figure
 
 
@@ -19,38 +19,38 @@ def luminance(colours: np.ndarray) -> np.ndarray:
 
 
 def test_more_is_brighter_also_in_grey_print() -> None:
-    tones = luminance(palette.paint(np.linspace(0, 1, 64)))
+    tones = luminance(style.paint(np.linspace(0, 1, 64)))
     assert (np.diff(tones) > 0).all()
     assert tones[-1] - tones[0] > 200
 
 
 def test_signed_colours_are_light_at_zero_and_mirror_each_other() -> None:
-    tones = luminance(palette.paint(np.linspace(-1, 1, 65), signed=True))
+    tones = luminance(style.paint(np.linspace(-1, 1, 65), signed=True))
     assert tones.argmax() in (31, 32, 33)
     assert abs(tones[0] - tones[-1]) < 25
 
 
 def test_limits_are_kept_and_nothing_wraps() -> None:
     values = np.array([-5.0, 0.0, 1.0, 7.0])
-    colours = palette.paint(values, limits=(0, 1))
+    colours = style.paint(values, limits=(0, 1))
     assert (colours[0] == colours[1]).all()
     assert (colours[2] == colours[3]).all()
-    assert len(np.unique(palette.paint(np.full((3, 3), 0.7)).reshape(-1, 3), axis=0)) == 1
+    assert len(np.unique(style.paint(np.full((3, 3), 0.7)).reshape(-1, 3), axis=0)) == 1
 
 
 def test_lines_differ_by_colour_and_by_marker() -> None:
-    pairs = [(palette.series_colour(index), palette.series_marker(index)) for index in range(14)]
+    pairs = [(style.series_colour(index), style.series_marker(index)) for index in range(14)]
     assert len(set(pairs)) == 14
     assert len({colour for colour, _ in pairs[:7]}) == len({marker for _, marker in pairs[:7]}) == 7
 
 
 def test_shorten() -> None:
-    assert palette.shorten("bell cote,\n bell cot") == "bell cote, bell cot"
-    assert palette.shorten("a" * 50, 10) == "a" * 9 + "…"
+    assert text.shorten("bell cote,\n bell cot") == "bell cote, bell cot"
+    assert text.shorten("a" * 50, 10) == "a" * 9 + "…"
 
 
 def test_a_figure_shows_itself_in_a_notebook() -> None:
-    figure, _ = palette.new_figure(1, 1)
+    figure, _ = style.new_figure(1, 1)
     assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
 
 
@@ -73,24 +73,24 @@ assert not {"matplotlib.pyplot", "torch"} & set(sys.modules)
 
 @pytest.mark.parametrize("title", ["short: cat, 40.7 %", "a very long name of a picture " * 6 + ": cat, 40.7 %"])
 def test_a_title_is_never_cut(whole: Callable, title: str) -> None:
-    figure, axes = palette.new_figure(3, 2)
+    figure, axes = style.new_figure(3, 2)
     axes[0, 0].plot([0, 1])
-    palette.add_title(figure, title)
+    style.add_title(figure, title)
     whole(figure)
     assert figure.get_suptitle().replace("\n", " ") == title
     assert figure.get_size_inches()[1] == pytest.approx(2 + 0.19 * figure.get_suptitle().count("\n")), "the figure makes room"
 
 
 def test_lines_are_broken_between_words_inside_long_ones_and_in_scripts_without_spaces() -> None:
-    assert palette.break_lines("one two three", 7) == ["one two", "three"]
-    assert palette.break_lines("IMG_20260102_1234 x", 8) == ["IMG_2026", "0102_123", "4 x"]
-    assert palette.break_lines("日本語の名前", 8) == ["日本語の", "名前"], "each fills two columns"
-    assert palette.wrap("word " * 100, 1).count("\n") == 2 and palette.wrap("word " * 100, 1).endswith("…")
+    assert text.break_lines("one two three", 7) == ["one two", "three"]
+    assert text.break_lines("IMG_20260102_1234 x", 8) == ["IMG_2026", "0102_123", "4 x"]
+    assert text.break_lines("日本語の名前", 8) == ["日本語の", "名前"], "each fills two columns"
+    assert text.wrap("word " * 100, 1).count("\n") == 2 and text.wrap("word " * 100, 1).endswith("…")
 
 
 def test_per_cents_end_at_a_hundred() -> None:
-    _, axes = palette.new_figure(3, 2)
-    palette.percent_axis(axes[0, 0], 125, [0, 50, 100])
+    _, axes = style.new_figure(3, 2)
+    style.percent_axis(axes[0, 0], 125, [0, 50, 100])
     assert axes[0, 0].spines["bottom"].get_bounds() == (0, 100)
     assert axes[0, 0].get_xlim() == (0, 125)
 
