@@ -56,7 +56,7 @@ SHOW = """async (content) => {
   const began = performance.now();
   const { source } = window.vitral;
   const { picture } = await source.upload(blob);
-  await source.trace(0, picture);
+  await source.ask("trace", { model: 0, picture });
   return (performance.now() - began) / 1000;
 }"""
 START_ONNX = """async ([pixels, shape]) => {

@@ -459,8 +459,10 @@ IN_BROWSER = """async (content) => {
 }"""
 MAPS = """async ([index, method]) => {
   const source = window.vitral.source, key = source.session.pictures[index].picture;
-  const map = await source.map(0, key, method, null, new Set());
-  return JSON.stringify(map, (name, value) => ArrayBuffer.isView(value) ? Array.from(value) : value);
+  const { grid: [rows, columns], values, ...map } = await source.ask("map", { model: 0, picture: key, method });
+  const grid = Array.from({ length: rows }, (_, row) => Array.from(values.slice(row * columns, (row + 1) * columns)));
+  const { target, note, unit, signed } = map;
+  return JSON.stringify({ method, grid, target, note, unit, signed });
 }"""
 
 
