@@ -32,7 +32,7 @@ from vitral.data.sources.protocol import ArrayReader
 from vitral.data.splits.open import PHOTOGRAPH_SIZE
 from vitral.data.splits.split import Split
 from vitral.presets.runs import RUNS
-from vitral.run.resolve import DataFacts, resolve
+from vitral.run.resolve import Facts, resolve
 from vitral.study.fight.forecast import median_seconds
 from vitral.train.parallel import World
 from vitral.train.schedule import token_shares
@@ -45,7 +45,7 @@ Row = dict[str, float | str | int]
 def measure(name: str, batch: int, steps: int, device: torch.device, compile: str) -> list[Row]:
     preset, known = RUNS[name], CATALOGUE[RUNS[name].data.name]
     config = dataclasses.replace(preset.train, batch_size=batch, compile=compile)
-    facts = DataFacts(known.classes, known.channels, known.native_size or PHOTOGRAPH_SIZE, known.train)
+    facts = Facts(known.classes, known.channels, known.native_size or PHOTOGRAPH_SIZE, known.train)
     model_config = resolve(preset, facts).config.model
     size, channels = model_config.image_size, model_config.channels
     draw = np.random.default_rng(0)
@@ -59,7 +59,7 @@ def measure(name: str, batch: int, steps: int, device: torch.device, compile: st
     torch.manual_seed(0)
     stepper = Stepper(build(model_config).to(device), task_of(config), config, device, World())
     began = time.perf_counter()
-    seconds = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
+    seconds = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0)
     compile_seconds = seconds or time.perf_counter() - began
     kind = torch.cuda.get_device_name(device).lower() if device.type == "cuda" else ""
     peak = next((gpu.peak for key, gpu in GPUS.items() if key in kind), None)

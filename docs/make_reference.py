@@ -30,8 +30,8 @@ CLASSES = {
     "vitral.base.origin.Origin": ("assumptions", "class_name"),
     "vitral.base.picture.Picture": (),
     "vitral.train.scores.Evaluation": ("to_dict",),
-    "vitral.train.engine.Run": ("test",),
-    "vitral.study.fight.result.Result": ("rows", "conclusion", "failed"),
+    "vitral.train.fit.Run": ("test",),
+    "vitral.study.fight.folder.Result": ("rows", "conclusion", "failed"),
 }
 """What the functions give back, with the methods worth naming."""
 

@@ -20,8 +20,7 @@ from vitral.base.text import NOTHING, duration
 from vitral.run.answers import Answers
 from vitral.run.archive import opened
 from vitral.run.folder import RunFolder
-from vitral.study.fight.conclude import compare_pairs
-from vitral.study.fight.statistics import accuracy_interval
+from vitral.study.fight.statistics import accuracy_interval, compare_pairs
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -127,7 +126,7 @@ def differences(records: dict[str, list[Record]], entries: Iterable[dict[str, An
         better, worse = sorted(both, key=lambda name: -both[name].mean())
         texts[own] = f"{better} − {worse}: {100 * (both[better].mean() - both[worse].mean()):.2f} points"
         for pair in tested.get(own, ()):
-            texts[own] = f"{pair.ranked[0]} − {pair.ranked[1]}: {points(pair)} points, {pair.told_p} (Holm over {len(repeated)})"
+            texts[own] = f"{pair.ranked[0]} − {pair.ranked[1]}: {points(pair)} points, {pair.p_text} (Holm over {len(repeated)})"
     return texts
 
 

@@ -12,8 +12,7 @@ from vitral.base.files import read_json, sha256_bytes
 from vitral.base.text import NOTHING, table
 from vitral.run.answers import Answers
 from vitral.study.audit.verdict import USE
-from vitral.study.fight.conclude import LEVEL
-from vitral.study.fight.statistics import holm, paired_bootstrap
+from vitral.study.fight.statistics import LEVEL, holm, paired_bootstrap
 
 AUDITS = HERE / "audits"
 AUDIT = AUDITS / "vit-tiny-pets.json"

@@ -14,9 +14,9 @@ from vitral.base.files import read_json
 from vitral.base.text import table
 from vitral.report.study import APART, values_of
 from vitral.run.answers import Answers
-from vitral.study.fight.conclude import compare_pairs
 from vitral.study.fight.growth import Gap, gap_changes, gaps, power_laws
 from vitral.study.fight.pretraining import REACH, against_scratch, way_name
+from vitral.study.fight.statistics import compare_pairs
 from vitral.study.fight.table import Outcome
 
 HEADINGS = {"budget": "budget", **APART}
@@ -68,7 +68,7 @@ def study_table(*paths: Path) -> str:
                 *values_of(dict(zip(apart, group, strict=False)), apart),
                 f"{pair.ranked[0]} − {pair.ranked[1]}",
                 points(pair),
-                pair.told_p,
+                pair.p_text,
                 "yes" if pair.different else "no",
             ]
             for group, pair in pairs

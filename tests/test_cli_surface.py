@@ -24,10 +24,8 @@ from vitral.data.sources.kinds import check_name
 from vitral.look.figures import check_figures
 from vitral.look.method import methods_named
 from vitral.presets.runs import RUNS
-from vitral.study.fight.contenders import check_model
-from vitral.study.fight.protocol import Budget
-from vitral.study.fight.recipe import RECIPES
-from vitral.study.fight.vary import read_varied
+from vitral.study.fight.contenders import RECIPES, check_model, read_varied
+from vitral.study.fight.experiment import Budget
 from vitral.weights.checkpoint import save
 
 ROOT = Path(__file__).parents[1]

@@ -12,8 +12,8 @@ from tests.scripts import load_script
 
 from vitral.base.files import read_json
 from vitral.run.answers import Answers
-from vitral.study.fight.conclude import compare_pairs
 from vitral.study.fight.growth import gaps
+from vitral.study.fight.statistics import compare_pairs
 
 load_script(Path(__file__).parents[1] / "results/build.py")
 claim_tables, evidence = sys.modules["claim_tables"], sys.modules["evidence"]
@@ -86,7 +86,7 @@ def test_two_budgets_counted_together() -> None:
     assert len(told) == 12 and [key for key, pair in told.items() if not pair.different] == [
         (size, "vit plain", "vit strong") for size in ("100k", "400k")
     ]
-    assert f"is not told apart from chance ({told['400k', 'vit plain', 'vit strong'].told_p}) when the tests of both budgets" in PAGE
+    assert f"is not told apart from chance ({told['400k', 'vit plain', 'vit strong'].p_text}) when the tests of both budgets" in PAGE
 
 
 def test_three_models_grow_alike() -> None:

@@ -26,9 +26,8 @@ from vitral.cli import train
 from vitral.cli.compare import study_values
 from vitral.data.sources.small_sets import tiny_folder
 from vitral.presets import run as run_preset
-from vitral.study.fight.contenders import check_model
-from vitral.study.fight.protocol import Budget
-from vitral.study.fight.recipe import Recipe
+from vitral.study.fight.contenders import check_model, templates
+from vitral.study.fight.experiment import Budget
 from vitral.train.fit import fit
 
 ROOT = Path(__file__).parents[1]
@@ -136,7 +135,7 @@ def test_every_command_that_is_published_can_be_understood(tmp_path: Path) -> No
             continue
         values = study_values(parse_line(verb, flags))
         recipe = values.get("recipe", "plain")
-        assert job.seed is None and Budget.parse(values.get("budget", "samples=1")) and Recipe(recipe=recipe).recipes(), job.name
+        assert job.seed is None and Budget.parse(values.get("budget", "samples=1")) and templates("digits", recipe), job.name
         for name in values.get("models") or ():
             check_model(name)
     for other in missing.toml("rows")["other"]:

@@ -6,14 +6,19 @@ from pathlib import Path
 import pytest
 
 from vitral.cli import main
+from vitral.presets.runs import run
+from vitral.train.fit import Run, fit
 
-FIRST_VERSION = Path(__file__).parents[1] / "run" / "first-version"
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return fit(run("digits", epochs=0.1, threads=1, device="cpu"), tmp_path_factory.mktemp("runs") / "run", quiet=True)
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_the_path_of_the_page_is_printed(flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_path_of_the_page_is_printed(flags: list[str], trained: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
-    assert main(["report", str(FIRST_VERSION), "--out", str(page), *flags]) == 0
+    assert main(["report", str(trained.path), "--out", str(page), *flags]) == 0
     printed = capsys.readouterr().out
     assert (json.loads(printed)["path"] if flags else printed.strip()) == str(page)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -65,7 +65,7 @@ def test_the_folder_of_another_study_is_refused_at_once(
     def spend(*_arguments: object, **_options: object) -> None:
         raise AssertionError("timed or trained before the folder was looked at")
 
-    for module, name in (("scale", "forecast"), ("scale", "forecast_pretraining"), ("tune", "run_cells")):
+    for module, name in (("scale", "forecast"), ("scale", "forecast_pretraining"), ("conduct", "run_cells")):
         monkeypatch.setattr(import_module(f"vitral.study.fight.{module}"), name, spend)
     (tmp_path / "study.json").write_text('{"kind": "other", "data": {}}')
     asked, *flags = verb.split()

@@ -42,7 +42,7 @@ def test_a_recorded_step_is_the_plain_step(cuda: torch.device, model: str, chang
     shown = batches(cuda, 5, mixed=True)
     plain, recorded = stepper(cuda, model, compile="no", **changes), stepper(cuda, model, **changes)
     before = {name: value.clone() for name, value in recorded.model.state_dict().items()}
-    recorded.warm_up(shown[1], True, None)
+    recorded.warm_up(shown[1], True)
     assert recorded.graphs and len(recorded._recorded) == 1
     for name, value in recorded.model.state_dict().items():
         assert torch.equal(value, before[name]), f"warming up leaves {name} as it was"
@@ -61,7 +61,7 @@ def test_a_recorded_step_is_the_plain_step(cuda: torch.device, model: str, chang
 def test_a_recorded_step_reads_its_batch_and_its_learning_rate_anew(cuda: torch.device) -> None:
     first, second = batches(cuda, 2)
     found = stepper(cuda)
-    found.warm_up(first, False, None)
+    found.warm_up(first, False)
     before = {name: value.clone() for name, value in found.model.state_dict().items()}
     losses = [found.step(batch, 0.0, None).loss for batch in (first, second, first)]
     assert losses[0].item() == losses[2].item() != losses[1].item(), "the outcome of a step outlives the next one"
@@ -73,7 +73,7 @@ def test_a_recorded_step_reads_its_batch_and_its_learning_rate_anew(cuda: torch.
 def test_every_share_of_kept_patches_has_its_graph(cuda: torch.device) -> None:
     (batch,) = batches(cuda, 1)
     found = stepper(cuda, token_drop=0.5, token_drop_until=0.5)
-    found.warm_up(batch, False, None)
+    found.warm_up(batch, False)
     assert set(found._recorded) == {0.5, None}
     assert all(torch.isfinite(found.step(batch, 1.0, keep).loss) for keep in (0.5, None, 0.5))
 

@@ -33,7 +33,7 @@ from vitral.data.splits.open import open_data
 from vitral.look import faithfulness as judge
 from vitral.look import maps
 from vitral.look.method import METHODS
-from vitral.train import monitor
+from vitral.train.tasks import unlabelled
 from vitral.web.first_images import fitting_images
 from vitral.web.server.routes import make_app
 from vitral.web.session import Session
@@ -204,7 +204,7 @@ def test_64_bits_before_the_host_are_found_and_told_in_one_line(place: Path, mon
 
 
 def test_an_operator_without_a_kernel_is_found_and_told_in_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitor, "uniformity", lambda unit: float(torch.pdist(unit).square().mean()))
+    monkeypatch.setattr(unlabelled, "uniformity", lambda unit: float(torch.pdist(unit).square().mean()))
     code, said = typed("pretrain", f"digits --skip-probe --epochs 0.1 --out runs/refused {TINY}")
     assert code == 1 and refused(said) and "aten::_pdist_forward" in said, said
 

@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 
 from vitral.presets.runs import run
-from vitral.train.finished import Run
-from vitral.train.fit import fit
+from vitral.train.fit import Run, fit
 
 
 @pytest.fixture(scope="session")

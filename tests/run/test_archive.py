@@ -14,7 +14,7 @@ from vitral.base.errors import DataError
 from vitral.cli import main
 from vitral.run import archive
 from vitral.run.archive import opened
-from vitral.train.finished import Run
+from vitral.train.fit import Run
 
 
 def packed(folder: Path) -> Path:

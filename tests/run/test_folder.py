@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from tests.train.stops import signalled_after
 
@@ -25,11 +24,7 @@ from vitral.presets import runs
 from vitral.presets.runs import change, run
 from vitral.run.folder import Asked, RunFolder
 from vitral.run.journal import read_metrics
-from vitral.train.finished import Run
-from vitral.train.fit import fit
-
-FIRST_VERSION = Path(__file__).parent / "first-version"
-"""A run folder as the first version left it."""
+from vitral.train.fit import Run, fit
 
 
 @pytest.fixture
@@ -255,14 +250,13 @@ def test_two_runs_of_one_name_get_two_folders_and_one_folder_takes_one_writer(tm
     assert RunFolder.newest("digits").path.name == "digits-3"
 
 
-def test_a_folder_of_the_first_version_is_read_but_not_gone_on_with(tmp_path: Path):
+def test_a_folder_that_does_not_say_what_was_asked_for_is_read_but_not_resumed(tmp_path: Path, trained: Run):
     old = tmp_path / "old"
-    shutil.copytree(FIRST_VERSION, old)
+    shutil.copytree(trained.path, old)
+    (old / "asked.json").unlink()
     folder = RunFolder.open(old)
     assert folder.asked is None and folder.command is None and folder.finished
-    assert folder.settled.model.image_size == (8, 8) and folder.settled.name == "digits"
-    assert folder.model()(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
-    with pytest.raises(UsageError, match="first version"):
+    with pytest.raises(UsageError, match=r"has no asked\.json"):
         fit(folder.settled, out=old, resume=True, quiet=True)
-    with pytest.raises(UsageError, match="first version"):
+    with pytest.raises(UsageError, match=r"has no asked\.json"):
         train(["digits", "--out", str(old), "--resume", "--quiet"])

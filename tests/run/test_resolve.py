@@ -11,16 +11,16 @@ from vitral.base.errors import ConfigError
 from vitral.config import ModelConfig, RunConfig, from_dict, to_dict
 from vitral.data.sources.catalogue import CATALOGUE
 from vitral.presets.runs import RUNS, change, pretraining, run
-from vitral.run.resolve import DataFacts, fit_to_size, resolve
+from vitral.run.resolve import Facts, fit_to_size, resolve
 
-DIGITS = DataFacts(classes=10, channels=1, image_size=(8, 8), images=1_300)
-PHOTOGRAPHS = DataFacts(classes=3, channels=3, image_size=(224, 224), images=120)
+DIGITS = Facts(classes=10, channels=1, image_size=(8, 8), images=1_300)
+PHOTOGRAPHS = Facts(classes=3, channels=3, image_size=(224, 224), images=120)
 SMALL = ModelConfig(image_size=(8, 8), patch_size=(2, 2), channels=1, classes=10, width=16, depth=1, heads=2, mlp_width=16)
 
 
-def settled(asked: RunConfig, facts: DataFacts, weights: ModelConfig | None = None) -> ModelConfig:
+def settled(asked: RunConfig, facts: Facts, weights: ModelConfig | None = None) -> ModelConfig:
     asked = dataclasses.replace(asked, weights="weights.safetensors") if weights is not None else asked
-    return resolve(asked, facts, weights).config.model
+    return resolve(asked, dataclasses.replace(facts, weights=weights)).config.model
 
 
 def asking(**changes: Any) -> RunConfig:
@@ -33,7 +33,7 @@ def test_what_is_open_follows_the_data_and_nothing_is_left_open():
         assert {"channels", "classes"} <= set(preset.model.left_open), name
     model = settled(run("digits"), DIGITS)
     assert (model.image_size, model.channels, model.classes, model.left_open) == ((8, 8), 1, 10, ())
-    assert settled(run("report-mnist"), DataFacts(10, 1, (28, 28), 54_000)).image_size == (32, 32)
+    assert settled(run("report-mnist"), Facts(10, 1, (28, 28), 54_000)).image_size == (32, 32)
 
 
 def test_what_is_asked_for_stays_and_only_the_classes_are_always_the_datas():
@@ -43,7 +43,7 @@ def test_what_is_asked_for_stays_and_only_the_classes_are_always_the_datas():
 
 
 def test_settling_what_is_settled_changes_nothing_and_other_settings_are_left_alone():
-    asked = change(run("digits"), lr=0.5, name="mine", seed=9, head_start="as-is")
+    asked = change(run("digits"), lr=0.5, name="mine", seed=9, head_start="as-is", batch_size=60, precision="fp32", threads=2)
     once = resolve(asked, PHOTOGRAPHS).config
     assert resolve(once, PHOTOGRAPHS).config == once
     assert dataclasses.replace(once, model=asked.model) == asked
@@ -60,8 +60,9 @@ def test_sizes_are_rounded_up_to_whole_patches_and_patches_grow_with_a_word():
     resolved = resolve(run("digits"), PHOTOGRAPHS)
     assert resolved.notes == (
         "patches of 2×2 would be 12,544 in an image of 224×224: they grow to 14×14; --image-size sets the size and leaves the patches",
+        "1 batch of 120 an epoch, not of 128: so all 120 pictures are learnt from in each",
     )
-    assert not resolve(asking(image_size=(224, 224)), PHOTOGRAPHS).notes and not resolve(run("digits"), DIGITS).notes
+    assert resolve(asking(image_size=(224, 224)), PHOTOGRAPHS).notes == resolved.notes[1:] and not resolve(run("digits"), DIGITS).notes
 
 
 def test_weights_say_what_the_model_is_and_the_run_how_large_and_how_much_is_dropped():
@@ -91,22 +92,45 @@ def test_a_head_that_reads_both_needs_a_class_token():
 def test_a_new_head_starts_as_a_probe_where_images_are_few_and_the_choice_is_said():
     asked = run("finetune")
     assert asked.train.head_start is None and run("flowers102").train.head_start is None
-    few = resolve(asked, PHOTOGRAPHS, SMALL)
+    facts = dataclasses.replace(PHOTOGRAPHS, weights=SMALL)
+    asked = change(asked, batch_size=60, precision="fp32", threads=1)
+    few = resolve(asked, facts)
     assert few.config.train.head_start == "probe"
     assert len(few.notes) == 1 and "starts as a linear probe" in few.notes[0] and "120 pictures are few" in few.notes[0]
-    many = resolve(asked, dataclasses.replace(PHOTOGRAPHS, images=45_000), SMALL)
+    many = resolve(asked, dataclasses.replace(facts, images=45_000))
     assert many.config.train.head_start == "as-is" and "45,000 pictures are enough" in many.notes[0]
     assert dataclasses.replace(many.config, model=asked.model, train=asked.train) == asked  # nothing else is touched
-    known = resolve(asked, PHOTOGRAPHS, SMALL, same_classes=True)
-    assert known.config.train.head_start == "as-is" and "their head is kept" in known.notes[0]
+    same = resolve(asked, dataclasses.replace(facts, head="same"))
+    assert same.config.train.head_start == "as-is" and "their head is kept" in same.notes[0]
+    untrained = resolve(asked, dataclasses.replace(facts, untrained=True))
+    assert (untrained.config.train.head_start, untrained.notes) == ("as-is", ()), "random features are nothing for a probe"
     for head in ({"head_hidden": 8}, {"head_bias": False}, {"distillation_token": True}):
-        assert resolve(asked, PHOTOGRAPHS, dataclasses.replace(SMALL, **head)).config.train.head_start == "as-is"
+        assert resolve(asked, dataclasses.replace(facts, weights=dataclasses.replace(SMALL, **head))).config.train.head_start == "as-is"
     for start in ("as-is", "probe", "probe+mean"):  # what is asked for stays, without a word
-        said = resolve(change(asked, head_start=start), PHOTOGRAPHS, SMALL)
-        assert (said.config.train.head_start, said.notes) == (start, ())
+        chosen = resolve(change(asked, head_start=start), facts)
+        assert (chosen.config.train.head_start, chosen.notes) == (start, ())
     assert resolve(run("digits"), DIGITS).config.train.head_start == "as-is"
     with pytest.raises(ConfigError, match="weights"):
         change(run("digits"), head_start="probe")
+
+
+def test_batches_threads_and_precision_are_settled_here_too():
+    """The settled config says all of it: a resumed run need not work anything out again."""
+    asked = run("digits", batch_size=100, device="cpu")
+    settled = resolve(asked, dataclasses.replace(DIGITS, images=130)).config.train
+    assert (settled.batch_size, settled.threads, settled.precision) == (65, 1, "fp32")
+    shared = resolve(asked, dataclasses.replace(DIGITS, images=130, processes=4)).config.train
+    assert shared.batch_size % 4 == 0
+    large = resolve(run("digits", batch_size=512), DIGITS).config.train
+    assert large.threads is None and resolve(run("digits", batch_size=512, threads=3), DIGITS).config.train.threads == 3
+
+
+def test_a_head_of_as_many_other_classes_is_new_unless_it_is_asked_for():
+    facts = dataclasses.replace(DIGITS, weights=SMALL, head="other")
+    assert resolve(run("finetune"), facts).new_head
+    assert not resolve(run("finetune"), dataclasses.replace(facts, head="same")).new_head
+    assert not resolve(run("finetune"), dataclasses.replace(facts, classes=3)).new_head, "of another size it is replaced anyway"
+    assert not resolve(change(run("finetune"), head_start="as-is"), facts).new_head
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in CATALOGUE.values() if entry.native_size and max(entry.native_size) <= 32])

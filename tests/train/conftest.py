@@ -10,8 +10,7 @@ import torch
 
 from vitral.config import RunConfig
 from vitral.presets.runs import run
-from vitral.train.finished import Run
-from vitral.train.fit import fit
+from vitral.train.fit import Run, fit
 
 
 def tiny(**changes: Any) -> RunConfig:

@@ -14,7 +14,7 @@ from vitral.build import create
 from vitral.config import DataConfig, RunConfig
 from vitral.data.splits.open import open_data
 from vitral.presets.runs import change, pretraining, run
-from vitral.run.resolve import DataFacts, resolve
+from vitral.run.resolve import Facts, resolve
 from vitral.train.advice import before, copied, during, of_config
 from vitral.train.prepare import prepare
 from vitral.weights.checkpoint import save
@@ -79,7 +79,7 @@ def test_classes_that_can_hardly_be_learnt_are_named(tmp_path: Path):
 
 
 def settled() -> RunConfig:
-    return resolve(run("digits"), DataFacts(classes=10, channels=1, image_size=(8, 8), images=1_300)).config
+    return resolve(run("digits"), Facts(classes=10, channels=1, image_size=(8, 8), images=1_300)).config
 
 
 def test_settings_that_often_fail_are_named():

@@ -15,8 +15,7 @@ from vitral.config import RunConfig
 from vitral.data.images.views import ViewMaker
 from vitral.presets.runs import pretraining
 from vitral.train.collapse import collapsed
-from vitral.train.finished import Run
-from vitral.train.fit import fit
+from vitral.train.fit import Run, fit
 from vitral.train.tasks.projection import Projection
 
 from .stops import after_steps, seconds_per_step, stopped_after

@@ -21,8 +21,7 @@ from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
 from vitral.train import engine
 from vitral.train.evaluate import evaluate, evaluate_loader
-from vitral.train.finished import Run
-from vitral.train.fit import fit
+from vitral.train.fit import Run, fit
 from vitral.train.prepare import prepare
 from vitral.train.steps import Stepper
 from vitral.train.tasks.task import Outcome
@@ -232,7 +231,7 @@ def script_scores(monkeypatch: pytest.MonkeyPatch, *given: float) -> list[dict[s
         kept.append({name: value.clone() for name, value in model.state_dict().items()})
         return dataclasses.replace(result, top1=given[len(kept) - 1])
 
-    monkeypatch.setattr("vitral.train.engine.evaluate_loader", scripted)
+    monkeypatch.setattr("vitral.train.tasks.classify.evaluate_loader", scripted)
     return kept
 
 

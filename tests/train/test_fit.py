@@ -23,7 +23,7 @@ from vitral.cli import main
 from vitral.config import DataConfig
 from vitral.run.folder import RunFolder
 from vitral.train.evaluate import evaluate
-from vitral.train.fit import fit
+from vitral.train.fit import Run, fit
 from vitral.weights.checkpoint import save
 from vitral.weights.load import load
 
@@ -203,3 +203,17 @@ def test_several_processes_on_a_mac_are_sent_to_the_cpu(tmp_path: Path, monkeypa
     with pytest.raises(UsageError, match="Apple"):
         fit(tiny(), out=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_shows_how_each_split_ended() -> None:
+    lines = [
+        {"split": "train", "epoch": 1, "loss": 2.0, "accuracy": 0.1, "seconds": 1.0},
+        {"split": "train", "epoch": 2, "loss": 1.0, "accuracy": 0.5, "seconds": 2.0},
+        {"split": "test", "epoch": 2, "loss": 0.5, "accuracy": 0.75, "seconds": 2.0},
+    ]
+    run = Run(Path("runs/<mine>"), lines, create("tiny", classes=2))
+    assert repr(run) == "Run('runs/<mine>', 3 lines of metrics)", "not every line and every layer"
+    shown = run._repr_html_()
+    assert "<th>split</th><th>epoch</th><th>accuracy</th>" in shown and "runs/&lt;mine&gt;" in shown
+    assert "<td>train</td><td>2</td><td>0.5</td>" in shown and "<td>test</td><td>2</td><td>0.75</td>" in shown
+    assert run.test is lines[-1] and "2 classes" in shown

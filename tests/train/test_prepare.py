@@ -19,8 +19,8 @@ from vitral.cli.train import parse
 from vitral.config import DataConfig, ModelConfig, RunConfig, from_dict, to_dict
 from vitral.presets.models import MODELS
 from vitral.presets.runs import RUNS, change, run
-from vitral.train.finished import Run
-from vitral.train.fit import fit
+from vitral.train.advice import headline, parameters
+from vitral.train.fit import Run, fit
 from vitral.train.prepare import prepare
 from vitral.weights.checkpoint import save
 
@@ -192,15 +192,16 @@ def test_fine_tuning_rises_well_above_a_random_start(flowers: Path, tmp_path: Pa
 
 def test_a_tiny_model_has_one_thread_and_a_larger_one_pytorchs_choice_unless_the_user_says():
     tiny, asked = run("digits", device="cpu"), run("digits", device="cpu", threads=3)
-    assert prepare(tiny, CPU).threads == 1 and prepare(asked, CPU).threads == 3
-    assert "on cpu (1 thread)" in prepare(tiny, CPU).headline(1, 0) and "on cpu (3 threads)" in prepare(asked, CPU).headline(1, 0)
-    assert prepare(run("digits", device="cpu", batch_size=512), CPU).threads is None
+    one, three = prepare(tiny, CPU), prepare(asked, CPU)
+    assert one.config.train.threads == 1 and three.config.train.threads == 3
+    assert "on cpu (1 thread)" in headline(one, 1, 0) and "on cpu (3 threads)" in headline(three, 1, 0)
+    assert prepare(run("digits", device="cpu", batch_size=512), CPU).config.train.threads is None
 
 
 def test_what_snapshots_take_is_said_before_the_first_step():
     made = prepare(run("digits", device="cpu", snapshots=24), CPU)
-    size = byte_size(24 * 4 * made.parameters[0])
-    assert f"24 snapshots ({size} on the disk)" in made.headline(1, 0)
+    size = byte_size(24 * 4 * parameters(made.model)[0])
+    assert f"24 snapshots ({size} on the disk)" in headline(made, 1, 0)
 
 
 def test_threads_are_a_runs_own_and_written_down(tmp_path: Path):

@@ -19,8 +19,7 @@ from vitral.base import files
 from vitral.base.errors import DataError, FileError, VitralError
 from vitral.run.folder import RunFolder
 from vitral.train import state
-from vitral.train.finished import Run
-from vitral.train.fit import fit
+from vitral.train.fit import Run, fit
 from vitral.train.parallel import World
 from vitral.train.state import Slots, seed_process
 

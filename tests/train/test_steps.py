@@ -11,7 +11,7 @@ from vitral.cost.flops import vit_flops
 from vitral.data.loader import Batch
 from vitral.presets.models import model as named
 from vitral.train.evaluate import evaluation_batch
-from vitral.train.optim import is_attention, is_head
+from vitral.train.optim import choose, is_attention, is_head
 from vitral.train.parallel import World
 from vitral.train.steps import Stepper, can_record, flops_without_labels
 from vitral.train.tasks import task_of
@@ -25,6 +25,7 @@ def stepper(**changes: object) -> Stepper:
     torch.manual_seed(0)
     model = create("tiny", image_size=16, patch_size=4, classes=4, width=16, depth=2, heads=2, mlp_width=16)
     config = TrainConfig(batch_size=8, label_smoothing=0.1, **changes)  # type: ignore[arg-type]
+    choose(model, config)
     return Stepper(model, task_of(config), config, CPU, World())
 
 

@@ -15,8 +15,7 @@ from vitral.base.origin import fact
 from vitral.build import create
 from vitral.model.classifier import Classifier
 from vitral.presets.runs import run
-from vitral.train.finished import Run
-from vitral.train.fit import fit
+from vitral.train.fit import Run, fit
 from vitral.train.prepare import Setup, prepare
 from vitral.train.teacher import Teacher, as_teacher
 from vitral.weights.checkpoint import save

@@ -19,7 +19,7 @@ from vitral.presets.runs import RUNS, pretraining
 
 if TYPE_CHECKING:
     from vitral.run.folder import RunFolder
-    from vitral.train.engine import Run
+    from vitral.train.fit import Run
 
 NAMED_RUNS = f"Named runs: {', '.join(RUNS)}"
 EXAMPLES = f"""Train or fine-tune a model.
@@ -101,7 +101,7 @@ def _start(values: Values) -> RunConfig:
         raise one_of("run", name, RUNS)
     asked = RunFolder.open(name).asked
     if asked is None:
-        raise UsageError(f"{name} was trained by the first version, which did not keep what was asked for", f"use one of {', '.join(RUNS)}")
+        raise UsageError(f"{name} has no asked.json: it does not say what was asked for", f"use one of {', '.join(RUNS)}")
     return asked.config
 
 

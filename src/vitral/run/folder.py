@@ -42,8 +42,6 @@ FREE: dict[str, tuple[str, ...]] = {
     "pretrain": ("on_collapse", "online_knn"),
 }
 """What a resumed run may change: nothing of it decides what is learnt."""
-FIRST_VERSION = ("preset", "fixed_size")
-"""Fields of the first version's config.json, which mixed what was asked with what it became."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,7 @@ class RunFolder:
 
     @functools.cached_property
     def asked(self) -> Asked | None:
-        """None: a run of the first version, which did not write it down."""
+        """None: the folder does not say."""
         path = self.path / layout.ASKED
         if not path.is_file():
             return None
@@ -184,8 +182,6 @@ class RunFolder:
         if not isinstance(stored, dict) or "train" not in stored:
             raise DataError(f"{path} describes no run", "name a folder that `vitral train` wrote")
         origin = Origin.from_dict(stored.pop("origin", {}))
-        if self.asked is None:
-            stored = {name: value for name, value in stored.items() if name not in FIRST_VERSION}
         return from_dict(RunConfig, stored, str(path)), origin
 
     @property
@@ -199,7 +195,7 @@ class RunFolder:
 
     @property
     def command(self) -> str | None:
-        """How to train it again: as typed, or by naming this folder. None: the first version did not keep it, or a program began it with
+        """How to train it again: as typed, or by naming this folder. None: it is not written down, or a program began the run with
         a model or data of its own."""
         if self.asked is None:
             return None
@@ -330,7 +326,7 @@ class RunFolder:
     def going_on(self, wanted: RunConfig) -> RunConfig:
         """The settled config to go on with: as the run began, but for what may change. Anything else that differs is refused by name."""
         if self.asked is None:
-            raise UsageError(f"{self.path} was trained by the first version, which cannot be gone on with", "start a new run with --out")
+            raise UsageError(f"{self.path} has no {layout.ASKED}, so it cannot be resumed", "start a new run with --out")
         began, settled = self.asked.config, self.settled
         # Only the test is left: how it takes a bad image changes nothing that was learnt.
         free = {**FREE, "data": (*FREE["data"], "on_bad_image")} if self.has_model else FREE

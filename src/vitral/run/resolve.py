@@ -1,16 +1,22 @@
-"""Asked → settled: what the user left open becomes what the data and the weights say. One pure function; no preset is read here.
+"""Asked → settled: what the user left open becomes what the data, the weights and the machine say. The only place that settles.
 
-settled = resolve(asked, facts_of(raw), load(asked.weights).config).config
+settled, notes, new_head = resolve(asked, facts)
 """
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import torch
 
 from vitral.base.errors import ConfigError
 from vitral.config import STEM_REDUCTION, TUNED, ModelConfig, RunConfig, TrainConfig
+from vitral.cost.flops import forward_flops
+from vitral.cost.precision import DTYPES, dtype_of
+from vitral.cost.time import TINY
+from vitral.data.loader import even_batches
 
 PATCHES = (2, 4, 8, 14, 16, 32)
 """Sides that a patch may grow to."""
@@ -25,8 +31,8 @@ a probe has 91 %, fine-tuning 97.7 % with a new head (docs/LOG.md)."""
 
 
 @dataclass(frozen=True)
-class DataFacts:
-    """What a run must know of its data before anything is built."""
+class Facts:
+    """What a run must know of its data, its weights and its machine before anything is built."""
 
     classes: int
     channels: int
@@ -36,14 +42,24 @@ class DataFacts:
     """That it learns from."""
     multi_label: bool = False
     """Each image may have several labels."""
+    weights: ModelConfig | None = None
+    """The model of the weights it starts from."""
+    head: Literal["same", "other", "unnamed"] = "unnamed"
+    """The classes of the weights: those of the data, others by name, or without names."""
+    untrained: bool = False
+    """The weights are random numbers, and so are their features."""
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    processes: int = 1
+    """That share each batch."""
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(NamedTuple):
     config: RunConfig
     """Settled: nothing is open."""
     notes: tuple[str, ...] = ()
     """What was chosen for the user, or is not as it was asked for."""
+    new_head: bool = False
+    """The weights answer with as many classes, but with others: their head is not kept."""
 
 
 def check_scratch(train: TrainConfig) -> None:
@@ -52,33 +68,70 @@ def check_scratch(train: TrainConfig) -> None:
         raise ConfigError("tune = lora without weights would freeze random numbers", "name weights with --from, or leave --tune out")
 
 
-def resolve(asked: RunConfig, facts: DataFacts, weights: ModelConfig | None = None, same_classes: bool = False) -> Resolved:
-    """The run that `asked` becomes on this data; `weights`: the model of the weights it starts from; `same_classes`: its head knows
-    the classes of the data."""
+def resolve(asked: RunConfig, facts: Facts) -> Resolved:
+    """The run that `asked` becomes."""
     if facts.multi_label and asked.train.teacher is not None and asked.train.distil == "answers":
         raise ConfigError("a teacher's answers are of one class a picture, the data has several labels", "set distil = features")
-    if weights is not None:
-        started, notes = _head_start(asked, facts, weights, same_classes)
-        return Resolved(dataclasses.replace(started, model=_as_weights_say(started, facts, weights)), notes)
-    check_scratch(asked.train)
-    asked, model = _starting(asked, asked.train.head_start or "as-is"), asked.model
-    known = {"classes": facts.classes, "channels": model.channels or facts.channels}
-    if "image_size" not in model.left_open:
-        return Resolved(dataclasses.replace(asked, model=dataclasses.replace(model, **known)))
-    fitted = fit_to_size(dataclasses.replace(model, **known), facts.image_size)
-    return Resolved(dataclasses.replace(asked, model=fitted), _grown_patches(model, fitted))
+    if facts.weights is not None:
+        settled, notes = _head_start(asked, facts, facts.weights)
+        settled = dataclasses.replace(settled, model=_of_weights(settled, facts, facts.weights))
+    else:
+        check_scratch(asked.train)
+        settled, notes = _fitted(_starting(asked, asked.train.head_start or "as-is"), facts)
+    settled, even = _even_batches(settled, facts)
+    new_head = facts.head == "other" and facts.weights is not None and facts.weights.classes == facts.classes
+    new_head = new_head and asked.train.head_start is None and not facts.untrained
+    return Resolved(on_machine(settled, facts.device), (*notes, *even), new_head)
+
+
+def on_machine(config: RunConfig, device: torch.device) -> RunConfig:
+    """The same run with the threads and the precision that this device takes where they are left open.
+
+    A tiny model has one CPU thread, any other PyTorch's choice (None). The model alone decides, not how busy the machine is: the last
+    bits of a sum depend on it.
+    """
+    train, model = config.train, config.model
+    precision, threads = train.precision, train.threads
+    if precision == "auto":
+        dtype = dtype_of("auto", device)
+        precision = next(name for name in DTYPES if DTYPES[name] == dtype)
+    if threads is None and device.type == "cpu" and model.family != "own" and forward_flops(model) * train.batch_size <= TINY:
+        threads = 1
+    return dataclasses.replace(config, train=dataclasses.replace(train, precision=precision, threads=threads))
+
+
+def _fitted(asked: RunConfig, facts: Facts) -> tuple[RunConfig, tuple[str, ...]]:
+    """A model from scratch in the size, the channels and the classes of the data, where it leaves them open."""
+    model = dataclasses.replace(asked.model, classes=facts.classes, channels=asked.model.channels or facts.channels)
+    if "image_size" not in asked.model.left_open:
+        return dataclasses.replace(asked, model=model), ()
+    fitted = fit_to_size(model, facts.image_size)
+    return dataclasses.replace(asked, model=fitted), _grown_patches(asked.model, fitted)
+
+
+def _even_batches(config: RunConfig, facts: Facts) -> tuple[RunConfig, tuple[str, ...]]:
+    """Batches that leave out no image of a small set, and a note on it."""
+    asked = config.train.batch_size
+    steps, size = even_batches(facts.images, asked, config.train.accumulate * facts.processes)
+    if size == asked:
+        return config, ()
+    batches = f"{steps} batches" if steps > 1 else "1 batch"
+    note = f"{batches} of {size} an epoch, not of {asked}: so all {facts.images} pictures are learnt from in each"
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, batch_size=size)), (note,)
 
 
 def _starting(run: RunConfig, head: Literal["as-is", "probe", "probe+mean"]) -> RunConfig:
     return dataclasses.replace(run, train=dataclasses.replace(run.train, head_start=head))
 
 
-def _head_start(asked: RunConfig, facts: DataFacts, weights: ModelConfig, same_classes: bool) -> tuple[RunConfig, tuple[str, ...]]:
+def _head_start(asked: RunConfig, facts: Facts, weights: ModelConfig) -> tuple[RunConfig, tuple[str, ...]]:
     """How the head starts where the user leaves it open, and why so."""
     images = f"{facts.images:,} pictures"
     if asked.train.head_start is not None:
         return asked, ()
-    if same_classes and asked.pretrain is None:
+    if facts.untrained and asked.pretrain is None:  # fitted to random features, a head would start far too large
+        return _starting(asked, "as-is"), ()
+    if facts.head == "same" and asked.pretrain is None:
         return _starting(asked, "as-is"), ("the weights know these classes: their head is kept (--head-start probe makes it anew)",)
     if asked.pretrain is not None or weights.head_hidden or weights.distillation_token or not weights.head_bias:
         return _starting(asked, "as-is"), ()  # no head, or no single layer that could be a probe
@@ -89,7 +142,7 @@ def _head_start(asked: RunConfig, facts: DataFacts, weights: ModelConfig, same_c
     return _starting(asked, "probe"), (f"the head starts as a linear probe of the frozen features: {why}",)
 
 
-def _as_weights_say(asked: RunConfig, facts: DataFacts, weights: ModelConfig) -> ModelConfig:
+def _of_weights(asked: RunConfig, facts: Facts, weights: ModelConfig) -> ModelConfig:
     """The weights say what the model is; the run may say how large its images are, how much is dropped and whether memory is saved;
     data of neither grey nor coloured images, how many channels it takes."""
     size = asked.model.image_size or weights.image_size

@@ -2,7 +2,7 @@
 
 `vitral.study.compare`, `.scale`, `.probe` and `.embed` do what the verbs do, as calls; the first three return a `Result` (table, rows,
 conclusion, path).
-They are loaded when first used. They carry the names of their files: `vitral.study.probe` is the call, and
+They are loaded when first used. Some have the names of their files: `vitral.study.probe` is the call, and
 `from vitral.study.probe import …` reaches into its file.
 """
 
@@ -17,12 +17,11 @@ from vitral.base.lazy import lazily
 if TYPE_CHECKING:
     from vitral.study.embed import embed
     from vitral.study.fight.compare import compare
-    from vitral.study.fight.recipe import Recipe
-    from vitral.study.fight.result import Result
+    from vitral.study.fight.folder import Result
     from vitral.study.fight.scale import scale
     from vitral.study.probe import probe
 
-__all__ = ["Recipe", "Result", "compare", "embed", "probe", "scale"]
+__all__ = ["Result", "compare", "embed", "probe", "scale"]
 
 _CALLS = ("embed", "probe")
 
@@ -41,8 +40,7 @@ __getattr__, __dir__ = lazily(
     {
         "embed": ("embed",),
         "fight.compare": ("compare",),
-        "fight.recipe": ("Recipe",),
-        "fight.result": ("Result",),
+        "fight.folder": ("Result",),
         "fight.scale": ("scale",),
         "probe": ("probe",),
     },

@@ -32,12 +32,11 @@ from vitral.data.stream import seconds_to_read
 from vitral.model.classifier import Classifier
 from vitral.study.fight.forecast import Timing, time_run
 from vitral.train import advice
-from vitral.train.monitor import LOOKS
-from vitral.train.optim import choose
 from vitral.train.parallel import World
-from vitral.train.prepare import Given, prepare
+from vitral.train.prepare import Own, policy_of, prepare, training_split
 from vitral.train.schedule import snapshot_steps, token_shares
 from vitral.train.steps import flops_without_labels, run_memory
+from vitral.train.tasks.unlabelled import LOOKS
 from vitral.weights.checkpoint import save
 
 SECONDS = 4.0
@@ -148,8 +147,8 @@ def busy(load: float, cores: int, spread: tuple[float, float]) -> str:
 def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     """What `config` costs on this machine, or on a GPU of `GPUS`. Notes are said at once: a slow run is measured slowly."""
     named = find_gpu(gpu) if gpu else None
-    given = Given(source=stand_in(config.data))  # nothing is fetched only to be planned
-    setup = prepare(config, torch.device("cpu") if named else pick_device(config.train.device), given, planned=True)
+    own, precision = Own(source=stand_in(config.data)), config.train.precision  # nothing is fetched only to be planned
+    setup = prepare(config, torch.device("cpu") if named else pick_device(config.train.device), own, planned=True)
     device = torch.device("cuda") if named else setup.device
     config, data = setup.config, setup.data
     advised = advice.before(setup)
@@ -158,12 +157,11 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     notes = [*data.notes, *advised]  # those on the data were said when it was opened
     train, model = config.train, config.model
     per_epoch, batch = even_batches(len(data.train), train.batch_size, train.accumulate)
-    learning = choose(setup.model, train)
     # There is no such GPU here to ask: all of them have half precision.
-    dtype = dtype_of(train.precision, device) if named is None else DTYPES["bf16" if train.precision == "auto" else train.precision]
+    dtype = dtype_of(train.precision, device) if named is None else DTYPES["bf16" if precision == "auto" else precision]
     stored = sum(
         split.bytes
-        for split, policy in ((data.train, setup.policy), (data.validation, Policy("none")))
+        for split, policy in ((data.train, policy_of(setup)), (data.validation, Policy("none")))
         if placement_of(split, policy, device, config.data.placement) == "device"
     )
     memory = run_memory(config, max(1, batch // train.accumulate), dtype, is_compiled(train.compile, device), stored)
@@ -181,7 +179,7 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     else:
         say(f"measuring steps of {batch:,} pictures on this machine, about a minute on a slow one")
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-        with using_threads(setup.threads):
+        with using_threads(train.threads):
             timing = time_run(setup, SECONDS, quiet=False)
         if note := busy(load, os.cpu_count() or 1, timing.spread or (0.0, 0.0)):
             notes.append(note)
@@ -190,9 +188,9 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         if timing.timed_batch is not None:
             source += f", by steps of {timing.timed_batch:,} pictures"
     reading = computing = None
-    if placement_of(data.train, setup.policy, device, config.data.placement) == "stream":
+    if placement_of(data.train, policy_of(setup), device, config.data.placement) == "stream":
         cores = os.cpu_count() or 1
-        one = seconds_to_read(setup.training_split(World(), build=False), setup.policy)
+        one = seconds_to_read(training_split(setup, World(), build=False), policy_of(setup))
         reading, computing = max(1, min(config.data.workers, cores)) / one, batch / (timing.computing or timing.step)
         if note := held_up(one, 1 / computing, config.data.workers, config.data.cache, cores):
             notes.append(note)
@@ -209,12 +207,13 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         notes.append(f"{byte_size(memory.total)} do not fit into {named.memory} GiB: raise --accumulate")
         say(f"note: {notes[-1]}")
     kept = len(snapshot_steps(train.snapshots, steps))
+    every, learning = advice.parameters(setup.model)
     size, seconds = written(setup.model) if kept else (0, 0.0)
     return Plan(
         run=config.name,
         device=gpu.lower() if gpu else device.type,
-        parameters=sum(parameter.numel() for parameter in setup.model.parameters()),
-        trained_parameters=sum(parameter.numel() for parameter in learning.values()),
+        parameters=every,
+        trained_parameters=learning,
         tokens=model.tokens if model.is_transformer else None,
         forward_flops=flops,
         training_flops=flops_per_step * steps,

@@ -31,7 +31,7 @@ from vitral.data.splits.open import Data, open_data
 from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.run.folder import seen_by
-from vitral.study.fight.result import Result
+from vitral.study.fight.folder import Result
 from vitral.study.fight.statistics import accuracy_interval, images_interval
 from vitral.train.judged import learnt_from
 from vitral.train.probe import Labelled, Linear, Neighbours, fit_linear, fit_neighbours, last_layer, read_features

@@ -28,7 +28,7 @@ from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
 from vitral.run.answers import Answers
 from vitral.run.folder import RunFolder
-from vitral.study.fight.result import Result
+from vitral.study.fight.folder import Result
 from vitral.study.fight.statistics import images_interval
 from vitral.study.probe import as_model
 from vitral.train.evaluate import evaluate_loader, evaluation_loader

@@ -54,7 +54,7 @@ def training(peer: Peer | None, config: ModelConfig, place: torch.device, count:
         train = TrainConfig(batch_size=count, optimizer="adamw", compile="yes" if mode == "compiled" else "no", device=str(place))
         stepper = Stepper(build(config).to(place), task_of(train), train, place, World())
         batch = Batch(images, labels, None, None, torch.arange(count))
-        stepper.warm_up(batch, False, None)
+        stepper.warm_up(batch, False)
         return lambda: stepper.step(batch, 1e-3, None)
     module = peer.build(config).to(place).train()
     model: Any = torch.compile(module) if mode == "compiled" else module

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from torch import nn
 
 from vitral.base.layout import METRICS
-from vitral.base.text import counted, duration, few, percent
+from vitral.base.text import byte_size, counted, duration, few, percent
 from vitral.config import RunConfig
 from vitral.data.splits.open import Data
 from vitral.run.folder import RunFolder
@@ -43,6 +44,25 @@ def before(setup: Setup) -> list[str]:
     if setup.data.train.imbalance() > 5 and not config.data.class_weights:
         notes.append(f"the largest class has {setup.data.train.imbalance():.0f} times the pictures of the smallest: try --class-weights")
     return notes
+
+
+def headline(setup: Setup, total: int, step: int) -> str:
+    """One line before the first step: what learns, where, for how long."""
+    config, device, (every, learning) = setup.config, setup.device, parameters(setup.model)
+    train = config.train
+    which = f"{learning:,} of {every:,} parameters learn ({train.tune})" if learning != every else f"{every:,} parameters learn"
+    resumed = f", going on at step {step:,}" if step else ""
+    threads = f" ({train.threads} thread{'s' * (train.threads > 1)})" if train.threads and device.type == "cpu" else ""
+    length = counted(total, "step") if train.ends_by_steps else f"{duration(train.max_seconds)} of steps"
+    size = byte_size(train.snapshots * sum(value.numel() * value.element_size() for value in setup.model.state_dict().values()))
+    snapshots = f", {train.snapshots} snapshots ({size} on the disk)" if train.snapshots else ""
+    return f"{config.name}: {which}, {len(setup.data.train):,} pictures, {length} on {device.type}{threads}{snapshots}{resumed}"
+
+
+def parameters(model: nn.Module) -> tuple[int, int]:
+    """(all, those that learn)."""
+    every = list(model.parameters())
+    return sum(p.numel() for p in every), sum(p.numel() for p in every if p.requires_grad)
 
 
 def _hardly_there(data: Data) -> list[str]:

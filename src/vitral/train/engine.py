@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,21 +21,19 @@ from vitral.base.layout import METRICS, PROGRESS, STATE
 from vitral.base.progress import Progress, progress, say
 from vitral.config import from_dict
 from vitral.cost.flops import forward_flops
+from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.run.journal import Journal
 from vitral.run.times import Times
 from vitral.train import advice, failure
 from vitral.train.counts import Counts, Window
 from vitral.train.ema import copy_values, local
-from vitral.train.evaluate import Scored, evaluate_loader
-from vitral.train.finished import Run
-from vitral.train.monitor import LOOKS, Monitor
-from vitral.train.multi_label import settle_thresholds
 from vitral.train.parallel import World
-from vitral.train.prepare import Setup
+from vitral.train.prepare import Setup, held_out_loader, training_loader
 from vitral.train.schedule import lr_factor, shown_patches, snapshots_by
 from vitral.train.state import Slots, optimizer_templates, seed_process
 from vitral.train.steps import Stepper
+from vitral.train.tasks.task import Task
 
 WINDOW = {"cuda": 50, "cpu": 10}
 """Steps between readings of the device."""
@@ -50,20 +47,19 @@ class Engine:
     folder: RunFolder
     slots: Slots
 
-    def __init__(self, setup: Setup, world: World, quiet: bool, times: Times | None = None) -> None:
+    def __init__(self, setup: Setup, task: Task, world: World, quiet: bool = False, times: Times | None = None) -> None:
         self.setup, self.config, self.world, self.quiet, self.times = setup, setup.config, world, quiet, times or Times()
+        self.task = task
         self.train = train = self.config.train
         if not len(setup.data.validation) and (train.keep == "best" or train.patience is not None):
             raise ConfigError("keep = best and patience need validation pictures, there are none", "set validation to 0.1 or so")
-        self.stepper = Stepper(setup.model, setup.task(quiet), train, setup.device, world)
-        self.loader = setup.training_loader(world)
-        held = setup.data.validation if self.config.pretrain is None else ()
-        self.validation = setup.evaluation_loader(setup.data.validation, world) if len(held) else None
-        self.monitor = Monitor(setup, self.stepper) if self.config.pretrain is not None else None
+        self.stepper = Stepper(setup.model, task, train, setup.device, world)
+        self.loader = training_loader(setup, world)
+        task.open(setup, self.stepper)
         self.total = max(1, round(train.epochs * len(self.loader))) if train.epochs else 0
         self.evaluate_every = max(1, round(train.evaluate_every * len(self.loader)))
-        if self.monitor is not None:
-            self.evaluate_every = min(self.evaluate_every, max(1, self.total // LOOKS))
+        if task.looks:
+            self.evaluate_every = min(self.evaluate_every, max(1, self.total // task.looks))
         self.line_every = max(1, self.total // LINES)
         self.counts, self.window = Counts(), Window()
         self.best: dict[str, Tensor] | None = None
@@ -75,36 +71,31 @@ class Engine:
 
     # ---- the loop --------------------------------------------------------------------------------------------------------------
 
-    def run(self, folder: RunFolder, going_on: bool) -> Run:
+    def run(self, folder: RunFolder, resumed: bool = False) -> tuple[Classifier, Any]:
+        """Train to the end: the final model, and what the task makes of it."""
         self.folder, self.slots = folder, Slots(folder.path / STATE, self.world)
         seed_process(self.train.seed, self.world.rank)
         first = next(iter(self.loader.epoch(0)))
         mixes = self.loader.policy.mixup + self.loader.policy.cutmix > 0
-        evaluated = self.validation
-        if evaluated is None and self.config.opens and self.stepper.compiled:  # test must not wait for it; one image is filled up
-            evaluated = self.setup.evaluation_loader(self.setup.data.train.subset(np.arange(self.world.size)), self.world)
         self.times.until_now("preparation")
         with self.times.taking("compilation"):
-            self.compile_seconds = self.stepper.warm_up(first, mixes, evaluated)
-            if self.monitor is not None:
-                self.compile_seconds += self.monitor.warm_up()
-        self.times.facts = {"compiled": self.stepper.origin_of_code(), "resumed": going_on}
-        position = self._restore() if going_on else 0
-        if self.monitor is not None and going_on:
-            self.monitor.remember(folder.metrics, self.counts.step)
+            self.compile_seconds = self.stepper.warm_up(first, mixes) + self.task.warm_up(self.setup, self.stepper)
+        self.times.facts = {"compiled": self.stepper.origin_of_code(), "resumed": resumed}
+        position = self._restore() if resumed else 0
+        if resumed:  # what was written after that step comes once more
+            validations = [line for line in folder.metrics if line.get("split") == "validation" and line["step"] <= self.counts.step]
+            self.task.remember(validations)
         metrics = folder.path / METRICS if self.world.main else None
         self.journal = Journal(metrics, position, self.train.tensorboard, self.train.wandb, self.config.name)
         try:
             if self.world.main:
                 folder.write_environment(self._environment())
             if not self.quiet:
-                say(self.setup.headline(self.total, self.counts.step))
+                say(advice.headline(self.setup, self.total, self.counts.step))
             steps = self.total if self.train.ends_by_steps else None  # nobody knows how many the clock allows
             with self.interrupts, progress("Training", steps, self.quiet, self.counts.step) as bar:
                 if self.counts.step == 0:
-                    if self.monitor is not None:
-                        self._look_inside(bar, self.monitor)
-                    elif not self.total and self.validation is not None:
+                    if self.task.looks or not self.total:
                         self._validate(bar)
                     if self._snapshot_due():
                         self._snapshot()
@@ -163,8 +154,7 @@ class Engine:
         now = self._progress()
         share = max(1 / self.total, now / max(1, self.counts.step) if self.counts.step else 0.0)
         factor = lr_factor(self.train, now, share)
-        if self.stepper.method is not None:
-            self.stepper.method.begin(now)
+        self.task.begin(now)
         outcome = self.stepper.step(batch, factor, shown_patches(self.train, now))
         self.window.add(outcome.loss, outcome.correct, batch.indices, factor * self.train.lr, len(batch.labels) * self.world.size)
         self.counts.step += 1
@@ -173,7 +163,7 @@ class Engine:
         """Everything that happens between steps, in an order that a resumed run repeats."""
         step, taken = self.counts.step, len(self.window.losses)
         last = self._done()
-        validate = last or step % self.evaluate_every == 0 or (self.monitor is not None and self._passed(LOOKS))
+        validate = last or step % self.evaluate_every == 0 or self._passed(self.task.looks)
         line = validate or step % self.line_every == 0 or self._passed(LINES)
         alone = not self.world.many
         glance = alone and (self.interrupts.asked or time.perf_counter() - self._read_at > GLANCE or self.train.checkpoint_every == 0)
@@ -184,9 +174,7 @@ class Engine:
         self._read(bar)
         if line:
             self._write_line()
-        if validate and self.monitor is not None:
-            self._look_inside(bar, self.monitor)
-        elif validate and self.validation is not None:
+        if validate:
             self._validate(bar)
         if snapshot:
             self._snapshot()
@@ -211,15 +199,15 @@ class Engine:
             return
         losses = (self.world.total(torch.stack(window.losses).float()) / self.world.size).tolist()
         correct = float(self.world.total(torch.stack(window.correct).sum()))
-        for place, loss in enumerate(losses):
+        for index, loss in enumerate(losses):
             if not math.isfinite(loss):
-                step = counts.step - len(losses) + place
-                pictures = window.indices[place].tolist()
+                step = counts.step - len(losses) + index
+                pictures = window.indices[index].tolist()
                 broken = self._broken_gradient(step)
-                raise failure.not_finite(self.config, step, step / len(self.loader), loss, pictures, window.lrs[place], broken)
+                raise failure.not_finite(self.config, step, step / len(self.loader), loss, pictures, window.lrs[index], broken)
         counts.take(window, sum(losses), correct)
-        accuracy = {"accuracy": counts.mean_correct} if self.monitor is None else {}
-        bar.advance(len(losses), loss=counts.mean_loss, **accuracy, images_per_second=round(counts.images_per_second))
+        figures = self.task.journal(counts.mean_loss, counts.mean_correct)
+        bar.advance(len(losses), **figures, images_per_second=round(counts.images_per_second))
         self.window = Window()
 
     def _broken_gradient(self, step: int) -> tuple[int, str] | None:
@@ -229,12 +217,12 @@ class Engine:
         """
         if self.world.many or self.stepper.scaler is not None:  # fp16 has such gradients and passes over them
             return None
-        found: list[tuple[int, str]] = []
+        broken: list[tuple[int, str]] = []
 
         def look() -> None:
-            learnt = [(name, value.grad) for name, value in self.stepper.model.named_parameters() if value.grad is not None]
-            if bad := [name for name, gradient in learnt if not gradient.isfinite().all()]:
-                found.append((self.counts.step, bad[-1]))
+            gradients = [(name, value.grad) for name, value in self.stepper.model.named_parameters() if value.grad is not None]
+            if bad := [name for name, gradient in gradients if not gradient.isfinite().all()]:
+                broken.append((self.counts.step, bad[-1]))
 
         if not self.quiet:
             say("the loss is no longer a number: looking for the layer where it began")
@@ -245,10 +233,10 @@ class Engine:
         try:
             self._restore()
         except VitralError:
-            return None  # the loss is what is to be told, not why this could not be looked at
-        for batch in self._batches(lambda: bool(found) or self.counts.step > step or bool(self.interrupts.asked)):
+            return None  # the error is about the loss, not about why this could not be looked at
+        for batch in self._batches(lambda: bool(broken) or self.counts.step > step or bool(self.interrupts.asked)):
             self._learn(batch)
-        return found[0] if found else None
+        return broken[0] if broken else None
 
     # ---- journal, validation, state --------------------------------------------------------------------------------------------
 
@@ -256,47 +244,36 @@ class Engine:
         counts = self.counts
         if counts.step == counts.line_step:
             return
-        counts.accuracy = counts.mean_correct if self.monitor is None else None
-        self._record("train", counts.mean_loss, counts.accuracy, counts.images_per_second)
+        figures = self.task.journal(counts.mean_loss, counts.mean_correct)
+        counts.accuracy = figures.get("accuracy")
+        self._record("train", figures, counts.images_per_second)
         counts.begin_line()
 
-    def _record(self, split: str, loss: float, accuracy: float | None, speed: float, **more: Any) -> None:
-        """A line of the journal; without labels it has no accuracy."""
+    def _record(self, split: str, scores: dict[str, float], speed: float, **more: Any) -> None:
+        """A line of the journal."""
         counts = self.counts
-        scores = {"loss": loss} if accuracy is None else {"loss": loss, "accuracy": accuracy}
         where = {"step": counts.step, "epoch": round(counts.step / len(self.loader), 4), "split": split}
         speeds = {"lr": counts.lr, "images_per_second": round(speed, 1), "seconds": round(counts.seconds, 3)}
         self.journal.write({**where, **scores, **speeds, **more})
 
-    def _measure(self, loader: Any) -> tuple[Scored, float]:
-        began = time.perf_counter()
-        gather = self.world.gather if self.world.many else None
-        result = evaluate_loader(self.stepper.model, loader, forward=self.stepper.logits, precision=self.stepper.precision(), gather=gather)
-        return result, len(result.labels) / (time.perf_counter() - began)
-
     def _validate(self, bar: Progress) -> None:
         counts = self.counts
         with self.stepper.inside(), self.times.taking("validation"):
-            result, speed = self._measure(self.validation)
-        self._record("validation", result.loss, result.top1, speed, **result.journal)
-        bar.advance(0, validation=result.top1)
-        counts.waited += 1
-        if result.score > counts.best:
-            counts.best, counts.waited = result.score, 0
-            if self.train.keep == "best":
-                self.best = {name: value.clone() for name, value in self.stepper.values().items()}
-        note = advice.during(self.config, counts.accuracy, result.top1, self._progress())
-        if note and not counts.warned:
-            counts.warned = True
-            if not self.quiet:
-                say(f"note: {note}")
-
-    def _look_inside(self, bar: Progress, monitor: Monitor) -> None:
-        with self.stepper.inside(), self.times.taking("validation"):
-            health, speed = monitor.look(self.counts.step)
-        self._record("validation", health.pop("loss"), None, speed, **health)
-        bar.advance(0, effective_rank=health["effective_rank"])
-        self.counts.warned = monitor.warn(health.get("collapsed"), self.counts.step, self.counts.warned)
+            began = time.perf_counter()
+            held = self.task.validate(self.stepper, counts.step)
+            seconds = time.perf_counter() - began
+        if held is None:
+            return
+        scores = {"loss": held.loss} if held.accuracy is None else {"loss": held.loss, "accuracy": held.accuracy}
+        self._record("validation", scores, held.images / seconds, **held.figures)
+        bar.advance(0, **held.shown)
+        if held.score is not None:
+            counts.waited += 1
+            if held.score > counts.best:
+                counts.best, counts.waited = held.score, 0
+                if self.train.keep == "best":
+                    self.best = {name: value.clone() for name, value in self.stepper.values().items()}
+        self.task.review(held, counts, self._progress(), self.quiet)
 
     def _snapshot_due(self) -> bool:
         if not self.train.snapshots:
@@ -306,7 +283,7 @@ class Engine:
         return planned > written
 
     def _snapshot(self) -> None:
-        model = self.setup.complete(self.stepper.values())
+        model = self.stepper.complete(self.stepper.values())
         if self.world.main:
             self.folder.write_snapshot(self.counts.step, model)
         self.world.barrier()
@@ -333,7 +310,7 @@ class Engine:
         self.slots.read(tensors)
         stepper.optimizer.load({name.removeprefix("optimizer/"): value for name, value in tensors.items() if name.startswith("optimizer/")})
         self.counts = from_dict(Counts, stored["counts"], PROGRESS)
-        for average in (stepper.ema, stepper.method_ema):
+        for average in (stepper.ema, stepper.task_ema):
             if average is not None:
                 average.updates = self.counts.updates
         if stepper.scaler is not None and stored["scaler"] is not None:
@@ -343,7 +320,7 @@ class Engine:
 
     # ---- the end ---------------------------------------------------------------------------------------------------------------
 
-    def _finish(self) -> Run:
+    def _finish(self) -> tuple[Classifier, Any]:
         """The final weights, the model's files, and the splits that are opened now, once."""
         stepper, model = self.stepper, self.setup.model
         final = self.best if self.train.keep == "best" and self.best is not None else stepper.values()
@@ -351,9 +328,8 @@ class Engine:
             raise failure.broken_weights(broken)
         live = {name: value.detach() for name, value in model.state_dict().items()}
         copy_values({name: value.clone() for name, value in final.items()}, live)
-        if model.origin.multi_label and self.validation is not None:
-            settle_thresholds(model, self._measure(self.validation)[0])
-        complete = self.setup.complete(sharded=self.world.many and self.world.strategy == "fsdp")
+        result = self.task.finish(stepper)
+        complete = stepper.complete(sharded=self.world.many and self.world.strategy == "fsdp")
         if self.world.main:
             self.folder.write_model(complete)
         self.world.barrier()
@@ -365,15 +341,18 @@ class Engine:
             self.folder.write_environment({"data": self.setup.data.describe(), "times": self.times.to_dict()})
             self.folder.close_journal()
         self.world.barrier()
-        return Run(self.folder.path, self.folder.metrics, complete.eval(), self.monitor.rebuilt() if self.monitor is not None else None)
+        return complete.eval(), result
 
     def _open(self, split: str) -> None:
         data = self.setup.data
         with self.times.taking(split):
-            result, speed = self._measure(self.setup.evaluation_loader(data.open(split), self.world))
+            began = time.perf_counter()
+            result = self.task.score(self.stepper, held_out_loader(self.setup, data.open(split), self.world))
+            speed = len(result.labels) / (time.perf_counter() - began)
         if self.world.main:
             self.folder.write_answers({**result.to_dict(), "opened": data.opened.get(split)}, result.answers(data.open(split)), split)
-        self._record(split, result.loss, result.top1, speed, **result.journal, compile_seconds=round(self.compile_seconds, 3))
+        scores = {"loss": result.loss, "accuracy": result.top1}
+        self._record(split, scores, speed, **result.journal, compile_seconds=round(self.compile_seconds, 3))
         if not self.quiet:
             for note in advice.copied(data, split):
                 say(f"note: {note}")
@@ -381,7 +360,7 @@ class Engine:
 
     def _environment(self) -> dict[str, Any]:
         """What the result depends on besides the config."""
-        every, learning = self.setup.parameters
+        every, learning = advice.parameters(self.setup.model)
         return {
             **describe_machine(),
             "device": self.setup.device.type,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import time
@@ -16,21 +17,22 @@ from torch import Tensor, nn
 
 from vitral.base.device import wait
 from vitral.base.errors import ConfigError
-from vitral.build import shadow
+from vitral.build import build, shadow
 from vitral.config import ModelConfig, PretrainConfig, RunConfig, TrainConfig
 from vitral.cost.flops import step_flops
 from vitral.cost.memory import Memory, step_memory
 from vitral.cost.precision import autocast, dtype_of, is_compiled
 from vitral.kernels.graphs import beside
 from vitral.model.classifier import Classifier
+from vitral.model.lora import merge_lora
 from vitral.train.ema import EMA, copy_values
 from vitral.train.evaluate import evaluation_batch
-from vitral.train.optim import Optimizer, choose, clip, groups
+from vitral.train.optim import Optimizer, choose, clip, groups, whole
 from vitral.train.parallel import World
 from vitral.train.schedule import token_shares
 from vitral.train.state import random_states, set_random_states
 from vitral.train.tasks import method_of, task_of
-from vitral.train.tasks.task import Learner, Outcome, Task, TaskModule, learnable
+from vitral.train.tasks.task import Learner, Outcome, Task, learnable
 
 COMPILED_SHAPES = 64
 """Each share of kept patches is a graph of its own; PyTorch's limit of 8 is for accidents."""
@@ -57,9 +59,9 @@ class Recorded:
     outcome: Outcome
 
     def replay(self, inputs: list[Tensor | None]) -> Outcome:
-        for mine, given in zip(self.inputs, inputs, strict=True):
-            if mine is not None and given is not None:
-                mine.copy_(given)
+        for fixed, value in zip(self.inputs, inputs, strict=True):
+            if fixed is not None and value is not None:
+                fixed.copy_(value)
         self.graph.replay()
         return Outcome(*(value.clone() for value in self.outcome))  # the next replay writes over it
 
@@ -83,15 +85,16 @@ class Stepper:
                 f"batch_size {config.batch_size} cannot be split into {config.accumulate} micro-batches on each of {world.size} processes",
                 "choose a multiple",
             )
-        choose(model, config)
+        if (head := task.new_head(model)) is not None:
+            model.head = head.to(device)
         blocks = list(getattr(model, "blocks", []))
-        self.method = task.to(device) if isinstance(task, TaskModule) else None
+        self.task = task.to(device)
         self.wrapped = world.wrap(Learner(model, task), blocks, device)
         self.parameters = learnable(model, task)
         self.learning = [parameter for parameter in self.parameters.values() if parameter.requires_grad]
         self.optimizer = Optimizer(model, config, model.config.depth, device, recorded=self.graphs, parameters=self.parameters)
         self.ema = EMA(model, config.ema) if config.ema is not None else None
-        self.method_ema = EMA(self.method, config.ema, moved=True) if config.ema is not None and self.method is not None else None
+        self.task_ema = EMA(task, config.ema, moved=True) if config.ema is not None and task.state_dict() else None
         self.scaler = torch.amp.GradScaler(device.type) if self.dtype == torch.float16 else None  # type: ignore[attr-defined]
         self.learner: Callable[..., Any] = self._compile(self.wrapped, blocks)
         self.watch: Callable[[], None] | None = None
@@ -110,7 +113,7 @@ class Stepper:
         mode = "max-autotune-no-cudagraphs" if self.config.compile == "max" else None
         if not blocks:
             return torch.compile(module, dynamic=False, mode=mode)
-        for block in [*blocks, *(self.method.parts() if self.method is not None else [])]:
+        for block in [*blocks, *self.task.parts()]:
             block.compile(dynamic=False, mode=mode)
         return module
 
@@ -121,7 +124,7 @@ class Stepper:
     def close(self) -> None:
         """The model as it was before: not compiled, and without what was recorded."""
         self.forget_recorded()
-        for block in [*getattr(self.model, "blocks", []), *(self.method.parts() if self.method is not None else [])]:
+        for block in [*getattr(self.model, "blocks", []), *self.task.parts()]:
             block._compiled_call_impl = None
 
     # ---- learning --------------------------------------------------------------------------------------------------------------
@@ -135,16 +138,16 @@ class Stepper:
         outcome = self._recorded[keep].replay(inputs) if keep in self._recorded else self._learn(inputs, keep)
         if self.ema is not None:
             self.ema.update(self.model)
-        if self.method_ema is not None and self.method is not None:
-            self.method_ema.update(self.method)
+        if self.task_ema is not None:
+            self.task_ema.update(self.task)
         return outcome
 
     def _inputs(self, batch: Any) -> list[Tensor | None]:
-        labels_b, lam = batch.labels_b, batch.lam
+        labels, labels_b, lam = self.task.targets(batch), batch.labels_b, batch.lam
         if self._mixed and labels_b is None:
             # A run that mixes at times has one graph for both: all of the first label is the same number as no other one.
-            labels_b, lam = batch.labels, torch.ones(len(batch.labels), device=self.device)
-        return [batch.images, batch.labels, labels_b, lam]
+            labels_b, lam = labels, torch.ones(len(labels), device=self.device)
+        return [batch.images, labels, labels_b, lam]
 
     def _learn(self, inputs: list[Tensor | None], keep: float | None) -> Outcome:
         """Forward, backward, clip, optimizer: what a graph records."""
@@ -160,8 +163,7 @@ class Stepper:
                 (part if self.scaler is None else self.scaler.scale(part)).backward()
             loss, correct = loss + part.detach(), correct + outcome.correct
         self._apply()
-        if self.method is not None:
-            self.method.after(self.model)
+        self.task.after(self.model)
         return Outcome(loss, correct)
 
     def _record(self, batch: Any, keep: float | None) -> Recorded:
@@ -203,12 +205,12 @@ class Stepper:
         with ExitStack() as stack:
             if self.ema is not None:
                 stack.enter_context(self.ema.inside(self.model))
-            if self.method_ema is not None and self.method is not None:
-                stack.enter_context(self.method_ema.inside(self.method))
+            if self.task_ema is not None:
+                stack.enter_context(self.task_ema.inside(self.task))
             yield
 
     def logits(self, images: Tensor) -> Tensor:
-        """For evaluation. When compiled, a smaller batch is filled up: another size would be another compilation."""
+        """The task's answers, for evaluation. When compiled, a smaller batch is filled up: another size would be another compilation."""
         count = len(images)
         missing = evaluation_batch(self.config.batch_size) // self.world.size - count if self.compiled else 0
         if missing > 0:
@@ -222,10 +224,32 @@ class Stepper:
         """The weights that count, by name, not copied."""
         return self.ema.values if self.ema is not None else {name: value.detach() for name, value in self.model.state_dict().items()}
 
+    def complete(self, values: dict[str, Tensor] | None = None, sharded: bool = False) -> Classifier:
+        """The model with all its weights, or with `values`, in this process (sharded ones are gathered: every process must call this).
+
+        LoRA's matrices are merged into those beside them.
+        """
+        model, config = self.model, self.config
+        if values is None and not sharded and config.tune != "lora":
+            return model
+        full = {name: whole(value).cpu() for name, value in (values or dict(model.state_dict())).items()}
+        if config.tune == "lora":
+            full = merge_lora(full, config.lora_rank, config.lora_alpha)
+        if model.config.family == "own":
+            made = copy.deepcopy(model).cpu()
+        else:
+            with torch.random.fork_rng():  # building draws random numbers that the run must not miss
+                made = build(model.config)
+                if (head := self.task.new_head(made)) is not None:
+                    made.head = head
+        made.load_state_dict(full)
+        made.origin = model.origin
+        return made if values or sharded else made.to(self.device)
+
     # ---- compiling -------------------------------------------------------------------------------------------------------------
 
-    def warm_up(self, batch: Any, mixed: bool, evaluation: Any) -> float:
-        """Compile everything on throw-away state, then put everything back exactly; returns the seconds it took."""
+    def warm_up(self, batch: Any, mixed: bool) -> float:
+        """Compile the step on throw-away state, then put everything back exactly; returns the seconds it took."""
         if not self.compiled:
             return 0.0
         began = time.perf_counter()
@@ -238,19 +262,28 @@ class Stepper:
                     self.step(batch, 1.0, keep)
             if self.graphs:
                 self._recorded[keep] = self._record(batch, keep)
-        if evaluation is not None:
-            self.model.eval()
-            with torch.no_grad(), self.precision():
-                self.logits(next(iter(evaluation.epoch(0))).images)
-            self.model.train()
         copy_values(own, self._live())
         self.optimizer.forget()
         if self.ema is not None:
             self.ema.restart(self.model)
-        if self.method_ema is not None and self.method is not None:
-            self.method_ema.restart(self.method)
+        if self.task_ema is not None:
+            self.task_ema.restart(self.task)
         if self.scaler is not None:
             self.scaler = torch.amp.GradScaler(self.device.type)  # type: ignore[attr-defined]
+        set_random_states(random)
+        self.wait()
+        return time.perf_counter() - began
+
+    @torch.no_grad()
+    def warm_up_answers(self, loader: Any) -> float:
+        """Compile what answers the images of an evaluation; returns the seconds it took."""
+        if not self.compiled:
+            return 0.0
+        began, random = time.perf_counter(), random_states()
+        self.model.eval()
+        with self.precision():
+            self.logits(next(iter(loader.epoch(0))).images)
+        self.model.train()
         set_random_states(random)
         self.wait()
         return time.perf_counter() - began
@@ -271,7 +304,7 @@ class Stepper:
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a checkpoint must hold, by name."""
         state = self._live()
-        for name, average in (("ema", self.ema), ("task-ema", self.method_ema)):
+        for name, average in (("ema", self.ema), ("task-ema", self.task_ema)):
             if average is not None:
                 state |= {f"{name}/{key}": value for key, value in average.values.items()}
         return state | {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
@@ -279,8 +312,7 @@ class Stepper:
     def _live(self) -> dict[str, Tensor]:
         """Weights and buffers as they are now, the model's and its task's."""
         live = {f"model/{name}": value.detach() for name, value in self.model.state_dict().items()}
-        own = self.method.state_dict() if self.method is not None else {}
-        return live | {f"task/{name}": value.detach() for name, value in own.items()}
+        return live | {f"task/{name}": value.detach() for name, value in self.task.state_dict().items()}
 
 
 def run_memory(config: RunConfig, images: int, dtype: torch.dtype, compiled: bool, data: int = 0) -> Memory:

@@ -28,7 +28,8 @@ class Teacher(nn.Module):
     scale: Tensor
     shift: Tensor
     columns: Tensor | None
-    known: Tensor | None
+    shared: Tensor | None
+    """Those of the student's classes that the teacher has, too; None: all."""
 
     def __init__(self, model: Classifier, student: Preprocess, numbers: list[int | None] | None = None) -> None:
         """`numbers`: what the teacher calls each of the student's classes, None where it has none such; not given: they are the same."""
@@ -39,13 +40,13 @@ class Teacher(nn.Module):
         self.model, self.size, self.channels = model.requires_grad_(False).eval(), own.image_size, own.channels
         scale = torch.tensor(student.std) / torch.tensor(own.std)
         shift = (torch.tensor(student.mean) - torch.tensor(own.mean)) / torch.tensor(own.std)
-        known = [place for place, number in enumerate(numbers or ()) if number is not None]
+        shared = [index for index, number in enumerate(numbers or ()) if number is not None]
         columns = [number for number in numbers or () if number is not None]
         for name, values in (
             ("scale", scale.view(1, -1, 1, 1)),
             ("shift", shift.view(1, -1, 1, 1)),
             ("columns", torch.tensor(columns) if numbers else None),
-            ("known", torch.tensor(known) if numbers and None in numbers else None),
+            ("shared", torch.tensor(shared) if numbers and None in numbers else None),
         ):
             self.register_buffer(name, values, persistent=False)
 
@@ -74,7 +75,7 @@ class Teacher(nn.Module):
 
     def knows(self, labels: Tensor) -> Tensor:
         """1 for each label (B,) that is one of its classes, else 0."""
-        known = torch.ones_like(labels, dtype=torch.bool) if self.known is None else (labels[:, None] == self.known).any(1)
+        known = torch.ones_like(labels, dtype=torch.bool) if self.shared is None else (labels[:, None] == self.shared).any(1)
         return known.float()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from vitral.base.errors import UsageError, WeightsError
-from vitral.base.origin import NO_HEAD, Origin, assumed, fact, per_channel
+from vitral.base.origin import NO_HEAD, Change, Origin, assumed, fact, per_channel
 from vitral.build import shadow
 from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
@@ -91,7 +91,7 @@ def make_origin(
     elif not config.classes:
         values["classes"] = fact((), NO_HEAD)
     values |= facts
-    return Origin(source=fact(source), changes=changes, **values)
+    return Origin(source=fact(source), changes=tuple(map(Change, changes)), **values)
 
 
 def _named(names: tuple[str, ...], classes: int) -> tuple[str, ...]:

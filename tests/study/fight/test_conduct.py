@@ -12,18 +12,20 @@ import pytest
 
 from vitral.base.errors import DataError, FailedError, UsageError
 from vitral.base.files import read_json, write_json
-from vitral.config import DataConfig, TrainConfig
+from vitral.config import TrainConfig
 from vitral.presets import model
-from vitral.study.fight.conduct import conduct, copy_remarks, settling_remarks
+from vitral.study.fight.conclude import copy_remarks, settling_remarks
+from vitral.study.fight.conduct import conduct
+from vitral.study.fight.experiment import Budget, Cell, Experiment
 from vitral.study.fight.forecast import left
 from vitral.study.fight.pool import Pool
-from vitral.study.fight.protocol import Budget, Cell, Contender, Study
 
 sys.path.insert(0, str(Path(__file__).parent))
+import drive
 from works import diverge, learn
 
-VIT = Contender("vit", model("digits"), 1000, lrs=(1e-3, 3e-3, 1e-2))
-STUDY = Study("compare", DataConfig(), (VIT,), Budget("samples", 1000), images=100, seeds=(0, 1))
+VIT = drive.contender("vit", model("digits"), 1000, lrs=(1e-3, 3e-3, 1e-2))
+STUDY = Experiment("compare", (VIT,), Budget("samples", 1000), images=100, seeds=(0, 1))
 
 
 @pytest.mark.parametrize("content", ["{}", "[]"])
@@ -70,11 +72,11 @@ def settle(plain: dict[str, Any], folder: str) -> dict[str, Any]:
 )
 def test_batch_statistics_that_could_not_settle_are_named(tmp_path: Path, samples: int, lrs: tuple, words: str | None) -> None:
     models = {name: model(name, image_size=8, channels=1, classes=10) for name in ("cnn", "resnet18")}
-    contenders = tuple(Contender(name, config, 1000, lrs=lrs) for name, config in {"vit": VIT.model, **models}.items())
-    pretrained = dataclasses.replace(contenders[1], name="pretrained", weights="somewhere")
-    study = dataclasses.replace(
-        STUDY, contenders=(*contenders, pretrained), budget=Budget("samples", samples), train=TrainConfig(batch_size=100)
-    )
+    train = TrainConfig(batch_size=100)
+    contenders = [drive.contender(name, config, 1000, lrs=lrs, train=train) for name, config in {"vit": VIT.run.model, **models}.items()]
+    from_weights = dataclasses.replace(contenders[1].run, weights="somewhere")
+    contenders.append(dataclasses.replace(contenders[1], name="pretrained", run=from_weights))
+    study = dataclasses.replace(STUDY, contenders=tuple(contenders), budget=Budget("samples", samples))
     found = settling_remarks(conduct(study, tmp_path, Pool(quiet=True), settle))
     assert (words is None and not found) or (words is not None and words in found[0] and "may be far too low" in found[0])
 

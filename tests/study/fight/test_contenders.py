@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,11 +14,18 @@ import torch
 from vitral.base.errors import UsageError
 from vitral.build import build, create, shadow
 from vitral.config import DataConfig
-from vitral.data.splits.open import open_data
-from vitral.study.fight.contenders import LRS, describe, fit_model, fitting_vit, has_batch_norm, make_contenders, matched
-from vitral.study.fight.protocol import Budget, Contender, Study, tuning_cells
-from vitral.study.fight.recipe import Recipe
+from vitral.data.splits.open import Data, open_data
+from vitral.study.fight import contenders
+from vitral.study.fight.contenders import LRS, describe, fit_model, fitting_vit, has_batch_norm, matched, templates
+from vitral.study.fight.experiment import Budget, Contender, Experiment, tuning_cells
 from vitral.weights.checkpoint import save
+
+
+def make_contenders(
+    names: Sequence[str], opened: Data, *, recipe: str = "plain", tune: str = "all", **options: Any
+) -> tuple[Contender, ...]:
+    return contenders.make_contenders(names, opened, templates("digits", recipe, tune=tune), **options)
+
 
 DATA = open_data(DataConfig(name="digits"), image_size=32, channels=3)
 
@@ -52,9 +61,9 @@ def test_contenders_from_weights_keep_their_own_size(tmp_path: Path) -> None:
     save(create("tiny"), tmp_path / "tiny")
     grey = open_data(DataConfig(name="digits"))
     (made,) = make_contenders(["mine"], grey, weights={"mine": str(tmp_path / "tiny")}, tune="head")
-    assert made.model.image_size == (32, 32) and made.model.classes == 10 and made.weights and min(made.lrs) == 1e-3
+    assert made.run.model.image_size == (32, 32) and made.run.model.classes == 10 and made.run.weights and min(made.lrs) == 1e-3
     (larger,) = make_contenders(["mine"], grey, weights={"mine": str(tmp_path / "tiny")}, weights_size=(64, 64))
-    assert larger.model.image_size == (64, 64) and larger.flops > made.flops
+    assert larger.run.model.image_size == (64, 64) and larger.flops > made.flops
     with pytest.raises(UsageError, match="--tune"):
         make_contenders(["vit"], DATA, tune="head")
 
@@ -64,16 +73,16 @@ def test_a_rival_without_attention_has_the_same_learning_rates_to_choose_from(tm
     save(create("resnet18", image_size=32, classes=5), tmp_path / "resnet")
     weights = {name: str(tmp_path / name) for name in ("vit", "resnet")}
     vit, resnet = make_contenders(["vit", "resnet"], DATA, weights=weights, tune="attention")
-    assert (vit.tune, resnet.tune) == ("attention", "all") and vit.lrs == resnet.lrs
+    assert (vit.run.train.tune, resnet.run.train.tune) == ("attention", "all") and vit.lrs == resnet.lrs
     assert "attention and head learn" in vit.note and "all parameters learn" in resnet.note
     vit, resnet = make_contenders(["vit", "resnet"], DATA, weights=weights, tune="lora")
-    assert (vit.tune, resnet.tune) == ("lora", "all") and vit.note.endswith("LoRA and head learn")
+    assert (vit.run.train.tune, resnet.run.train.tune) == ("lora", "all") and vit.note.endswith("LoRA and head learn")
 
 
 def test_contenders_say_what_they_are() -> None:
     vit, cnn = make_contenders(["vit", "cnn"], DATA)
     assert "65 tokens" in describe(fit_model("report-cifar", (32, 32), 3, 10)) and "64 tokens" in vit.note and "small CNN" in cnn.note
-    assert has_batch_norm(cnn.model) and not has_batch_norm(vit.model)
+    assert has_batch_norm(cnn.run.model) and not has_batch_norm(vit.run.model)
 
 
 def test_what_cannot_be_chosen_is_refused() -> None:
@@ -85,12 +94,12 @@ def test_what_cannot_be_chosen_is_refused() -> None:
 
 def test_every_recipe_makes_a_contender_with_learning_rates_of_its_optimizer():
     data = DATA
-    made = make_contenders(["vit", "cnn"], data, recipes=Recipe(recipe="plain,strong").recipes())
+    made = make_contenders(["vit", "cnn"], data, recipe="plain,strong")
     assert [contender.name for contender in made] == ["vit plain", "vit strong", "cnn plain", "cnn strong"]
     assert [contender.base for contender in made] == ["vit", "vit", "cnn", "cnn"]
     assert made[0].lrs == LRS["adamw"] and made[1].lrs == LRS["muon"] and all(contender.widens for contender in made)
     assert made[1].starts == ("torch", "zero") and made[3].starts == () and "strong recipe" in made[3].note
-    study = Study("compare", DataConfig(), made, Budget("samples", 20_000), images=len(data.train))
+    study = Experiment("compare", made, Budget("samples", 20_000), images=len(data.train))
     cells = {(cell.contender, cell.lr, cell.run.model.initialisation): cell.run for cell in tuning_cells(study)}
     strong, plain = cells["vit strong", 0.04, "zero"], cells["vit plain", 1e-3, "torch"]
     assert (strong.train.optimizer, strong.train.adam_lr, strong.train.ema, strong.data.augment) == ("muon", 0.004, 0.99, "strong")
@@ -105,10 +114,10 @@ def test_a_model_can_be_made_as_large_as_another(what: str):
     first, *made = make_contenders(["cnn", f"vit@{what}", f"hybrid@{what}"], data)
 
     def size(contender: Contender) -> float:
-        return contender.flops if what == "flops" else sum(value.numel() for value in shadow(contender.model).parameters())
+        return contender.flops if what == "flops" else sum(value.numel() for value in shadow(contender.run.model).parameters())
 
     assert all(abs(math.log(size(contender) / size(first))) < 0.1 for contender in made)
-    assert matched(first.model, first.model, what) == first.model
+    assert matched(first.run.model, first.run.model, what) == first.run.model
     with pytest.raises(UsageError, match=f"cnn@{what}"):
         make_contenders(["cnn", f"cnn@{what}"], data)
     with pytest.raises(UsageError, match="width"):
@@ -123,10 +132,10 @@ def test_a_model_is_matched_to_the_weights_that_the_first_one_starts_from(tmp_pa
     wide = dataclasses.replace(fit_model("vit", DATA.image_size, DATA.channels, 7), width=128, mlp_width=256)
     save(build(wide), tmp_path / "wide")
     first, rival = make_contenders(["vit", "cnn@parameters"], DATA, weights={"vit": str(tmp_path / "wide")})
-    assert first.model.width == 128
-    sizes = [sum(value.numel() for value in shadow(contender.model).parameters()) for contender in (first, rival)]
+    assert first.run.model.width == 128
+    sizes = [sum(value.numel() for value in shadow(contender.run.model).parameters()) for contender in (first, rival)]
     assert abs(math.log(sizes[1] / sizes[0])) < 0.1
     again = make_contenders(["vit", "vit@parameters"], DATA, weights={"vit": str(tmp_path / "wide")})[1]
-    assert abs(math.log(sum(value.numel() for value in shadow(again.model).parameters()) / sizes[0])) < 0.1, "from scratch, as large"
+    assert abs(math.log(sum(value.numel() for value in shadow(again.run.model).parameters()) / sizes[0])) < 0.1, "from scratch, as large"
     with pytest.raises(UsageError, match="weights"):
         make_contenders(["cnn", "vit@flops"], DATA, weights={"vit@flops": str(tmp_path / "wide")})

@@ -3,9 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vitral.study.fight.conclude import compare_pairs
 from vitral.study.fight.growth import GapChange, gap_changes, gaps, thin_remarks
-from vitral.study.fight.statistics import power_law_fit
+from vitral.study.fight.statistics import compare_pairs, power_law_fit
 
 
 def right(share: float, rng: np.random.Generator, seeds: int = 3, images: int = 2000) -> np.ndarray:
@@ -26,7 +25,7 @@ def test_a_gap_that_closes_one_that_widens_and_one_that_stays() -> None:
     assert not staying.at_most and "p = " in str(staying)
     assert (staying.a, staying.b) == ("cnn", "hybrid") and "not told apart from no change" in str(staying)
     assert (widening.a, widening.b) == ("hybrid", "vit"), "vit passes it: the lead changes its sign"
-    assert widening.is_told and "the order turns" in str(widening), "a gap that was passed is no longer one"
+    assert widening.is_significant and "the order turns" in str(widening), "a gap that was passed is no longer one"
     assert widening.lead[0] > 0 > widening.lead[1] and widening.interval[0] < widening.gained < widening.interval[1]
     worse = changes({"a": first["cnn"], "b": first["vit"]}, {"a": last["cnn"], "b": first["vit"]})[0]
     assert "the gap widens" in str(worse) and worse.to_dict()["gained"] < 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,35 +16,34 @@ import torch
 from vitral.base.errors import ConfigError, UsageError
 from vitral.base.files import read_json
 from vitral.cli import main
-from vitral.config import DataConfig
 from vitral.cost.flops import forward_flops
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
-from vitral.study.fight.compare import comparison, missing_reference, run_comparison
-from vitral.study.fight.conduct import Conducted
-from vitral.study.fight.methods import METHODS
+from vitral.study.fight.compare import comparison
+from vitral.study.fight.conclude import missing_reference
+from vitral.study.fight.conduct import Conducted, train_cell
+from vitral.study.fight.contenders import METHODS
+from vitral.study.fight.experiment import Budget, Contender, Experiment, final_cells, tuning_cells
+from vitral.study.fight.folder import Result
 from vitral.study.fight.pool import Pool
-from vitral.study.fight.protocol import Budget, Contender, Study, final_cells, tuning_cells
-from vitral.study.fight.recipe import Recipe
-from vitral.study.fight.result import Result
-from vitral.study.fight.train_cell import train_cell
 from vitral.train.prepare import prepare
 
+sys.path.insert(0, str(Path(__file__).parent))
+import drive
 
-def fight(methods: list[str], **changes: Any) -> Study:
+
+def fight(methods: list[str], **changes: Any) -> Experiment:
     """The same with a model that is small enough for a test."""
-    shared = Recipe(batch_size=64, device="cpu")
-    settings = {"seeds": 2, "lrs": (2e-3,), "train": shared.train_config(), "recipes": shared.recipes()} | changes
-    study = comparison(DataConfig(name="digits"), ["vit-small"], Budget("samples", 640), methods=methods, **settings)
+    terms = {"seeds": 2, "lrs": (2e-3,), "budget": "samples=640", "batch_size": 64, "device": "cpu"} | changes
+    study = comparison("digits", ["vit-small"], pretrain=methods, **terms)
     return dataclasses.replace(study, contenders=tuple(map(tiny, study.contenders)))
 
 
 def tiny(contender: Contender) -> Contender:
-    model = dataclasses.replace(contender.model, width=16, depth=1, heads=2, mlp_width=16)
-    pretrain = contender.pretrain and dataclasses.replace(
-        contender.pretrain, projection=8, projection_hidden=16, prototypes=16, decoder_width=16
-    )
-    return dataclasses.replace(contender, model=model, pretrain=pretrain, flops=forward_flops(model))
+    run = contender.run
+    model = dataclasses.replace(run.model, width=16, depth=1, heads=2, mlp_width=16)
+    pretrain = run.pretrain and dataclasses.replace(run.pretrain, projection=8, projection_hidden=16, prototypes=16, decoder_width=16)
+    return dataclasses.replace(contender, run=dataclasses.replace(run, model=model, pretrain=pretrain), flops=forward_flops(model))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,7 +59,7 @@ FOUGHT = ["lejepa", "supervised", "untrained"]
 
 @pytest.fixture(scope="module")
 def fought(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    return run_comparison(fight(FOUGHT), tmp_path_factory.mktemp("methods") / "study", Pool(quiet=True))
+    return drive.run(fight(FOUGHT), tmp_path_factory.mktemp("methods") / "study", Pool(quiet=True))
 
 
 def test_the_table_tests_the_probes_answers(fought: Result) -> None:
@@ -83,7 +83,7 @@ def test_the_table_tests_the_probes_answers(fought: Result) -> None:
 def test_what_a_picture_costs_is_counted_with_all_its_views(fought: Result) -> None:
     """The probe is not in it, nor does random weights' row cost anything."""
     rows, study = {row["model"]: row for row in fought.rows}, fight(FOUGHT)
-    model, pretrain = study.contenders[0].model, study.contenders[0].pretrain
+    model, pretrain = study.contenders[0].run.model, study.contenders[0].run.pretrain
     assert pretrain is not None and rows["supervised"]["training_flops"] == 3 * forward_flops(model) * 640
     projection = 2 * (model.width * 16 + 16 * 16 + 16 * 8 + 8 * pretrain.directions)
     body = forward_flops(dataclasses.replace(model, classes=0))
@@ -118,7 +118,7 @@ def test_it_goes_on_and_repeats_a_cell_to_the_bit(fought: Result, tmp_path: Path
     train_cell(cell.to_dict(), str(tmp_path / cell.name))
     once, again = (RunFolder.open(path / cell.name).answers() for path in (fought.path / "cells", tmp_path))
     assert (once.predictions == again.predictions).all()
-    assert run_comparison(study, fought.path, Pool(quiet=True)).rows == fought.rows
+    assert drive.run(study, fought.path, Pool(quiet=True)).rows == fought.rows
 
 
 def test_learning_rates_are_chosen_by_the_probe_on_validation(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_learning_rates_are_chosen_by_the_probe_on_validation(tmp_path: Path) ->
 
 
 def test_every_method_has_the_same_model_and_its_own_recipe() -> None:
-    study = fight(list(METHODS), lrs=None, given={"ema": 0.9})
+    study = fight(list(METHODS), lrs=None, ema=0.9)
     cells = {cell.contender: cell for cell in tuning_cells(study)}
     assert list(cells) == list(METHODS)
     assert len({dataclasses.replace(cell.run.model, classes=0) for cell in cells.values()}) == 1
@@ -139,7 +139,7 @@ def test_every_method_has_the_same_model_and_its_own_recipe() -> None:
         "untrained": None,
     }
     assert all(cells[name].run.train.ema == 0.9 for name in METHODS[:3])
-    tuned = [contender for contender in study.contenders if not contender.untrained]
+    tuned = [contender for contender in study.contenders if not contender.is_untrained]
     assert len({len(contender.lrs) for contender in tuned}) == 1, "the same tuning effort"
     grids = {(cells[contender.name].run.train.optimizer, contender.lrs) for contender in tuned}
     assert {rule for rule, _ in grids} == {"adamw", "muon"} and len(grids) == 2, "and the same rates for the same optimizer"
@@ -158,12 +158,11 @@ def test_equal_flops_are_other_numbers_of_pictures() -> None:
 
 
 def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    recipe = Recipe(device="cpu")
-    settings: dict[str, Any] = {"lrs": (1e-3,), "recipes": recipe.recipes()}
+    settings: dict[str, Any] = {"lrs": (1e-3,), "budget": "samples=640", "device": "cpu"}
     with pytest.raises(ConfigError, match="patches"):
-        comparison(DataConfig(name="digits"), ["cnn"], Budget("samples", 640), methods=["mae"], **settings)
+        comparison("digits", ["cnn"], pretrain=["mae"], **settings)
     with pytest.raises(UsageError, match="one model"):
-        comparison(DataConfig(name="digits"), ["vit", "vit-small"], Budget("samples", 640), methods=["mae"], **settings)
+        comparison("digits", ["vit", "vit-small"], pretrain=["mae"], **settings)
     assert main(["compare", "digits", "--pretrain", "moco", "--out", str(tmp_path / "out")]) == 2
     assert "moco" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
@@ -174,4 +173,4 @@ def test_the_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     asked += ["--lrs", "2e-3", "--parallel", "1", "--device", "cpu", "--quiet", "--json", "--out", str(tmp_path / "out")]
     assert main(asked) == 0
     assert [row["model"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["dino", "mae"]
-    assert read_json(tmp_path / "out" / "study.json")["contenders"][1]["pretrain"]["method"] == "mae"
+    assert read_json(tmp_path / "out" / "study.json")["contenders"][1]["run"]["pretrain"]["method"] == "mae"

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from vitral.config import DataConfig
 from vitral.draw.curves import Line, line_chart
 from vitral.presets import model
 from vitral.study.fight.conduct import Conducted
+from vitral.study.fight.experiment import Budget, Experiment
 from vitral.study.fight.plots import draw_compare, draw_compute, draw_data, points, side_by_side
-from vitral.study.fight.protocol import Budget, Contender, Study
 from vitral.study.fight.statistics import Interval, power_law_fit
 from vitral.study.fight.table import Outcome, Table, row
+
+sys.path.insert(0, str(Path(__file__).parent))
+import drive
 
 CELL = Outcome("c", "vit", 0, 1e-3, 0.9, 0.3, 0.9, 100, 100, 1e6, 100, 1.0, 100, "digits")
 PAIR = [CELL, dataclasses.replace(CELL, seed=1, accuracy=0.8)]
 VIT = row(PAIR, Interval(0.85, 0.7, 0.95, 2))
-STUDY = Study("compare", DataConfig(), (Contender("vit", model("digits"), 1),), Budget("samples", 1000), images=100, seeds=(0, 1))
+STUDY = Experiment("compare", (drive.contender("vit", model("digits"), 1),), Budget("samples", 1000), images=100, seeds=(0, 1))
 
 
 def conducted(folder: Path) -> Conducted:
@@ -54,7 +57,7 @@ def test_intervals_of_equal_flops_do_not_hide_each_other() -> None:
 
 @pytest.mark.parametrize("claim", [True, False])
 def test_no_interval_is_spoken_of_where_there_is_none(tmp_path: Path, claim: bool) -> None:
-    study = Study("compare", DataConfig(), (Contender("vit", model("digits"), 1),), Budget("samples", 1000), images=100, seeds=(0, 1))
+    study = Experiment("compare", (drive.contender("vit", model("digits"), 1),), Budget("samples", 1000), images=100, seeds=(0, 1))
     write_journal(tmp_path)
     table = Table((VIT if claim else row(PAIR, None),))
     draw_compare(Conducted(study, tmp_path, (CELL,)), table)
@@ -88,7 +91,7 @@ def test_one_seed_has_no_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
 
 @pytest.mark.parametrize(("budget", "drawn"), [(Budget("samples", 1000), True), (Budget("flops", 1e6), False)])
 def test_flops_are_an_axis_only_where_they_differ(tmp_path: Path, budget: Budget, drawn: bool) -> None:
-    study = Study("compare", DataConfig(), (Contender("vit", model("digits"), 1),), budget, images=100, seeds=(0, 1))
+    study = dataclasses.replace(STUDY, budget=budget)
     write_journal(tmp_path)
     paths = draw_compare(Conducted(study, tmp_path, (CELL,)), Table((VIT,)))
     assert any("flops" in path for path in paths) == drawn

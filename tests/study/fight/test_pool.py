@@ -20,18 +20,17 @@ import pytest
 from vitral.base.errors import ConfigError, DataError, FailedError, Stopped, UsageError, VitralError
 from vitral.base.layout import CELL
 from vitral.base.lock import FolderLock
-from vitral.config import DataConfig
 from vitral.presets import model
 from vitral.study.fight import pool
+from vitral.study.fight.experiment import Budget, Experiment, final_cells
 from vitral.study.fight.pool import Pool, run_cells
-from vitral.study.fight.protocol import Budget, Contender, Study, final_cells
 
 sys.path.insert(0, str(Path(__file__).parent))
+import drive
 import works
 
-STUDY = Study(
-    "compare", DataConfig(), (Contender("digits", model("digits"), 1000),), Budget("samples", 100), images=100, seeds=(0, 1, 2, 3)
-)
+DIGITS = drive.contender("digits", model("digits"), 1000)
+STUDY = Experiment("compare", (DIGITS,), Budget("samples", 100), images=100, seeds=(0, 1, 2, 3))
 CELLS = final_cells(STUDY, {"digits": 1e-3})
 
 

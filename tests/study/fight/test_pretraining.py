@@ -16,16 +16,14 @@ from sklearn.datasets import load_digits
 
 from vitral.base.errors import FailedError, UsageError
 from vitral.base.files import read_json
-from vitral.config import DataConfig
 from vitral.report.study import write_study_report
-from vitral.study.fight.conduct import Conducted, declare
+from vitral.study.fight.conduct import Conducted, train_cell
+from vitral.study.fight.experiment import Source, final_cells, tuning_cells
+from vitral.study.fight.folder import Result, declare
 from vitral.study.fight.pool import Pool
-from vitral.study.fight.pretraining import Pretraining, beginning_from, check_folders, numbers_of, run_pretraining, study_pretraining
-from vitral.study.fight.protocol import Budget, final_cells, tuning_cells
-from vitral.study.fight.result import Result
+from vitral.study.fight.pretraining import Pretraining, check_folders, numbers_of, run_pretraining, start_from, study_pretraining
 from vitral.study.fight.statistics import holm
 from vitral.study.fight.table import Outcome
-from vitral.study.fight.train_cell import train_cell
 
 sys.path.insert(0, str(Path(__file__).parent))
 import drive
@@ -45,9 +43,9 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def declared(photos: str, **changes: Any) -> Pretraining:
-    settings = {"models": ["vit-small", "cnn"], "sizes": SIZES, "seeds": 2, "shots": 5, "lrs": (3e-3,), "train": drive.recipe()} | changes
-    source = DataConfig(name=photos, augment="light")
-    return study_pretraining(drive.DATA, source, Budget("samples", 256), Budget("samples", 128), **settings)
+    budgets = {"budget": "samples=256", "transfer": "samples=128"}
+    settings = {"from_data": photos, "sizes": SIZES, "shots": 5, "lrs": (3e-3,), **budgets, **drive.TERMS} | changes
+    return study_pretraining("digits", ["vit-small", "cnn"], **settings)
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +117,13 @@ def test_what_failed_before_is_missing_after(photos: str, tmp_path: Path) -> Non
         for size in SIZES
         for seed in (0, 1)
     ]
-    second = beginning_from(both.second, Conducted(both.first, tmp_path, tuple(learnt[1:])))
+    second = start_from(both.second, Conducted(both.first, tmp_path, tuple(learnt[1:])))
     lrs = {contender.name: 3e-3 for contender in second.contenders}
     cells = [cell for cell in final_cells(second, lrs) if cell.contender == "vit-small" and not cell.shots]
     assert [(cell.pretrained, cell.seed) for cell in cells] == [(40, 1), (120, 0), (120, 1)]
-    assert cells[0].begun == "../pretraining/cells/c-vit-small-40-1"
+    assert cells[0].pretrained_from == "../pretraining/cells/c-vit-small-40-1"
     with pytest.raises(FailedError, match="pre-training of cnn"):
-        beginning_from(both.second, Conducted(both.first, tmp_path, tuple(learnt[:4])))
+        start_from(both.second, Conducted(both.first, tmp_path, tuple(learnt[:4])))
 
 
 def test_rates_are_tuned_from_the_largest_pre_training(photos: str) -> None:
@@ -135,7 +133,7 @@ def test_rates_are_tuned_from_the_largest_pre_training(photos: str) -> None:
         grid[cell.contender].add(cell.lr)
         assert cell.pretrained == (0 if "scratch" in cell.contender else 120) and not cell.run.train.test
     assert min(grid["cnn"]) < min(grid["cnn from scratch"]), "weights want smaller rates"
-    assert both.second.claim == "none" and both.second.contenders[0].begun == {"40 0": "", "120 0": ""}
+    assert both.second.claim == "none" and both.second.contenders[0].pretrained_from == (Source(40, 0), Source(120, 0))
 
 
 def test_the_folders_of_both_studies_are_looked_at(photos: str, tmp_path: Path) -> None:

@@ -13,16 +13,18 @@ import pytest
 
 from vitral.base.errors import UsageError
 from vitral.base.files import read_json
+from vitral.base.layout import STUDY
 from vitral.data.splits.open import open_data
-from vitral.study.fight.conduct import Conducted
+from vitral.presets import model
+from vitral.study.fight.conclude import conclude, conclude_data
+from vitral.study.fight.conduct import Conducted, Tuning, train_cell
+from vitral.study.fight.experiment import Experiment, final_cells
+from vitral.study.fight.folder import Result
+from vitral.study.fight.growth import fit_cells, step_remarks
 from vitral.study.fight.pool import Pool
-from vitral.study.fight.protocol import Budget, Study, final_cells
-from vitral.study.fight.result import Result
-from vitral.study.fight.scale import _compute, conclude_data, fit_cells, run_scaling, scaling, step_remarks
+from vitral.study.fight.scale import cost_table, scaling, study_cost, varied
 from vitral.study.fight.statistics import holm
 from vitral.study.fight.table import Outcome
-from vitral.study.fight.train_cell import train_cell
-from vitral.study.fight.tune import Tuning
 
 sys.path.insert(0, str(Path(__file__).parent))
 import drive
@@ -30,7 +32,7 @@ import drive
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    return run_scaling(drive.small_scale(), tmp_path_factory.mktemp("scale") / "study", Pool(quiet=True))
+    return drive.run(drive.small_scale(), tmp_path_factory.mktemp("scale") / "study", Pool(quiet=True))
 
 
 def test_result(whole: Result) -> None:
@@ -67,15 +69,15 @@ def stop_half_way(plain: dict[str, Any], folder: str) -> dict[str, Any]:
 
 def test_stopped_and_resumed_ends_the_same_to_the_bit(whole: Result, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run_scaling(drive.small_scale(), tmp_path / "study", Pool(quiet=True), work=stop_half_way)
+        drive.run(drive.small_scale(), tmp_path / "study", Pool(quiet=True), work=stop_half_way)
     assert not (tmp_path / "study" / "result.json").exists()
-    again = run_scaling(drive.small_scale(), tmp_path / "study", Pool(quiet=True))
+    again = drive.run(drive.small_scale(), tmp_path / "study", Pool(quiet=True))
     assert [row["accuracies"] for row in again.values["rows"]] == [row["accuracies"] for row in whole.values["rows"]]
     assert again.values["fits"] == whole.values["fits"] and again.conclusion == whole.conclusion
 
 
 def test_compute(tmp_path: Path) -> None:
-    done = run_scaling(drive.small_compute(), tmp_path / "study", Pool(quiet=True))
+    done = drive.run(drive.small_compute(), tmp_path / "study", Pool(quiet=True))
     rows = done.values["rows"]
     assert len(rows) == 6 and {row["samples"] for row in rows} == {128, 512}
     assert {(row["samples"], row["share"]) for row in rows} == {(128, 0.25), (512, 1.0)}
@@ -101,8 +103,8 @@ def test_no_exponent_or_crossing_is_claimed_where_the_fit_does_not_hold(tmp_path
     conducted = Conducted(study, tmp_path, outcomes, Tuning(tuning), failed={"final--vit": "it died"})
     rng = np.random.default_rng(0)
     for outcome in outcomes:
-        conducted._known[outcome.cell] = np.zeros(1000), rng.random(1000) < outcome.accuracy
-    done = _compute(conducted)
+        conducted.answers[outcome.cell] = np.zeros(1000), rng.random(1000) < outcome.accuracy
+    done = conclude(conducted)
     assert "The error of the family hybrid falls" in done.conclusion and "The error of the family vit" not in done.conclusion
     assert "no crossing is claimed" in done.conclusion and not done.values["crossings"]
     assert "best learning rate of vit lies at the edge" in done.conclusion and "1 cell failed and is missing" in done.conclusion
@@ -113,7 +115,7 @@ def test_no_exponent_or_crossing_is_claimed_where_the_fit_does_not_hold(tmp_path
     assert "- hybrid: hybrid: ResNet stem" in (tmp_path / "table.md").read_text()
 
 
-def outcomes_of(study: Study) -> tuple[Outcome, ...]:
+def outcomes_of(study: Experiment) -> tuple[Outcome, ...]:
     """A cell for each model, size and seed, which saw as many pictures as the budget says."""
     return tuple(
         Outcome(f"{c.name}{size}{seed}", c.name, seed, 1e-3, 0.9, 1, 0.9, 1, 1, 1e9, int(study.budget.amount), 1, 1, "d", size=size)
@@ -137,8 +139,8 @@ def test_steps_of_sizes_in_smaller_batches_are_named() -> None:
 @pytest.mark.parametrize("size", [-0.1, 0, float("nan"), 1e9, -5])
 def test_sizes_that_cannot_be_are_refused(size: float) -> None:
     with pytest.raises(UsageError, match="share"):
-        scaling("data", drive.DATA, Budget("samples", 256), models=["vit-small"], sizes=(size, 1.0))
-    tiny = scaling("data", drive.DATA, Budget("samples", 256), models=["vit-small"], sizes=(1e-4, 1.0), train=drive.recipe(), lrs=(1e-3,))
+        scaling("digits", "data", ["vit-small"], sizes=(size, 1.0), budget="samples=256")
+    tiny = scaling("digits", "data", ["vit-small"], sizes=(1e-4, 1.0), budget="samples=256", lrs=(1e-3,), **drive.TERMS)
     assert tiny.sizes[0] == 10
 
 
@@ -157,3 +159,31 @@ def test_fit_leaves_out_places_with_missing_seeds(whole: Result) -> None:
     fit = fit_cells(cells[:-1], "size", done.right)
     assert fit is not None and fit.sizes == (64.0, 256.0)
     assert fit_cells(cells[:2], "size", done.right) is None
+
+
+# ---- cost --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_cost(tmp_path: Path) -> None:
+    configs = varied(model("tiny"), [16, 32], [2, 4, 8])
+    assert [config.tokens for config in configs] == [5, 17, 17, 65, 65, 257]
+    result = study_cost(configs, tmp_path, batch_size=4, device="cpu", quiet=True).values
+    rows = result["rows"]
+    assert rows[-1]["quadratic"] / rows[0]["quadratic"] == pytest.approx((257 / 5) ** 2)
+    assert rows[-1]["training_ms"] > rows[0]["training_ms"] > 0
+    assert [layer["term"] for layer in result["layers"]["65"]] == ["n²·d", "n·d²", "k·n·d²", "r·n·d"]
+    assert all((tmp_path / picture).exists() for picture in result["figures"]) and (tmp_path / "table.md").exists()
+    assert "is off by up to" in result["conclusion"]
+    exact = study_cost(configs[:3], tmp_path, batch_size=2, device="cpu", quiet=True).values
+    assert "off by" not in exact["conclusion"]  # three numbers fitted to three points
+    assert exact["time"] is None and "predicted" not in (tmp_path / "table.md").read_text() and "predicted ms" in cost_table(rows, 4)
+    assert "FLOPs/picture" in cost_table(rows, 4) and "ms: of one picture, in batches of 4" in cost_table(rows, 4, markdown=True)
+    with pytest.raises(UsageError, match="fewer"):
+        varied(model("tiny"), [32], [5])
+
+
+@pytest.mark.parametrize(("name", "words"), [(STUDY, "holds a study of another kind"), ("note", "is not empty")])
+def test_what_others_left_is_not_written_over(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(UsageError, match=words):
+        study_cost(varied(model("tiny"), [16, 32], [2, 4]), tmp_path, device="cpu", quiet=True)

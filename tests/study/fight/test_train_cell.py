@@ -11,9 +11,9 @@ import pytest
 from vitral.base.errors import DataError
 from vitral.base.layout import STATE
 from vitral.run.folder import RunFolder
-from vitral.study.fight.protocol import final_cells, tuning_cells
+from vitral.study.fight.conduct import describe, train_cell
+from vitral.study.fight.experiment import final_cells, tuning_cells
 from vitral.study.fight.table import Outcome
-from vitral.study.fight.train_cell import describe, train_cell
 
 sys.path.insert(0, str(Path(__file__).parent))
 import drive

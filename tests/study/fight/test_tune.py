@@ -11,18 +11,18 @@ import pytest
 from vitral.base.errors import FailedError, UsageError
 from vitral.base.files import read_json
 from vitral.base.layout import TUNING
-from vitral.config import DataConfig
 from vitral.presets import model
+from vitral.study.fight.conduct import choose_lrs, tune, widened
+from vitral.study.fight.experiment import Budget, Experiment, final_cells
 from vitral.study.fight.pool import Pool
-from vitral.study.fight.protocol import Budget, Contender, Study, final_cells
 from vitral.study.fight.table import Outcome
-from vitral.study.fight.tune import choose_lrs, tune, widened
 
 sys.path.insert(0, str(Path(__file__).parent))
+import drive
 from works import diverge, learn, prefer_zero
 
-VIT = Contender("vit", model("digits"), 1000, lrs=(1e-3, 3e-3, 1e-2))
-STUDY = Study("compare", DataConfig(), (VIT,), Budget("samples", 1000), images=100, seeds=(0, 1))
+VIT = drive.contender("vit", model("digits"), 1000, lrs=(1e-3, 3e-3, 1e-2))
+STUDY = Experiment("compare", (VIT,), Budget("samples", 1000), images=100, seeds=(0, 1))
 QUIET = Pool(quiet=True)
 
 

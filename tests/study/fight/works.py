@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.base.errors import ConfigError, Stopped
-from vitral.study.fight.protocol import Cell
+from vitral.study.fight.experiment import Cell
 from vitral.study.fight.table import Outcome
 
 

@@ -3,15 +3,15 @@ import torch
 import torch.nn.functional as F
 
 from vitral.build import create
-from vitral.train.tasks.classify import cross_entropies, one_label, right_answers
-from vitral.train.tasks.task import Learner, answering
+from vitral.train.tasks.classify import Classify, cross_entropies, one_label, right_answers
+from vitral.train.tasks.task import Learner
 
 from .conftest import IMAGES, LABELS, LABELS_B, LOGITS, Table
 
 
 def test_mixed_labels_are_the_mean_of_two_losses_by_lam():
     lam = torch.tensor([0.7, 0.4])
-    outcome = answering(one_label(0.1))(Table(LOGITS), IMAGES, LABELS, LABELS_B, lam, None)
+    outcome = Classify(one_label(0.1)).losses(Table(LOGITS), IMAGES, LABELS, LABELS_B, lam, None)
     one = F.cross_entropy(LOGITS, LABELS, label_smoothing=0.1, reduction="none")
     two = F.cross_entropy(LOGITS, LABELS_B, label_smoothing=0.1, reduction="none")
     assert outcome.loss.item() == pytest.approx((lam * one + (1 - lam) * two).mean().item())
@@ -34,7 +34,7 @@ def test_left_out_patches_reach_the_model():
     model = create("tiny", classes=3, width=12, mlp_width=12, heads=2)
     seen: list[int] = []
     model.blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[1]))
-    learner = Learner(model, answering(one_label()))
+    learner = Learner(model, Classify(one_label()))
     learner(torch.randn(2, 3, 32, 32), LABELS, None, None, 0.25)
     learner(torch.randn(2, 3, 32, 32), LABELS)
     assert seen == [17, 65]

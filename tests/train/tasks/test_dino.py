@@ -32,7 +32,7 @@ def test_the_loss_is_the_mean_cross_entropy_of_pairs_of_different_views() -> Non
     model, method = made(head_norm="none")
     method.centre.normal_()
     images = torch.randn(5, 3, 3, 32, 32)
-    found = method(model, images, None, None, None, None).loss.item()
+    found = method.losses(model, images, None, None, None, None).loss.item()
     student = [method.head(model(images[:, v])) / 0.1 for v in range(3)]
     teacher = [((method.teacher_head(method.teacher(images[:, g])) - method.centre) / 0.04).softmax(-1) for g in range(2)]
     pairs = [-(teacher[g] * student[v].log_softmax(-1)).sum(-1).mean() for g in range(2) for v in range(3) if g != v]
@@ -46,7 +46,7 @@ def test_teacher_and_centre_follow_and_nothing_of_them_learns() -> None:
         for value in model.parameters():
             value.add_(1.0)
     images = torch.randn(4, 3, 3, 32, 32)
-    method(model, images, None, None, None, None)
+    method.losses(model, images, None, None, None, None)
     answers = method.teacher_head(method.teacher(images[:, :2].flatten(0, 1))).mean(0)
     method.begin(0.0)
     method.after(model)
@@ -73,7 +73,7 @@ def test_over_a_run_the_temperature_rises_and_prototypes_are_let_go() -> None:
     for progress in (0.0, 0.25, 0.5, 1.0):
         method.begin(progress)
         method.zero_grad()
-        method(model, images, None, None, None, None).loss.backward()
+        method.losses(model, images, None, None, None, None).loss.backward()
         gradient = method.head.prototypes.grad
         assert gradient is not None and bool(gradient.any()) == (progress >= 0.1)
         seen.append(method.temperature.item())

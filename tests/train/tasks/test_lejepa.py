@@ -66,10 +66,10 @@ def test_equal_views_cost_no_pull_and_the_target_is_the_global_views_mean() -> N
     assert isinstance(method, LeJEPA)
     images = torch.randn(6, 3, 3, 32, 32)
     same = images[:, :1].expand(-1, 3, -1, -1, -1)
-    assert method(model, same, None, None, None, None).loss.item() == pytest.approx(0, abs=1e-9)
+    assert method.losses(model, same, None, None, None, None).loss.item() == pytest.approx(0, abs=1e-9)
     embeddings = method.embed(model, images.flatten(0, 1)).unflatten(0, (6, 3))
     wanted = (embeddings - embeddings[:, :2].mean(1, keepdim=True)).square().mean()
-    assert method(model, images, None, None, None, None).loss.item() == pytest.approx(wanted.item(), rel=1e-4)
+    assert method.losses(model, images, None, None, None, None).loss.item() == pytest.approx(wanted.item(), rel=1e-4)
 
 
 def test_model_and_projection_learn_and_left_out_patches_reach_the_model() -> None:

@@ -30,7 +30,7 @@ def test_three_quarters_are_hidden_from_the_encoder() -> None:
     model, method = made()
     seen = []
     model.blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[1]))
-    method(model, torch.randn(3, 1, 3, 32, 32), None, None, None, None).loss.backward()
+    method.losses(model, torch.randn(3, 1, 3, 32, 32), None, None, None, None).loss.backward()
     assert seen == [1 + 16], "a class token and a quarter of 64 patches"
     learns = {name for name, value in learnable(model, method).items() if value.grad is not None}
     assert {"task.unknown", "task.leave.weight", "patches.projection.weight"} <= learns
@@ -55,7 +55,7 @@ def test_the_loss_is_the_squared_error_of_hidden_patches_alone() -> None:
     model, method = made()
     images = torch.randn(2, 1, 3, 32, 32)
     torch.manual_seed(3)
-    found = method(model, images, None, None, None, None).loss.item()
+    found = method.losses(model, images, None, None, None, None).loss.item()
     torch.manual_seed(3)
     order = method.draw(2, torch.device("cpu"))
     rebuilt, errors = method.rebuild(model, images[:, 0], order), []
@@ -71,7 +71,7 @@ def test_the_loss_is_the_squared_error_of_hidden_patches_alone() -> None:
 def test_something_is_hidden_however_little_is_asked_for() -> None:
     model, _ = made()
     little = method_of(dataclasses.replace(CONFIG, hidden=0.001), model)
-    assert little(model, torch.randn(2, 1, 3, 32, 32), None, None, None, None).loss.isfinite()
+    assert little.losses(model, torch.randn(2, 1, 3, 32, 32), None, None, None, None).loss.isfinite()
 
 
 def test_pictures_keep_what_is_shown() -> None:
@@ -129,7 +129,7 @@ def test_pixels_can_be_rebuilt_as_they_are() -> None:
     plain = method_of(dataclasses.replace(CONFIG, normalised_pixels=False), model)
     assert isinstance(plain, MAE)
     images = torch.randn(2, 3, 32, 32)
-    assert torch.equal(plain._whole(plain.targets(images)[0]), images)
+    assert torch.equal(plain._whole(plain.pixels(images)[0]), images)
     shown, rebuilt = plain.pictures(model, images)
     assert torch.equal(rebuilt[~shown.isnan()], images[~shown.isnan()])
     with pytest.raises(ConfigError, match="normalised_pixels=false"):

@@ -24,7 +24,7 @@ def test_each_class_is_a_question_of_its_own():
     loss, correct = outcome()
     assert loss.item() == pytest.approx(by_hand.item(), rel=1e-6)
     assert correct.item() == 1, "the first picture's surest class is one of its labels, the second's is not"
-    chosen = task_of(TrainConfig(), multi_label=True)(nn.Identity(), LOGITS, LABELS, None, None, None)
+    chosen = task_of(TrainConfig(), multi_label=True).losses(nn.Identity(), LOGITS, LABELS, None, None, None)
     assert chosen.loss == loss
 
 

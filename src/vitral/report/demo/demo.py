@@ -30,8 +30,7 @@ from vitral.presets.runs import run as named_run
 from vitral.report.demo.photograph import AUTO, PHOTOGRAPH, Found, Sheet, draw_photograph, find_weights
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
-from vitral.train.finished import Run
-from vitral.train.fit import fit
+from vitral.train.fit import Run, fit
 
 NAME = "demo"
 PICTURE = "digit.png"

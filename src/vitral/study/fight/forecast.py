@@ -21,31 +21,32 @@ from vitral.base.layout import CELL, CELLS, TUNING
 from vitral.base.progress import Progress, progress, say, track
 from vitral.base.text import duration
 from vitral.cost.memory import PeakMemory
-from vitral.data.loader import Batch, Loader
-from vitral.study.fight.protocol import EVALUATIONS, Cell, Study, final_cells, tuning_cells
+from vitral.data.loader import Batch
+from vitral.study.fight.experiment import EVALUATIONS, Cell, Experiment, final_cells, tuning_cells
 from vitral.train.evaluate import evaluate_loader
 from vitral.train.parallel import World
-from vitral.train.prepare import Setup, prepare
+from vitral.train.prepare import Setup, held_out_loader, prepare, training_loader
 from vitral.train.schedule import token_shares
 from vitral.train.steps import Stepper
+from vitral.train.tasks import task_for
 
-CELL_START = 1.5
+_CELL_START = 1.5
 """Seconds to open data, build a model and write its folder."""
-TEST = 2
+_TEST = 2
 """The test split stays closed: it is taken to be as large as so many validation splits."""
 GROUP = {"cuda": 10}
 """Steps timed together, so that a GPU's queue is full while it is timed."""
-LEAST = 2
+_LEAST = 2
 """Timed steps, beside the first."""
-CPU_BATCH = 32
+_CPU_BATCH = 32
 """A CPU's time per image hardly changes with the batch: a small one tells soon. A GPU is timed with the study's own."""
-SHOWN = 256
+_SHOWN = 256
 """Validation images that are timed, at most."""
 PATIENCE = 20.0
 """Seconds that steps are timed for, about, however slow they are: on a CPU by smaller batches."""
 FEWEST = 4
 """Images of the smallest batch that is timed: what compares views of several images needs some."""
-SMALL_LR = 1e-3
+_SMALL_LR = 1e-3
 """Share of the peak learning rate in steps that are only timed: the weights must stay sane."""
 
 
@@ -81,11 +82,11 @@ class Seconds(NamedTuple):
 def time_run(setup: Setup, seconds: float = 0.0, quiet: bool = True) -> Timing:
     """Time a run's own steps (its batches, augmentation, task and optimizer) and evaluation; the model in `setup` is used up."""
     world, train, data = World(), setup.config.train, setup.data
-    stepper = Stepper(setup.model, setup.task(), train, setup.device, world)
+    stepper = Stepper(setup.model, task_for(setup), train, setup.device, world)
     with progress("Timing steps", quiet=quiet) as bar:
         size, first = _timed_batch(setup, stepper, bar)
-        loader = _loader_of(setup, size)
-        compiling = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0, None)
+        loader = training_loader(setup, World(), batch_size=size, build_cache=False)
+        compiling = stepper.warm_up(next(iter(loader.epoch(0))), loader.policy.mixup + loader.policy.cutmix > 0)
         peak = PeakMemory(setup.device) if setup.device.type != "cpu" else None
         step = time_steps(stepper, _counted(itertools.chain.from_iterable(map(loader.epoch, itertools.count())), bar), seconds)
         most, image, computing = peak.bytes() if peak else None, 0.0, None
@@ -94,8 +95,8 @@ def time_run(setup: Setup, seconds: float = 0.0, quiet: bool = True) -> Timing:
             computing = time_steps(stepper, _counted(itertools.repeat(batch), bar), seconds / 4).median
         if len(data.validation):
             # An image is evaluated in a third of the time that learning from it takes, or less.
-            enough = SHOWN if stepper.device.type != "cpu" else min(SHOWN, max(1, int(PATIENCE / 2 * size / max(first, 1e-6))))
-            few = setup.evaluation_loader(data.validation.balanced_subset(min(enough, len(data.validation)), 0), world)
+            enough = _SHOWN if stepper.device.type != "cpu" else min(_SHOWN, max(1, int(PATIENCE / 2 * size / max(first, 1e-6))))
+            few = held_out_loader(setup, data.validation.balanced_subset(min(enough, len(data.validation)), 0), world)
             once = median_seconds(
                 lambda: evaluate_loader(setup.model, few, forward=stepper.logits, precision=stepper.precision()), stepper.wait, least=1
             )
@@ -119,21 +120,16 @@ def _timed_batch(setup: Setup, stepper: Stepper, bar: Progress) -> tuple[int, fl
         return train.batch_size, 0.0
     fewest = train.accumulate * -(-FEWEST // train.accumulate)
     small = min(train.batch_size, fewest)
-    loader, shares = _loader_of(setup, small), token_shares(train)
+    loader, shares = training_loader(setup, World(), batch_size=small, build_cache=False), token_shares(train)
     began = time.perf_counter()
-    stepper.step(next(iter(loader.epoch(0))), SMALL_LR, next(iter(shares)))
+    stepper.step(next(iter(loader.epoch(0))), _SMALL_LR, next(iter(shares)))
     first = time.perf_counter() - began
     bar.advance()
-    steps = (LEAST + 1) * len(shares) * (1 if loader.stream is None else 2)
+    steps = (_LEAST + 1) * len(shares) * (1 if loader.stream is None else 2)
     if first * steps * train.batch_size / small <= PATIENCE:
         return train.batch_size, first * train.batch_size / small
     size = max(small, min(train.batch_size, int(PATIENCE * small / (first * steps)) // train.accumulate * train.accumulate))
     return size, first * size / small
-
-
-def _loader_of(setup: Setup, size: int) -> Loader:
-    train = dataclasses.replace(setup.config.train, batch_size=size)
-    return dataclasses.replace(setup, config=dataclasses.replace(setup.config, train=train)).training_loader(World(), build_cache=False)
 
 
 def _counted(batches: Iterator[Batch], bar: Progress) -> Iterator[Batch]:
@@ -142,14 +138,14 @@ def _counted(batches: Iterator[Batch], bar: Progress) -> Iterator[Batch]:
         bar.advance()
 
 
-def time_steps(stepper: Stepper, batches: Iterator[Batch], seconds: float = 0.0, least: int = LEAST) -> Seconds:
+def time_steps(stepper: Stepper, batches: Iterator[Batch], seconds: float = 0.0, least: int = _LEAST) -> Seconds:
     """One training step, by `seconds` of them; where patches are left out for a part of a run, the mean over the run."""
     shares, group = token_shares(stepper.config), GROUP.get(stepper.device.type, 1)
-    found = []
+    times = []
     for keep, share in shares.items():
-        step = lambda keep=keep: stepper.step(next(batches), SMALL_LR, keep)  # noqa: E731
-        found.append((share, time_action(step, stepper.wait, seconds / len(shares), least, group)))
-    return Seconds(*(sum(share * each[place] for share, each in found) for place in range(3)))
+        step = lambda keep=keep: stepper.step(next(batches), _SMALL_LR, keep)  # noqa: E731
+        times.append((share, time_action(step, stepper.wait, seconds / len(shares), least, group)))
+    return Seconds(*(sum(share * each[index] for share, each in times) for index in range(3)))
 
 
 def median_seconds(action: Callable[[], object], wait: Callable[[], None], *, least: int = 2, group: int = 1) -> float:
@@ -213,30 +209,30 @@ def expect(foretell: Callable[[], Forecast], max_hours: float | None, agree: Cal
         agree(expected)
 
 
-def forecast(study: Study, parallel: int = 1, quiet: bool = False, folder: str | Path | None = None) -> Forecast:
+def forecast(study: Experiment, parallel: int = 1, quiet: bool = False, folder: str | Path | None = None) -> Forecast:
     """Time a few training steps of each contender on this machine. What is finished in the study's `folder` is left out."""
-    device = pick_device(study.train.device)
+    device = pick_device(study.contenders[0].run.train.device)
     cells = left(study, folder)
     per_model: dict[str, float] = {}
     for name in track(list(dict.fromkeys(cell.contender for cell in cells)), "Forecasting", quiet=quiet):
         own = [cell for cell in cells if cell.contender == name]
         timing, images, evaluated = _time_cell(own[-1], device)
         evaluation = timing.compiling + evaluated * timing.image
-        per_model[name] = sum(CELL_START + evaluation + _training(study, cell, timing.step / images) for cell in own)
+        per_model[name] = sum(_CELL_START + evaluation + _training(study, cell, timing.step / images) for cell in own)
     return Forecast(len(cells), sum(per_model.values()) / max(1, min(parallel, len(cells))), per_model)
 
 
 def _time_cell(cell: Cell, device: torch.device) -> tuple[Timing, int, int]:
     """How fast it is, the images of a timed step, and the images that the whole cell evaluates."""
-    size = min(CPU_BATCH, cell.run.train.batch_size) if device.type == "cpu" else cell.run.train.batch_size
+    size = min(_CPU_BATCH, cell.run.train.batch_size) if device.type == "cpu" else cell.run.train.batch_size
     setup = prepare(dataclasses.replace(cell.run, train=dataclasses.replace(cell.run.train, batch_size=size)), device)
     images = min(size, len(setup.data.train))
-    with using_threads(setup.threads):
-        return time_run(setup), images, (EVALUATIONS + TEST) * len(setup.data.validation)
+    with using_threads(setup.config.train.threads):
+        return time_run(setup), images, (EVALUATIONS + _TEST) * len(setup.data.validation)
 
 
-def left(study: Study, folder: str | Path | None) -> list[Cell]:
-    """The cells that are yet to run. Their names hold the learning rate, which is known once tuning is done."""
+def left(study: Experiment, folder: str | Path | None) -> list[Cell]:
+    """The cells that are yet to run. Their names contain the learning rate, which tuning decides."""
     lrs = {contender.name: contender.lrs[0] for contender in study.contenders}
     starts = {contender.name: contender.starts[0] for contender in study.contenders if contender.starts}
     if folder is not None and (Path(folder) / TUNING).is_file():
@@ -247,7 +243,7 @@ def left(study: Study, folder: str | Path | None) -> list[Cell]:
     return [cell for cell in cells if folder is None or not (Path(folder) / CELLS / cell.name / CELL).is_file()]
 
 
-def _training(study: Study, cell: Cell, seconds: float) -> float:
+def _training(study: Experiment, cell: Cell, seconds: float) -> float:
     if cell.shots or not cell.run.train.epochs:
         return 0.0  # features are read, as an evaluation reads them
     samples = study.budget.times(cell.share).samples(cell.training_flops, cell.size)

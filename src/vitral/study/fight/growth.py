@@ -1,4 +1,4 @@
-"""What the studies of growth share (with data, compute, pre-training): power laws over cells, tests and tables at each place, remarks."""
+"""What the studies of growth share (with data, compute, pre-training): power laws over cells, tests and tables at each size, remarks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from vitral.data.loader import even_batches
-from vitral.study.fight.conclude import LEVEL, Pair, compare_pairs, missing, told_p
-from vitral.study.fight.conduct import Conducted, common_values, copy_remarks, settling_remarks
-from vitral.study.fight.protocol import Study
-from vitral.study.fight.result import Result, finish
-from vitral.study.fight.statistics import Crossing, PowerLaw, crossing, power_law_fit
+from vitral.study.fight.conduct import Conducted
+from vitral.study.fight.experiment import Experiment
+from vitral.study.fight.statistics import LEVEL, Crossing, Pair, PowerLaw, compare_pairs, crossing, p_text, power_law_fit
 from vitral.study.fight.table import Outcome, Table, row
 
 K = TypeVar("K")
@@ -27,54 +25,39 @@ SMALLER = 0.9
 """Of the whole set's batch, below which a size's own batch is said to be smaller."""
 
 
-def fit_cells(cells: Sequence[Outcome], place: str, right: Right) -> PowerLaw | None:
-    """A power law over the places (of a `size`, say) that have every seed; None with fewer than two of them."""
+def fit_cells(cells: Sequence[Outcome], axis: str, right: Right) -> PowerLaw | None:
+    """A power law over the values of an `axis` (`size`, say) that have every seed; None with fewer than two of them."""
     seeds = sorted({cell.seed for cell in cells})
-    found: dict[float, dict[int, Outcome]] = {}
+    by_size: dict[float, dict[int, Outcome]] = {}
     for cell in cells:
-        found.setdefault(getattr(cell, place), {})[cell.seed] = cell
-    whole = sorted(at for at, own in found.items() if len(own) == len(seeds))
+        by_size.setdefault(getattr(cell, axis), {})[cell.seed] = cell
+    whole = sorted(at for at, own in by_size.items() if len(own) == len(seeds))
     if len(whole) < 2:
         return None
-    errors = np.array([[1 - found[at][seed].accuracy for at in whole] for seed in seeds])
-    wrong = np.stack([1 - right(list(found[at].values())).mean(axis=0) for at in whole])
+    errors = np.array([[1 - by_size[at][seed].accuracy for at in whole] for seed in seeds])
+    wrong = np.stack([1 - right(list(by_size[at].values())).mean(axis=0) for at in whole])
     return power_law_fit(whole, errors, wrong, floor=1e-4)
 
 
 def power_laws(
-    models: Mapping[str, Sequence[Outcome]], place: str, right: Right, reach: float = 1.0
+    models: Mapping[str, Sequence[Outcome]], axis: str, right: Right, reach: float = 1.0
 ) -> tuple[dict[str, PowerLaw], dict[str, Crossing]]:
     """The power law of each model, and where each two of them cross."""
-    fits = {name: fit for name, cells in models.items() if (fit := fit_cells(cells, place, right)) is not None}
+    fits = {name: fit for name, cells in models.items() if (fit := fit_cells(cells, axis, right)) is not None}
     return fits, {f"{a} and {b}": crossing(fits[a], fits[b], reach) for a, b in combinations(fits, 2)}
 
 
 def pairs_at(done: Conducted, groups: Mapping[K, Mapping[str, np.ndarray]]) -> dict[K, list[Pair]]:
-    """Tests between all models at each place, counted together; those with one seed are left out."""
+    """Tests between all models of each group, counted together; those with one seed are left out."""
     claimed = done.study.claim == "significance"
-    several = {place: {name: seeds for name, seeds in correct.items() if claimed and len(seeds) > 1} for place, correct in groups.items()}
-    return compare_pairs(several)
-
-
-def remarks(done: Conducted) -> list[str]:
-    """What a reader must know of the cells behind the lines."""
-    tuned = [
-        "Learning rates were chosen with all training pictures and a part of the budget, and kept for every size and length of training."
-    ]
-    chosen = any(entry["trials"] for entry in done.tuning.entries.values())
-    return (
-        (tuned if chosen else [])
-        + done.tuning.remarks()
-        + settling_remarks(done)
-        + copy_remarks(done)
-        + ([missing(len(done.failed))] if done.failed else [])
-    )
+    tested = {group: {name: seeds for name, seeds in correct.items() if claimed and len(seeds) > 1} for group, correct in groups.items()}
+    return compare_pairs(tested)
 
 
 def step_remarks(done: Conducted) -> list[str]:
     """A small set is divided into even batches, below the whole set's: at the same samples that is more steps than the whole set takes."""
     study = done.study
-    batch = study.train.batch_size
+    batch = study.contenders[0].run.train.batch_size
     whole = even_batches(study.sizes[-1], batch)[1]
     below = [size for size in study.sizes[:-1] if even_batches(size, batch)[1] < SMALLER * whole]
     shown = (study.sizes[0], *below, study.sizes[-1])
@@ -103,13 +86,13 @@ def step_remarks(done: Conducted) -> list[str]:
 
 @dataclass(frozen=True)
 class GapChange:
-    """How the distance between two models changes from the smallest place to the largest."""
+    """How the distance between two models changes from the smallest size to the largest."""
 
     a: str
     """The one that is ahead at the smallest."""
     b: str
     lead: tuple[float, float]
-    """Accuracy of a minus accuracy of b, at the smallest and at the largest place."""
+    """Accuracy of a minus accuracy of b, at the smallest and at the largest size."""
     gained: float
     """So much more b gained than a."""
     interval: tuple[float, float]
@@ -119,15 +102,15 @@ class GapChange:
     """The bootstrap ends here, as for a `Pair`."""
 
     @property
-    def is_told(self) -> bool:
+    def is_significant(self) -> bool:
         return self.adjusted < LEVEL
 
     def __str__(self) -> str:
         first, last = (f"{100 * lead:+.1f}" for lead in self.lead)
         low, high = (f"{100 * end:+.1f}" for end in self.interval)
         turned = "the order turns" if self.lead[1] < 0 else "the gap closes"
-        how = (turned if self.gained > 0 else "the gap widens") if self.is_told else "not told apart from no change"
-        moved = f"{self.b} gains {100 * self.gained:+.1f} points on it ({low} to {high}, {told_p(self.adjusted, self.at_most)})"
+        how = (turned if self.gained > 0 else "the gap widens") if self.is_significant else "not told apart from no change"
+        moved = f"{self.b} gains {100 * self.gained:+.1f} points on it ({low} to {high}, {p_text(self.adjusted, self.at_most)})"
         return f"{self.a} leads {self.b} by {first} points at first and {last} at last: {moved}, {how}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,7 +119,7 @@ class GapChange:
 
 @dataclass(frozen=True)
 class Gap:
-    """Two models at the smallest and at the largest place: what `gap_changes` tells of, as a group of tests has it."""
+    """Two models at the smallest and at the largest size, as the name of a group of tests."""
 
     a: str
     b: str
@@ -146,22 +129,22 @@ class Gap:
 
 
 def gaps(first: Mapping[str, np.ndarray], last: Mapping[str, np.ndarray], way: str = "") -> dict[Gap, dict[str, np.ndarray]]:
-    """For each two models what they gained from the `first` place to the `last`: contender → booleans (S, N).
+    """For each two models what they gained from the `first` size to the `last`: contender → booleans (S, N).
 
-    The seeds and the test images are the same at both places, so what each model gained is known image by image, and these gains are
+    The seeds and the test images are the same at both sizes, so each model's gain is measured image by image, and these gains are
     compared as two models are: groups for `pairs_at`, to be counted with the other tests of the page.
     """
     names = [name for name in first if name in last and len(first[name]) == len(last[name]) > 1]
-    found = {}
+    groups = {}
     for one, two in combinations(names, 2):
         a, b = (one, two) if first[one].mean() >= first[two].mean() else (two, one)
         before, after = (float(correct[a].mean() - correct[b].mean()) for correct in (first, last))
-        found[Gap(a, b, (before, after), way)] = {name: last[name].astype(float) - first[name].astype(float) for name in (b, a)}
-    return found
+        groups[Gap(a, b, (before, after), way)] = {name: last[name].astype(float) - first[name].astype(float) for name in (b, a)}
+    return groups
 
 
 def gap_changes(tested: Mapping[Any, Sequence[Pair]], way: str = "") -> list[GapChange]:
-    """Whether the distance of two models is another one at the last place, out of tests that hold `gaps`."""
+    """Whether the distance of two models is another one at the last size, out of tests that hold `gaps`."""
     return [
         GapChange(gap.a, gap.b, gap.lead, test.difference, test.interval, test.p, test.adjusted, test.at_most)
         for gap, tests in tested.items()
@@ -183,57 +166,32 @@ def thin_remarks(fits: Mapping[str, PowerLaw]) -> list[str]:
     return [f"The line of {', '.join(thin)} has two points, which every line fits: that it is a power law is not shown."] if thin else []
 
 
-def told_apart(pairs: Sequence[Pair]) -> str:
+def difference_text(pairs: Sequence[Pair]) -> str:
     """`cnn beats vit by 3.1 points; not told apart: …`; empty without pairs."""
-    told = [f"{pair.ranked[0]} beats {pair.ranked[1]} by {abs(pair.difference) * 100:.1f} points" for pair in pairs if pair.different]
+    apart = [f"{pair.ranked[0]} beats {pair.ranked[1]} by {abs(pair.difference) * 100:.1f} points" for pair in pairs if pair.different]
     rest = [f"{pair.a} and {pair.b}" for pair in pairs if not pair.different]
-    return "; ".join(([", ".join(told)] if told else []) + ([f"not told apart: {', '.join(rest)}"] if rest else []))
+    return "; ".join(([", ".join(apart)] if apart else []) + ([f"not told apart: {', '.join(rest)}"] if rest else []))
 
 
-def untested(study: Study) -> str:
+def untested(study: Experiment) -> str:
     if len(study.contenders) == 1:
         return "one model"
     return "one seed" if len(study.seeds) == 1 else "fewer than two models have two finished seeds"
 
 
-def tables_at(done: Conducted, place: str, titles: dict[Any, str]) -> list[Table]:
+def tables_at(done: Conducted, axis: str, titles: dict[Any, str]) -> list[Table]:
     """A table for each size, or each share of the budget; what the models are stands once, under the last one."""
-    found = {contender.name: done.of(contender.name) for contender in done.study.contenders if done.of(contender.name)}
+    finished = {contender.name: done.of(contender.name) for contender in done.study.contenders if done.of(contender.name)}
     tables = [
         Table(
             tuple(
                 row(own, done.interval(own) if done.study.claim == "significance" else None)
-                for cells in found.values()
-                if (own := [cell for cell in cells if getattr(cell, place) == at])
+                for cells in finished.values()
+                if (own := [cell for cell in cells if getattr(cell, axis) == at])
             ),
             title,
         )
         for at, title in titles.items()
     ]
-    notes = tuple(f"{contender.name}: {contender.note}" for contender in done.study.contenders if contender.name in found)
+    notes = tuple(f"{contender.name}: {contender.note}" for contender in done.study.contenders if contender.name in finished)
     return [*tables[:-1], dataclasses.replace(tables[-1], notes=notes)]
-
-
-def finish_growth(
-    done: Conducted,
-    tables: list[Table],
-    fits: dict[str, PowerLaw],
-    crossings: dict[str, Crossing],
-    pairs: list[dict[str, Any]],
-    conclusion: str,
-    figures: list[str],
-    before: Sequence[Table] = (),
-    **more: Any,
-) -> Result:
-    """`before`: tables that are shown first and are no rows of this result."""
-    values = {
-        **common_values(done),
-        "rows": [dataclasses.asdict(entry) for table in tables for entry in table.rows],
-        "fits": {name: fit.to_dict() for name, fit in fits.items()},
-        "crossings": {name: found.to_dict() for name, found in crossings.items()},
-        "pairs": pairs,
-        "conclusion": conclusion,
-        "figures": figures,
-        **more,
-    }
-    return finish(done.folder, lambda markdown: "\n".join(table.text(markdown) for table in [*before, *tables]), values)

@@ -17,8 +17,8 @@ from vitral.study.fight.conduct import Conducted
 from vitral.study.fight.statistics import Crossing, PowerLaw
 from vitral.study.fight.table import Outcome, Row, Table
 
-TRAINING_FLOPS = "training FLOPs of one run"
-BESIDE = 0.02
+_TRAINING_FLOPS = "training FLOPs of one run"
+_APART = 0.02
 """Of the axis, between models that cost the same: the interval of one would hide that of the other."""
 
 
@@ -41,30 +41,30 @@ def draw_compare(done: Conducted, table: Table) -> list[str]:
         return paths  # all models have spent the same: the axis would show how their budgets were rounded to batches
     moved = "models of equal FLOPs stand side by side" if side_by_side(flops) != flops else ""
     note = "; ".join(filter(None, ["bar: 95 % interval over seeds and pictures" if shown else "", moved]))
-    figure = line_chart(points(table.rows), x=TRAINING_FLOPS, y="test accuracy", title=title, log_x=True, percent=True, note=note)
+    figure = line_chart(points(table.rows), x=_TRAINING_FLOPS, y="test accuracy", title=title, log_x=True, percent=True, note=note)
     numbers = {"flops": flops, "accuracy": means}
     return [*paths, _save(done.folder, "flops", figure, numbers, f"Accuracy against training FLOPs; {title}")]
 
 
 def points(rows: Sequence[Row]) -> list[Line]:
     """A mark for each model and an upright bar for its interval: a band needs two points."""
-    places = side_by_side([row.training_flops for row in rows])
-    marks = [Line([place], [row.mean], row.model, colour=index) for index, (place, row) in enumerate(zip(places, rows, strict=True))]
+    positions = side_by_side([row.training_flops for row in rows])
+    marks = [Line([x], [row.mean], row.model, colour=index) for index, (x, row) in enumerate(zip(positions, rows, strict=True))]
     bars = [
-        Line([place] * 2, list(row.interval), "", markers=False, colour=index)
-        for index, (place, row) in enumerate(zip(places, rows, strict=True))
+        Line([x] * 2, list(row.interval), "", markers=False, colour=index)
+        for index, (x, row) in enumerate(zip(positions, rows, strict=True))
         if row.interval
     ]
     return marks + bars
 
 
 def side_by_side(values: Sequence[float]) -> list[float]:
-    """Places on a logarithmic axis, those that nearly coincide moved apart."""
-    placed, apart, least = list(values), (max(values) / min(values)) ** BESIDE, 0.0
+    """Positions on a logarithmic axis, those that nearly coincide moved apart."""
+    moved, apart, least = list(values), (max(values) / min(values)) ** _APART, 0.0
     for index in sorted(range(len(values)), key=values.__getitem__):
-        placed[index] = max(values[index], least)
-        least = placed[index] * apart
-    return placed
+        moved[index] = max(values[index], least)
+        least = moved[index] * apart
+    return moved
 
 
 def draw_data(
@@ -74,7 +74,7 @@ def draw_data(
     crossings: dict[str, Crossing],
     title: str,
     *,
-    place: Literal["size", "pretrained"] = "size",
+    axis: Literal["size", "pretrained"] = "size",
     levels: Mapping[str, float] | None = None,
     name: str = "data",
 ) -> list[str]:
@@ -84,10 +84,10 @@ def draw_data(
     accuracies: list[Line] = []
     numbers: dict[str, Any] = {}
     for index, (model, cells) in enumerate(outcomes.items()):
-        sizes, means, low, high = _by(done, cells, lambda outcome: getattr(outcome, place))
-        several = _seeds(cells) > 1
-        errors.append(Line(sizes, 1 - means, model, *((1 - high, 1 - low) if several else (None, None)), colour=index))
-        accuracies.append(Line(sizes, means, model, *((low, high) if several else (None, None)), colour=index))
+        sizes, means, low, high = _by(done, cells, lambda outcome: getattr(outcome, axis))
+        has_band = _seeds(cells) > 1
+        errors.append(Line(sizes, 1 - means, model, *((1 - high, 1 - low) if has_band else (None, None)), colour=index))
+        accuracies.append(Line(sizes, means, model, *((low, high) if has_band else (None, None)), colour=index))
         numbers |= {f"{model} sizes": sizes, f"{model} accuracy": means, f"{model} low": low, f"{model} high": high}
         if model in fits:
             dense = np.geomspace(sizes.min(), sizes.max(), 60)
@@ -101,7 +101,7 @@ def draw_data(
     bands = _bands(outcomes.values())
     dashed = "dashed: error = a·n^-b" + (" with bootstrap band" if any(len(fit.draws) for fit in fits.values()) else "")
     note = "\n".join(["; ".join(filter(None, [bands, dashed])), *(f"{pair}: {crossing}" for pair, crossing in crossings.items())])
-    what = "training pictures" if place == "size" else "pictures of the pre-training"
+    what = "training pictures" if axis == "size" else "pictures of the pre-training"
     shared: dict[str, Any] = {"x": what, "title": title, "log_x": True, "percent": True}
     error = line_chart(errors, y="test error", log_y=True, note=note, **shared)
     scratch = "dashed: from scratch" if levels else ""
@@ -121,7 +121,7 @@ def draw_compute(done: Conducted, families: dict[str, list[Outcome]], title: str
             lines.append(Line(flops, means, name, low, high, colour=index, marker=len(lines)))
             numbers |= {f"{name} flops": flops, f"{name} accuracy": means, f"{name} low": low, f"{name} high": high}
     note = "; ".join(filter(None, ["one line per model, from short to long training", _bands(families.values())]))
-    figure = line_chart(lines, x=TRAINING_FLOPS, y="test accuracy", title=title, log_x=True, percent=True, note=note)
+    figure = line_chart(lines, x=_TRAINING_FLOPS, y="test accuracy", title=title, log_x=True, percent=True, note=note)
     return [_save(done.folder, "accuracy-against-compute", figure, numbers, f"Accuracy against training FLOPs; {title}")]
 
 
@@ -158,16 +158,16 @@ def _bands(groups: Iterable[list[Outcome]]) -> str:
 
 
 def _by(done: Conducted, cells: list[Outcome], key: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Places, mean accuracies and interval ends over the cells that share a place."""
-    places = sorted({key(cell) for cell in cells})
+    """Positions on an axis, mean accuracies and interval ends over the cells of each."""
+    positions = sorted({key(cell) for cell in cells})
     means, lows, highs = [], [], []
-    for place in places:
-        own = [cell for cell in cells if key(cell) == place]
+    for position in positions:
+        own = [cell for cell in cells if key(cell) == position]
         interval = done.interval(own)
         means.append(float(np.mean([cell.accuracy for cell in own])))
         lows.append(interval.low if interval else means[-1])
         highs.append(interval.high if interval else means[-1])
-    return np.array(places, dtype=float), np.array(means), np.array(lows), np.array(highs)
+    return np.array(positions, dtype=float), np.array(means), np.array(lows), np.array(highs)
 
 
 def _curve_numbers(runs: dict[str, list[list[dict[str, Any]]]]) -> dict[str, Any]:

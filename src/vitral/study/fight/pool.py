@@ -29,9 +29,9 @@ from vitral.base.lazy import how_to_install
 from vitral.base.lock import FolderLock
 from vitral.base.manifest import vouching
 from vitral.base.progress import progress, say
-from vitral.study.fight.protocol import Cell
+from vitral.study.fight.experiment import Cell
 
-ATTEMPTS = 2
+_ATTEMPTS = 2
 Work = Callable[[dict[str, Any], str], dict[str, Any]]
 """Runs one cell (as plain values) in its folder and returns what `cell.json` shall hold; a function at the top of a module."""
 
@@ -120,7 +120,7 @@ Event = tuple[Cell, dict[str, Any] | None, str | None]
 
 
 def _events(todo: list[Cell], folder: Path, work: Work, pool: Pool, threads: int | None) -> Iterator[Event]:
-    """(cell, result, None) or (cell, None, why it died); a cell comes up to ATTEMPTS times."""
+    """(cell, result, None) or (cell, None, why it died); a cell comes up to _ATTEMPTS times."""
     if not todo:
         return iter(())
     if pool.ray is not None:
@@ -130,7 +130,7 @@ def _events(todo: list[Cell], folder: Path, work: Work, pool: Pool, threads: int
 
 def _here(todo: list[Cell], folder: Path, work: Work) -> Iterator[Event]:
     for cell in todo:
-        for _ in range(ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             try:
                 result, error = _attempt(work, cell.to_dict(), str(folder / cell.name))
             except Stopped as stop:
@@ -222,7 +222,7 @@ def _in_pool(todo: list[Cell], folder: Path, work: Work, parallel: int, threads:
                 if isinstance(answer, UsageError):
                     raise answer
                 tries[cell.name] += 1
-                if answer[1] is not None and tries[cell.name] < ATTEMPTS:
+                if answer[1] is not None and tries[cell.name] < _ATTEMPTS:
                     queue.append(cell)
                 yield cell, answer[0], answer[1]
     except KeyboardInterrupt:
@@ -304,7 +304,7 @@ def _on_ray(todo: list[Cell], folder: Path, work: Work, parallel: int, threads: 
             if answer[1] is None and not (folder / cell.name).is_dir():
                 raise FailedError(f"cell {cell.name} ended elsewhere but {folder} does not show it", "use an --out that all machines share")
             tries[cell.name] += 1
-            if answer[1] is not None and tries[cell.name] < ATTEMPTS:
+            if answer[1] is not None and tries[cell.name] < _ATTEMPTS:
                 pending[submit(cell)] = cell
             yield cell, answer[0], answer[1]
     finally:

@@ -1,59 +1,53 @@
-"""The scaling lab: accuracy against data, accuracy against compute. (Cost against tokens: `token_cost.py`; pre-training: `pretraining.py`.)
+"""The scaling lab: accuracy against data, compute or pre-training, and cost against tokens.
 
 Data: nested class-balanced subsets × models × seeds, each run with the same number of samples and the same recipe (no extra
 regularisation on small subsets), a power law for each model, and where the lines cross. Compute: several sizes of each family,
-trained from the start at several parts of the budget, against training FLOPs.
+trained from the start at several parts of the budget, against training FLOPs. Cost: FLOPs, time and memory of one ViT as patch size and
+resolution change, measured and predicted, with the quadratic term. (Pre-training: `pretraining.py`.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from vitral.base.errors import UsageError
-from vitral.base.progress import say
-from vitral.base.text import percent
-from vitral.config import DataConfig, TrainConfig
+import torch
+
+from vitral.base.device import describe_machine, pick_device, set_threads
+from vitral.base.errors import ConfigError, UsageError
+from vitral.base.layout import RESULT, STUDY
+from vitral.base.progress import progress, say
+from vitral.base.text import byte_size, percent, short, table
+from vitral.build import build
+from vitral.config import ModelConfig, TrainConfig
+from vitral.cost.flops import attention_map_ratio, even_tokens, layer_costs, vit_flops
+from vitral.cost.memory import PeakMemory
+from vitral.cost.time import fit_time
+from vitral.data.loader import Batch
 from vitral.data.splits.open import open_data
 from vitral.study.fight import plots
-from vitral.study.fight.conclude import Pair, how_tested
-from vitral.study.fight.conduct import Conducted, check_folder, conduct
-from vitral.study.fight.contenders import fit_model, make_contenders
-from vitral.study.fight.forecast import Forecast, expect, forecast
-from vitral.study.fight.growth import (
-    BENT,
-    GapChange,
-    bent_remarks,
-    finish_growth,
-    fit_cells,
-    gap_changes,
-    gaps,
-    pairs_at,
-    power_laws,
-    remarks,
-    step_remarks,
-    tables_at,
-    thin_remarks,
-    told_apart,
-    untested,
-)
-from vitral.study.fight.pool import Pool, Work
-from vitral.study.fight.pretraining import SHOTS, check_folders, forecast_pretraining, numbers_of, run_pretraining, study_pretraining
-from vitral.study.fight.protocol import Budget, Study
-from vitral.study.fight.recipe import Recipe
-from vitral.study.fight.result import Result, study_folder
-from vitral.study.fight.statistics import Crossing, PowerLaw, crossing
-from vitral.study.fight.table import Outcome
-from vitral.study.fight.token_cost import study_cost, varied
-from vitral.study.fight.train_cell import train_cell
+from vitral.study.fight.compare import Terms
+from vitral.study.fight.conclude import conclude
+from vitral.study.fight.conduct import conduct
+from vitral.study.fight.contenders import fit_model, make_contenders, templates
+from vitral.study.fight.experiment import Budget, Experiment
+from vitral.study.fight.folder import Result, check_folder, check_study_folder, finish, study_folder
+from vitral.study.fight.forecast import GROUP, Forecast, expect, forecast, median_seconds, time_steps
+from vitral.study.fight.pretraining import check_folders, forecast_pretraining, numbers_of, run_pretraining, study_pretraining
+from vitral.train.parallel import World
+from vitral.train.steps import Stepper
+from vitral.train.tasks import task_of
 
-SHARES = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
-DATA_MODELS = ("vit-small", "vit", "cnn", "resnet18")
-COMPUTE_MODELS = ("vit-small", "vit", "vit-large", "hybrid-small", "hybrid", "resnet18", "resnet50")
-COMPUTE_SHARES = (0.25, 1.0)
-PATCHES = (2, 4, 8, 16)
+_SHARES = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
+_DATA_MODELS = ("vit-small", "vit", "cnn", "resnet18")
+_COMPUTE_MODELS = ("vit-small", "vit", "vit-large", "hybrid-small", "hybrid", "resnet18", "resnet50")
+_COMPUTE_SHARES = (0.25, 1.0)
+_PATCHES = (2, 4, 8, 16)
+_HEADER = ("image", "patch", "tokens", "FLOPs/picture", "quadratic", "forward ms", "training ms", "predicted ms", "memory")
 
 
 def scale(
@@ -61,57 +55,82 @@ def scale(
     kind: Literal["data", "compute", "cost", "pretraining"] = "data",
     models: Sequence[str] | None = None,
     *,
-    budget: str = "samples=50000",
     sizes: Sequence[float] | None = None,
-    seeds: int = 3,
-    lrs: Sequence[float] | None = None,
-    tuning_share: float = 0.25,
-    from_data: str | None = None,
-    transfer: str = "samples=50000",
-    shots: int = SHOTS,
-    image_sizes: Sequence[int] | None = None,
-    patches: Sequence[int] = PATCHES,
-    max_hours: float | None = None,
     agree: Callable[[Forecast], None] | None = None,
     out: str | Path | None = None,
-    **recipe: Any,
+    **options: Any,
 ) -> Result:
     """How accuracy grows with data or compute, or cost with tokens: `vitral scale` as a call.
 
     - data: a name from `vitral data list` or "folder:PATH".
     - kind: "data": nested subsets of `sizes` (shares up to 1, or numbers of images); "compute": several sizes of each family;
       "cost": time and memory of one ViT as `patches` and `image_sizes` change; "pretraining": `models` learn from `sizes` of `from_data`
-      with labels, then `data` from there: fine-tuned with the budget `transfer`, and as a linear probe of `shots` images a class.
-    - budget, seeds, lrs, tuning_share, recipe: as in `compare`; "epochs=10" lets the training grow with the data.
-    - max_hours: refuse what is forecast to take longer. `agree` is called with the forecast before anything is spent, and may raise.
-    - out: the study's folder (runs/scale-KIND-DATA); a study in it goes on where it was stopped.
+      with labels, then `data` from there: fine-tuned with the budget `transfer`, and as a linear probe of `shots` images per class.
+    - agree: called with the forecast before anything is spent, and may raise.
+    - out: the study's folder (runs/scale-KIND-DATA); the same call resumes a study in it.
+    - budget, seeds, lrs, tuning_share, recipe, max_hours, batch_size …: as in `compare`; "epochs=10" lets the training grow with the data.
 
         result = vitral.study.scale("digits", models=["vit-small", "cnn"], sizes=[0.1, 0.3, 1], budget="samples=20000")
         print(result.table, result.values["crossings"])
     """
-    shared = Recipe(**recipe)
     folder = study_folder(out, f"scale-{kind}", data)
+    tokens = {name: options.pop(name) for name in ("image_sizes", "patches") if name in options}
+    before = {name: options.pop(name) for name in ("from_data", "transfer", "shots") if name in options}
     if kind == "cost":
-        return _cost(shared, data, models or ("vit",), image_sizes, patches, folder)
-    asked: dict[str, Any] = {"models": models, "sizes": sizes, "seeds": seeds, "lrs": lrs, "tuning_share": tuning_share}
-    asked |= {"train": shared.train_config(), "image_size": shared.image_size, "recipes": shared.recipes()}
-    pool = Pool(shared.cells_at_a_time(), shared.ray, shared.quiet)
+        return _cost(data, models or ("vit",), folder, **tokens, **options)
+    terms = Terms.split(options)[0]
     if kind == "pretraining":
-        if from_data is None:
-            raise UsageError("a study of pre-training needs other data to learn from first", "name it with --from-data")
-        configs = shared.data_config(data), shared.data_config(from_data)
-        declared = study_pretraining(*configs, Budget.parse(budget), Budget.parse(transfer), shots=shots, **asked)
+        declared = study_pretraining(data, models, sizes=sizes, **before, **options)
+        pool = terms.pool(declared.first.contenders[0].run.train)
         check_folders(declared, folder)  # a forecast takes minutes
-        expect(lambda: forecast_pretraining(declared, folder, pool.parallel, shared.quiet), max_hours, agree)
+        expect(lambda: forecast_pretraining(declared, folder, pool.parallel, terms.quiet), terms.max_hours, agree)
         return run_pretraining(declared, folder, pool)
-    study = scaling(kind, shared.data_config(data), Budget.parse(budget), **asked)
+    study = scaling(data, kind, models, sizes=sizes, **options)
+    pool = terms.pool(study.contenders[0].run.train)
     check_folder(study, folder)
-    expect(lambda: forecast(study, pool.parallel, shared.quiet, folder), max_hours, agree)
-    return run_scaling(study, folder, pool)
+    expect(lambda: forecast(study, pool.parallel, terms.quiet, folder), terms.max_hours, agree)
+    return conclude(conduct(study, folder, pool))
 
 
-def _cost(recipe: Recipe, data: str, models: Sequence[str], image_sizes: Sequence[int] | None, patches: Sequence[int], out: Path) -> Result:
-    opened = open_data(recipe.data_config(data), image_size=recipe.image_size)
+def scaling(
+    data: str,
+    kind: Literal["data", "compute"],
+    models: Sequence[str] | None = None,
+    *,
+    sizes: Sequence[float] | None = None,
+    **options: Any,
+) -> Experiment:
+    """The experiment of a study of data or compute; `sizes` are shares (< 1, or 1 for all) or numbers of images."""
+    terms, settings = Terms.split(options)
+    budget, recipes = Budget.parse(terms.budget), templates(data, terms.recipe, **settings)
+    opened = open_data(next(iter(recipes.values())).data, image_size=terms.image_size)
+    whole = len(opened.train)
+    return Experiment(
+        kind,
+        make_contenders(models or (_DATA_MODELS if kind == "data" else _COMPUTE_MODELS), opened, recipes, lrs=terms.lrs),
+        budget,
+        whole,
+        sizes=numbers_of(sizes or _SHARES, whole, len(opened.class_names)) if kind == "data" else (),
+        shares=_COMPUTE_SHARES if kind == "compute" else (1.0,),
+        **terms.held_equal(),
+    )
+
+
+# ---- cost ---------------------------------------------------------------------------------------------------------------------------
+
+
+def _cost(
+    data: str,
+    models: Sequence[str],
+    out: Path,
+    *,
+    image_sizes: Sequence[int] | None = None,
+    patches: Sequence[int] = _PATCHES,
+    **options: Any,
+) -> Result:
+    (terms, settings) = Terms.split(options)
+    run = next(iter(templates(data, terms.recipe, **settings).values()))
+    opened = open_data(run.data, image_size=terms.image_size)
     if len(models) > 1:
         raise UsageError("the cost study takes one model", "use --models vit")
     base = fit_model(models[0], opened.image_size, opened.channels, len(opened.class_names))
@@ -119,141 +138,128 @@ def _cost(recipe: Recipe, data: str, models: Sequence[str], image_sizes: Sequenc
         raise UsageError(f"{models[0]} has no patches to change", "use a ViT, for example --models vit")
     side = opened.image_size[0]
     configs = varied(base, image_sizes or [side, 2 * side, 4 * side], patches)
-    batch = min(recipe.batch_size, 16 if recipe.cells_at_a_time() > 1 else 64)
+    batch = min(run.train.batch_size, 16 if terms.pool(run.train).parallel > 1 else 64)
     say(f"measuring {len(configs)} models of up to {max(config.tokens for config in configs):,} tokens, {batch} pictures at a time")
-    return study_cost(configs, out, batch_size=batch, device=recipe.device, threads=recipe.threads, quiet=recipe.quiet)
+    return study_cost(configs, out, batch_size=batch, device=run.train.device, threads=run.train.threads, quiet=terms.quiet)
 
 
-def scaling(
-    kind: Literal["data", "compute"],
-    data: DataConfig,
-    budget: Budget,
-    *,
-    models: Sequence[str] | None = None,
-    sizes: Sequence[float] | None = None,
-    seeds: int = 3,
-    train: TrainConfig | None = None,
-    lrs: Sequence[float] | None = None,
-    tuning_share: float = 0.25,
-    image_size: int | tuple[int, int] | None = None,
-    recipes: Mapping[str, dict[str, Any]] | None = None,
-) -> Study:
-    """The protocol of a scaling study; `sizes` are shares (< 1, or 1 for all) or numbers of images."""
-    opened = open_data(data, image_size=image_size)
-    whole, classes = len(opened.train), len(opened.class_names)
-    counts: tuple[int, ...] = ()
-    if kind == "data":
-        counts = numbers_of(sizes or SHARES, whole, classes)
-    return Study(
-        kind=kind,
-        data=data,
-        contenders=make_contenders(models or (DATA_MODELS if kind == "data" else COMPUTE_MODELS), opened, lrs=lrs, recipes=recipes),
-        budget=budget,
-        images=whole,
-        seeds=tuple(range(seeds)),
-        sizes=counts,
-        shares=COMPUTE_SHARES if kind == "compute" else (1.0,),
-        train=train or Recipe().train_config(),
-        tuning_share=tuning_share,
-        claim="significance" if seeds > 1 else "none",
-    )
-
-
-def run_scaling(study: Study, out: str | Path, pool: Pool | None = None, work: Work = train_cell) -> Result:
-    """Run a scaling study, or go on with it."""
-    done = conduct(study, out, pool, work)
-    return _data(done) if study.kind == "data" else _compute(done)
-
-
-# ---- data ----------------------------------------------------------------------------------------------------------------------
-
-
-def _data(done: Conducted) -> Result:
-    study = done.study
-    by_model = {contender.name: done.of(contender.name) for contender in study.contenders if done.of(contender.name)}
-    fits, crossings = power_laws(by_model, "size", done.right)
-    tables = tables_at(done, "size", {size: f"{size:,} pictures" for size in study.sizes})
-    few, most = study.sizes[0], study.sizes[-1]
-    right = {size: done.correct(size=size) for size in (few, most)}
-    tested = pairs_at(done, {**right, **gaps(right[few], right[most])})
-    ends, changes = {size: tested[size] for size in right}, gap_changes(tested)
-    conclusion = conclude_data(study, fits, crossings, ends, [*remarks(done), *step_remarks(done)], changes)
-    pairs = [{**pair.to_dict(), "size": size} for size, pairs in ends.items() for pair in pairs]
-    figures = plots.draw_data(done, by_model, fits, crossings, f"{study.data.name}, {study.budget.words} for each size")
-    return finish_growth(done, tables, fits, crossings, pairs, conclusion, figures, gaps=[change.to_dict() for change in changes])
-
-
-def conclude_data(
-    study: Study,
-    fits: dict[str, PowerLaw],
-    crossings: dict[str, Crossing],
-    ends: dict[int, list[Pair]],
-    remarks: Sequence[str] = (),
-    changes: Sequence[GapChange] = (),
-) -> str:
-    sentences = []
-    for size, pairs in ends.items():
-        sentences.append(f"With {size:,} training pictures: {told_apart(pairs) or f'no test was made ({untested(study)})'}.")
-    sentences += [f"From {study.sizes[0]:,} to {study.sizes[-1]:,} pictures {change}." for change in changes]
-    sentences += how_tested(len(changes) + sum(map(len, ends.values())))
-    sentences += [f"{pair}: {found}." for pair, found in crossings.items()]
-    sentences += [f"The error of {name} {fit}." for name, fit in fits.items()]
-    sentences += [*bent_remarks(fits), *thin_remarks(fits), *remarks]
-    sentences.append(
-        f"This holds for {study.data.name}, the same {study.budget.words} at every size, and no extra regularisation on small subsets; "
-        f"beyond {study.sizes[-1]:,} pictures it is extrapolation."
-    )
-    return " ".join(sentences)
-
-
-# ---- compute -------------------------------------------------------------------------------------------------------------------
-
-
-def _compute(done: Conducted) -> Result:
-    study = done.study
-    families: dict[str, list[Outcome]] = {}
-    for contender in study.contenders:
-        family = "resnet" if contender.family.startswith("resnet") else contender.family
-        families.setdefault(family, []).extend(done.of(contender.name))
-    families = {name: cells for name, cells in families.items() if cells}
-    fits = {name: fit for name, cells in families.items() if (fit := fit_cells(cells, "training_flops", done.right)) is not None}
-    bent = [name for name, fit in fits.items() if fit.residual > BENT]
-    crossings = {
-        f"{a} and {b}": crossing(fits[a], fits[b])
-        for a, b in combinations(fits, 2)
-        # Families are measured at different FLOPs, so no measured means can confirm a crossing: both fits must hold by themselves.
-        if _overlap(fits[a], fits[b]) and a not in bent and b not in bent
-    }
-    tables = tables_at(done, "share", {share: f"{percent(share, 0)} of {study.budget.words}" for share in study.shares})
-    lines = [f"The error of the family {name} {fit}, n being training FLOPs." for name, fit in fits.items() if name not in bent]
-    lines += [f"The families {pair}: {found} training FLOPs." for pair, found in crossings.items()]
-    lines += thin_remarks(fits)
-    if bent:
-        worst = 2 ** max(fits[name].residual for name in bent)
-        lines.append(
-            f"The points of the {'families' if len(bent) > 1 else 'family'} {', '.join(bent)} do not lie on one power law "
-            f"(off by up to {worst:.1f} times): "
-            "size and length of training do not trade evenly there, so no exponent and no crossing is claimed."
+def varied(base: ModelConfig, sizes: Sequence[int], patches: Sequence[int]) -> list[ModelConfig]:
+    """`base` with every picture size and patch size that go together."""
+    made = []
+    for size in sizes:
+        for patch in patches:
+            try:
+                config = dataclasses.replace(base, image_size=(size, size), patch_size=(patch, patch), stride=None)
+            except ConfigError:
+                continue  # this patch does not divide this image
+            if config.grid[0] > 1:
+                made.append(config)
+    if len({config.tokens for config in made}) < 2:
+        raise UsageError(
+            f"pictures of {list(sizes)} and patches of {list(patches)} give fewer than two numbers of tokens",
+            "use --image-sizes 32,64 --patches 2,4,8",
         )
-    pairs = pairs_at(done, {share: done.correct(share=share) for share in study.shares})
-    lines += _order(pairs, study)
-    lines += remarks(done)
-    lines.append(f"This holds for {study.data.name} and runs of up to {study.budget.words}; training counts as three forward passes.")
-    figures = plots.draw_compute(done, families, f"{study.data.name}, up to {study.budget.words}")
-    tested = [{**pair.to_dict(), "share": share} for share, found in pairs.items() for pair in found]
-    return finish_growth(done, tables, fits, crossings, tested, " ".join(lines), figures)
+    return sorted(made, key=lambda config: (config.tokens, config.image_size))
 
 
-def _order(pairs: dict[float, list[Pair]], study: Study) -> list[str]:
-    """What may be said of who is above whom: only what a test tells, at the same part of the budget."""
-    count = sum(map(len, pairs.values()))
-    if not count:
-        return [f"No order of the models is claimed: no test was made ({untested(study)})."]
-    out = []
-    for share, found in pairs.items():
-        out.append(f"At {percent(share, 0)} of {study.budget.words}: {told_apart(found)}.")
-    return [*out, *how_tested(count)]
+def study_cost(
+    configs: Sequence[ModelConfig],
+    out: str | Path,
+    *,
+    batch_size: int = 8,
+    device: str = "auto",
+    threads: int | None = None,
+    quiet: bool = False,
+) -> Result:
+    """Measure each config, fit time = fixed + a·linear + b·quadratic, draw it, and set the costs of other kinds of layers beside it."""
+    if (Path(out) / STUDY).exists():  # of trainings; this one declares nothing, and is measured anew each time
+        raise UsageError(f"{out} holds a study of another kind", "choose another --out")
+    folder, where = check_study_folder(out, RESULT), pick_device(device)
+    if threads:
+        set_threads(threads)
+    rows: list[dict[str, Any]] = []
+    with progress("Measuring", total=len(configs), quiet=quiet) as bar:
+        for config in configs:
+            flops = vit_flops(config)
+            rows.append(
+                {
+                    "image": config.image_size[0],
+                    "patch": config.patch_size[0],
+                    "tokens": config.tokens,
+                    "flops": flops.total,
+                    "quadratic": flops.attention,
+                    "linear": flops.total - flops.attention,
+                    **_measure(config, batch_size, where),
+                    "attention_map_ratio": attention_map_ratio(config.image_size, config.grid),
+                }
+            )
+            bar.advance(1, tokens=config.tokens)
+    law = fit_time(*([entry[key] for entry in rows] for key in ("linear", "quadratic", "training_ms")))
+    if law:
+        for entry in rows:
+            entry["predicted_ms"] = law.ms(entry["linear"], entry["quadratic"])
+    base = configs[0]
+    layers = {str(entry["tokens"]): [asdict(layer) for layer in layer_costs(entry["tokens"], base.width)] for entry in rows}
+    even = even_tokens(base.width, base.mlp_width)
+    first, last = rows[0], rows[-1]
+    conclusion = (
+        f"From {first['tokens']} to {last['tokens']} tokens the FLOPs grow {last['flops'] / first['flops']:.1f}-fold and the measured "
+        f"training time {last['training_ms'] / first['training_ms']:.1f}-fold; the quadratic part of the FLOPs rises from "
+        f"{percent(_share(first))} to {percent(_share(last))}. At width {base.width} it would equal the rest of a block at {even:,} "
+        "tokens: below that a ViT's cost is mostly linear in tokens, which the usual n²·d (attention alone) does not show."
+    )
+    if law:
+        conclusion += f" The time's fit, fixed + a·linear + b·quadratic, is off by up to {percent(law.largest_error)}."
+    values = {
+        "kind": "cost",
+        "model": {"width": base.width, "depth": base.depth, "heads": base.heads, "mlp_width": base.mlp_width},
+        "batch_size": batch_size,
+        "rows": rows,
+        "time": law and asdict(law),
+        "layers": layers,
+        "conclusion": conclusion,
+        "figures": plots.draw_cost(folder, rows, f"width {base.width}, depth {base.depth}, batch {batch_size} on {where.type}"),
+        "machine": describe_machine(),
+    }
+    return finish(folder, lambda markdown: cost_table(rows, batch_size, markdown), values)
 
 
-def _overlap(first: PowerLaw, second: PowerLaw) -> bool:
-    return max(min(first.sizes), min(second.sizes)) < min(max(first.sizes), max(second.sizes))
+def _measure(config: ModelConfig, batch_size: int, device: torch.device) -> dict[str, float]:
+    """Milliseconds per image of looking and of learning, and the most bytes of a step, on noise."""
+    torch.manual_seed(0)
+    train = TrainConfig(batch_size=batch_size, compile="no")
+    stepper = Stepper(build(config).to(device), task_of(train), train, device, World())
+    images = torch.randn(batch_size, config.channels, *config.image_size, device=device)
+    labels = torch.randint(max(1, config.classes), (batch_size,), device=device)
+    batch = Batch(images, labels, None, None, torch.arange(batch_size))
+    stepper.model.eval()
+    with torch.no_grad(), stepper.precision():
+        forward = median_seconds(lambda: stepper.logits(images), stepper.wait, least=3, group=GROUP.get(device.type, 1))
+    peak = PeakMemory(device)
+    training = time_steps(stepper, itertools.repeat(batch), least=3).median
+    return {"forward_ms": forward / batch_size * 1000, "training_ms": training / batch_size * 1000, "memory": peak.bytes()}
+
+
+def cost_table(rows: Sequence[dict[str, Any]], batch_size: int, markdown: bool = False) -> str:
+    fitted = "predicted_ms" in rows[0]
+    lines = [
+        [
+            str(entry["image"]),
+            str(entry["patch"]),
+            f"{entry['tokens']:,}",
+            short(entry["flops"]),
+            percent(_share(entry)),
+            f"{entry['forward_ms']:.3g}",
+            f"{entry['training_ms']:.3g}",
+            *([f"{entry['predicted_ms']:.3g}"] if fitted else []),
+            byte_size(entry["memory"]),
+        ]
+        for entry in rows
+    ]
+    grid = table(lines, [head for head in _HEADER if fitted or head != "predicted ms"], "r", markdown)
+    memory = "memory: the GPU's, on a CPU the whole process's, at its peak"
+    return f"{grid}\n\nms: of one picture, in batches of {batch_size}; quadratic: attention's share of the FLOPs; {memory}.\n"
+
+
+def _share(entry: dict[str, Any]) -> float:
+    return entry["quadratic"] / entry["flops"]

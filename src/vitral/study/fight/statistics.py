@@ -12,22 +12,28 @@ Shapes: S = seeds, N = test images, K = sizes, R = bootstrap draws.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from typing import Any, TypeVar
 
 import numpy as np
 
 from vitral.base.errors import UsageError
 from vitral.base.text import percent, readable
 
-SURE = 0.95
+_SURE = 0.95
 """Share of bootstrap draws that must cross in range before we speak of a crossing."""
-SEEDS_SHARE = 1.75
+_SEEDS_SHARE = 1.75
 """Power of the seeds' share of the variance in the quantile. In theory (images known, seeds' spread from S - 1 degrees of freedom) the
 interval then covers 93.5 to 97.0 % with two seeds, 94.5 to 96.0 % with three, whatever the share; Satterthwaite's rule falls to 87.3 %."""
+LEVEL = 0.05
+"""p-values below it are significant."""
 DRAWS = 4000
 """Bootstrap draws: a p-value of 0.05 is then known to about ± 0.004."""
+_DRAWS_PER_TEST = 100
+"""Bootstrap draws for each test of a page, where that is more than `DRAWS`."""
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ def accuracy_interval(correct: np.ndarray, level: float = 0.95) -> Interval:
 
     Seeds share one test set, so their spread alone says nothing of the images: the variance of the mean is what the seeds vary (Student's
     share) plus what the images vary that all seeds find alike hard (two-way analysis of variance). Between the normal quantile (images
-    alone) and Student's (seeds alone) the quantile follows the seeds' share of the variance; `SEEDS_SHARE` was set so that the interval
+    alone) and Student's (seeds alone) the quantile follows the seeds' share of the variance; `_SEEDS_SHARE` was set so that the interval
     covers for two seeds at every share. The variance enters Wilson's interval as the number of images it would take by chance alone, so
     that the interval stays inside 0 to 1, and is not empty where every answer is right.
     """
@@ -64,7 +70,7 @@ def accuracy_interval(correct: np.ndarray, level: float = 0.95) -> Interval:
     between_images = max(0.0, seeds * ((by_image - mean) ** 2).sum() / max(1, images - 1) - flips) / (seeds * images)
     variance = between_seeds + between_images
     normal, student = stats.norm.ppf(0.5 + level / 2) ** 2, stats.t.ppf(0.5 + level / 2, seeds - 1) ** 2
-    squared = normal + (student - normal) * (between_seeds / variance) ** SEEDS_SHARE if variance > 0 else normal
+    squared = normal + (student - normal) * (between_seeds / variance) ** _SEEDS_SHARE if variance > 0 else normal
     width = squared * variance / (mean * (1 - mean)) if variance > 0 else squared / images
     return Interval(float(mean), *_wilson(float(mean), width), seeds, level)
 
@@ -169,6 +175,70 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = largest
     return adjusted
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two models on the same test pictures."""
+
+    a: str
+    b: str
+    difference: float
+    """Accuracy of a minus accuracy of b."""
+    interval: tuple[float, float]
+    p: float
+    """Paired bootstrap over test pictures, with the seeds' spread."""
+    adjusted: float
+    """After Holm, for the number of tests."""
+    pictures: int
+    seeds: tuple[int, int]
+    at_most: bool = False
+    """The bootstrap ends here: `adjusted` is at most this, and cannot be told smaller."""
+    bound: float = 0.0
+    """The smallest `p` that the bootstrap can tell."""
+
+    @property
+    def p_text(self) -> str:
+        return p_text(self.adjusted, self.at_most)
+
+    @property
+    def different(self) -> bool:
+        return self.adjusted < LEVEL
+
+    @property
+    def ranked(self) -> tuple[str, str]:
+        """(better, worse) by the means."""
+        return (self.a, self.b) if self.difference > 0 else (self.b, self.a)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "different": self.different, "test": "paired bootstrap, Holm"}
+
+
+def p_text(p: float, at_most: bool) -> str:
+    """`p = 0.012`, or `p ≤ 0.003` where the bootstrap ends."""
+    return f"p {'≤' if at_most else '='} {p:.2g}"
+
+
+def compare_pairs(groups: Mapping[K, Mapping[str, np.ndarray]]) -> dict[K, list[Pair]]:
+    """All pairs of models in each group (a size, a budget, a data set); a group holds (S, N) booleans over the same test pictures.
+
+    Holm counts the pairs of all groups that are given at once: who reads one page reads all of its tests.
+    """
+    tests = [(group, a, b) for group, correct in groups.items() for a, b in combinations(correct, 2)]
+    # With many tests the smallest p that the draws can tell, times their number, must still lie below the level.
+    draws = max(DRAWS, _DRAWS_PER_TEST * len(tests))
+    tested = [paired_bootstrap(groups[group][a], groups[group][b], draws=draws) for group, a, b in tests]
+    out: dict[K, list[Pair]] = {group: [] for group in groups}
+    for (group, a, b), test, (p, at_most) in zip(tests, tested, adjust([(test.p, test.bound) for test in tested]), strict=True):
+        ends = (test.low, test.high)
+        out[group].append(Pair(a, b, test.difference, ends, test.p, p, test.images, test.seeds, at_most, test.bound))
+    return out
+
+
+def adjust(tests: Sequence[tuple[float, float]]) -> list[tuple[float, bool]]:
+    """(p, the smallest that its bootstrap can tell) → (p after Holm over all of them, whether no more is known than that bound)."""
+    adjusted = holm([p for p, _ in tests])
+    return [(p, p <= bound * len(tests)) for p, (_, bound) in zip(adjusted, tests, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -304,9 +374,9 @@ class Crossing:
         where = f"{at} ({' to '.join(ends)}; in {percent(self.share)} of the draws)"
         if self.is_beyond:
             factor = self.at / self.span[1]
-            sure = "would cross" if self.share >= SURE else "might cross"
+            sure = "would cross" if self.share >= _SURE else "might cross"
             return f"no crossing in range; carried on by a factor of {factor:.1f} the lines {sure} at {where}, which nothing measured"
-        return f"crossing at {where}" if self.share >= SURE else f"crossing not established, perhaps at {where}"
+        return f"crossing at {where}" if self.share >= _SURE else f"crossing not established, perhaps at {where}"
 
     def to_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("at", "interval", "share", "seen", "span", "reach")} | {"text": str(self)}

@@ -100,10 +100,10 @@ class Table:
     def text(self, markdown: bool = False) -> str:
         title = [f"**{self.title}**\n" if markdown else self.title] if self.title else []
         notes = ["", *(f"- {note}" if markdown else note for note in self.notes)] if self.notes else []
-        return "\n".join([*title, table([_texts(row) for row in self.rows], HEADER, "lr", markdown), *notes]) + "\n"
+        return "\n".join([*title, table([_texts(row) for row in self.rows], _HEADER, "lr", markdown), *notes]) + "\n"
 
 
-HEADER = ["model", "accuracy", "95 % interval", "n", "parameters", "FLOPs/picture", "seconds", "memory", "lr"]
+_HEADER = ["model", "accuracy", "95 % interval", "n", "parameters", "FLOPs/picture", "seconds", "memory", "lr"]
 
 
 def _texts(row: Row) -> list[str]:

@@ -18,10 +18,10 @@ from vitral.config import PretrainConfig
 from vitral.model.classifier import Classifier
 from vitral.train.parallel import everywhere
 from vitral.train.tasks.projection import Projection
-from vitral.train.tasks.task import Method
+from vitral.train.tasks.unlabelled import Unlabelled
 
 
-class DINO(Method):
+class DINO(Unlabelled):
     centre: Tensor
     seen: Tensor
     momentum: Tensor
@@ -40,15 +40,15 @@ class DINO(Method):
 
     def loss(self, model: Classifier, images: Tensor, keep: float | None) -> Tensor:
         answers = self.head(model(images.flatten(0, 1), keep_patches=keep)).unflatten(0, images.shape[:2])  # (B, V, K)
-        wanted = self.targets(images[:, : self.whole])  # (B, G, K)
+        expected = self.teacher_answers(images[:, : self.whole])  # (B, G, K)
         log = F.log_softmax(answers.float() / self.config.student_temperature, dim=-1)
-        crossed = -torch.einsum("bgk,bvk->gv", wanted, log) / len(images)
+        crossed = -torch.einsum("bgk,bvk->gv", expected, log) / len(images)
         # A student does not answer for the view that its teacher has just seen.
         other = 1 - torch.eye(self.whole, images.shape[1], device=images.device)
         return (crossed * other).sum() / other.sum()
 
     @torch.no_grad()
-    def targets(self, images: Tensor) -> Tensor:
+    def teacher_answers(self, images: Tensor) -> Tensor:
         """What the teacher answers to whole pictures (B, G, C, H, W): centred, then sharpened."""
         answers = self.teacher_head(self.teacher(images.flatten(0, 1))).float()
         self.seen.copy_(everywhere(answers.mean(0)))
@@ -76,10 +76,10 @@ class DINO(Method):
 
     def figures(self, images: Tensor) -> dict[str, Tensor]:
         """Entropy of the teacher's answers, one by one and in the mean, as shares of the largest: healthy are low and high."""
-        wanted = self.targets(images[:, : self.whole]).flatten(0, 1)  # (B·G, K)
-        largest = math.log(wanted.shape[-1])
-        mean = wanted.mean(0)
-        single, together = (-(p * p.clamp_min(1e-12).log()).sum(-1) / largest for p in (wanted, mean))
+        expected = self.teacher_answers(images[:, : self.whole]).flatten(0, 1)  # (B·G, K)
+        largest = math.log(expected.shape[-1])
+        mean = expected.mean(0)
+        single, together = (-(p * p.clamp_min(1e-12).log()).sum(-1) / largest for p in (expected, mean))
         return {"teacher_entropy": single.mean(), "teacher_entropy_of_mean": together}
 
     def parts(self) -> list[nn.Module]:

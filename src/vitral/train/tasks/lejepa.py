@@ -15,7 +15,7 @@ from vitral.config import PretrainConfig
 from vitral.model.classifier import Classifier
 from vitral.train.parallel import everywhere, same_everywhere, world_size
 from vitral.train.tasks.projection import Projection
-from vitral.train.tasks.task import Method
+from vitral.train.tasks.unlabelled import Unlabelled
 
 POINTS, FARTHEST = 17, 3.0
 """Where characteristic functions are compared: 0 to 3, the negative side being its mirror image."""
@@ -24,10 +24,10 @@ FEWEST = 128
 weaker beside the pull, it would give up all directions but the one or two in which views agree best."""
 
 
-class LeJEPA(Method):
+class LeJEPA(Unlabelled):
     def __init__(self, config: PretrainConfig, width: int) -> None:
         super().__init__()
-        self.weight, self.targets, self.directions = config.gaussian_weight, config.global_views, config.directions
+        self.weight, self.global_views, self.directions = config.gaussian_weight, config.global_views, config.directions
         # The test must act on a projection: features that were Gaussian themselves would be worse for everything else.
         self.projection = Projection(width, config.projection_hidden, config.projection)
         self.waves = Waves()
@@ -35,7 +35,7 @@ class LeJEPA(Method):
     def loss(self, model: Classifier, images: Tensor, keep: float | None) -> Tensor:
         features = model(images.flatten(0, 1), keep_patches=keep)  # (B·V, width): such a model has no head
         embeddings = self.projection(features).float().unflatten(0, images.shape[:2])  # (B, V, D)
-        target = embeddings[:, : self.targets].mean(1, keepdim=True)
+        target = embeddings[:, : self.global_views].mean(1, keepdim=True)
         pull = (embeddings - target).square().mean()
         weight = self.weight * max(1.0, FEWEST / self.pictures(embeddings))
         return (1 - self.weight) * pull + weight * self.normality(embeddings)

@@ -7,23 +7,29 @@ own mean and spread taken out unless it is too small for that. B pictures, N pat
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vitral.base.errors import ConfigError
+from vitral.base.numbers import to_numpy
 from vitral.config import PretrainConfig
 from vitral.model.block import TransformerBlock
-from vitral.model.classifier import Classifier
+from vitral.model.classifier import Classifier, evaluating
 from vitral.model.patches import cut
 from vitral.model.positions import sine_cosine
 from vitral.model.vit import ViT, keep_tokens
-from vitral.train.tasks.task import Method
+from vitral.train.tasks.unlabelled import Unlabelled
+
+if TYPE_CHECKING:
+    from vitral.train.steps import Stepper
 
 EPSILON = 1e-6
 
 
-class MAE(Method):
+class MAE(Unlabelled):
     positions: Tensor
 
     def __init__(self, config: PretrainConfig, model: Classifier) -> None:
@@ -68,7 +74,7 @@ class MAE(Method):
         images = images.flatten(0, 1)  # every view is a picture of its own
         order = self.draw(len(images), images.device)
         rebuilt = self.rebuild(model, images, order)  # (B, N, P)
-        target, _, _ = self.targets(images)
+        target, _, _ = self.pixels(images)
         hidden = 1 - self._shown(order, target)
         return ((rebuilt.float() - target).square().mean(-1, keepdim=True) * hidden).sum() / hidden.sum()
 
@@ -102,7 +108,7 @@ class MAE(Method):
         """1 for each patch that is shown, 0 for each that is hidden: (B, N, 1)."""
         return patches.new_zeros(patches.shape[:2]).scatter_(1, order, 1.0)[:, :, None]
 
-    def targets(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def pixels(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Pixels of each patch's own cell, with mean 0 and spread 1 where asked for, and what was taken out."""
         pixels = cut(images.float(), self.cell)  # (B, N, P)
         if not self.normed:
@@ -110,10 +116,21 @@ class MAE(Method):
         mean, spread = pixels.mean(-1, keepdim=True), (pixels.var(-1, keepdim=True) + EPSILON).sqrt()
         return (pixels - mean) / spread, mean, spread
 
+    @torch.no_grad()
+    def finish(self, stepper: Stepper, count: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What is shown of some held-out images (hidden patches NaN), what is made of it, the images: (B, H, W, C) in [0, 1]."""
+        images = next(iter(self.held.epoch(0))).images[:count, 0]
+        with evaluating(stepper.model), stepper.inside():
+            shown, made = self.pictures(stepper.model, images)
+        mean, std = (torch.tensor(values, device=images.device).view(-1, 1, 1) for values in (self.preprocess.mean, self.preprocess.std))
+        shown, made, whole = (part * std + mean for part in (shown, made, images))
+        first, second, third = (to_numpy(part.float().permute(0, 2, 3, 1)) for part in (shown, made, whole))
+        return first, second, third
+
     def pictures(self, model: Classifier, images: Tensor) -> tuple[Tensor, Tensor]:
         """What is shown (hidden patches NaN) and what is made of it, both (B, C, H, W)."""
         order = self.draw(len(images), images.device)
-        target, mean, spread = self.targets(images)
+        target, mean, spread = self.pixels(images)
         shown = self._shown(order, target)
         pixels = target * spread + mean
         rebuilt = shown * pixels + (1 - shown) * (self.rebuild(model, images, order).float() * spread + mean)

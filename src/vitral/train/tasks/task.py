@@ -1,47 +1,75 @@
-"""What every task gives the loop: a loss, and how many answers were right, out of one forward that can be compiled.
+"""What a task is to the loop: hooks. The loop calls them and knows no task by name; `tasks.task_for` picks one for a run.
 
-A task contains no control flow that depends on values, so that the model, the loss and the statistics become one graph.
+`losses` becomes one compiled graph with the model, so nothing in it depends on values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 
 from vitral.model.classifier import Classifier
+from vitral.train.counts import Counts
+
+if TYPE_CHECKING:
+    from vitral.data.loader import Batch, Loader
+    from vitral.train.prepare import Setup
+    from vitral.train.steps import Stepper
 
 
 class Outcome(NamedTuple):
     loss: Tensor
-    """Mean over the pictures, to be minimised."""
+    """Mean over the images, to be minimised."""
     correct: Tensor
-    """Number of right answers; a mixed picture counts for each of its labels by its weight. Without labels: 0."""
+    """Number of right answers; a mixed image counts for each of its labels by its weight. Without labels: 0."""
 
 
-Task = Callable[[nn.Module, Tensor, Tensor, Tensor | None, Tensor | None, float | None], Outcome]
+class Validation(NamedTuple):
+    """What the held-out images showed."""
+
+    loss: float
+    images: int
+    figures: dict[str, Any]
+    """What else the line of the journal has."""
+    shown: dict[str, float]
+    """What the progress bar shows."""
+    accuracy: float | None = None
+    score: float | None = None
+    """What the best weights are chosen by; None: by nothing."""
 
 
 Score = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Outcome]
 """What logits (B, K) are worth, given the labels."""
 
 
-def answering(score: Score) -> Task:
-    """A task whose loss is of the model's logits alone."""
+class Task(nn.Module):
+    """What is learnt. Modules of its own (a projection, a decoder) learn, have an EMA and a checkpoint together with the model, but are
+    no part of what is saved; what is saved with the model is its head."""
 
-    def task(model: nn.Module, images: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None, keep: float | None) -> Outcome:
-        logits = (model(images) if keep is None else model(images, keep_patches=keep)).float()  # (B, K)
-        return score(logits, labels, labels_b, lam)
+    looks = 0
+    """Validations of a run at the least, the first of them of the untrained model; 0: as often as `evaluate_every` says."""
 
-    return task
+    def new_head(self, model: Classifier) -> nn.Module | None:  # noqa: ARG002
+        """The head that this task needs in place of the model's: it learns and is saved with the model. None: the model's own."""
+        return None
 
+    # ---- inside a step ---------------------------------------------------------------------------------------------------------
 
-class TaskModule(nn.Module):
-    """A task with modules of its own (a projection, a decoder, a teacher).
+    def targets(self, batch: Batch) -> Tensor:
+        """What `losses` gets as labels, from a batch of the loader; the first axis is that of the images."""
+        return batch.labels
 
-    They learn, are averaged, stored in checkpoints, wrapped and recorded together with the model, but are no part of what is saved.
-    """
+    def losses(
+        self, model: Classifier, images: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None, keep: float | None
+    ) -> Outcome:
+        """Of a batch, of each image of which the share `keep` of the patches is shown (None: all)."""
+        raise NotImplementedError
+
+    def answers(self, model: Classifier, images: Tensor) -> Tensor:
+        """What the model says of each image, for evaluation: logits, one row or one map per image."""
+        return model(images)
 
     def begin(self, progress: float) -> None:
         """Before each step: set what changes over a run, in place on the device."""
@@ -53,41 +81,47 @@ class TaskModule(nn.Module):
         """Modules that are compiled, each on its own."""
         return []
 
+    # ---- around the steps ------------------------------------------------------------------------------------------------------
 
-class Method(TaskModule):
-    """A task that learns without labels, from views (B, V, C, H, W)."""
+    def open(self, setup: Setup, stepper: Stepper) -> None:
+        """Before the first step: what will be validated on."""
 
-    def forward(
-        self, model: Classifier, images: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None, keep: float | None
-    ) -> Outcome:
-        """As the loop calls every task; labels and what belongs to them stay here."""
-        del labels, labels_b, lam
-        loss = self.loss(model, images, keep)
-        return Outcome(loss, loss.new_zeros(()))
+    def warm_up(self, setup: Setup, stepper: Stepper) -> float:  # noqa: ARG002
+        """Compile what validates; returns the seconds it took."""
+        return 0.0
 
-    def loss(self, model: Classifier, images: Tensor, keep: float | None) -> Tensor:
-        """Of views (B, V, C, H, W), of each of which the share `keep` of the patches is shown."""
+    def remember(self, lines: list[dict[str, Any]]) -> None:
+        """Validations that the journal of a resumed run has already."""
+
+    def validate(self, stepper: Stepper, step: int) -> Validation | None:  # noqa: ARG002
+        """The held-out images, with the weights that count; None: there are none."""
+        return None
+
+    def review(self, held: Validation, counts: Counts, progress: float, quiet: bool) -> None:
+        """After a validation has been written down: warn, or end the run."""
+
+    def journal(self, loss: float, correct: float) -> dict[str, float]:
+        """What a training line has of the mean loss and the share of right answers."""
+        return {"loss": loss, "accuracy": correct}
+
+    def score(self, stepper: Stepper, loader: Loader) -> Any:
+        """What the final model is worth on a split that is opened at the end."""
         raise NotImplementedError
 
-    def embed(self, model: Classifier, images: Tensor) -> Tensor:
-        """What the loss compares, of images (N, C, H, W): (N, D)."""
-        raise NotImplementedError
-
-    def figures(self, images: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
-        """What else shows whether it learns, of views (B, V, C, H, W)."""
-        return {}
+    def finish(self, stepper: Stepper) -> Any:  # noqa: ARG002
+        """Once the final weights are in the model, before they are written; what it returns is handed to the caller of `fit`."""
+        return None
 
 
 def learnable(model: nn.Module, task: Task) -> dict[str, nn.Parameter]:
     """The parameters of a model and of its task by name; the task's begin with `task.`."""
-    own = {f"task.{name}": value for name, value in task.named_parameters()} if isinstance(task, TaskModule) else {}
-    return dict(model.named_parameters()) | own
+    return dict(model.named_parameters()) | {f"task.{name}": value for name, value in task.named_parameters()}
 
 
 class Learner(nn.Module):
     """A model with its task inside one forward: what is compiled, and what DDP and FSDP wrap."""
 
-    def __init__(self, model: nn.Module, task: Task) -> None:
+    def __init__(self, model: Classifier, task: Task) -> None:
         super().__init__()
         self.model = model
         self.task = task
@@ -100,7 +134,7 @@ class Learner(nn.Module):
         lam: Tensor | None = None,
         keep: float | None = None,
     ) -> Outcome | Tensor:
-        """With labels: the outcome; without: the logits, for evaluation through the same wrappers."""
+        """With labels: the outcome; without: the answers, for evaluation through the same wrappers."""
         if labels is None:
-            return self.model(images)
-        return self.task(self.model, images, labels, labels_b, lam, keep)
+            return self.task.answers(self.model, images)
+        return self.task.losses(self.model, images, labels, labels_b, lam, keep)

@@ -2,19 +2,35 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vitral.base.errors import ConfigError, UsageError
-from vitral.config import DataConfig, TrainConfig
+from vitral.base.layout import STUDY as STUDY_FILE
+from vitral.config import TrainConfig
 from vitral.data.splits.open import open_data
 from vitral.presets import model
-from vitral.study.fight.protocol import Budget, Cell, Contender, Study, check_same, final_cells, fingerprint, tuning_cells
+from vitral.study.fight.experiment import Budget, Cell, Experiment, final_cells, fingerprint, tuning_cells
+from vitral.study.fight.folder import check_folder
 from vitral.study.fight.scale import scaling
 
-VIT = Contender("s/2", model("s/2", image_size=8, classes=10, channels=1), flops=1000, lrs=(1e-3, 3e-3))
-CNN = Contender("cnn", model("cnn"), flops=4000, lrs=(1e-3, 3e-3))
-STUDY = Study("compare", DataConfig(name="digits"), (VIT, CNN), Budget("samples", 2000), images=1000, train=TrainConfig(batch_size=50))
+sys.path.insert(0, str(Path(__file__).parent))
+import drive
+
+TRAIN = TrainConfig(batch_size=50)
+VIT = drive.contender("s/2", model("s/2", image_size=8, classes=10, channels=1), 1000, lrs=(1e-3, 3e-3), train=TRAIN)
+CNN = drive.contender("cnn", model("cnn"), 4000, lrs=(1e-3, 3e-3), train=TRAIN)
+STUDY = Experiment("compare", (VIT, CNN), Budget("samples", 2000), images=1000)
+
+
+def changed(study: Experiment, part: str, **changes: Any) -> Experiment:
+    """The study with other settings of the data or the training of all its contenders."""
+    runs = [dataclasses.replace(one.run, **{part: dataclasses.replace(getattr(one.run, part), **changes)}) for one in study.contenders]
+    contenders = [dataclasses.replace(one, run=run) for one, run in zip(study.contenders, runs, strict=True)]
+    return dataclasses.replace(study, contenders=tuple(contenders))
 
 
 def test_cells_are_the_same_every_time() -> None:
@@ -44,9 +60,8 @@ def test_budgets_are_equal() -> None:
 
 
 def test_a_flops_budget_lasts_longer_where_only_the_head_learns() -> None:
-    study = dataclasses.replace(
-        STUDY, contenders=(VIT, dataclasses.replace(VIT, name="head", tune="head", weights="x")), budget=Budget("flops", 12e6)
-    )
+    run = dataclasses.replace(VIT.run, train=dataclasses.replace(TRAIN, tune="head"), weights="x")
+    study = dataclasses.replace(STUDY, contenders=(VIT, dataclasses.replace(VIT, name="head", run=run)), budget=Budget("flops", 12e6))
     whole, head = (
         next(cell for cell in final_cells(study, {"s/2": 1e-3, "head": 1e-3}) if cell.contender == name) for name in ("s/2", "head")
     )
@@ -99,18 +114,43 @@ def test_one_seed_without_a_claim_is_a_description() -> None:
     assert dataclasses.replace(STUDY, seeds=(0,), claim="none").seeds == (0,)
 
 
-def test_a_folder_holds_one_study() -> None:
-    check_same(STUDY, json.loads(json.dumps(STUDY.to_dict())), "out")
-    other = dataclasses.replace(STUDY, data=dataclasses.replace(STUDY.data, split_seed=1))
+def test_contenders_share_their_splits() -> None:
+    other = dataclasses.replace(CNN.run, data=dataclasses.replace(CNN.run.data, split_seed=1))
+    with pytest.raises(ConfigError, match="other splits"):
+        dataclasses.replace(STUDY, contenders=(VIT, dataclasses.replace(CNN, run=other)))
+
+
+def test_a_folder_holds_one_study(tmp_path: Path) -> None:
+    def check(study: Experiment, stored: Experiment | dict[str, Any]) -> None:
+        (tmp_path / STUDY_FILE).write_text(json.dumps(stored if isinstance(stored, dict) else stored.to_dict()))
+        check_folder(study, tmp_path)
+
+    check(STUDY, STUDY)
+    check(STUDY, old_study())
+    other = changed(STUDY, "data", split_seed=1)
     assert fingerprint(other.data) != fingerprint(STUDY.data)
     with pytest.raises(UsageError, match=r"data\.split_seed 1"):
-        check_same(STUDY, json.loads(json.dumps(other.to_dict())), "out")
-    heavier = dataclasses.replace(STUDY, train=dataclasses.replace(STUDY.train, weight_decay=0.1), contenders=(CNN,))
+        check(STUDY, other)
+    heavier = changed(dataclasses.replace(STUDY, contenders=(CNN,)), "train", weight_decay=0.1)
     with pytest.raises(UsageError, match=r"s/2/cnn.*train\.weight_decay"):
-        check_same(heavier, json.loads(json.dumps(STUDY.to_dict())), "out")
+        check(heavier, STUDY)
     grid = dataclasses.replace(STUDY, contenders=(VIT, dataclasses.replace(CNN, lrs=(1e-3,))))
     with pytest.raises(UsageError, match=r"contenders\[1\]\.lrs"):
-        check_same(grid, json.loads(json.dumps(STUDY.to_dict())), "out")
+        check(grid, STUDY)
+    with pytest.raises(UsageError, match=r"contenders\[0\]\.run\.train\.ema none, now 0\.9\)"):
+        one = dataclasses.replace(VIT, run=dataclasses.replace(VIT.run, train=dataclasses.replace(VIT.run.train, ema=0.9)))
+        check(dataclasses.replace(STUDY, contenders=(one, CNN)), old_study())
+
+
+def old_study() -> dict[str, Any]:
+    """STUDY as version 0.2 wrote it; what a contender changes in the shared training is among its settings."""
+    plain = STUDY.to_dict()
+    for contender in plain["contenders"]:
+        run = contender.pop("run")
+        contender |= {"model": run["model"], "weights": None, "pretrain": None, "tune": "all", "family": run["model"]["family"]}
+        contender |= {"settings": {"augment": run["data"]["augment"], "clip": 1.0}, "untrained": False, "begun": {}}
+        del contender["pretrained_from"], contender["model"]["relative_mlp"]  # and of an earlier version: it has come since
+    return plain | {"data": {"name": "digits", "augment": "strong"}, "train": {"batch_size": 50, "clip": 2.0}}
 
 
 @pytest.mark.parametrize("text", ["samples", "samples=", "samples=-1", "miles=3", "samples=0", "seconds=nan"])
@@ -133,7 +173,7 @@ def test_good_budgets() -> None:
 
 
 def test_a_subset_is_drawn_anew_for_each_seed_and_nested_within_it() -> None:
-    study = scaling("data", DataConfig(name="digits"), Budget("samples", 256), models=["cnn"], sizes=(64, 128, 1.0), seeds=2, lrs=(1e-3,))
+    study = scaling("digits", "data", ["cnn"], sizes=(64, 128, 1.0), budget="samples=256", seeds=2, lrs=(1e-3,))
     chosen = {(cell.seed, cell.size): set(open_data(cell.run.data).train.indices.tolist()) for cell in final_cells(study, {"cnn": 1e-3})}
     assert chosen[0, 64] < chosen[0, 128] and chosen[1, 64] < chosen[1, 128]
     assert chosen[0, 64] != chosen[1, 64] and chosen[0, study.images] == chosen[1, study.images]

@@ -7,27 +7,29 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from vitral.base.errors import ConfigError
-from vitral.base.numbers import to_double, to_numpy
+from vitral.base.numbers import to_double
 from vitral.base.progress import say
 from vitral.base.text import counted
-from vitral.data.loader import Batch
 from vitral.data.splits.open import open_data
-from vitral.model.classifier import evaluating
+from vitral.model.classifier import Classifier, evaluating
 from vitral.train.collapse import collapsed, stopped
+from vitral.train.counts import Counts
 from vitral.train.ema import local
-from vitral.train.prepare import Setup
+from vitral.train.prepare import view_loader
 from vitral.train.state import random_states, seed_process, set_random_states
-from vitral.train.steps import Stepper
-from vitral.train.tasks.mae import MAE
-from vitral.train.tasks.task import Method
+from vitral.train.tasks.task import Outcome, Task, Validation
+
+if TYPE_CHECKING:
+    from vitral.data.loader import Batch
+    from vitral.train.prepare import Setup
+    from vitral.train.steps import Stepper
 
 LEAST = 8
 NEIGHBOURS = 20
@@ -37,45 +39,70 @@ PICTURES = 2048
 """Most validation pictures that are looked at."""
 
 
-class Monitor:
-    def __init__(self, setup: Setup, stepper: Stepper) -> None:
-        self.stepper, self.run, self._doubt = stepper, setup.config, False
-        self.preprocess = setup.preprocess
-        self.first: dict[str, float] | None = None
+class Unlabelled(Task):
+    """A task that learns without labels, from views (B, V, C, H, W), and is validated by what embeddings show."""
+
+    looks = LOOKS
+
+    def loss(self, model: Classifier, images: Tensor, keep: float | None) -> Tensor:
+        """Of views (B, V, C, H, W), of each of which the share `keep` of the patches is shown."""
+        raise NotImplementedError
+
+    def embed(self, model: Classifier, images: Tensor) -> Tensor:
+        """What the loss compares, of images (N, C, H, W): (N, D)."""
+        raise NotImplementedError
+
+    def figures(self, images: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        """What else shows whether it learns, of views (B, V, C, H, W)."""
+        return {}
+
+    def losses(
+        self, model: Classifier, images: Tensor, labels: Tensor, labels_b: Tensor | None, lam: Tensor | None, keep: float | None
+    ) -> Outcome:
+        """Labels and what belongs to them stay here."""
+        del labels, labels_b, lam
+        loss = self.loss(model, images, keep)
+        return Outcome(loss, loss.new_zeros(()))
+
+    def journal(self, loss: float, correct: float) -> dict[str, float]:  # noqa: ARG002
+        return {"loss": loss}
+
+    # ---- is it learning? -------------------------------------------------------------------------------------------------------
+
+    def open(self, setup: Setup, stepper: Stepper) -> None:  # noqa: ARG002
+        self.run, self.preprocess = setup.config, setup.preprocess
+        self.first: dict[str, Any] | None = None
         """What the untrained model showed."""
-        self._before: dict[str, float] | None = None
+        self._before: dict[str, Any] | None = None
+        self._doubt = False
         batch, split = setup.config.train.batch_size, setup.data.validation
         if len(split) < LEAST:
             pictures = len(split) + len(setup.data.train)
             share = math.ceil(100 * LEAST / pictures) / 100
             more = f", or keep more of them for looking: --validation {share:g}" if share <= 0.5 else ""
-            said = f"{counted(len(split), 'validation picture')} of {pictures:,} cannot show whether it learns, {LEAST} can"
-            raise ConfigError(said, f"add pictures{more}")
+            few = f"{counted(len(split), 'validation picture')} of {pictures:,} cannot show whether it learns, {LEAST} can"
+            raise ConfigError(few, f"add pictures{more}")
         count = min(len(split), PICTURES)
         # Whole batches alone: another size would be another compilation.
         count = max(min(batch, count), count // batch * batch)
         split = split.balanced_subset(count, setup.config.data.split_seed)
-        self.loader = setup.view_loader(split)
+        self.held = view_loader(setup, split)
         self.labels: Tensor | None = None
-        """Of these pictures, by their places, where they are asked for; nothing learns from them."""
+        """Of these images, by their index, where they are asked for; nothing learns from them."""
         if setup.config.pretrain is not None and setup.config.pretrain.online_knn:
-            known = open_data(setup.config.data, preprocess=setup.preprocess).validation
-            of = dict(zip(known.indices.tolist(), known.labels.tolist(), strict=True))
-            self.labels = torch.tensor([of[index] for index in split.indices.tolist()], device=setup.device)
+            labelled = open_data(setup.config.data, preprocess=setup.preprocess).validation
+            label_of = dict(zip(labelled.indices.tolist(), labelled.labels.tolist(), strict=True))
+            self.labels = torch.tensor([label_of[index] for index in split.indices.tolist()], device=setup.device)
 
-    def warm_up(self) -> float:
-        """Compile what is looked with; returns the seconds it took."""
+    def warm_up(self, setup: Setup, stepper: Stepper) -> float:  # noqa: ARG002
         began = time.perf_counter()
-        if self.stepper.compiled:
-            self._see(next(iter(self.loader.epoch(0))))
-            self.stepper.wait()
+        if stepper.compiled:
+            self._see(stepper, next(iter(self.held.epoch(0))))
+            stepper.wait()
         return time.perf_counter() - began
 
-    def remember(self, journal: list[dict[str, Any]], step: int) -> None:
-        """A run that is gone on with from `step`: what the untrained model showed stands in its first line; what was written after that
-        step is to come once more."""
-        seen = [line for line in journal if line.get("split") == "validation" and line["step"] <= step]
-        for line in seen:
+    def remember(self, lines: list[dict[str, Any]]) -> None:
+        for line in lines:
             self._doubts(line, line["step"])
 
     def _doubts(self, health: dict[str, Any], step: int) -> str | None:
@@ -85,64 +112,49 @@ class Monitor:
         self._before, self._doubt = health, cause is not None
         return cause
 
-    def warn(self, cause: str | None, step: int, warned: bool) -> bool:
-        """Say that it has collapsed, once, or end the run; returns whether it has been said."""
-        if cause is None:
-            return warned
-        assert self.run.pretrain is not None
-        if self.run.pretrain.on_collapse == "stop":
-            raise stopped(cause, step)
-        if not warned:
-            say(f"warning: the embeddings have collapsed at step {step}: {cause}")
-        return True
-
-    @torch.no_grad()
-    def rebuilt(self, count: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """What a masked autoencoder was shown (hidden patches NaN), what it made of it, the pictures: (B, H, W, C) in [0, 1]; None: another
-        method."""
-        method, model = self.stepper.method, self.stepper.model
-        if not isinstance(method, MAE):
-            return None
-        images = next(iter(self.loader.epoch(0))).images[:count, 0]
-        with evaluating(model), self.stepper.inside():
-            shown, made = method.pictures(model, images)
-        mean, std = (torch.tensor(values, device=images.device).view(-1, 1, 1) for values in (self.preprocess.mean, self.preprocess.std))
-        parts = (shown * std + mean, made * std + mean, images * std + mean)
-        return tuple(to_numpy(part.float().permute(0, 2, 3, 1)) for part in parts)  # type: ignore[return-value]
-
-    def look(self, step: int) -> tuple[dict[str, Any], float]:
-        """(loss and health, pictures per second); `collapsed` says why, when it shows in two looks one after the other."""
-        began, seen, places = time.perf_counter(), [], []
-        for batch in self.loader.epoch(0):
-            seen.append(self._see(batch))
-            places.append(batch.indices)
+    def validate(self, stepper: Stepper, step: int) -> Validation:
+        """Loss and health; `collapsed` says why, when it shows in two looks one after the other."""
+        seen, indices = [], []
+        for batch in self.held.epoch(0):
+            seen.append(self._see(stepper, batch))
+            indices.append(batch.indices)
         loss = torch.stack([each[0] for each in seen]).mean().item()
         first, second, features = (torch.cat(column) for column in zip(*(each[1:4] for each in seen), strict=True))
         more = {name: torch.stack([each[4][name] for each in seen]).mean().item() for name in seen[0][4]}
         health: dict[str, Any] = {"loss": loss, **embedding_health(first, second), "feature_rank": feature_rank(features), **more}
         health |= {"feature_spread": _spread(features), "input_spread": max(float(each[5]) for each in seen)}
-        health["weight_size"] = _size([value for value in self.stepper.model.parameters() if value.ndim > 1])
+        health["weight_size"] = _size([value for value in stepper.model.parameters() if value.ndim > 1])
         if self.labels is not None:
-            health["online_knn"] = neighbours_agree(features, self.labels[torch.cat(places)])  # without those that could not be read
+            health["online_knn"] = neighbours_agree(features, self.labels[torch.cat(indices)])  # without those that could not be read
         doubted = self._doubt
         if (cause := self._doubts(health, step)) is not None and doubted:
             health["collapsed"] = cause
-        return health, len(first) / (time.perf_counter() - began)
+        figures = {name: value for name, value in health.items() if name != "loss"}
+        return Validation(loss, len(first), figures, {"effective_rank": health["effective_rank"]})
 
     @torch.no_grad()
-    def _see(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Tensor], Tensor]:
+    def _see(self, stepper: Stepper, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Tensor], Tensor]:
         """The loss, the embeddings of two views, the features of the first, and what the method shows of itself."""
-        stepper, method = self.stepper, self.stepper.method
-        assert isinstance(method, Method)
-        before = random_states()
+        model, before = stepper.model, random_states()
         seed_process(0)  # the same directions, the same hidden patches each time; and the run's own numbers stay as they were
-        with evaluating(stepper.model), stepper.precision():
-            loss = method(stepper.model, batch.images, batch.labels, None, None, None).loss
+        with evaluating(model), stepper.precision():
+            loss = self.losses(model, batch.images, batch.labels, None, None, None).loss
             one, two = batch.images[:, 0], batch.images[:, 1 % batch.images.shape[1]]
-            features, more = stepper.model(one), method.figures(batch.images)
-            embeddings = method.embed(stepper.model, one), method.embed(stepper.model, two)
+            features, more = model(one), self.figures(batch.images)
+            embeddings = self.embed(model, one), self.embed(model, two)
         set_random_states(before)
         return loss, embeddings[0].float(), embeddings[1].float(), features.float(), more, batch.images.float().std(0).mean()
+
+    def review(self, held: Validation, counts: Counts, progress: float, quiet: bool) -> None:  # noqa: ARG002
+        """Say that it has collapsed, once, or end the run."""
+        if (cause := held.figures.get("collapsed")) is None:
+            return
+        assert self.run.pretrain is not None
+        if self.run.pretrain.on_collapse == "stop":
+            raise stopped(cause, counts.step)
+        if not counts.warned:
+            say(f"warning: the embeddings have collapsed at step {counts.step}: {cause}")
+        counts.warned = True
 
 
 def embedding_health(first: Tensor, second: Tensor) -> dict[str, float]:

@@ -10,7 +10,7 @@ import vitral
 from vitral.base.files import read_json
 from vitral.base.layout import RESULT, TABLE
 from vitral.build import create
-from vitral.study.fight.result import Result, finish, study_folder
+from vitral.study.fight.folder import Result, finish, study_folder
 from vitral.weights.checkpoint import save
 
 TINY = {"batch_size": 32, "device": "cpu", "parallel": 1, "quiet": True}

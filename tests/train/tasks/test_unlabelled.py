@@ -10,10 +10,11 @@ from PIL import Image
 
 from vitral.base.errors import ConfigError
 from vitral.presets.runs import pretraining
-from vitral.train.monitor import Monitor, effective_rank, embedding_health, feature_rank, neighbours_agree, uniformity
 from vitral.train.parallel import World
 from vitral.train.prepare import prepare
 from vitral.train.steps import Stepper
+from vitral.train.tasks import task_for
+from vitral.train.tasks.unlabelled import effective_rank, embedding_health, feature_rank, neighbours_agree, uniformity
 
 
 def test_effective_rank_counts_the_directions_that_are_filled() -> None:
@@ -33,8 +34,8 @@ def test_too_few_pictures_to_look_at_say_what_would_do(tmp_path: Path, count: in
     for number in range(count):
         Image.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / f"{number}.png")
     setup = prepare(pretraining(f"folder:{tmp_path}"), torch.device("cpu"))
-    with pytest.raises(ConfigError, match=hint):
-        Monitor(setup, None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=f"cannot show whether it learns, 8 can: {hint}"):
+        task_for(setup).open(setup, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("placement", ["device", "stream"])
@@ -60,8 +61,13 @@ def test_neighbours_have_their_own_labels_where_a_picture_cannot_be_read(
     )
     setup = prepare(config, torch.device("cpu"))
     compared = []
-    monkeypatch.setattr("vitral.train.monitor.neighbours_agree", lambda features, labels: compared.append((len(features), labels.tolist())))
-    Monitor(setup, Stepper(setup.model, setup.task(), setup.config.train, setup.device, World())).look(0)
+    monkeypatch.setattr(
+        "vitral.train.tasks.unlabelled.neighbours_agree", lambda features, labels: compared.append((len(features), labels.tolist()))
+    )
+    task = task_for(setup)
+    stepper = Stepper(setup.model, task, setup.config.train, setup.device, World())
+    task.open(setup, stepper)
+    task.validate(stepper, 0)
     ((pictures, labels),) = compared
     assert pictures == len(labels) == 11 and labels.count(0) == 5
 
