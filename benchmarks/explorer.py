@@ -31,7 +31,7 @@ from vitral.build import create
 from vitral.look import entropy, watch
 from vitral.model.classifier import Classifier
 from vitral.web.export import export_page
-from vitral.web.pack import EXPORT_LEVELS, unpack
+from vitral.web.pack import EXPORTED, unpack
 from vitral.web.server.routes import make_app
 from vitral.web.server.serve import bind
 from vitral.web.session import Session
@@ -107,7 +107,7 @@ def measure_base(browser: Browser, contents: list[bytes], export: bool) -> dict[
     torch.manual_seed(0)
     model = sharpened(create("b/16"), Image.open(io.BytesIO(contents[0])))
     session = Session({"b/16": model})
-    key = session.give(contents[0], "china.jpg")
+    key = session.add_initial(contents[0], "china.jpg")
     server, address = serve(session)
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(address)
@@ -119,15 +119,15 @@ def measure_base(browser: Browser, contents: list[bytes], export: bool) -> dict[
     durations, _ = hover(page)
     found: dict[str, float] = {"wall, ms": max(walls), "wall median, ms": statistics.median(walls)}
     found["hover B/16, ms"] = statistics.median(durations)
-    header, _ = unpack(session.trace(0, key))
+    header, _ = unpack(session.answer("trace", 0, key))
     found["live error, share of row peak"] = header["error"]["worst"]
     page.close()
     server.should_exit = True
-    packed = session.trace(0, key, EXPORT_LEVELS, 9)
+    packed = session.answer("trace", 0, key, packing=EXPORTED)
     found["export, MB of picture and attention"] = len(packed) * 5 / 4 / 1e6  # base 85
     header, _ = unpack(packed)
     found["export error, share of row peak"] = header["error"]["worst"]
-    found["export misplaced attention, mean share"] = header["error"]["moved"]
+    found["export misplaced attention, mean share"] = header["error"]["total_variation"]
     if export:
         with tempfile.TemporaryDirectory() as folder:
             began = time.perf_counter()

@@ -51,7 +51,7 @@ def serve(weights: str | None) -> None:
     from vitral.weights.load import load
 
     session = Session({"ti/16": load(weights) if weights else create("ti/16")})
-    session.give(photograph(0), "first.jpg")
+    session.add_initial(photograph(0), "first.jpg")
     serve(session, HOST, 0, open_page=False)
 
 

@@ -159,7 +159,7 @@ def main() -> int:
     image = open_picture(contents[0], same).tensor
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         session = Session({Path(flags.weights).stem: model})
-        session.give(contents[0], paths[0].name)
+        session.add_initial(contents[0], paths[0].name)
         file = export_live(session, Path(folder) / "page.html")
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
         page = browser.new_page(viewport={"width": 1440, "height": 900})

@@ -177,11 +177,11 @@ def test_imports_go_down(path: Path) -> None:
         ("base", "from vitral.config import ModelConfig", False),
         ("web", "from vitral.cli import main", False),
         ("look", "from vitral import load", False),
-        ("draw", "from .palette import SERIES", False),
+        ("draw", "from .style import SERIES", False),
         ("model", "import importlib\nimportlib.import_module('vitral.cli')", False),
         ("cli", "from vitral.web.server.routes import app", True),
         ("look", "from vitral.draw.heatmap import Heatmap\nimport torch, vitral.model.tape", True),
-        ("draw", "from vitral.draw.palette import SERIES", True),
+        ("draw", "from vitral.draw.style import SERIES", True),
     ],
 )
 def test_the_check_itself(part: str, code: str, fine: bool) -> None:

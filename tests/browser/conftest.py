@@ -45,8 +45,8 @@ def session() -> Session:
             if name.endswith(("qkv.weight", "head.linear.weight")):
                 parameter.mul_(8)
     session = Session({"tiny-vit": model, "small-cnn": create("cnn")})
-    session.give(painted(1), "first.png")
-    session.give(painted(2), "second.png")
+    session.add_initial(painted(1), "first.png")
+    session.add_initial(painted(2), "second.png")
     return session
 
 

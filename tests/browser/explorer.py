@@ -88,7 +88,7 @@ class Explorer:
     save_menu, save_summary = Part("#save-as"), Part("#save-as summary")
     save_image, save_drawing, save_clip = Part("#save"), Part("#save-drawing"), Part("#save-clip")
     # the story
-    tell, story, steps, story_end = Part("#tell"), Part("#story"), Part(".step"), Part(".story-end button")
+    tell, story, steps, story_end = Part("#open-story"), Part("#story"), Part(".step"), Part(".story-end button")
     story_title, story_notice = Part(".story-head h2"), Part(".story-head .notice")
     marks, current_mark = Part(".story-steps button"), Part(".story-steps [aria-current=step] b")
     chosen_mark, other_marks = Part(".story-steps [aria-current]"), Part(".story-steps button:not([aria-current])")
@@ -211,32 +211,30 @@ class Explorer:
 
     # ---- the page's own code ----
 
-    def source(self, call: str, **given: Any) -> Any:
-        """What the page's source of answers gives; the names in `call` are those of `given`."""
-        return self.page.evaluate(f"({{{', '.join(given)}}}) => window.vitral.source.{call}", given)
+    def ask(self, what: str, *, off: str = "", **options: Any) -> dict[str, Any]:
+        """An answer of the page's own source about its first model; arrays come as lists."""
+        script = """async ([what, options, off]) => {
+          const lists = (value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
+          const answer = await window.vitral.source.ask(what, { model: 0, ...options, off: new Set(off ? off.split(",") : []) });
+          const sections = Object.entries(answer.sections ?? {}).map(([name, values]) => [name, lists(values)]);
+          const fields = Object.entries(answer).map(([name, value]) => [name, lists(value)]);
+          return { ...Object.fromEntries(fields), sections: Object.fromEntries(sections) };
+        }"""
+        return self.page.evaluate(script, [what, options, off])
 
-    def packed(self, call: str, **given: Any) -> dict[str, Any]:
-        """The same for an answer of a header and arrays, which come as lists."""
-        script = f"""async ({{{", ".join(given)}}}) => {{
-          const {{ header, sections, ...rest }} = await window.vitral.source.{call};
-          const lists = Object.fromEntries(Object.entries(sections).map(([name, values]) => [name, Array.from(values)]));
-          return {{ header: header ?? rest, sections: lists }};
-        }}"""
-        return self.page.evaluate(script, given)
-
-    def stopped(self, call: str, **given: Any) -> str:
-        """The name of the error with which a long work ends that is stopped by `stop.signal`; "done": it was not."""
-        script = f"""async ({{{", ".join(given)}}}) => {{
+    def stopped(self, what: str, **options: Any) -> str:
+        """The name of the error with which a long work ends that is stopped; "done": it was not."""
+        script = """async ([what, options]) => {
           const stop = new AbortController();
-          const asked = window.vitral.source.{call};
+          const asked = window.vitral.source.ask(what, { model: 0, ...options, signal: stop.signal });
           setTimeout(() => stop.abort(), 5);
           return asked.then(() => "done", (error) => error.name);
-        }}"""
-        return self.page.evaluate(script, given)
+        }"""
+        return self.page.evaluate(script, [what, options])
 
     def trace(self, picture: str) -> dict[str, Any]:
         script = """async (picture) => {
-          const { header, codes, maxima } = await window.vitral.source.trace(0, picture);
+          const { header, codes, maxima } = await window.vitral.source.ask("trace", { model: 0, picture });
           return { header, codes: Array.from(codes), maxima: Array.from(maxima) };
         }"""
         return self.page.evaluate(script, picture)
@@ -260,14 +258,16 @@ class Explorer:
     def sinks(self, block: int) -> list[int]:
         """The patches of a block that a live page marks as attention sinks."""
         script = """async (block) => {
-          const source = await import("/static/source.js").then(({ openSource }) => openSource());
-          return (await source.trace(0, source.session.pictures[0].picture)).sinks(block);
+          const source = await import("/static/core/source.js").then(({ openSource }) => openSource());
+          return (await source.ask("trace", { model: 0, picture: source.session.pictures[0].picture })).sinks(block);
         }"""
         return self.page.evaluate(script, block)
 
     def percentages(self, shares: list[float]) -> list[str]:
         """How a live page writes shares."""
-        return self.page.evaluate("(all) => import('/static/dom.js').then(({ percent }) => all.map((share) => percent(share)))", shares)
+        return self.page.evaluate(
+            "(all) => import('/static/core/dom.js').then(({ percent }) => all.map((share) => percent(share)))", shares
+        )
 
     # ---- the story ----
 
@@ -330,6 +330,7 @@ class words:
     """What the page says."""
 
     EXPLAIN_ANOTHER, ROW_NUMBERS = "Explain another class", "row numbers"
+    RANDOM_ORDER, MEAN_OF_DRAWS = "random order", "random order (mean of 3)"
     MEASURE, STOP, PLAY, ALL_ON = "Measure every head", "Stop", "Play", "Switch everything on"
     SWAP, SHOW_WHOLE, PLAIN = "Swap the two models", "Show the whole model", "Plain picture"
     SHUFFLE, LET_IT_ASK = "Shuffle the patches", "Let it ask"

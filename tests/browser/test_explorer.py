@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import BrowserContext, expect
 from tests.browser.explorer import Explorer, words
+from tests.web.conftest import shares
 
 from vitral import look
 from vitral.web.session import Session
@@ -45,7 +46,7 @@ def test_hovering_shows_attention_without_asking_the_server(visit: Visit, sessio
     before = page.pixels()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    tape = look.watch(session.models[0], session.picture(0, session.given[0]["picture"]))
+    tape = look.watch(session.models[0], session.picture(0, session.initial[0]["picture"]))
     for row, column in ((1, 6), (5, 2)):
         page.point(row, column)
         weights = tape.attention(2)[0, 1, 2 + row * 8 + column].numpy()
@@ -64,7 +65,7 @@ def test_registers_and_the_class_token_are_clickable(visit: Visit, session: Sess
     page = visit()
     page.button("register 0").click()
     expect(page.reading).to_have_text(words.begins("Register 0"))
-    row = look.watch(session.models[0], session.picture(0, session.given[0]["picture"])).attention(3)[0].mean(dim=0)[1]
+    row = look.watch(session.models[0], session.picture(0, session.initial[0]["picture"])).attention(3)[0].mean(dim=0)[1]
     share = page.tokens.nth(0).locator("span").inner_text()
     assert float(re.findall(r"[\d.]+", share)[0]) == pytest.approx(100 * float(row[0]), abs=1.0)
 
@@ -135,12 +136,12 @@ def test_walk_the_patches_and_tabs_with_the_keyboard(visit: Visit) -> None:
 def test_switch_a_head_off(visit: Visit, session: Session, keep: Keep) -> None:
     page = visit("#view=surgery")
     page.switch(1, 2).click()
-    key = session.given[0]["picture"]
-    rows = session.surgery(0, key, heads=[(1, 2)])["rows"]
+    key = session.initial[0]["picture"]
+    whole = 100 * shares(session, key)
     expect(page.verdict.first).to_contain_text(words.verdict(1))
     shown = page.changes.first.inner_text()
     before = float(shown.split(" ")[0].split("\u00a0")[0].strip("<"))
-    assert any(abs(before - 100 * row[1]) < 0.51 for row in rows)
+    assert any(abs(before - share) < 0.51 for share in whole)
     assert page.switch(1, 2).get_attribute("aria-checked") == "false"
     page.switch(3).click()
     expect(page.verdict.first).to_contain_text(words.verdict(2))

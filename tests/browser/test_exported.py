@@ -21,8 +21,8 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def file(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pair = Session({"tiny-vit": session.models[0], "other-vit": create("tiny")})
-    for entry in session.given:
-        pair.give(session._given_bytes[entry["picture"]], entry["name"])
+    for entry in session.initial:
+        pair.add_initial(session.content(entry["picture"]), entry["name"])
     return export_page(pair, tmp_path_factory.mktemp("page") / "page.html")
 
 
@@ -50,7 +50,7 @@ def test_the_page_works_alone(page: Explorer, session: Session, keep: Callable[[
 
 def test_a_model_without_a_head_is_promised_no_classes(browser: Browser, session: Session, tmp_path: Path) -> None:
     features = Session({"features": create("tiny", classes=0)})
-    features.give(session._given_bytes[session.given[0]["picture"]], "one")
+    features.add_initial(session.content(session.initial[0]["picture"]), "one")
     with opened(browser, export_page(features, tmp_path / "page.html"), EXACT_PLACES) as page:
         expect(page.offline).to_contain_text(words.PROMISED_WITHOUT_HEAD)
         expect(page.offline_classes).to_be_hidden()

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from playwright.sync_api import Browser, BrowserContext, expect
@@ -36,7 +37,7 @@ FITS = """bars => bars.every((bar) => {
 
 def test_the_first_map_is_of_the_predicted_class(visit: Visit, session: Session) -> None:
     page = visit("")
-    best = look.predict(session.models[0], session.picture(0, session.given[0]["picture"]))[0][0][0]
+    best = look.predict(session.models[0], session.picture(0, session.initial[0]["picture"]))[0][0][0]
     expect(page.reading).to_have_text(f"Gradient rollout · {best}")
     expect(page.meaning).to_contain_text(words.bright(best))
     page.models.nth(1).click()
@@ -50,19 +51,20 @@ def test_an_old_link_to_a_head_still_shows_its_attention(visit: Visit) -> None:
 
 def test_an_exported_page_opens_in_the_same_way(browser: Browser, session: Session, tmp_path: Path) -> None:
     alone = Session({"tiny-vit": session.models[0]})
-    alone.give(painted(1), "first.png")
+    alone.add_initial(painted(1), "first.png")
     with opened(browser, export_page(alone, tmp_path / "page.html")) as page:
         expect(page.reading).to_have_text(words.begins("Gradient rollout · "))
 
 
 def test_a_live_page_brings_the_maps_that_it_cannot_compute(browser: Browser, session: Session, tmp_path: Path) -> None:
     alone, same = Session({"tiny-vit": session.models[0]}), Session({"tiny-vit": rounded(session.models[0])})
-    alone.give(painted(1), "first.png")
-    key = same.give(painted(1), "first.png")
+    alone.add_initial(painted(1), "first.png")
+    key = same.add_initial(painted(1), "first.png")
     with opened(browser, export_live(alone, tmp_path / "page.html")) as page:
         expect(page.reading).to_have_text(words.begins("Gradient rollout · "))
-        shown = page.source("map(0, key, 'gradient_rollout', null, new Set())", key=key)
-        assert shown == same.map(0, key, "gradient_rollout", shown["target"])
+        shown = page.ask("map", picture=key, method="gradient_rollout")
+        header, sections = unpack(same.answer("map", 0, key, method="gradient_rollout", target=shown["target"]))
+        assert shown["values"] == np.ravel(sections["values"]).tolist() and shown["note"] == header["note"]
         expect(page.unavailable_methods).to_have_count(0)
         page.upload(painted(7), "mine.png")
         expect(page.reading).to_have_text(words.begins("Rollout"))
@@ -78,7 +80,7 @@ def test_a_live_page_brings_the_maps_that_it_cannot_compute(browser: Browser, se
 
 def test_attention_sinks_have_a_label_where_they_show(visit: Visit) -> None:
     parked = sink()
-    header, _ = unpack(parked.story(0, parked.given[0]["picture"]))
+    header, _ = unpack(parked.answer("story", 0, parked.initial[0]["picture"]))
     (token, _), *others = header["sinks"][1]["tokens"]
     assert not others
     with served(parked) as (address, _):
@@ -107,7 +109,7 @@ def test_names_are_whole_when_a_part_is_off(context: BrowserContext, width: int)
     names = [f"{first} {second}" for first in ("magnetic", "German short-haired") for second in ("compass", "pointer", "a", "b", "c")]
     model.origin = dataclasses.replace(model.origin, classes=fact(tuple(names)))
     named = Session({"named": model})
-    named.give(painted(1), "first.png")
+    named.add_initial(painted(1), "first.png")
     with served(named) as (address, _):
         page = Explorer(context.new_page())
         page.set_viewport_size({"width": width, "height": 900})

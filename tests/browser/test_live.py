@@ -17,16 +17,18 @@ from playwright.sync_api import Browser, expect
 from sklearn.datasets import load_digits
 from tests.browser.conftest import opened, painted
 from tests.browser.explorer import STEPS, Explorer, words
+from tests.web.conftest import heat, shares
 
 from vitral import presets
 from vitral.base.origin import fact
 from vitral.build import build, create
 from vitral.data.images.preprocess import open_picture
+from vitral.look.switch_off import Off
 from vitral.model.classifier import Classifier
+from vitral.web.answers import ALL_ON, parse_off
 from vitral.web.live import export_live, rounded
 from vitral.web.pack import decode_rows, unpack
 from vitral.web.session import Session
-from vitral.web.surgery import Cut
 
 pytestmark = pytest.mark.browser
 
@@ -65,7 +67,7 @@ def model() -> Classifier:
 @pytest.fixture(scope="module")
 def file(model: Classifier, tmp_path_factory: pytest.TempPathFactory) -> Path:
     session = Session({"tiny-vit": model})
-    session.give(painted(1), "first.png")
+    session.add_initial(painted(1), "first.png")
     return export_live(session, tmp_path_factory.mktemp("live") / "page.html")
 
 
@@ -99,7 +101,7 @@ def test_any_part_of_a_vit_computes_the_same(browser: Browser, odd: str, tmp_pat
     options = {"width": 48, "heads": 3, "depth": 2, **ODD[odd]}
     model = lively(**options)
     session = Session({odd: model})
-    session.give(painted(1), "first.png")
+    session.add_initial(painted(1), "first.png")
     with opened(browser, export_live(session, tmp_path / "page.html")) as page:
         compare(page, model, [painted(6, (70, 50))])
 
@@ -119,7 +121,7 @@ def test_pictures_are_prepared_bit_for_bit_as_in_python(browser: Browser, how: s
     facts = {name: fact(value) for name, value in PREPROCESSING[how].items()}
     model.origin = dataclasses.replace(model.origin, mean=fact((0.4, 0.5, 0.6)), std=fact((0.2, 0.3, 0.25)), **facts)
     session = Session({how: model})
-    session.give(painted(1), "first.png")
+    session.add_initial(painted(1), "first.png")
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (101, 67, 3), dtype=np.uint8))
     with opened(browser, export_live(session, tmp_path / "page.html")) as page:
         for image in (noise, noise.resize((20, 19)), noise.resize((32, 32)), noise.convert("L")):
@@ -166,6 +168,8 @@ def test_every_view_works_on_a_dropped_picture(page: Explorer, keep: Callable[[E
     page.show("surgery")
     page.button(words.MEASURE).click()
     expect(page.panel("surgery")).to_contain_text(words.LOSES_HALF, timeout=30_000)
+    expect(page.panel("surgery")).to_contain_text(words.RANDOM_ORDER)
+    expect(page.panel("surgery")).not_to_contain_text(words.MEAN_OF_DRAWS)  # the page draws one order
     keep(page, "live-importance")
     page.show("model")
     expect(page.own_tiles.first).to_be_visible()
@@ -175,8 +179,8 @@ def test_the_trace_is_the_one_that_the_server_makes(page: Explorer, model: Class
     """Attention, maxima and what heads are like: one page shows both, so both must be one."""
     content = painted(8)
     server = Session({"tiny": rounded(model)})
-    key = server.give(content, "eight.png")
-    header, sections = unpack(server.trace(0, key))
+    key = server.add_initial(content, "eight.png")
+    header, sections = unpack(server.answer("trace", 0, key))
     found = page.trace(page.upload_by_script(content))
     for name in ("grid", "prefix", "tokens", "rows", "whole", "levels", "reference"):
         assert found["header"][name] == pytest.approx(header[name]), name
@@ -186,9 +190,9 @@ def test_the_trace_is_the_one_that_the_server_makes(page: Explorer, model: Class
     codes = np.array(found["codes"], np.uint8).reshape(wanted.shape)
     np.testing.assert_allclose(decode_rows(codes, 255), decode_rows(wanted, 255), atol=0.01)
     assert (np.abs(codes.astype(int) - wanted) <= 1).all()
-    maxima, most = np.array(found["maxima"]).reshape(np.asarray(sections["most"]).shape), np.asarray(sections["most"]).astype(int)
-    np.testing.assert_allclose(maxima[..., [1, 3]], most[..., [1, 3]], atol=4)
-    assert (maxima[..., [0, 2]] == most[..., [0, 2]]).mean() > 0.99  # near ties may fall either way
+    maxima, argmax = np.array(found["maxima"]).reshape(np.asarray(sections["argmax"]).shape), np.asarray(sections["argmax"]).astype(int)
+    np.testing.assert_allclose(maxima[..., [1, 3]], argmax[..., [1, 3]], atol=4)
+    assert (maxima[..., [0, 2]] == argmax[..., [0, 2]]).mean() > 0.99  # near ties may fall either way
 
 
 def test_switches_work_in_any_combination(page: Explorer, model: Classifier, keep: Callable[[Explorer, str], None]) -> None:
@@ -204,13 +208,13 @@ def test_switches_work_in_any_combination(page: Explorer, model: Classifier, kee
     assert off
     parts = re.findall(r"p(\d+)", off.group(1))
     server = Session({"tiny": rounded(model)})
-    key = server.give(painted(1), "first.png")
-    wanted = server.surgery(0, key, [(1, 0)], [2], [int(patch) for patch in parts])
-    found = page.source("surgery(0, picture, new Set(off.split(',')), null)", picture=key, off=off.group(1).replace("%2C", ","))
-    assert found["top"] == wanted["top"]
-    for row, other in zip(sorted(found["rows"]), sorted(wanted["rows"]), strict=True):
-        assert row == pytest.approx(other, abs=1e-4)
-    np.testing.assert_allclose(found["difference"], wanted["difference"], atol=1e-5)
+    key = server.add_initial(painted(1), "first.png")
+    chosen = Off(((1, 0),), (2,), (2,), tuple(sorted(int(patch) for patch in parts)))
+    for switched in (ALL_ON, chosen):
+        text = off.group(1).replace("%2C", ",") if switched is chosen else ""
+        assert page.ask("trace", picture=key, off=text)["probabilities"] == pytest.approx(shares(server, key, switched).tolist(), abs=1e-4)
+        expected = heat(server.answer("map", 0, key, method="rollout", off=switched))
+        np.testing.assert_allclose(page.ask("map", picture=key, method="rollout", off=text)["values"], expected.ravel(), atol=1e-5)
     keep(page, "live-surgery")
 
 
@@ -229,43 +233,42 @@ def test_what_is_no_picture_is_refused_in_a_line(page: Explorer) -> None:
 def server(model: Classifier) -> Session:
     """The explorer's own answers, with the same rounded weights and the same picture."""
     session = Session({"tiny": rounded(model)})
-    session.give(painted(1), "first.png")
+    session.add_initial(painted(1), "first.png")
     return session
 
 
 def test_occlusion_and_importance_are_those_of_the_server(page: Explorer, server: Session) -> None:
-    key = server.given[0]["picture"]
+    key = server.initial[0]["picture"]
     off = "h1.0,p3"
-    found = page.source("map(0, picture, 'occlusion', 2, new Set(off.split(',')))", picture=key, off=off)
-    wanted = server.map(0, key, "occlusion", 2, Cut.parse(off))
-    np.testing.assert_allclose(found["grid"], wanted["grid"], atol=1e-5)
-    for name in ("target", "unit", "signed", "note"):
+    found = page.ask("map", picture=key, method="occlusion", target=2, off=off)
+    wanted, sections = unpack(server.answer("map", 0, key, method="occlusion", target=2, off=parse_off(off)))
+    np.testing.assert_allclose(found["values"], np.ravel(sections["values"]), atol=1e-5)
+    for name in ("grid", "target", "unit", "signed", "note"):
         assert found[name] == wanted[name]
-    found = page.source("importance(0, picture, 1)", picture=key)
-    wanted = server.importance(0, key, 1)
+    found = page.ask("importance", picture=key, target=1)
+    wanted, _ = unpack(server.answer("importance", 0, key, target=1))
     assert set(found) == set(wanted)
     np.testing.assert_allclose(found["heads"], wanted["heads"], atol=1e-5)
     np.testing.assert_allclose(found["parts"], wanted["parts"], atol=1e-5)
-    assert (found["order"], found["counts"], found["half"]) == (wanted["order"], wanted["counts"], wanted["half"])
+    assert (found["order"], found["counts"], found["half_point"]) == (wanted["order"], wanted["counts"], wanted["half_point"])
     np.testing.assert_allclose(found["confidence"], wanted["confidence"], atol=1e-5)
 
 
 def test_a_long_work_can_be_stopped(page: Explorer, server: Session) -> None:
-    key = server.given[0]["picture"]
-    assert page.stopped("importance(0, picture, null, stop.signal)", picture=key) == "AbortError"
+    key = server.initial[0]["picture"]
+    assert page.stopped("importance", picture=key) == "AbortError"
 
 
 @pytest.mark.parametrize("odd", ["tiny", "dinov2", "siglip", "deit", "parallel"])
 def test_every_depth_is_that_of_the_server(browser: Browser, model: Classifier, odd: str, tmp_path: Path) -> None:
     chosen = model if odd == "tiny" else lively(width=48, heads=3, depth=2, **ODD[odd])
     session = Session({odd: chosen})
-    session.give(painted(1), "first.png")
+    session.add_initial(painted(1), "first.png")
     same = Session({odd: rounded(chosen)})
-    key = same.give(painted(1), "first.png")
+    key = same.add_initial(painted(1), "first.png")
     with opened(browser, export_live(session, tmp_path / "page.html")) as page:
-        ask, cut = "packed(part, 0, picture, { off: new Set(['h0.1']) })", Cut.parse("h0.1")
-        found = page.packed(ask, part="depth", picture=key)
-        header, sections = unpack(same.depth(0, key, cut=cut))
+        found = page.ask("depth", picture=key, off="h0.1")
+        header, sections = unpack(same.answer("depth", 0, key, off=parse_off("h0.1")))
         assert {name: found["header"][name] for name in ("settled", "target", "grid")} == {
             name: header[name] for name in ("settled", "target", "grid")
         }
@@ -277,8 +280,8 @@ def test_every_depth_is_that_of_the_server(browser: Browser, model: Classifier, 
         for name in ("answers", "confidence", "target"):
             wanted = np.asarray(sections[name]).ravel().astype(int)
             np.testing.assert_allclose(found["sections"][name], wanted, atol=0 if name == "answers" else 1)
-        found = page.packed(ask, part="features", picture=key)
-        header, sections = unpack(same.features(0, key, cut))
+        found = page.ask("features", picture=key, off="h0.1")
+        header, sections = unpack(same.answer("features", 0, key, off=parse_off("h0.1")))
         assert found["header"]["blocks"] == header["blocks"]
         for block in header["blocks"]:
             wanted = np.asarray(sections[f"block-{block}"]).ravel().astype(int)
@@ -291,16 +294,16 @@ def test_the_story_is_that_of_the_server(
 ) -> None:
     chosen = model if odd == "tiny" else lively(width=48, heads=3, depth=2, **ODD[odd])
     session = Session({odd: chosen})
-    session.give(painted(1), "first.png")
+    session.add_initial(painted(1), "first.png")
     same = Session({odd: rounded(chosen)})
-    key = same.give(painted(1), "first.png")
+    key = same.add_initial(painted(1), "first.png")
     with opened(browser, export_live(session, tmp_path / "page.html")) as page:
-        found = page.packed("story(0, picture)", picture=key)
-        header, sections = unpack(same.story(0, key))
-        for name in set(header) - {"sections", "reason"}:
-            same_numbers(found["header"][name], header[name], name)
-        for fact in set(header["reason"] or {}) - {"random"}:  # drawn otherwise
-            same_numbers(found["header"]["reason"][fact], header["reason"][fact], fact)
+        found = page.ask("story", picture=key)
+        header, sections = unpack(same.answer("story", 0, key))
+        for name in set(header) - {"sections", "top_patch_ablation"}:
+            same_numbers(found[name], header[name], name)
+        for fact in set(header["top_patch_ablation"] or {}) - {"random"}:  # drawn otherwise
+            same_numbers(found["top_patch_ablation"][fact], header["top_patch_ablation"][fact], fact)
         assert set(found["sections"]) == set(sections)
         for name, values in sections.items():
             wanted = np.frombuffer(values, np.uint8).astype(int) if isinstance(values, bytes) else values.ravel()
@@ -323,7 +326,7 @@ def same_numbers(found: Any, wanted: Any, name: str) -> None:
         for index, value in enumerate(wanted):
             same_numbers(found[index], value, f"{name}[{index}]")
     elif isinstance(wanted, float):
-        assert found == pytest.approx(wanted, abs=6e-3 if "longer" in name else 1e-3), name
+        assert found == pytest.approx(wanted, abs=6e-3 if "norm_ratio" in name else 1e-3), name
     else:
         assert found == wanted, name
 
@@ -339,7 +342,7 @@ def test_digits_and_a_second_model(browser: Browser, tmp_path: Path, keep: Calla
         Image.fromarray((digit * 255 / 16).astype(np.uint8)).save(out, "PNG")
         contents.append(out.getvalue())
     session = Session({"digits": model, "other": other})
-    session.give(contents[0], "zero.png")
+    session.add_initial(contents[0], "zero.png")
     with opened(browser, export_live(session, tmp_path / "page.html")) as page:
         expect(page.runs).to_contain_text(words.MATCHES_PYTHON)
         compare(page, model, contents)

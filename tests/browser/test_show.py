@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 import json
 import re
@@ -20,6 +21,7 @@ from tests.study.test_film import make_run
 import vitral
 from vitral import look
 from vitral.build import create
+from vitral.web.answers import ANSWERS
 from vitral.web.export import export_page
 from vitral.web.notebook import explore
 from vitral.web.session import Session
@@ -36,8 +38,8 @@ def pair(session: Session) -> Session:
     """Two transformers with different numbers of heads and prefix tokens, two pictures."""
     other = create("tiny", depth=4)
     pair = Session({"one-vit": session.models[0], "other-vit": other})
-    for entry in session.given:
-        pair.give(session._given_bytes[entry["picture"]], entry["name"])
+    for entry in session.initial:
+        pair.add_initial(session.content(entry["picture"]), entry["name"])
     return pair
 
 
@@ -55,7 +57,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Session:
     session = Session({str(run.path): vitral.load(run.path)})
     out = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (8, 8), dtype=np.uint8)).save(out, "PNG")
-    session.give(out.getvalue(), "digit.png")
+    session.add_initial(out.getvalue(), "digit.png")
     return session
 
 
@@ -69,7 +71,7 @@ def percentage(text: str) -> float:
 
 def test_the_head_is_read_at_every_block(visit: Visit, session: Session, keep: Keep) -> None:
     page = visit("#view=depth&block=1")
-    key = session.given[0]["picture"]
+    key = session.initial[0]["picture"]
     own = look.lens(look.watch(session.models[0], session.picture(0, key)))
     for depth in (2, 4, 0):
         page.depth_slider.fill(str(depth))
@@ -119,7 +121,7 @@ def test_point_at_a_place_and_see_its_like_in_the_other_picture(paired: str, pai
     page = visit(at=paired)
     page.show("similar")
     expect(page.similar_maps).to_have_count(3)  # one beside the picture, and both in the other model
-    keys = tuple(entry["picture"] for entry in pair.given)
+    keys = tuple(entry["picture"] for entry in pair.initial)
     asked: list[str] = []
     expect(page.similar_captions.nth(2)).to_have_text(re.compile("row"))
     page.on("request", lambda request: asked.append(request.url))
@@ -146,7 +148,7 @@ def test_and_back_from_the_other_picture(paired: str, pair: Session, visit: Visi
     page = visit(at=paired)
     page.show("similar")
     expect(page.similar_captions.first).to_have_text(re.compile("row"))
-    keys = tuple(entry["picture"] for entry in pair.given)
+    keys = tuple(entry["picture"] for entry in pair.initial)
     page.point(6, 3, on=page.similar_canvases)
     grid = cosines(pair, 0, (keys[1], keys[0]), (6, 3))
     best = np.unravel_index(grid.argmax(), grid.shape)
@@ -184,7 +186,8 @@ def test_every_head_is_switched_off_once(visit: Visit, session: Session, keep: K
     page = visit("#view=surgery")
     page.button(words.MEASURE).click()
     expect(page.important_heads).to_have_count(12, timeout=30_000)
-    own = look.ablate(look.watch(session.models[0], session.picture(0, session.given[0]["picture"])))
+    own = look.ablate(look.watch(session.models[0], session.picture(0, session.initial[0]["picture"])))
+    expect(page.panel("surgery")).to_contain_text(words.MEAN_OF_DRAWS)
     labels = page.important_heads.evaluate_all("all => all.map((each) => each.getAttribute('aria-label'))")
     for label, change in zip(labels, own.heads.flatten(), strict=True):
         sign, number = re.findall(r": ([−+])([\d.]+) points", label)[0]
@@ -204,14 +207,13 @@ def test_the_grid_comes_in_the_background_and_can_be_stopped(visit: Visit, sessi
     import time
 
     from vitral.base.progress import track
-    from vitral.web import session as module
 
-    def slow(*_: object) -> dict[str, object]:
+    def slow(*_: object) -> bytes:
         for _ in track(range(400), "Switching off heads and blocks"):
             time.sleep(0.05)
-        return {}
+        return b""
 
-    monkeypatch.setattr(module, "importance", slow)
+    monkeypatch.setitem(ANSWERS, "importance", dataclasses.replace(ANSWERS["importance"], make=slow))
     page = visit("#view=surgery&target=4")
     page.button(words.MEASURE).click()
     expect(page.measuring).to_have_text(words.MEASURING, timeout=10_000)
@@ -331,7 +333,7 @@ def test_two_models_at_the_same_size_with_the_same_head(paired: str, pair: Sessi
 def test_the_difference_map_and_the_walls(paired: str, pair: Session, visit: Visit) -> None:
     page = visit("#view=compare&block=1&head=2", at=paired)
     expect(page.other_drawings).to_have_count(2)
-    key = pair.given[0]["picture"]
+    key = pair.initial[0]["picture"]
     maps = [
         look.watch(model, pair.picture(index, key)).attention(1)[0, 2, 0, model.config.prefix :].numpy() * 64
         for index, model in enumerate(pair.models)
@@ -409,7 +411,7 @@ def test_the_training_has_a_scrubber(trained: Session, visit: Visit, keep: Keep)
         page.show("training")
         expect(page.moment).to_have_text(words.begins(words.at_step(9)), timeout=20_000)
         maps = []
-        picture = trained.picture(0, trained.given[0]["picture"])
+        picture = trained.picture(0, trained.initial[0]["picture"])
         target = int(look.watch(trained.models[0], picture).logits.argmax())
         for frame, (step, folder) in enumerate(trained.films[0]):
             page.moment_slider.fill(str(frame))

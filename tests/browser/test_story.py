@@ -27,7 +27,7 @@ Keep = Callable[[Explorer, str], None]
 
 @pytest.fixture
 def told(session: Session) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    return unpack(session.story(0, session.given[0]["picture"]))  # type: ignore[return-value]
+    return unpack(session.answer("story", 0, session.initial[0]["picture"]))  # type: ignore[return-value]
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_through_the_depth_to_a_class(calm: Visit, told: Any, keep: Keep) -> Non
         assert page.step(7).shares.all_inner_texts() == [percent(share) for _, share in answers]
         assert page.step(7).share_names.all_inner_texts() == [f"class {index}" for index, _ in answers]
     assert page.step(7).text().startswith(words.final_answer(answers[0][0], percent(answers[0][1])))
-    found, notes = header["reason"], page.step(7).notes
+    found, notes = header["top_patch_ablation"], page.step(7).notes
     expect(notes).to_contain_text(words.NOT_A_REASON)
     expect(notes).to_contain_text(words.goes_from(percent(found["before"]), percent(found["most"])))
     expect(notes).to_contain_text(words.at_random(percent(found["random"])))
@@ -229,13 +229,13 @@ def sink() -> Session:
         attention.qkv.bias[:width] = 3.0
         attention.qkv.weight[width : 2 * width, 0] = 1.0
     session = Session({"sinking": model})
-    session.give(painted(1), "first.png")
+    session.add_initial(painted(1), "first.png")
     return session
 
 
 def test_what_is_said_is_said_only_where_it_was_measured(calm: Visit) -> None:
     parked = sink()
-    header, _ = unpack(parked.story(0, parked.given[0]["picture"]))
+    header, _ = unpack(parked.answer("story", 0, parked.initial[0]["picture"]))
     with served(parked) as (address, _):
         page = calm("#view=story", at=address)
         page.go_to_step(7)
@@ -245,8 +245,8 @@ def test_what_is_said_is_said_only_where_it_was_measured(calm: Visit) -> None:
         notes = page.step(7).notes
         share = sum(part for _, part in header["sinks"][1]["tokens"])
         expect(notes).to_contain_text(words.bright_corner(percent(share)))
-        expect(notes).to_contain_text(f"from {percent(header['covered']['before'])} to {percent(header['covered']['after'])}")
-        assert all(each["distance"] >= 0.6 * each["even"] for each in header["local"].values())
+        expect(notes).to_contain_text(f"from {percent(header['sink_ablation']['before'])} to {percent(header['sink_ablation']['after'])}")
+        assert all(each["distance"] >= 0.6 * each["even"] for each in header["head_distance"].values())
         expect(page.body).not_to_contain_text(words.LOOKS_NEAR)
 
 
@@ -261,9 +261,9 @@ def test_near_looks_are_explained_by_their_cause(calm: Visit) -> None:
         attention.qkv.weight.zero_()
         attention.qkv.weight[:width] = attention.qkv.weight[width : 2 * width] = 5 * torch.eye(width)
     near = Session({"near": model})
-    near.give(painted(1), "first.png")
-    header, _ = unpack(near.story(0, near.given[0]["picture"]))
-    found = header["local"][str(header["head_start"])]
+    near.add_initial(painted(1), "first.png")
+    header, _ = unpack(near.answer("story", 0, near.initial[0]["picture"]))
+    found = header["head_distance"][str(header["head_start"])]
     assert found["distance"] < 0.6 * found["even"], "as it was made"
     with served(near) as (address, _):
         page = calm("#view=story", at=address)
@@ -278,7 +278,7 @@ def test_a_model_without_class_token_says_so(calm: Visit) -> None:
     changes = {"norm": "rms", "positions": "rotary", "qk_norm": True, "qkv_bias": False, "pool": "mean", "class_token": False}
     model = create("tiny", image_size=(16, 16), patch_size=(4, 4), stride=(2, 2), width=24, heads=3, **changes)
     own = Session({"modern": model})
-    own.give(painted(1), "first.png")
+    own.add_initial(painted(1), "first.png")
     with served(own) as (address, _):
         page = calm("#view=story", at=address)
         expect(page.step(1).lead).to_contain_text(words.OVERLAPPING)
@@ -298,7 +298,7 @@ def test_a_model_without_class_token_says_so(calm: Visit) -> None:
 )
 def test_models_that_end_otherwise(calm: Visit, changes: dict[str, Any], title: str, lead: str) -> None:
     own = Session({"other": create("tiny", **changes)})
-    own.give(painted(1), "first.png")
+    own.add_initial(painted(1), "first.png")
     with served(own) as (address, _):
         page = calm("#view=story", at=address)
         expect(page.step(7).title).to_have_text(title)
@@ -437,7 +437,7 @@ def test_axe_finds_nothing(calm: Visit, width: int, scheme: str, keep: Keep) -> 
 @pytest.fixture(scope="module")
 def file(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = Session({"tiny-vit": session.models[0], "small-cnn": session.models[1]})
-    own.give(session._given_bytes[session.given[0]["picture"]], "first.png")
+    own.add_initial(session.content(session.initial[0]["picture"]), "first.png")
     return export_page(own, tmp_path_factory.mktemp("story") / "page.html")
 
 

@@ -14,13 +14,15 @@ import torch
 from playwright.sync_api import Browser, BrowserContext, Locator, expect
 from tests.browser.conftest import painted, served
 from tests.browser.explorer import Explorer, words
+from tests.web.conftest import heat
+from tests.web.conftest import shares as probabilities
 
 from vitral import look
 from vitral.base.progress import track
 from vitral.build import create
+from vitral.web.answers import ALL_ON, parse_off
 from vitral.web.export import export_page
 from vitral.web.session import Session
-from vitral.web.surgery import Cut
 
 pytestmark = pytest.mark.browser
 
@@ -33,7 +35,7 @@ def percent(text: str) -> float:
 
 def test_the_sentence_names_the_token_that_gets_most(visit: Visit, session: Session) -> None:
     """Also where it is no patch: the class token got 100 % and the sentence said row 0, column 0."""
-    tape = look.watch(session.models[0], session.picture(0, session.given[0]["picture"]))
+    tape = look.watch(session.models[0], session.picture(0, session.initial[0]["picture"]))
     weights = [tape.attention(block)[0].numpy() for block in range(4)]  # (heads, T, T)
     asking = [(block, head, token) for block in range(4) for head in range(3) for token in range(0, 66, 5)]
     prefixed = [place for place in asking if weights[place[0]][place[1:]].argmax() < 2]
@@ -92,7 +94,7 @@ def test_the_audits_verdict_stands_beside_the_map(context: BrowserContext, own: 
 def test_no_path_of_the_machine_is_on_the_page(context: BrowserContext, session: Session, tmp_path: Path) -> None:
     paths = {"/home/ada/private/runs/flowers": session.models[0], "secret/vit_tiny.safetensors": session.models[1]}
     own = Session(paths)
-    own.give(painted(1), "first.png")
+    own.add_initial(painted(1), "first.png")
     file = export_page(own, tmp_path / "page.html")
     assert not re.search("/home/ada|private|secret", file.read_text())
     with served(own) as (address, _):
@@ -110,7 +112,7 @@ def own(session: Session) -> Session:
     """The same models under a server of the test's own, that may be stopped."""
     own = Session(dict(zip(session.names, session.models, strict=True)))
     for seed in (1, 2):
-        own.give(painted(seed), f"{seed}.png")
+        own.add_initial(painted(seed), f"{seed}.png")
     return own
 
 
@@ -123,7 +125,7 @@ def opened(context: BrowserContext, address: str) -> Explorer:
 def test_a_failed_request_leaves_nothing_of_another_picture(context: BrowserContext, own: Session) -> None:
     with served(own) as (address, _):
         page = opened(context, address)
-        second = own.given[1]["picture"]
+        second = own.initial[1]["picture"]
         page.route(f"**/{second}/trace", lambda route: route.fulfill(status=503, json={"error": "the line is full", "hint": "try again"}))
         page.pictures.nth(1).click()
         expect(page.failed).to_contain_text(words.not_shown("2.png"))
@@ -153,15 +155,15 @@ def test_a_stopped_server_leaves_a_lasting_sign(context: BrowserContext, own: Se
 def slowly(session: Session, steps: int = 60) -> list[int]:
     """Occlusion takes `steps` tenths of a second; the list grows with every step."""
     done: list[int] = []
-    quick = session.map
+    quick = session.answer
 
-    def slow(model: int, key: str, method: str, *more: Any) -> dict:
-        for step in track(range(steps if method == "occlusion" else 0), "Covering"):
+    def slow(what: str, model: int, key: str, **options: Any) -> bytes:
+        for step in track(range(steps if options.get("method") == "occlusion" else 0), "Covering"):
             done.append(step)
             time.sleep(0.1)
-        return quick(model, key, method, *more)
+        return quick(what, model, key, **options)
 
-    session.map = slow  # type: ignore[method-assign]
+    session.answer = slow  # type: ignore[method-assign]
     return done
 
 
@@ -263,7 +265,7 @@ def test_a_model_that_attends_evenly_does_not_glow(context: BrowserContext, sess
     """Each map was stretched to its own range: fresh weights looked like trained ones."""
     torch.manual_seed(1)
     pair = Session({"chooses": session.models[0], "fresh": create("tiny", depth=4, registers=1)})
-    pair.give(painted(1), "1.png")
+    pair.add_initial(painted(1), "1.png")
     with served(pair) as (address, _):
         page = opened(context, address + "#method=attention")
         chooses = brightness(page.tile_canvases)
@@ -295,7 +297,7 @@ def shares(page: Explorer) -> dict[str, tuple[float, float]]:
 
 def test_with_parts_off_the_whole_page_shows_the_cut_model(visit: Visit, session: Session) -> None:
     """Prediction, picture and wall showed the uncut model while surgery showed another."""
-    key, cut = session.given[0]["picture"], Cut(((3, 1),), (1,), (10,))
+    key, off = session.initial[0]["picture"], parse_off("h3.1,b1,p10")
     page = visit("#view=surgery")
     expect(page.cut).to_be_hidden()
     page.switch(3, 1).click()
@@ -303,12 +305,12 @@ def test_with_parts_off_the_whole_page_shows_the_cut_model(visit: Visit, session
     page.click_patch(1, 2)
     expect(page.cut).to_contain_text(words.off(3))
     page.point_nowhere()
-    truth = {row[0]: row for row in session.surgery(0, key, cut.heads, cut.blocks, cut.patches)["rows"]}
+    before, after = (100 * probabilities(session, key, parts) for parts in (ALL_ON, off))
     shown = shares(page)
     assert len(shown) >= 5
     for name, (now, whole) in shown.items():
-        _, before, after = truth[int(name.removeprefix("class "))]
-        assert now == pytest.approx(100 * after, abs=0.51) and whole == pytest.approx(100 * before, abs=0.51)
+        index = int(name.removeprefix("class "))
+        assert now == pytest.approx(after[index], abs=0.51) and whole == pytest.approx(before[index], abs=0.51)
     page.show("wall")
     tiles = brightness(page.tile_canvases)
     assert max(tiles[3 * 3 + 1], tiles[1 * 3]) < 0.01 and max(tiles) > 0.3, "heads that are off look nowhere"
@@ -318,7 +320,7 @@ def test_with_parts_off_the_whole_page_shows_the_cut_model(visit: Visit, session
     expect(page.reading).to_have_text(f"{words.OF_CLASS_TOKEN} · {words.head(3, 1)} · {words.SWITCHED_OFF}")
     page.choose_method("Rollout")
     expect(page.reading).to_have_text(words.begins("Rollout"))
-    grid = np.array(session.map(0, key, "rollout", cut=cut)["grid"])
+    grid = heat(session.answer("map", 0, key, method="rollout", off=off))
     assert percent(page.legend.nth(0).inner_text()) == pytest.approx(100 * grid.min(), abs=0.06)
     page.button(words.SHOW_WHOLE).click()
     expect(page.cut).to_be_hidden()
@@ -329,7 +331,9 @@ def test_with_parts_off_the_whole_page_shows_the_cut_model(visit: Visit, session
 def test_the_difference_map_is_scaled_by_what_is_still_there(visit: Visit, session: Session) -> None:
     page = visit("#view=surgery&off=p27,p28")
     expect(page.verdict.first).to_contain_text(words.verdict(2))
-    change = np.array(session.surgery(0, session.given[0]["picture"], patches=[27, 28])["difference"]).ravel()
+    key = session.initial[0]["picture"]
+    before, after = (heat(session.answer("map", 0, key, method="rollout", off=parts)) for parts in (ALL_ON, parse_off("p27,p28")))
+    change = (after - before).ravel()
     rest = np.abs(np.delete(change, [27, 28])).max()
     assert float(page.difference_legend.nth(1).inner_text()) == pytest.approx(max(rest, 0.05 / 64), rel=0.06)
 
@@ -342,10 +346,10 @@ def test_everything_on_leaves_the_focus_in_the_theatre(visit: Visit) -> None:
 
 def test_the_exported_page_says_which_model_is_shown(visit: Visit, session: Session, tmp_path: Path) -> None:
     page = visit("#view=surgery&off=b2", at=export_page(session, tmp_path / "page.html").as_uri())
-    rows = {row[0]: row for row in session.surgery(0, session.given[0]["picture"], blocks=[2])["rows"]}
+    before, after = (100 * probabilities(session, session.initial[0]["picture"], parts) for parts in (ALL_ON, parse_off("b2")))
     for name, (now, whole) in shares(page).items():
-        _, before, after = rows[int(name.removeprefix("class "))]
-        assert now == pytest.approx(100 * after, abs=0.51) and whole == pytest.approx(100 * before, abs=0.51)
+        index = int(name.removeprefix("class "))
+        assert now == pytest.approx(after[index], abs=0.51) and whole == pytest.approx(before[index], abs=0.51)
     expect(page.cut).to_contain_text(words.SHOWN_WHOLE)
 
 

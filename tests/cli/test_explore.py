@@ -51,7 +51,7 @@ def test_a_live_page_holds_both_models(run: Path, tmp_path: Path, capsys: pytest
     assert main(["explore", str(run), "--compare", str(run), "--export", str(page), "--live"]) == 0
     assert "page.html" in capsys.readouterr().out
     text = page.read_text(encoding="utf-8")
-    assert all(f'id="{part}"' in text for part in ("kernel", "model-0", "model-1", "figures"))
+    assert all(f'id="{part}"' in text for part in ("kernel", "model-0", "model-1", "models/0/figures", "models/1/figures"))
 
 
 def test_serving_takes_the_flags(run: Path, live: Callable, capsys: pytest.CaptureFixture[str]) -> None:

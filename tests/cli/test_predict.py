@@ -138,7 +138,7 @@ def test_flags_that_every_verb_has(place, capsys) -> None:
     assert short.startswith("assumed: mean, std") and "0.5" not in short and len(short.splitlines()) == 1
     assert main(["predict", model, photo, "--verbose"]) == 0 and "mean = (0.5, 0.5, 0.5) (assumed" in capsys.readouterr().err
     for verb in ("eval", "predict", "look", "figures", "explore", "embed", "probe"):
-        assert main([verb, "--help"]) == 0
+        assert main([verb, "--help-all"]) == 0
         told = capsys.readouterr().out
         assert all(flag in told for flag in ("--device", "--threads", "--preprocess", "--verbose")), verb
         assert ("--batch" in told) is (verb in ("eval", "predict", "embed", "probe")), verb

@@ -16,9 +16,9 @@ from PIL import Image
 from vitral.base.errors import DataError, FailedError, UsageError
 from vitral.config import DataConfig, PretrainConfig
 from vitral.data.images.augment import policy as named_policy
+from vitral.data.images.augment import views_of
 from vitral.data.images.decode import Decoded
 from vitral.data.images.preprocess import Preprocess
-from vitral.data.images.views import views_of
 from vitral.data.loader import DEVICE_LIMIT, Batch, Loader, device_limit, even_batches, placement_of
 from vitral.data.sources.protocol import ArrayReader
 from vitral.data.splits.open import Data, open_data
@@ -108,7 +108,7 @@ def test_mixed_labels_are_those_of_the_mixed_pixels(world: int) -> None:
     policy = dataclasses.replace(named_policy("none"), mixup=0.5, cutmix=0.5)
     wanted = Preprocess((16, 16), 3, (0.0,), (1.0,))
     for rank in range(world):
-        loader = Loader(split, batch_size=20, preprocess=wanted, train=True, policy=policy, seed=6, rank=rank, world=world)
+        loader = Loader(split.with_preprocess(wanted), batch_size=20, train=True, policy=policy, seed=6).for_rank(rank, world)
         for batch in (batch for epoch in range(4) for batch in loader.epoch(epoch)):
             assert batch.labels_b is not None and batch.lam is not None
             mean = batch.images.mean((1, 2, 3)) * 255 / 50
@@ -193,7 +193,8 @@ def test_ranks_share_one_global_batch(batch_size: int, world: int, placement: st
     """Whatever the number of ranks, together they see the batches of a single process, mixing included."""
 
     def loader(rank: int, ranks: int) -> Loader:
-        return Loader(small(), batch_size=batch_size, train=True, policy="strong", placement=placement, seed=4, rank=rank, world=ranks)
+        loader = Loader(small(), batch_size=batch_size, train=True, policy="strong", placement=placement, seed=4)
+        return loader.for_rank(rank, ranks)
 
     alone = [batch for epoch in range(3) for batch in loader(0, 1).epoch(epoch)]
     parts = [[batch for epoch in range(3) for batch in loader(rank, world).epoch(epoch)] for rank in range(world)]
@@ -218,11 +219,11 @@ def test_few_pictures_make_one_batch_and_impossible_ones_are_refused() -> None:
     assert [len(batch.labels) for batch in Loader(small(5), batch_size=size, train=True).epoch(0)] == [5] * steps
     assert [len(batch.labels) for batch in Loader(small(5), batch_size=64).epoch(0)] == [5]
     with pytest.raises(DataError, match="3 processes"):
-        Loader(small(), batch_size=16, world=3)
+        Loader(small(), batch_size=16).for_rank(0, 3)
 
 
 def test_other_preprocess_resizes() -> None:
-    loader = Loader(small(), batch_size=10, preprocess=Preprocess((20, 12), 1, (0.5,), (0.5,)))
+    loader = Loader(small().with_preprocess(Preprocess((20, 12), 1, (0.5,), (0.5,))), batch_size=10)
     assert next(loader.epoch(0)).images.shape == (10, 1, 20, 12)
 
 
@@ -250,7 +251,7 @@ def test_bad_pictures_fail_or_are_skipped_by_name(photographs: Path, placement: 
     assert capsys.readouterr().err.count("zz.jpg") == 1
     again = open_data(dataclasses.replace(config, on_bad_image="skip"), image_size=16).train
     views = views_of(PretrainConfig(), flip=True, channels=3, side=16)
-    viewed = list(Loader(again, batch_size=4, views=views, placement=placement).epoch(0))
+    viewed = list(Loader(again, batch_size=4, policy=views, placement=placement).epoch(0))
     assert all(len(batch.images) == len(batch.indices) for batch in viewed)
     assert sorted(torch.cat([batch.indices for batch in viewed]).tolist()) == sorted(set(seen))
     training = Loader(train, batch_size=4, policy="none", placement=placement, train=True)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import vitral
-from vitral.draw.animation import LAST, animate
+from vitral.draw.film import _LAST, animate
 
 FRAMES = [Image.new("RGB", (31, 20), colour) for colour in ("navy", "teal", "orange")]
 
@@ -19,7 +19,7 @@ def test_frames_and_times(ending: str) -> None:
     assert (moving.n_frames, moving.size) == (3, (31, 20))
     moving.seek(2)
     moving.load()
-    assert moving.info["duration"] == LAST * 200
+    assert moving.info["duration"] == _LAST * 200
     assert sum(abs(a - b) for a, b in zip(moving.convert("RGB").getpixel((5, 5)), (255, 165, 0), strict=True)) < 12
 
 
@@ -30,7 +30,7 @@ def test_mp4_is_ffmpegs_work(tmp_path, monkeypatch) -> None:
     program.write_text(f"#!{sys.executable}\nimport sys\nsys.stdout.write(f'{{sys.stdin.buffer.read().count(b\"IEND\")}} {{sys.argv}}')\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     told = (animate(FRAMES, "mp4", 0.25) or b"").decode()
-    assert told.startswith(f"{3 + LAST - 1} ") and "'-framerate', '4'" in told
+    assert told.startswith(f"{3 + _LAST - 1} ") and "'-framerate', '4'" in told
     program.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('no encoder')\n")
     with pytest.raises(vitral.VitralError, match="encoder"):
         animate(FRAMES, "mp4")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import vitral
-from vitral.draw.audit import example_figure, framed, levels_figure, score_figure
+from vitral.draw.audit import _framed, example_figure, levels_figure, score_figure
 
 VERDICTS = {"relevance": "use", "rollout": "do not use", "random": "reference"}
 
@@ -28,7 +28,7 @@ def test_a_frame_is_drawn_around_what_is_meant() -> None:
     from PIL import Image
 
     blank, inside = Image.new("RGB", (40, 40)), np.zeros((4, 4), bool)
-    assert framed(blank, inside) is blank
+    assert _framed(blank, inside) is blank
     inside[1, 2] = True
-    pixels = np.asarray(framed(blank, inside)).any(axis=2)
+    pixels = np.asarray(_framed(blank, inside)).any(axis=2)
     assert pixels[10, 20] and pixels[19, 29] and not pixels[5, 5] and not pixels[15, 25]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vitral.base.errors import UsageError
-from vitral.draw.curves import Line, line_chart, log_places, read_curve, training_curves
+from vitral.draw.curves import Line, _log_tick_values, line_chart, read_curve, training_curves
 
 
 def journal(offset: float, epochs: int = 4) -> list[dict]:
@@ -145,7 +145,7 @@ def test_many_lines_keep_their_names_outside(whole: Callable) -> None:
     ],
 )
 def test_places_of_a_log_axis(low: float, high: float, places: list[float]) -> None:
-    assert log_places(low, high) == places
+    assert _log_tick_values(low, high) == places
 
 
 @pytest.mark.parametrize("values", [(0.72, 0.98), (0.3, 0.31), (0.01, 0.9), (0.41, 0.57), (1e-6, 0.9)])

@@ -6,7 +6,8 @@ from PIL import Image
 
 import vitral
 from vitral.draw import film
-from vitral.draw.film import PANELS, Film, film_frame, film_sheet, frame_figure
+from vitral.draw.film import PARTS as TABLE
+from vitral.draw.film import Film, _frame_figure, film_frame, film_sheet
 
 draw = np.random.default_rng(0)
 PARTS = {
@@ -36,8 +37,8 @@ def tiles(reel: Film, part: str) -> list[np.ndarray]:
 
 
 def test_every_frame_has_its_panels_in_the_same_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, last = frame_figure(REEL, 0), frame_figure(REEL, 2)
-    assert len(first.axes) == len(PANELS) + 1
+    first, last = _frame_figure(REEL, 0), _frame_figure(REEL, 2)
+    assert len(first.axes) == len(TABLE) + 1
     assert [axes.get_position().bounds for axes in first.axes] == [axes.get_position().bounds for axes in last.axes]
     assert [axes.get_ylim() for axes in first.axes] == [axes.get_ylim() for axes in last.axes]
     assert "step 50 of 50" in [text.get_text() for text in last.texts]
@@ -48,18 +49,18 @@ def test_every_frame_has_its_panels_in_the_same_places(monkeypatch: pytest.Monke
 def test_a_model_without_classes_has_fewer_panels() -> None:
     parts = {name: PARTS[name] for name in ("attention", "filters", "distance")}
     reel = Film([0, 9], {name: values[:2] for name, values in parts.items()}, [Image.new("L", (8, 8))])
-    assert len(frame_figure(reel, 1).axes) == 4
+    assert len(_frame_figure(reel, 1).axes) == 4
     dark, light = (Film(reel.steps, reel.parts, [Image.new("L", (8, 8), grey)] * 2) for grey in (0, 255))
     assert tiles(light, "attention")[0].mean() > tiles(dark, "attention")[0].mean() + 50, (
         "attention lies over the picture, which nothing else shows"
     )
     with pytest.raises(vitral.VitralError, match="frame 2 of 2"):
-        frame_figure(reel, 2)
+        _frame_figure(reel, 2)
 
 
 def test_the_sheet_has_a_row_for_each_part() -> None:
     figure = film_sheet(REEL, "digits")
-    assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()].__len__() == len(PANELS)
+    assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()].__len__() == len(TABLE)
     assert [axes.get_title() for axes in figure.axes[:3]] == ["step 0", "step 1", "step 50"]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vitral.base.errors import UsageError
-from vitral.draw.filters import filter_tiles, filters_beside
+from vitral.draw.tiles import filter_tiles, filters_beside
 
 
 def shown(figure) -> list[np.ndarray]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vitral.base.errors import UsageError
-from vitral.draw.matrices import confusion_figure, grid_of_grids, matrix_figure, most_confused
+from vitral.draw.matrices import _most_confused, confusion_figure, grid_of_grids, matrix_figure
 
 
 def test_one_matrix(whole: Callable, golden: Callable) -> None:
@@ -82,11 +82,11 @@ def test_wrong_use() -> None:
 def test_of_many_classes_the_confused_ones_are_shown_by_name(classes: int) -> None:
     counts = np.eye(classes, dtype=int) * 20
     counts[3, 30], counts[30, 9], counts[20, 21] = 9, 5, 7
-    assert most_confused(counts)[:3] == [3, 30, 9]
+    assert _most_confused(counts)[:3] == [3, 30, 9]
     axes = confusion_figure(counts, [f"class {n}" for n in range(classes)]).axes[0]
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert {"class 3", "class 30", "class 9", "class 20", "class 21"} <= set(labels) and len(labels) <= 20
-    assert most_confused(np.random.default_rng(0).integers(0, 9, (classes, classes)), 12).__len__() == 12
+    assert _most_confused(np.random.default_rng(0).integers(0, 9, (classes, classes)), 12).__len__() == 12
 
 
 def test_faint_attention_shows_by_its_logarithm(whole: Callable) -> None:

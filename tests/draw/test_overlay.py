@@ -10,7 +10,7 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
-from vitral.draw.overlay import DIM, MODES, enlarge, lay_over, to_rgb
+from vitral.draw.overlay import _DIM, _MODES, enlarge, lay_over, to_rgb
 
 BLACK = Image.new("RGB", (320, 200))
 
@@ -31,7 +31,7 @@ def brightest(image: Image.Image) -> tuple[float, float]:
     top=st.floats(0, 60),
     width=st.floats(120, 220),
     height=st.floats(80, 140),
-    mode=st.sampled_from(sorted(MODES)),
+    mode=st.sampled_from(sorted(_MODES)),
 )
 def test_a_hot_patch_lands_where_it_belongs(row: int, column: int, left: float, top: float, width: float, height: float, mode: str) -> None:
     grid = np.zeros((7, 10))
@@ -53,8 +53,8 @@ def test_outside_the_box_only_the_brightness_changes(photograph: Image.Image) ->
     before = np.asarray(original, dtype=float)
     outside = np.ones((400, 640), dtype=bool)
     outside[:, 120:520] = False
-    assert np.abs(result[outside] - before[outside] * DIM).max() <= 0.51
-    assert np.abs(result[~outside] - before[~outside] * DIM).mean() > 10
+    assert np.abs(result[outside] - before[outside] * _DIM).max() <= 0.51
+    assert np.abs(result[~outside] - before[~outside] * _DIM).mean() > 10
 
 
 def test_alpha_zero_shows_the_picture_and_all_of_it_without_a_box(photograph: Image.Image) -> None:
@@ -105,7 +105,7 @@ def test_patches_are_flat_and_have_edges() -> None:
 @pytest.mark.parametrize("mode", ["bicubic", "bilinear"])
 def test_smooth_maps_pass_through_the_patches_and_keep_their_range(mode: str) -> None:
     grid = np.random.default_rng(1).random((5, 8))
-    weights = MODES[mode]
+    weights = _MODES[mode]
     down, across = weights(np.arange(5) + 0.5, 5), weights(np.arange(8) + 0.5, 8)
     assert np.allclose(down @ grid @ across.T, grid)
     fine = weights(np.linspace(0, 5, 200), 5)
@@ -115,7 +115,7 @@ def test_smooth_maps_pass_through_the_patches_and_keep_their_range(mode: str) ->
 
 def test_a_fine_map_on_a_small_picture_is_averaged() -> None:
     # A chequerboard finer than the pixels must become grey, not pick every second patch.
-    weights = MODES["bilinear"]((np.arange(32) + 0.5) * 8, 256)
+    weights = _MODES["bilinear"]((np.arange(32) + 0.5) * 8, 256)
     stripes = np.arange(256) % 2
     assert np.allclose((weights @ stripes)[2:-2], 0.5, atol=0.05)
 
@@ -129,7 +129,7 @@ def test_signed_maps_are_quiet_at_zero_and_opposite_at_the_ends() -> None:
     assert abs(zero[0] - zero[2]) <= 4
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", _MODES)
 def test_it_looks_as_it_did(golden: Callable, photograph: Image.Image, mode: str) -> None:
     grid = np.array([[0.0, 0.2, 0.1], [0.3, 1.0, 0.4]])
     golden(lay_over(photograph, grid, Box(60, 0, 260, 200), mode=mode, size=200), f"overlay_{mode}")

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from vitral.draw.overlay import lay_over
-from vitral.draw.palette import new_figure, style_image
 from vitral.draw.scale import NEUTRAL, Scale
+from vitral.draw.style import new_figure, style_image
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,23 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.heatmap import Heatmap
-from vitral.draw.sheet import COLOURS_END, SIGNS, STARTS, clipped_overlay, inside_sheet
+from vitral.draw.sheet import _SIGNS, COLOURS_END, STARTS, clipped_overlay, inside_sheet
+
+
+class _Ranking(list):
+    logits = (3.0, -1.0)
+
+
+RANKING = _Ranking([("cat", 0.98), ("dog", 0.02)])
 
 
 @pytest.mark.parametrize(
-    ("side", "signed", "note"), [(14, True, f"{COLOURS_END}; {SIGNS}"), (14, False, COLOURS_END), (4, True, SIGNS), (4, False, None)]
+    ("side", "signed", "note"), [(14, True, f"{COLOURS_END}; {_SIGNS}"), (14, False, COLOURS_END), (4, True, _SIGNS), (4, False, None)]
 )
 def test_the_note_says_what_the_colours_mean(whole: Callable, photograph: Image.Image, side: int, signed: bool, note: str | None) -> None:
     grid = np.random.default_rng(0).normal(size=(side, side))
     heats = [Heatmap(grid if signed else np.abs(grid), "occlusion", signed=signed, original=photograph)] * 3
-    figure = inside_sheet(photograph, ["cat", "dog"], [3.0, -1.0], [0.98, 0.02], heats, ["a", "b", "c"], title="cat")
+    figure = inside_sheet(photograph, RANKING, heats, ["a", "b", "c"], title="cat")
     whole(figure)
     notes = [part.get_supxlabel() for part in figure.subfigs if part.get_supxlabel()]
     assert notes == ([note] if note else [])
@@ -34,7 +41,7 @@ def test_prediction_above_and_every_map_below_with_its_caption(whole: Callable, 
         Heatmap(1 - x, "attention", original=photograph, box=Box(60, 0, 260, 200)),
     ]
     captions = ["rollout", "occlusion → a class whose name is longer than two lines can hold, by far, and then some more", "attention"]
-    figure = inside_sheet(photograph, ["cat", "dog"], [3.0, -1.0], [0.98, 0.02], heats, captions, title="cat, 98.0%", columns=2)
+    figure = inside_sheet(photograph, RANKING, heats, captions, title="cat, 98.0%", columns=2)
     whole(figure)
     golden(figure, "inside_sheet")
     above, below = figure.subfigs
@@ -66,10 +73,10 @@ def test_artefacts_do_not_outshine_the_rest() -> None:
 
 def test_a_sheet_says_what_the_frame_is(photograph: Image.Image) -> None:
     heat = Heatmap(np.eye(4), "attention", original=photograph, start=(1, 2))
-    figure = inside_sheet(None, (), (), (), [heat, heat], ["a", "b"])
+    figure = inside_sheet(None, (), [heat, heat], ["a", "b"])
     assert figure.subfigs[0].get_supxlabel() == STARTS
 
 
 def test_wrong_use() -> None:
     with pytest.raises(UsageError, match="captions"):
-        inside_sheet(None, (), (), (), [Heatmap(np.eye(3), "rollout")], [])
+        inside_sheet(None, (), [Heatmap(np.eye(3), "rollout")], [])

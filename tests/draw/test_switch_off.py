@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vitral.base.errors import UsageError
-from vitral.draw.switch_off import ablation_figure
+from vitral.draw.matrices import ablation_figure
 
 HEADS = np.array([[-0.4, 0.1, 0.0], [0.02, -0.01, -0.2]])
 PARTS = np.array([[-0.5, -0.1, -0.9], [0.3, -0.2, -0.6]])

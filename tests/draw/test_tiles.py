@@ -9,7 +9,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.scale import Scale
-from vitral.draw.tiles import class_sheet, patch_figure, picture_sheet
+from vitral.draw.tiles import class_sheet, pair_sheet, patch_figure, picture_sheet
 
 DIGIT = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8) * 4)
 
@@ -78,3 +78,15 @@ def test_a_scale_stands_beside_its_pictures_once_in_a_row(whole: Callable, photo
     long = picture_sheet([photograph] * 3, columns=3, width=1.15, note=words)
     whole(long)
     assert long.get_supxlabel().count("\n") and long.get_supxlabel().replace("\n", " ") == words
+
+
+def test_each_pair_stands_beside_each_other() -> None:
+    pairs = [(Image.new("RGB", (30, 20), (20 * k, 0, 0)), Image.new("RGB", (30, 20), (0, 20 * k, 0))) for k in range(3)]
+    captions = [(f"left {k}", f"right {k}") for k in range(3)]
+    figure = pair_sheet(pairs, captions, title="alike")
+    shown = [one for one in figure.axes if one.get_visible()]
+    assert [one.get_title() for one in shown] == [word for caption in captions for word in caption]
+    tops = [round(one.get_position().y0, 3) for one in shown]
+    assert tops[0] == tops[1] and tops[2] == tops[3] and tops[4] == tops[5], "a pair is never torn apart"
+    with pytest.raises(UsageError, match="1 pairs and 0 captions"):
+        pair_sheet(pairs[:1], [])

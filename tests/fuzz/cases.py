@@ -28,7 +28,7 @@ from vitral.data.sources.shards import open_shards
 from vitral.data.splits.open import open_source
 from vitral.look.predict import predict
 from vitral.presets.runs import run as named_run
-from vitral.report.write import write_report
+from vitral.report.study import write_report
 from vitral.run.differences import differences
 from vitral.run.folder import RunFolder
 from vitral.run.survey import as_table, survey
@@ -308,8 +308,8 @@ class Cases:
         session = Session({"tiny": self.model})
         out = io.BytesIO()
         self.image.save(out, "PNG")
-        key = session.give(out.getvalue(), "one.png")
-        key = key if isinstance(key, str) else session.given[0]["picture"]
+        key = session.add_initial(out.getvalue(), "one.png")
+        key = key if isinstance(key, str) else session.initial[0]["picture"]
         with TestClient(make_app(session), base_url="http://127.0.0.1:8642", raise_server_exceptions=True) as client:
             addresses = [route.path for route in client.app.routes if hasattr(route, "path")]  # type: ignore[attr-defined]
             address = addresses[int(rng.integers(len(addresses)))]

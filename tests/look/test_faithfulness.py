@@ -22,9 +22,9 @@ def test_found_is_the_area_under_the_roc_curve() -> None:
     values = np.array([[3.0, 1.0], [2.0, 2.0]])
     inside = np.array([[False, True], [True, False]])
     pairs = [(1.0, 3.0), (1.0, 2.0), (2.0, 3.0), (2.0, 2.0)]
-    assert judge.found(values, inside) == pytest.approx(np.mean([(a > b) + 0.5 * (a == b) for a, b in pairs]))
-    assert judge.found(inside.astype(float), inside) == 1.0
-    assert np.isnan(judge.found(values, np.zeros((2, 2), bool)))
+    assert judge.auroc_inside(values, inside) == pytest.approx(np.mean([(a > b) + 0.5 * (a == b) for a, b in pairs]))
+    assert judge.auroc_inside(inside.astype(float), inside) == 1.0
+    assert np.isnan(judge.auroc_inside(values, np.zeros((2, 2), bool)))
 
 
 def test_weight_inside_counts_what_speaks_for_it() -> None:
@@ -42,10 +42,10 @@ def test_on_grid_keeps_the_mean() -> None:
 
 def test_salience_order_by_hand() -> None:
     # Pairs (0,1), (0,2), (1,2) with weights 2, 5, 3; the falls agree with the first two.
-    assert judge.coefficient([3.0, 1.0, 2.0], [6.0, 4.0, 1.0]) == pytest.approx((2 + 5 - 3) / 10)
-    assert judge.coefficient([3.0, 2.0, 1.0], [6.0, 4.0, 1.0]) == 1.0
-    assert judge.coefficient([1.0, 2.0, 3.0], [6.0, 4.0, 1.0]) == -1.0
-    assert judge.coefficient([1.0, 2.0], [1.0, 1.0]) == 0.0
+    assert judge._coefficient([3.0, 1.0, 2.0], [6.0, 4.0, 1.0]) == pytest.approx((2 + 5 - 3) / 10)
+    assert judge._coefficient([3.0, 2.0, 1.0], [6.0, 4.0, 1.0]) == 1.0
+    assert judge._coefficient([1.0, 2.0, 3.0], [6.0, 4.0, 1.0]) == -1.0
+    assert judge._coefficient([1.0, 2.0], [1.0, 1.0]) == 0.0
 
 
 @torch.no_grad()
@@ -54,7 +54,7 @@ def test_curves_equal_removing_by_hand(make, images) -> None:
     image, other = images(model).float()
     order = np.random.default_rng(1).permutation(16)
     for removal in ("mean", "other"):
-        curve = judge.curves(model, image, other, 3, order[None], (4, 4), removal)[0]
+        curve = judge.deletion_insertion(model, image, other, 3, order[None], (4, 4), removal)[0]
         filling = image.mean(dim=(1, 2), keepdim=True).expand_as(image) if removal == "mean" else other
         for place, count in enumerate((1, 2, 4, 8, 12), 1):
             deleted, kept = image.clone(), filling.clone()
@@ -79,8 +79,8 @@ def test_a_dropped_token_is_as_if_nobody_could_look_at_it(make, images) -> None:
 
     hidden = vitral.watch(model, image[None], edits={"blocks.*.attention.weights": hide}).logits.softmax(1)[0, 2]
     assert judge.scores(model, image[None], 2, kept)[0] == pytest.approx(float(hidden), abs=1e-6)
-    assert judge.removals_of(model) == judge.REMOVALS
-    assert judge.removals_of(vitral.create("cnn")) == judge.removals_of(make(positions="rotary", heads=2, width=24)) == judge.REMOVALS[:-1]
+    assert judge.removals_of(model) == judge._REMOVALS
+    assert judge.removals_of(vitral.create("cnn")) == judge.removals_of(make(positions="rotary", heads=2, width=24)) == judge._REMOVALS[:-1]
 
 
 @torch.no_grad()
@@ -100,7 +100,7 @@ def test_the_gain_turns_round_with_the_order(make, images) -> None:
     model = make().float()
     image, other = images(model).float()
     order = np.random.default_rng(0).permutation(16)
-    even = judge.curves(model, image, other, 1, np.stack([order, order[::-1]]), (4, 4), "mean")
+    even = judge.deletion_insertion(model, image, other, 1, np.stack([order, order[::-1]]), (4, 4), "mean")
     np.testing.assert_allclose(even[0, 1, [3, 4, 5]], even[1, 0, [5, 4, 3]], atol=1e-6)  # 4, 8 and 12 of 16
     assert np.abs(judge.gain(even)).max() <= 1.0
     np.testing.assert_allclose(judge.gain(even - 7, any_sign=True), judge.gain(even, any_sign=True))  # an output has no zero

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +13,31 @@ from PIL import Image
 
 import vitral
 from vitral.base.errors import UnknownNameError
-from vitral.look.figures import Wanted, figure_set, one_picture, photographs, whole_model
+from vitral.look.figures import FIGURES, Subject, figure_set, photographs
 
 WHOLE = {"filters", "positions", "positions-rows-columns", "positions-class-token", "distance", "entropy"}
 EACH = {
     "patches", "prediction", "methods", "attention", "attention-matrix", "attention-matrix-normalised", "attention-patch",
     "rollout", "classes", "ablation", "shuffled", "norms", "colours",
 }  # fmt: skip
+
+
+class Shown(Subject):
+    """Keeps its figures instead of writing them."""
+
+    def add(self, stem: str, figure: Any, numbers: dict[str, Any], caption: str, facts: dict[str, Any] | None = None) -> None:
+        self.about[stem] = SimpleNamespace(figure=figure, numbers=numbers, caption=caption)
+
+
+def drawn(model: Any, picture: Any, *names: str, token: Any = None) -> dict[str, Any]:
+    """Stem → figure, numbers and caption, of those of `names` that apply to the model."""
+    opened = [vitral.open_picture(picture, model)]
+    figures: dict[str, Any] = {}
+    subjects = [Shown(model, opened, Path(), figures, name=name, token=token) for name in ("", "a-cat")]
+    for name in names or FIGURES:
+        if FIGURES[name].applies(model):
+            FIGURES[name].make(subjects[FIGURES[name].of_picture])
+    return figures
 
 
 @pytest.fixture
@@ -57,16 +78,13 @@ def test_every_figure_with_its_numbers_and_provenance(make, picture, tmp_path, m
 )
 def test_what_does_not_apply_is_left_out(make, model, picture) -> None:
     built = model(make)
-    opened = vitral.open_picture(picture, built)
-    drawn = [*whole_model(built, [opened]), *one_picture(vitral.watch(built, [opened]), "a-cat")]
-    names = {one.name for one in drawn}
     expected = {"filters", "colours", "methods"}
     if built.config.family == "vit":
         expected |= EACH | {"distance", "entropy"}
         expected |= {"positions", "positions-rows-columns", "positions-class-token"} if built.config.positions == "learned" else set()
     expected |= {"prediction"}
     expected -= set() if built.config.classes else {"prediction", "classes", "ablation", "shuffled"}
-    assert names == expected
+    assert set(drawn(built, picture)) == expected
 
 
 def test_only_some_and_the_rows_of_a_token(make, picture, tmp_path, monkeypatch) -> None:
@@ -87,10 +105,9 @@ def test_only_some_and_the_rows_of_a_token(make, picture, tmp_path, monkeypatch)
 
 def test_of_many_heads_the_rows_of_the_first_eight_are_shown(make, picture) -> None:
     model = make(depth=1, heads=12, width=24).float()
-    tape = vitral.watch(model, [vitral.open_picture(picture, model)])
-    drawn = {one.name: one for one in one_picture(tape, "a-cat", wanted=Wanted(frozenset({"attention"})), token=3)}["attention-patch"]
-    assert [title for axes in drawn.figure.axes if (title := axes.get_title())] == [f"head {head}" for head in range(8)]
-    assert drawn.numbers["maps"].shape[:2] == (1, 8) and "row 3 of the matrix" in drawn.caption
+    patch = drawn(model, picture, "attention", token=3)["attention-patch"]
+    assert [title for axes in patch.figure.axes if (title := axes.get_title())] == [f"head {head}" for head in range(8)]
+    assert patch.numbers["maps"].shape[:2] == (1, 8) and "row 3 of the matrix" in patch.caption
 
 
 def test_what_is_left_out_or_overlaps_is_said(make, picture, tmp_path, monkeypatch, capsys) -> None:
@@ -125,12 +142,11 @@ def test_an_unknown_class_is_told_before_anything_is_written(make, picture, tmp_
 def test_blocks_go_down_and_heads_across_in_every_figure(make, picture, depth) -> None:
     model = make(depth=depth).float()
     assert depth != model.config.heads
-    tape = vitral.watch(model, [vitral.open_picture(picture, model)])
-    drawn = {one.name: one.figure for one in one_picture(tape, "a-cat") if one.name in ("attention", "ablation", "attention-patch")}
+    shown = drawn(model, picture, "attention", "ablation")
     for name in ("attention", "ablation"):
-        axes = drawn[name].axes[0]
+        axes = shown[name].figure.axes[0]
         assert (axes.get_ylabel(), axes.get_xlabel()) == ("block", "head")
         assert [label.get_text() for label in axes.get_yticklabels()] == [str(block) for block in range(depth)]
-    first = drawn["attention-patch"].axes[0]
+    first = shown["attention-patch"].figure.axes[0]
     assert (first.get_ylabel(), first.get_title()) == ("block 0", "head 0")
-    assert drawn["attention-patch"].get_supxlabel().endswith("white frame: the patch that the map starts from")
+    assert shown["attention-patch"].figure.get_supxlabel().endswith("white frame: the patch that the map starts from")

@@ -10,7 +10,7 @@ import torch
 
 import vitral
 from vitral import look
-from vitral.look.integrated_gradients import attribute, path_weights, share_at
+from vitral.look.integrated_gradients import _path_weights, _share_at, attribute
 
 
 def test_completeness(any_model, images) -> None:
@@ -58,12 +58,12 @@ def test_baselines_and_training_mode(make, images) -> None:
 def test_the_rule_is_exact_for_polynomials_of_the_path(steps: int) -> None:
     """Of a, up to degree p with 2 p + 1 ≤ steps: points are those of t, and a = t²."""
     for degree in range((steps - 1) // 2 + 1):
-        found = sum(weight * share_at(float(place)) ** degree for place, weight in path_weights(steps).items())
+        found = sum(weight * _share_at(float(place)) ** degree for place, weight in _path_weights(steps).items())
         assert found == pytest.approx(1 / (degree + 1), abs=1e-12)
 
 
 def test_twice_the_steps_keep_those_already_taken(make, images, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(path_weights(8)) < set(path_weights(16))
+    assert set(_path_weights(8)) < set(_path_weights(16))
     tape = vitral.watch(model := make(), images(model))
     seen: list[int] = []
     module = importlib.import_module("vitral.look.integrated_gradients")  # look.integrated_gradients is the function

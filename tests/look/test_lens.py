@@ -41,8 +41,8 @@ def test_settled_and_plain_values(make, images) -> None:
     found = look.lens(vitral.watch(model, images(model)), target=3)
     told = found.to_dict(top=2)
     assert told["target"] == model.origin.class_name(3) and len(told["blocks"]) == 4 and len(told["blocks"][0]["classes"]) == 2
-    assert (found.answers[found.settled :] == found.answers[-1]).all()
-    assert found.settled == 0 or found.answers[found.settled - 1] != found.answers[-1]
+    assert (found.answers[found.decided_at :] == found.answers[-1]).all()
+    assert found.decided_at == 0 or found.answers[found.decided_at - 1] != found.answers[-1]
     assert found.draw().axes
 
 

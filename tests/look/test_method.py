@@ -11,7 +11,7 @@ import torch
 
 import vitral
 from vitral import look
-from vitral.cli.look import Look
+from vitral.cli.look import _Flags
 from vitral.look.method import MAPS, NUMBERS, RECORDS, Method, call, choose, watch_for
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def test_every_method_has_the_signature_and_the_options_of_its_record(method: Me
     first, *shared = list(parameters)[:4]
     assert first in ("tape", "model") and shared == ["item", "target", "start"]
     own = {name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
-    assert own == set(method.takes) - set(SHARED)
+    assert own == set(method.options) - set(SHARED)
 
 
 @pytest.mark.parametrize("option", SHARED)
@@ -49,11 +49,11 @@ def test_an_option_that_a_method_does_not_take_is_noted_never_dropped(make, imag
     asked = given(method, model, tape)
     plain, chosen = method.function(asked), method.function(asked, **{option: CHOSEN[option]})
     told = f"{method.name} does not use {option}"
-    assert (told in chosen.note) is (option not in method.takes)
+    assert (told in chosen.note) is (option not in method.options)
     assert "does not use" not in plain.note
     numbers = [getattr(found, "grid", None) if hasattr(found, "grid") else found.numbers() for found in (plain, chosen)]
     same = str(numbers[0]) == str(numbers[1])
-    assert same is (option not in method.takes), "an option that is taken changes something"
+    assert same is (option not in method.options), "an option that is taken changes something"
 
 
 def test_both_at_once_and_an_item_that_changes_nothing(make, images) -> None:
@@ -112,15 +112,15 @@ def test_methods_by_name(make, images) -> None:
 def test_what_the_command_line_says_of_methods_is_so() -> None:
     """Its help need not list a method that is new; what it lists must be right."""
 
-    source = inspect.getsource(Look)
+    source = inspect.getsource(_Flags)
     texts = {
         name: " ".join(text.split()) for name, text in re.findall(r'^    (\w+): [^\n]*\n    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
     }
-    listed = texts["method"].partition("commas: ")[2].partition(".")[0].split(", ")
+    listed = re.split("commas[:;] ", texts["method"])[1].partition(".")[0].split(", ")
     assert {"attention", "relevance"} < set(listed) <= set(look.METHODS)
     for option in ("block", "head", "target", "start"):
         takers = texts[option].partition("For ")[2].partition(":")[0].split(", ")
-        assert takers == [name for name in listed if option in RECORDS[name].takes], option
+        assert takers == [name for name in listed if option in RECORDS[name].options], option
 
 
 def test_every_method_has_a_line_in_the_guide_that_says_what_it_needs_and_takes() -> None:
@@ -128,7 +128,7 @@ def test_every_method_has_a_line_in_the_guide_that_says_what_it_needs_and_takes(
     for method in (*MAPS, *NUMBERS):
         needs = {"attention": method.attention, "a transformer": method.tokens, "a class": method.explains, "gradients": method.gradients}
         needed = ", ".join(need for need, is_so in needs.items() if is_so) or "–"
-        taken = ", ".join(f"`{option}`" for option in method.takes) or "–"
+        taken = ", ".join(f"`{option}`" for option in method.options) or "–"
         line = rf"^\| `{method.name}` \| .+ \| {needed} \| {taken} \|$"
         assert re.search(line, guide, re.MULTILINE), f"docs/guide/look.md: | `{method.name}` | {method.summary} | {needed} | {taken} |"
 

@@ -32,7 +32,7 @@ def test_an_error_has_a_map_for_the_answer_and_one_for_the_truth(make, photos) -
     assert list(found) == [1, 3]
     wrong, right = found[1], found[3]
     assert [heat.target for heat in wrong.heats] == [1, 0] and [heat.target for heat in right.heats] == [1]
-    assert (wrong.path, wrong.right, right.right) == (photos[1], False, True)
+    assert (wrong.path, wrong.correct, right.correct) == (photos[1], False, True)
     expected = vitral.look.relevance(vitral.watch(model, photos[1]), target=0)
     np.testing.assert_allclose(wrong.heats[1].grid, expected.grid, atol=1e-6)
     assert wrong.picture(80).size == (80, 60) and [image.size for image in wrong.overlays(80)] == [(80, 60)] * 2

@@ -8,7 +8,7 @@ import torch
 
 import vitral
 from vitral import look
-from vitral.look.occlusion import fill_between
+from vitral.look.occlusion import _fill_between
 from vitral.look.rerun import run, run_fast
 
 
@@ -72,6 +72,6 @@ def test_in_bf16_the_head_stays_exact_and_edits_are_kept(make, images, monkeypat
 def test_what_is_missing_lies_between_its_neighbours() -> None:
     rows, columns = np.indices((9, 12))
     smooth = np.sin(rows / 4) + columns / 6
-    found = fill_between(np.where((rows + columns) % 2, np.nan, smooth))
+    found = _fill_between(np.where((rows + columns) % 2, np.nan, smooth))
     np.testing.assert_allclose(found[1:-1, 1:-1], smooth[1:-1, 1:-1], atol=0.1)
     assert np.corrcoef(found.ravel(), smooth.ravel())[0, 1] > 0.99

@@ -8,12 +8,11 @@ import torch
 
 import vitral
 from vitral import look
-from vitral.look.pruning import least_first, prune_heads
-from vitral.look.switch_off import Off, edits_for
+from vitral.look.switch_off import Off, _least_first, edits_for, prune_heads
 
 
 def test_the_least_needed_goes_first() -> None:
-    assert least_first(np.array([[-0.5, 0.1], [0.0, -0.2]])) == [(0, 1), (1, 0), (1, 1), (0, 0)]
+    assert _least_first(np.array([[-0.5, 0.1], [0.0, -0.2]])) == [(0, 1), (1, 0), (1, 1), (0, 0)]
 
 
 def test_every_point_is_the_model_without_so_many_heads(make, images) -> None:
@@ -37,7 +36,7 @@ def test_every_point_is_the_model_without_so_many_heads(make, images) -> None:
 
 
 def test_half_is_the_last_point_before_the_fall() -> None:
-    from vitral.look.pruning import Pruning
+    from vitral.look.switch_off import Pruning
 
     values = np.array([0.8, 0.7, 0.5, 0.3, 0.6])
     assert Pruning((), np.arange(5) * 4, values, values, None).half == 8

@@ -10,7 +10,7 @@ import torch
 
 import vitral
 from vitral import look
-from vitral.look.rollout import RunningRollout, drop_weakest
+from vitral.look.rollout import RunningRollout, _drop_weakest
 
 
 def slow_rollout(maps: list[torch.Tensor], heads: str, discard: float) -> np.ndarray:
@@ -111,8 +111,8 @@ def test_start_is_said(make, images) -> None:
 
 def test_drop_weakest_keeps_the_strongest() -> None:
     matrix = torch.tensor([[[0.1, 0.9], [0.4, 0.6]]])
-    assert drop_weakest(matrix, 0.5).tolist() == [[[0.0, pytest.approx(0.9)], [0.0, pytest.approx(0.6)]]]
-    assert drop_weakest(matrix, 0.0) is matrix
+    assert _drop_weakest(matrix, 0.5).tolist() == [[[0.0, pytest.approx(0.9)], [0.0, pytest.approx(0.6)]]]
+    assert _drop_weakest(matrix, 0.0) is matrix
 
 
 @pytest.mark.parametrize(

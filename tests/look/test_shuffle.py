@@ -8,7 +8,7 @@ import torch
 
 import vitral
 from vitral.base.errors import UsageError
-from vitral.look.shuffle import reordered, shuffle, without_positions
+from vitral.look.shuffle import _reordered, _without_positions, shuffle
 
 SIZES = {"image_size": (16, 24), "patch_size": 4, "channels": 3, "classes": 5, "width": 24, "depth": 2, "heads": 2, "mlp_width": 48}
 
@@ -40,17 +40,17 @@ def test_patches_change_places_whole() -> None:
     config = watched().config
     image = torch.arange(3 * 16 * 24.0).reshape(3, 16, 24)
     order = np.random.default_rng(0).permutation(24)
-    moved = reordered(image, order, config)
+    moved = _reordered(image, order, config)
     for place, taken in enumerate(order):
         (row, column), (row_before, column_before) = divmod(place, 6), divmod(int(taken), 6)
         now, before = moved[:, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4], (4 * row_before, 4 * column_before)
         assert torch.equal(now, image[:, before[0] : before[0] + 4, before[1] : before[1] + 4])
-    assert torch.equal(reordered(image, np.arange(24), config), image)
+    assert torch.equal(_reordered(image, np.arange(24), config), image)
 
 
 def test_without_positions_keeps_all_else() -> None:
     model = watched().model
-    bare = without_positions(model)
+    bare = _without_positions(model)
     assert set(model.state_dict()) - set(bare.state_dict()) == {name for name in model.state_dict() if "position" in name}
     assert all(torch.equal(model.state_dict()[name], value) for name, value in bare.state_dict().items())
 

@@ -138,11 +138,11 @@ def test_the_readme_s_calls_on_the_gpu(place: Path) -> None:
 REQUESTS = {
     "/api/session": "",
     "/api/pictures": "name=one.png",
-    "/api/models/{model}/pictures/{picture}/trace": "off=h0.1",
+    "/api/models/{model}/pictures/{picture}/trace": "off=h0.1,p3",
     "/api/models/{model}/pictures/{picture}/story": "",
     "/api/models/{model}/pictures/{picture}/map": "method=",
     "/api/models/{model}/pictures/{picture}/importance": "",
-    "/api/models/{model}/pictures/{picture}/surgery": "",
+    "/api/models/{model}/pictures/{picture}/without-each": "",
     "/api/models/{model}/pictures/{picture}/depth": "",
     "/api/models/{model}/pictures/{picture}/features": "",
     "/api/models/{model}/pictures/{picture}/film": "",
@@ -157,7 +157,7 @@ TRACED = {"attention", "similarity"}
 def client(place: Path) -> Iterator[TestClient]:
     session = Session({RUN: open_model(RUN, ModelFlags(device="mps"))})
     for content, name in fitting_images(RUN):
-        session.give(content, name)
+        session.add_initial(content, name)
     with TestClient(make_app(session), base_url="http://127.0.0.1:8642") as client:
         yield client
 
@@ -178,7 +178,7 @@ def test_the_server_answers(path: str, client: TestClient) -> None:
             content, kind = (Path(PICTURE)).read_bytes(), {"content-type": "image/png"}
             answer = client.post(address, content=content, headers=kind)
         else:
-            answer = client.post(address, json={"heads": [[0, 1]], "patches": [3]}) if path.endswith("surgery") else client.get(address)
+            answer = client.get(address)
         assert answer.status_code == 200, answer.text
 
 
@@ -276,7 +276,7 @@ def test_a_blurred_picture_is_the_cpu_s(place: Path) -> None:
     image = torch.rand(3, 37, 37, generator=torch.Generator().manual_seed(0))
     with pytest.raises(RuntimeError, match="divisible"):
         F.adaptive_avg_pool2d(image.to("mps")[None], (5, 5))
-    here, there = (judge.baselines(each, each, (37, 37))["blur"] for each in (image, image.to("mps")))
+    here, there = (judge._baselines(each, each, (37, 37))["blur"] for each in (image, image.to("mps")))
     assert there.device == GPU and torch.equal(here, there.cpu())
 
 

@@ -94,7 +94,7 @@ def test_looked_into(model: ViT, name: str) -> None:
     method = RECORDS[name]
     tape = vitral.watch(model, IMAGES, keep=[ATTENTION, "logits", "embedding", *model.map_names()], gradients=True)
     try:
-        found = method.function(tape, 1, **{key: value for key, value in CHEAP.get(name, {}).items() if key in method.takes})
+        found = method.function(tape, 1, **{key: value for key, value in CHEAP.get(name, {}).items() if key in method.options})
     except VitralError as error:
         assert name in REFUSED and REFUSED[name] in str(error), error
         return

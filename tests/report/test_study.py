@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,8 +51,8 @@ def folder(tmp_path: Path, figures: Callable) -> Path:
 
 def test_where_the_bootstrap_ends_a_bound_is_told() -> None:
     (pair,) = result()["pairs"]
-    assert table_of_tests([pair])[1][0][3:5] == ["< 0.001", "< 0.001"]
-    assert table_of_tests([pair | {"at_most": True, "p": 0.0005, "adjusted": 0.003}])[1][0][3:5] == ["≤ 0.0005", "≤ 0.003"]
+    assert table_of_tests([pair])[0][0][3:5] == ["< 0.001", "< 0.001"]
+    assert table_of_tests([pair | {"at_most": True, "p": 0.0005, "adjusted": 0.003}])[0][0][3:5] == ["≤ 0.0005", "≤ 0.003"]
 
 
 def test_a_whole_study(folder: Path, read: Callable) -> None:
@@ -133,7 +134,7 @@ def test_several_data_sets(folder: Path, read: Callable) -> None:
     (folder / RESULT).write_text(json.dumps(both))
     path = write_study_report(folder)
     text = read(path).text
-    assert "<p>Of pets.</p>\n<p>Of flowers.</p>" in path.read_text()
+    assert re.search(r"<p>Of pets.</p>\s*<p>Of flowers.</p>", path.read_text())
     assert text.count("pets") >= 3 and "flowers in flowers/" in text and "training pictures" not in text
 
 

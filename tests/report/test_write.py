@@ -9,7 +9,7 @@ import pytest
 from vitral.base.errors import DataError
 from vitral.config import to_dict
 from vitral.presets.runs import run as named_run
-from vitral.report.write import write_report
+from vitral.report.study import write_report
 
 
 def test_a_folder_is_known_by_what_it_holds(tmp_path: Path, read: Callable) -> None:

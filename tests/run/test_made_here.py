@@ -20,7 +20,7 @@ from vitral.cli import main
 from vitral.cli.train import run as train
 from vitral.config import DataConfig
 from vitral.presets.runs import run as named_run
-from vitral.report.write import write_report
+from vitral.report.study import write_report
 from vitral.run.folder import Asked, RunFolder
 from vitral.run.made_here import check_named, made_here
 from vitral.run.survey import survey

@@ -146,7 +146,7 @@ def broken(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_model_that_fails_its_limit_is_refused_unless_asked_for(model, photos, broken):
-    with pytest.raises(FailedError, match=r"int8 gives .* of 20 pictures the same answer .* nothing was written: --force"):
+    with pytest.raises(FailedError, match=r"int8 .*--force"):
         quantise(model, str(photos), rounds=1, layer_pictures=0, quiet=True)
     proof = quantise(model, f"folder:{photos}", split="all", rounds=1, layer_pictures=0, anyway=True, quiet=True).proof
     assert len(proof.failures) == 2 and "top-1" in proof.failures[1] and not proof.to_dict()["passed"]

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from vitral.base.errors import FailedError
 from vitral.config import RunConfig
-from vitral.data.images.views import ViewMaker
+from vitral.data.images.augment import Augment
 from vitral.presets.runs import pretraining
 from vitral.train.collapse import collapsed
 from vitral.train.fit import Run, fit
@@ -40,8 +39,8 @@ def short(method: Any, lr: float = 2e-3, seed: int = 0, **settings: Any) -> RunC
 
 
 def constant_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = ViewMaker.__call__
-    monkeypatch.setattr(ViewMaker, "__call__", lambda self, images, u: torch.zeros_like(made(self, images, u)))
+    made = Augment.__call__
+    monkeypatch.setattr(Augment, "__call__", lambda self, images, u: made(self, images, u) * self.single)
 
 
 def tied(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from vitral.base.errors import ConfigError, DataError
 from vitral.cli import main
 from vitral.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from vitral.data.splits.open import open_data
-from vitral.report.write import write_report
+from vitral.report.study import write_report
 from vitral.run.folder import RunFolder
 from vitral.run.made_here import made_here
 from vitral.train.evaluate import evaluate, evaluate_loader

@@ -121,7 +121,7 @@ def test_neighbours_agree_with_scikit_learn():
 def test_features_are_what_the_head_reads(weights: str):
     model = vitral.load(weights)
     data = open_data(DataConfig(name="digits"), preprocess=Preprocess.of(model))
-    loader = Loader(data.validation, batch_size=50, preprocess=Preprocess.of(model))
+    loader = Loader(data.validation.with_preprocess(Preprocess.of(model)), batch_size=50)
     features, labels = read_features(model, loader, quiet=True)
     assert features.shape == (len(data.validation), model.config.width) and np.array_equal(labels, data.validation.labels)
     with torch.no_grad():

@@ -12,9 +12,13 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from vitral.build import create
+from vitral.look.switch_off import Off
+from vitral.web.answers import ALL_ON
+from vitral.web.pack import unpack
 from vitral.web.server.limits import Limits
 from vitral.web.server.routes import make_app
 from vitral.web.session import Session
+from vitral.web.trace import probabilities
 
 
 def png(seed: int = 0, size: tuple[int, int] = (40, 32)) -> bytes:
@@ -35,17 +39,29 @@ def sharp(model: torch.nn.Module, factor: float = 6.0) -> torch.nn.Module:
     return model
 
 
+def heat(content: bytes) -> np.ndarray:
+    """The grid of a packed map."""
+    header, sections = unpack(content)
+    return np.asarray(sections["values"]).reshape(header["grid"])
+
+
+def shares(session: Session, key: str, off: Off = ALL_ON, model: int = 0) -> np.ndarray:
+    """Probabilities of a picture in a model without some parts."""
+    _, sections = unpack(session.answer("trace", model, key, off=off))
+    return probabilities(np.asarray(sections["logits"]))
+
+
 @pytest.fixture(scope="session")
 def session() -> Session:
     torch.manual_seed(0)
     session = Session({"tiny": sharp(create("tiny", registers=1)), "cnn": create("cnn")}, Limits(upload=200_000, pixels=1_000_000))  # type: ignore[dict-item]
-    session.give(png(1), "one.png")
+    session.add_initial(png(1), "one.png")
     return session
 
 
 @pytest.fixture(scope="session")
 def key(session: Session) -> str:
-    return session.given[0]["picture"]
+    return session.initial[0]["picture"]
 
 
 @pytest.fixture

@@ -19,12 +19,21 @@ def test_every_module_is_short_and_served() -> None:
 
 
 def test_there_is_one_style_sheet_with_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in {"style.css": "a {}", "later.css": "b {}", "main.js": "run();"}.items():
-        (tmp_path / name).write_text(text)
+    write(tmp_path, {f"style/{name}.css": f".{name} {{}}" for name in assets.STYLES} | {"core/state.js": "run();"})
     monkeypatch.setattr(assets, "FOLDER", tmp_path)
-    found = assets.assets()
-    assert set(found) == {"style.css", "main.js"}
-    assert found["style.css"] == (b"a {}\nb {}", "text/css; charset=utf-8")
+    files = assets.assets()
+    assert set(files) == {"style.css", "core/state.js"}
+    assert files["style.css"] == (b".base {}\n.page {}\n.story {}\n.views {}", "text/css; charset=utf-8")
+
+
+def test_every_sheet_is_part_of_the_style() -> None:
+    assert {path.stem for path in assets.FOLDER.rglob("*.css")} == set(assets.STYLES)
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
 
 
 def test_nothing_points_to_the_network() -> None:
@@ -47,21 +56,21 @@ def test_the_bundle_is_one_module_with_everything() -> None:
     for name in assets.assets():
         if name.endswith(".js"):
             assert f"// {name}\n" in text, f"{name} is not reached from main.js"
-    assert text.index("// colour.js") < text.index("// heat.js") < text.index("// main.js")
+    assert text.index("// draw/colour.js") < text.index("// draw/heat.js") < text.index("// main.js")
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
         ({"main.js": 'import { a } from "./b.js";\nconst c = 1;\n', "b.js": "export const a = 1;\nconst c = 2;\n"}, "'c' is declared"),
+        ({"main.js": 'import { a } from "./x/b.js";\n', "x/b.js": 'import { c } from "../main.js";\nexport const a = 1;\n'}, "circle"),
         ({"main.js": 'import { a } from "./b.js";\n', "b.js": 'import { d } from "./main.js";\nexport const a = 1;\n'}, "circle"),
         ({"main.js": 'import * as b from "./b.js";\n', "b.js": "export const a = 1;\n"}, "cannot be joined"),
         ({"main.js": "const a = 1;\nexport default a;\n"}, "cannot be joined"),
     ],
 )
 def test_what_cannot_be_joined_is_refused(tmp_path, monkeypatch, files: dict[str, str], message: str) -> None:
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
+    write(tmp_path, files)
     monkeypatch.setattr(assets, "FOLDER", tmp_path)
     with pytest.raises(VitralError, match=message):
         assets.bundle()

@@ -5,19 +5,20 @@ import pytest
 
 from vitral import look
 from vitral.build import create
+from vitral.look.switch_off import edits_for
 from vitral.look.watch import watch
+from vitral.web.answers import parse_off
 from vitral.web.depth import directions, followed, pack_features, spread
 from vitral.web.pack import unpack
 from vitral.web.server.limits import Refusal
 from vitral.web.session import Session
-from vitral.web.surgery import Cut, edits_of
 
 
 def test_the_lens_is_looks_own(session: Session, key: str) -> None:
-    header, sections = unpack(session.depth(0, key))
+    header, sections = unpack(session.answer("depth", 0, key))
     tape = watch(session.models[0], session.picture(0, key))
     own = look.lens(tape)
-    assert header["settled"] == own.settled and header["target"] == own.target
+    assert header["settled"] == own.decided_at and header["target"] == own.target
     for row, shares in zip(header["top"], own.probabilities, strict=True):
         assert [index for index, _ in row] == np.argsort(-shares)[: len(row)].tolist()
         assert row[0][1] == pytest.approx(shares.max(), abs=1e-5)
@@ -31,15 +32,15 @@ def test_the_lens_is_looks_own(session: Session, key: str) -> None:
 
 
 def test_the_lens_of_a_model_without_parts_ends_at_its_answer(session: Session, key: str) -> None:
-    cut = Cut(heads=((0, 1),), blocks=(1,))
-    header, _ = unpack(session.depth(0, key, cut=cut))
-    after = watch(session.models[0], session.picture(0, key), edits=edits_of(cut)).logits.softmax(1)[0]
+    off = parse_off("h0.1,b1")
+    header, _ = unpack(session.answer("depth", 0, key, off=off))
+    after = watch(session.models[0], session.picture(0, key), edits=edits_for(off)).logits.softmax(1)[0]
     assert header["top"][-1][0] == [int(after.argmax()), pytest.approx(float(after.max()), abs=1e-5)]
 
 
 @pytest.mark.parametrize("model", [0, 1])
 def test_features_give_looks_similarity(session: Session, key: str, model: int) -> None:
-    header, sections = unpack(session.features(model, key))
+    header, sections = unpack(session.answer("features", model, key))
     tape = watch(session.models[model], session.picture(model, key))
     for block, (rows, columns) in zip(header["blocks"], header["grids"], strict=True):
         codes = np.asarray(sections[f"block-{block}"]).astype(float)
@@ -70,8 +71,8 @@ def test_a_model_without_classes_is_told_so() -> None:
     session = Session({"features": create("tiny", classes=0), "cnn": create("cnn")})
     from tests.web.conftest import png
 
-    key = session.give(png(3), "a.png")
+    key = session.add_initial(png(3), "a.png")
     with pytest.raises(Refusal, match="head"):
-        session.depth(0, key)
+        session.answer("depth", 0, key)
     with pytest.raises(ValueError, match="attention"):
-        session.depth(1, key)
+        session.answer("depth", 1, key)

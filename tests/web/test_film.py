@@ -33,14 +33,14 @@ def filmed(run: Path) -> Session:
     session = Session({str(run): vitral.load(run)})
     out = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (8, 8), dtype=np.uint8)).save(out, "PNG")
-    session.give(out.getvalue(), "digit")
+    session.add_initial(out.getvalue(), "digit")
     return session
 
 
 def test_every_snapshot_as_the_film_measures_it(filmed: Session) -> None:
     assert filmed.description()["models"][0]["film"] == [0, 2, 9]
-    key = filmed.given[0]["picture"]
-    header, sections = unpack(filmed.film(0, key))
+    key = filmed.initial[0]["picture"]
+    header, sections = unpack(filmed.answer("film", 0, key))
     picture = filmed.picture(0, key)
     target = int(vitral.watch(filmed.models[0], picture).logits.argmax())
     assert header["steps"] == [0, 2, 9] and header["class"] == filmed.models[0].origin.class_name(target)
@@ -54,7 +54,7 @@ def test_every_snapshot_as_the_film_measures_it(filmed: Session) -> None:
 
 def test_over_http(filmed: Session) -> None:
     with TestClient(make_app(filmed), base_url="http://127.0.0.1:8642") as client:
-        answer = client.get(f"/api/models/0/pictures/{filmed.given[0]['picture']}/film")
+        answer = client.get(f"/api/models/0/pictures/{filmed.initial[0]['picture']}/film")
     assert answer.status_code == 200 and unpack(answer.content)[0]["steps"] == [0, 2, 9]
 
 
@@ -70,4 +70,4 @@ def test_a_run_brings_labelled_pictures(run: Path, filmed: Session) -> None:
     assert len(images) == len(labels) == 64 and len(set(labels)) == 10
     assert labelled_images("nowhere", filmed.models[0]) is None
     assert labelled_images(str(run), vitral.create("tiny", classes=0)) is None
-    assert filmed.importance(0, filmed.given[0]["picture"])["judged"] == 64
+    assert unpack(filmed.answer("importance", 0, filmed.initial[0]["picture"]))[0]["n_images"] == 64

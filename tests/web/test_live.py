@@ -19,7 +19,7 @@ from vitral.build import create
 from vitral.cli import main
 from vitral.config import ModelConfig
 from vitral.web.kernel import kernel
-from vitral.web.live import KNOWN, check, export_live, pack_model, probe, rounded, stored
+from vitral.web.live import SUPPORTED, check, export_live, pack_model, probe, rounded, stored
 from vitral.web.pack import unpack
 from vitral.web.session import Session
 
@@ -27,7 +27,7 @@ from vitral.web.session import Session
 @pytest.fixture(scope="module")
 def text(session: Session, tmp_path_factory: pytest.TempPathFactory) -> str:
     alone = Session({"tiny": session.models[0]})
-    alone.give(session._given_bytes[session.given[0]["picture"]], "one.png")
+    alone.add_initial(session.content(session.initial[0]["picture"]), "one.png")
     return export_live(alone, tmp_path_factory.mktemp("live") / "page.html").read_text(encoding="utf-8")
 
 
@@ -69,7 +69,7 @@ def test_the_session_says_what_the_page_can_do(text: str) -> None:
     found = re.search(r'id="vitral-session">(.*?)</script>', text, re.DOTALL)
     assert found
     facts = json.loads(found.group(1))
-    assert facts["runs"] is True
+    assert facts["mode"] == "in-browser"
     assert facts["models"][0]["methods"] == ["attention", "rollout", "occlusion", "similarity"], "no gradients in a browser"
     (picture,) = facts["pictures"]
     content = block(text, f"picture-{picture['picture']}")
@@ -98,8 +98,8 @@ def test_a_picture_that_comes_along_keeps_its_pixels(size: tuple[int, int]) -> N
 
 def test_every_field_of_a_model_is_known_or_refused() -> None:
     """A new part of ViT that nobody taught the browser's engine must be named here, or stay out of live pages."""
-    missing = {field.name for field in dataclasses.fields(ModelConfig)} - set(KNOWN)
-    assert not missing, f"teach static/engine.js about {missing}, and name them in web/live.py"
+    missing = {field.name for field in dataclasses.fields(ModelConfig)} - set(SUPPORTED)
+    assert not missing, f"teach static/in_browser/engine.js about {missing}, and name them in web/live.py"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_the_engine_does_not_know_is_refused_by_name(name: str, options: di
 
 
 def test_an_unknown_part_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(KNOWN, "norm")
+    monkeypatch.delitem(SUPPORTED, "norm")
     check("mine", create("tiny"))
     with pytest.raises(UsageError, match="norm = rms"):
         check("mine", create("tiny", norm="rms"))
@@ -151,7 +151,7 @@ def test_page_and_guide_show_the_measured_change_by_rounding() -> None:
     numbers = json.loads((root / "results/measured/live-rounding.json").read_text(encoding="utf-8"))["numbers"]
     answers, changed = numbers["photographs"], numbers["answers changed by rounding"]
     most = numbers["largest change of a probability by rounding"]
-    script = (root / "src/vitral/web/static/proof.js").read_text(encoding="utf-8")
+    script = (root / "src/vitral/web/static/in_browser/proof.js").read_text(encoding="utf-8")
     shown = re.search(r"MEASURED = \{ answers: (\d+), changed: (\d+), most: ([\d.]+) \}", script)
     assert shown and (int(shown[1]), int(shown[2]), float(shown[3])) == (answers, changed, round(most, 4))
     guide = " ".join((root / "docs/how-to/page-online.md").read_text(encoding="utf-8").split())

@@ -29,4 +29,4 @@ def test_it_shows_itself_without_server_or_reach(tmp_path: Path) -> None:
 def test_one_picture_and_two_models(tmp_path: Path) -> None:
     (tmp_path / "cat.png").write_bytes(png(4))
     page = explore(vitral.create("tiny"), str(tmp_path / "cat.png"), compare=vitral.create("tiny")).page
-    assert page.count('id="trace-') == 2
+    assert page.count('/trace" data-bytes') == 2

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from vitral.web.pack import EXPORT_LEVELS, LIVE_LEVELS, CodingError, decode_rows, encode_rows, pack, unpack
+from vitral.web.pack import EXPORTED, SERVED, CodingError, decode_rows, encode_rows, pack, unpack
 
 
 def rows(seed: int, sharpness: float, count: int = 12, tokens: int = 50) -> np.ndarray:
@@ -18,7 +18,7 @@ def rows(seed: int, sharpness: float, count: int = 12, tokens: int = 50) -> np.n
 @given(some.integers(0, 10_000), some.floats(0, 8))
 def test_decoded_rows_sum_to_one_and_stay_close(seed: int, sharpness: float) -> None:
     weights = rows(seed, sharpness)
-    for levels, worst, moved in ((LIVE_LEVELS, 0.01, 0.01), (EXPORT_LEVELS, 0.05, 0.04)):
+    for levels, worst, moved in ((SERVED.levels, 0.01, 0.01), (EXPORTED.levels, 0.05, 0.04)):
         error = CodingError()
         codes = encode_rows(weights, levels)
         error.add(weights, codes, levels)
@@ -26,7 +26,7 @@ def test_decoded_rows_sum_to_one_and_stay_close(seed: int, sharpness: float) -> 
         assert codes.max() == levels
         np.testing.assert_allclose(decode_rows(codes, levels).sum(axis=-1), 1, rtol=1e-5)
         assert error.worst < worst
-        assert error.moved < moved
+        assert error.total_variation < moved
 
 
 def test_the_error_is_that_of_all_rows() -> None:
@@ -36,7 +36,7 @@ def test_the_error_is_that_of_all_rows() -> None:
     together.add(both, encode_rows(both, 47), 47)
     for part in (first, second):
         apart.add(part, encode_rows(part, 47), 47)
-    assert apart.moved == pytest.approx(together.moved, rel=1e-5)
+    assert apart.total_variation == pytest.approx(together.total_variation, rel=1e-5)
     assert apart.worst == pytest.approx(together.worst, rel=1e-5)
 
 

@@ -16,12 +16,12 @@ from vitral.build import create
 from vitral.data.images.preprocess import open_picture
 from vitral.look import lens, watch
 from vitral.look.distance import distances, mean_distance
+from vitral.look.switch_off import without_patches
 from vitral.model.classifier import Classifier
 from vitral.web.pack import unpack
 from vitral.web.server.limits import Refusal
 from vitral.web.session import Session
-from vitral.web.story import DRAWS, PATTERNS, SHORT, shorten, tell
-from vitral.web.surgery import without_patches
+from vitral.web.story import DRAWS, PATTERNS, SHORT, measure_story, shorten
 
 from .conftest import png, sharp
 
@@ -49,15 +49,15 @@ def make(name: str) -> Classifier:
     return sharp(model).eval()  # type: ignore[return-value]
 
 
-def told(name: str) -> tuple[Classifier, Any, dict[str, Any], dict[str, Any]]:
+def measured(name: str) -> tuple[Classifier, Any, dict[str, Any], dict[str, Any]]:
     model = make(name)
     picture = open_picture(Image.open(io.BytesIO(png(3, (64, 64)))), model)
-    return model, picture, *tell(model, picture)
+    return model, picture, *measure_story(model, picture)
 
 
 @pytest.mark.parametrize("name", [name for name in SHAPES if name != "hybrid"])
 def test_scores_shares_and_mix_are_those_of_the_model(name: str) -> None:
-    model, picture, header, sections = told(name)
+    model, picture, header, sections = measured(name)
     names = [f"blocks.0.attention.{part}" for part in ("query", "key", "value", "weights", "heads")]
     tape = watch(model, picture, keep=names)
     query, key, value, weights, mixed = (tape[each][0, header["heads"]].numpy() for each in names)
@@ -74,7 +74,7 @@ def test_scores_shares_and_mix_are_those_of_the_model(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SHAPES if name != "hybrid"])
 def test_a_vector_is_the_patch_against_patterns_and_a_token_has_its_position(name: str) -> None:
-    model, picture, header, sections = told(name)
+    model, picture, header, sections = measured(name)
     tape = watch(model, picture, keep=["patches", "embedding"])
     np.testing.assert_allclose(sections["patches"], tape["patches"][0].numpy(), rtol=2**-12)
     rows, columns = header["grid"]
@@ -99,9 +99,9 @@ def test_a_vector_is_the_patch_against_patterns_and_a_token_has_its_position(nam
 
 @pytest.mark.parametrize("name", ["tiny", "mean", "sincos", "none", "number", "headless", "hybrid"])
 def test_the_answer_at_every_depth_is_the_lens(name: str) -> None:
-    model, picture, header, _ = told(name)
+    model, picture, header, _ = measured(name)
     if name == "headless":
-        assert header["depth"] == [] and header["reason"] is None and header["shuffle"]["answer"] == []
+        assert header["depth"] == [] and header["top_patch_ablation"] is None and header["shuffle"]["answer"] == []
         return
     read = lens(watch(model, picture, keep=["logits"]))
     assert len(header["depth"]) == model.config.depth + 1
@@ -114,14 +114,14 @@ def test_the_answer_at_every_depth_is_the_lens(name: str) -> None:
 
 def test_shuffled_patches_mean_nothing_to_a_model_without_positions() -> None:
     for name, same in (("none", True), ("tiny", False), ("mean", False)):
-        _, _, header, _ = told(name)
+        _, _, header, _ = measured(name)
         assert sorted(header["shuffle"]["order"]) == list(range(header["grid"][0] * header["grid"][1]))
         pairs = zip(header["depth"][-1], header["shuffle"]["answer"], strict=True)
         assert all(a[0] == b[0] and abs(a[1] - b[1]) < 1e-4 for a, b in pairs) == same
 
 
 def test_the_shuffled_answer_is_that_of_the_shuffled_picture() -> None:
-    model, picture, header, _ = told("tiny")
+    model, picture, header, _ = measured("tiny")
     columns = header["grid"][1]
     height, width = header["patch"]
     image = picture.tensor.clone()
@@ -135,19 +135,19 @@ def test_the_shuffled_answer_is_that_of_the_shuffled_picture() -> None:
 
 
 def test_how_far_heads_look_is_measured_in_order_and_shuffled() -> None:
-    model, picture, header, _ = told("tiny")
+    model, picture, header, _ = measured("tiny")
     order = header["shuffle"]["order"]
     whole = mean_distance(watch(model, picture).attention(0), model.config)[0]
     mixed = mean_distance(watch(model, picture, edits={"patches": lambda value, _: value[:, order]}).attention(0), model.config)[0]
-    assert header["heads"] == [0, 1, 2] and set(header["local"]) == {"0", "1", "2"}
-    for head, found in header["local"].items():
+    assert header["heads"] == [0, 1, 2] and set(header["head_distance"]) == {"0", "1", "2"}
+    for head, found in header["head_distance"].items():
         assert found["distance"] == pytest.approx(whole[int(head)], abs=1e-2)
         assert found["shuffled"] == pytest.approx(mixed[int(head)], abs=1e-2)
         assert found["even"] == pytest.approx(distances(model.config).mean(), abs=1e-2)
 
 
-def test_of_many_heads_the_nearest_and_the_farthest_are_told() -> None:
-    model, picture, header, sections = told("none")
+def test_of_many_heads_the_nearest_and_the_farthest_are_measured() -> None:
+    model, picture, header, sections = measured("none")
     far = mean_distance(watch(model, picture).attention(0), model.config)[0]
     assert len(header["heads"]) == 3 and {int(far.argmin()), int(far.argmax())} <= set(header["heads"])
     assert sections["query"].shape == (3, header["tokens"], 8) and header["head_start"] in header["heads"]
@@ -170,23 +170,23 @@ def test_a_sink_is_found_where_everyone_looks_and_nowhere_else() -> None:
         attention.qkv.bias[:width] = 3.0  # every query asks for the same
         attention.qkv.weight[width : 2 * width, 0] = 1.0  # and the corner's first number is large
     picture = open_picture(np.full((32, 32, 3), 128, np.uint8), model)
-    header, _ = tell(model, picture)
+    header, _ = measure_story(model, picture)
     assert header["sinks"][0] is None
     found = header["sinks"][1]
     assert [token for token, _ in found["tokens"]] == [corner] and found["tokens"][0][1] > 0.5
-    assert found["longer"] > 10
-    covered = header["covered"]
+    assert found["norm_ratio"] > 10
+    covered = header["sink_ablation"]
     assert covered["patches"] == 1
     without = watch(model, without_patches(model, picture.tensor, [0])).logits[0].softmax(dim=0)
     assert covered["after"] == pytest.approx(float(without[covered["target"]]), abs=2e-5)
-    even, _ = tell(create("tiny").eval(), picture)
-    assert even["sinks"] == [None, None] and even["covered"] is None, "a fresh model looks everywhere alike"
+    even, _ = measure_story(create("tiny").eval(), picture)
+    assert even["sinks"] == [None, None] and even["sink_ablation"] is None, "a fresh model looks everywhere alike"
 
 
 @pytest.mark.parametrize("name", ["tiny", "mean"])
 def test_covering_what_the_map_likes_is_measured(name: str) -> None:
-    model, picture, header, _ = told(name)
-    found, prefix = header["reason"], header["prefix"]
+    model, picture, header, _ = measured(name)
+    found, prefix = header["top_patch_ablation"], header["prefix"]
     last = watch(model, picture).attention(-1)[0].mean(dim=0)
     row = (last[0] if name == "tiny" else last[prefix:].mean(dim=0))[prefix:].numpy()
     ranked = np.argsort(-row)
@@ -206,8 +206,8 @@ def test_others_are_let_through_while_patches_are_covered() -> None:
     picture = open_picture(Image.open(io.BytesIO(png(3, (64, 64)))), model)
     steps: list[tuple[int, int | None]] = []
     with watched(lambda bar: steps.append((bar.done, bar.total))):
-        header, _ = tell(model, picture)
-    passes = 1 + DRAWS + (header["covered"] is not None)
+        header, _ = measure_story(model, picture)
+    passes = 1 + DRAWS + (header["sink_ablation"] is not None)
     assert steps == [(done, passes) for done in range(1, passes + 1)]
 
 
@@ -221,11 +221,11 @@ def test_short_numbers_are_near_and_have_their_last_bits_free() -> None:
 def test_the_server_tells_it_and_says_why_not(client: TestClient, session: Session, key: str) -> None:
     answer = client.get(f"/api/models/0/pictures/{key}/story")
     header, sections = unpack(answer.content)
-    mine, parts = tell(session.models[0], session.picture(0, key))
+    mine, parts = measure_story(session.models[0], session.picture(0, key))
     assert {name: value for name, value in header.items() if name != "sections"} == mine
     np.testing.assert_array_equal(sections["query"], parts["query"])
     refused = client.get(f"/api/models/1/pictures/{key}/story")
     assert refused.status_code == 422 and "no patches that ask each other" in refused.json()["error"]
     with pytest.raises(Refusal, match="cnn"):
-        tell(session.models[1], session.picture(1, key))
+        measure_story(session.models[1], session.picture(1, key))
     assert client.get(f"/api/models/0/pictures/{'0' * 16}/story").status_code == 404

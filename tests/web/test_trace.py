@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import json
 
 import numpy as np
@@ -9,20 +8,23 @@ import torch
 
 from vitral.build import create
 from vitral.look import distance, entropy, watch
-from vitral.web.pack import LIVE_LEVELS, decode_rows, unpack
+from vitral.web.answers import parse_off
+from vitral.web.pack import SERVED, Packing, decode_rows, unpack
 from vitral.web.server.limits import Limits
 from vitral.web.session import Session
-from vitral.web.trace import clean_name, compare, describe, methods_of, model_figures, model_names, pack_trace, prefix_names, rounded
+from vitral.web.trace import clean_name, describe, methods_of, model_names, pack_figures, pack_trace, prefix_names, rounded
+
+from .conftest import heat, shares
 
 
 def test_a_trace_holds_the_attention_of_watch(session: Session, key: str) -> None:
     picture = session.picture(0, key)
-    header, sections = unpack(session.trace(0, key))
+    header, sections = unpack(session.answer("trace", 0, key))
     tape = watch(session.models[0], picture)
     codes = sections["attention"]
     assert isinstance(codes, np.ndarray)
     assert codes.shape == (2, 3, 67, 66), "blocks, heads, tokens and the mean of the patches, tokens"
-    decoded = decode_rows(codes, LIVE_LEVELS)
+    decoded = decode_rows(codes, SERVED.levels)
     for block in range(2):
         truth = tape.attention(block)[0].numpy()
         top = truth.max(axis=-1, keepdims=True)
@@ -36,17 +38,17 @@ def test_a_trace_holds_the_attention_of_watch(session: Session, key: str) -> Non
 
 
 def test_a_model_with_too_many_tokens_sends_its_prefix_only(session: Session, key: str) -> None:
-    header, sections = unpack(pack_trace(session.models[0], session.picture(0, key), Limits(attention=1000), 255, 1))
+    header, sections = unpack(pack_trace(session.models[0], session.picture(0, key), Limits(attention=1000), SERVED))
     assert header["rows"] == [0, 1, -1]
     assert not header["whole"]
     codes = sections["attention"]
     assert isinstance(codes, np.ndarray)
-    _, whole = unpack(session.trace(0, key))
+    _, whole = unpack(session.answer("trace", 0, key))
     np.testing.assert_array_equal(codes, np.asarray(whole["attention"])[:, :, [0, 1, -1]])
 
 
 def test_a_rival_has_no_attention(session: Session, key: str) -> None:
-    header, sections = unpack(session.trace(1, key))
+    header, sections = unpack(session.answer("trace", 1, key))
     assert "attention" not in sections
     assert header["grid"] == [14, 14]
     assert describe("cnn", session.models[1])["methods"] == ["gradcam", "occlusion", "similarity"]
@@ -78,17 +80,20 @@ def test_the_modern_small_vit(session: Session, key: str) -> None:
     changes = {"norm": "rms", "positions": "rotary", "qk_norm": True, "qkv_bias": False, "pool": "mean", "class_token": False}
     model = create("tiny", image_size=(16, 16), patch_size=(4, 4), stride=(2, 2), width=24, heads=3, **changes)
     own = Session({"modern": model}, session.limits)
-    picture = own.give(session._given_bytes[key], "one.png")
+    picture = own.add_initial(session.content(key), "one.png")
     (facts,) = own.description()["models"]
     assert (facts["overlap"], facts["grid"], facts["prefix"], facts["reads"]) == (True, [8, 8], [], -1)
-    header, sections = unpack(own.trace(0, picture))
+    header, sections = unpack(own.answer("trace", 0, picture))
     assert header["rows"][-1] == -1 and sections["attention"].shape == (2, 3, 65, 64)
     for method in facts["methods"][1:-1]:  # attention and similarity are the page's own
-        assert np.shape(own.map(0, picture, method)["grid"]) == (8, 8)
-    assert "no class token" in own.map(0, picture, "rollout")["note"]
-    cut = own.surgery(0, picture, heads=[(0, 1)], patches=[63])
-    assert np.shape(cut["difference"]) == (8, 8) and cut["rows"]
-    assert own.figures(0)["positions"] == {"reason": "this vit has rotary positions, so there are no position vectors to compare"}
+        assert heat(own.answer("map", 0, picture, method=method)).shape == (8, 8)
+    assert "no class token" in unpack(own.answer("map", 0, picture, method="rollout"))[0]["note"]
+    off = parse_off("h0.1,p63")
+    assert heat(own.answer("map", 0, picture, method="rollout", off=off)).shape == (8, 8)
+    assert not np.array_equal(shares(own, picture, off), shares(own, picture))
+    assert unpack(own.figures(0))[0]["positions"] == {
+        "reason": "this vit has rotary positions, so there are no position vectors to compare"
+    }
 
 
 def test_a_model_without_a_head_keeps_what_needs_none() -> None:
@@ -96,28 +101,18 @@ def test_a_model_without_a_head_keeps_what_needs_none() -> None:
 
 
 def test_figures(session: Session) -> None:
-    figures = model_figures(session.models[0])
-    count, rows, columns = figures["filters"]["shape"]
-    assert len(base64.b64decode(figures["filters"]["pixels"])) == count * rows * columns * 3
-    values = np.frombuffer(base64.b64decode(figures["positions"]["values"]), np.int8).reshape(64, 64)
-    np.testing.assert_array_equal(values.diagonal(), 127)
-    assert "reason" in model_figures(session.models[1])["positions"]
-    assert model_figures(create("tiny", positions="none"))["positions"]["reason"].startswith("this vit has no positions")
+    header, sections = unpack(session.figures(0))
+    assert sections["filters"].shape[1:] == (4, 4, 3)
+    assert header["positions"]["grid"] == [8, 8] and sections["positions"].shape == (64, 64)
+    np.testing.assert_array_equal(np.asarray(sections["positions"]).diagonal(), 127)
+    assert "reason" in unpack(session.figures(1))[0]["positions"]
+    header, _ = unpack(pack_figures(create("tiny", positions="none"), 1))
+    assert header["positions"]["reason"].startswith("this vit has no positions")
 
 
 def test_grey_filters_become_colours() -> None:
     torch.manual_seed(0)
-    assert model_figures(create("digits"))["filters"]["shape"][1:] == [2, 2]
-
-
-def test_compare_names_the_classes_that_matter() -> None:
-    before, after = np.array([3.0, 1, 0, 0, 0, 0, 0, -5]), np.array([0, 1.0, 0, 0, 0, 0, 4, -5])
-    result = compare(before, after, np.zeros((2, 2)), np.ones((2, 2)), "rollout", 7)
-    assert result["top"] == [0, 6]
-    listed = [row[0] for row in result["rows"]]
-    assert {0, 1, 6, 7} <= set(listed)
-    assert len(listed) == len(set(listed))
-    assert result["difference"] == [[1.0, 1.0], [1.0, 1.0]]
+    assert unpack(pack_figures(create("digits"), 1))[1]["filters"].shape[1:] == (2, 2, 3)
 
 
 def test_rounding_keeps_significant_digits() -> None:
@@ -140,15 +135,15 @@ def test_models_are_called_by_name_not_by_path() -> None:
 def test_the_maxima_are_those_of_the_model_whatever_the_levels(session: Session, key: str) -> None:
     """Few levels make ties; which token gets most is decided before."""
     tape = watch(session.models[0], session.picture(0, key))
-    packed = [np.asarray(unpack(session.trace(0, key, levels))[1]["most"]) for levels in (255, 3)]
+    packed = [np.asarray(unpack(session.answer("trace", 0, key, packing=Packing(levels, 1)))[1]["argmax"]) for levels in (255, 3)]
     np.testing.assert_array_equal(*packed)
     for block in range(2):
         truth = tape.attention(block)[0].numpy()
         truth = np.concatenate([truth, truth.mean(axis=0, keepdims=True)])
-        most = packed[0][block][:, :-1]
-        np.testing.assert_allclose(most[..., 1] / 65535, truth.max(axis=-1), atol=2e-5)
-        np.testing.assert_allclose(most[..., 3] / 65535, truth[..., 2:].max(axis=-1), atol=2e-5)
-        np.testing.assert_allclose(np.take_along_axis(truth, most[..., :1].astype(int), -1)[..., 0], truth.max(axis=-1), atol=1e-6)
+        argmax = packed[0][block][:, :-1]
+        np.testing.assert_allclose(argmax[..., 1] / 65535, truth.max(axis=-1), atol=2e-5)
+        np.testing.assert_allclose(argmax[..., 3] / 65535, truth[..., 2:].max(axis=-1), atol=2e-5)
+        np.testing.assert_allclose(np.take_along_axis(truth, argmax[..., :1].astype(int), -1)[..., 0], truth.max(axis=-1), atol=1e-6)
         np.testing.assert_allclose(
-            np.take_along_axis(truth, most[..., 2:3].astype(int), -1)[..., 0], truth[..., 2:].max(axis=-1), atol=1e-6
+            np.take_along_axis(truth, argmax[..., 2:3].astype(int), -1)[..., 0], truth[..., 2:].max(axis=-1), atol=1e-6
         )

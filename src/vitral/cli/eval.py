@@ -82,7 +82,7 @@ def run(arguments: list[str]) -> int:
         write_records(flags.table, result.records())
     if flags.out:
         from vitral.draw.provenance import command_line
-        from vitral.report.evaluation import write_evaluation
+        from vitral.report.test_results import write_evaluation
 
         page = write_evaluation(result, flags.out, flags.model, flags.data, command_line(["vitral", "eval", *arguments]), model)
         print(page, file=sys.stderr)

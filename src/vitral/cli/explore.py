@@ -67,7 +67,7 @@ def run(arguments: list[str]) -> int:
         )
     session = Session(models)
     for content, name in named_images(paths, session.limits) or fitting_images(where):
-        session.give(content, name)
+        session.add_initial(content, name)
     if flags.export is not None:
         from vitral.web.export import export_page
         from vitral.web.live import export_live

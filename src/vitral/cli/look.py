@@ -100,7 +100,7 @@ def _run_worst(asked: _Flags, arguments: list[str]) -> int:
     from vitral.draw.provenance import command_line
     from vitral.look.method import methods_named
     from vitral.look.verdicts import audit_folder, read_verdicts
-    from vitral.report.worst import learnt_from, read_scored, write_worst
+    from vitral.report.worst import read_scored, training_split, write_worst
 
     for flag in ("block", "head", "target", "start", "exact", "top", "format"):
         if getattr(asked, flag) != getattr(_Flags, flag):
@@ -113,15 +113,13 @@ def _run_worst(asked: _Flags, arguments: list[str]) -> int:
         raise UsageError(f"--worst {asked.worst} shows nothing", "use a number from 1")
     methods_named(asked.method.split(","))
     model = open_model(asked.model, asked)
-    scored = read_scored(model, asked.images[0] if asked.images else asked.model)
+    verdicts = read_verdicts(model, audit_folder(asked.model))
     page = write_worst(
-        model,
-        scored,
+        read_scored(model, asked.images[0] if asked.images else asked.model, verdicts),
         asked.out,
         asked.worst,
         method=asked.method or None,
-        verdicts=read_verdicts(model, audit_folder(asked.model)),
-        learnt=learnt_from(model, asked.model, asked.training_data),
+        training_split=training_split(model, asked.model, asked.training_data),
         name=asked.model,
         command=command_line(["vitral", "look", *arguments]),
     )

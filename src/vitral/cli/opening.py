@@ -16,45 +16,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFlags:
-    """Of every verb that runs a model."""
+    """Running the model."""
 
     device: str = "auto"
     """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     threads: int | None = None
     """CPU threads that one operation may use; None: PyTorch's choice."""
     preprocess: str | None = None
-    """How the model's pictures were prepared, where its file cannot say: half, imagenet, clip, …"""
+    """Preparation of the model's images, if its file does not contain it; half, imagenet, clip …"""
     verbose: bool = False
-    """Say everything that is assumed about the model."""
+    """Print everything that is assumed about the model."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _BatchFlags(ModelFlags):
-    """Of those that take many pictures at a time."""
+class AnswerFlags(ModelFlags):
+    """Running it on many images."""
 
     batch: Annotated[int, "--batch --batch-size"] = 64
-    """Pictures at a time: fewer need less memory."""
+    """Images at a time: fewer need less memory."""
+    precision: AnswerPrecision = "auto"
+    """auto: bf16 where a CPU is quicker with it and a first batch has the same answers in both (a note says so), else fp32; of eval on a
+    GPU: bf16. fp8: on a GPU of 2022 or later (Ada, Hopper …), with a note on how often bf16 gives the same answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureFlags(_BatchFlags):
-    """Of those that read features."""
+class FeatureFlags(AnswerFlags):
+    """Reading features."""
 
     precision: Precision = "auto"
-    """auto: bf16 where a CPU is quicker with it and a first batch has the same features in both (said when it is so), else fp32."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerFlags(_BatchFlags):
-    """Of those that give answers."""
-
-    precision: AnswerPrecision = "auto"
-    """auto: bf16 where a CPU is quicker with it and a first batch has the same answers in both (said when it is so), else fp32; of eval
-    on a GPU: bf16. fp8: on a GPU of 2022 or later (Ada, Hopper …); how often bf16 gives the same answer is said."""
+    """auto: bf16 where a CPU is quicker with it and a first batch has the same features in both (a note says so), else fp32."""
 
 
 def open_model(name: str, flags: ModelFlags) -> Classifier:
-    """Anything `vitral.load` takes, where it shall run. What had to be assumed about it is said on stderr."""
+    """Anything `vitral.load` takes, on its device. Prints to stderr what is assumed about it."""
     from vitral.base.device import pick_device, set_threads
     from vitral.base.progress import say
     from vitral.weights.load import load

@@ -81,7 +81,7 @@ def flags_of(kind: type[Any]) -> list[Flag]:
         group = "Arguments" if not names[0].startswith("-") else "Flags" if owner is kind else (owner.__doc__ or "").rstrip(".")
         text = documents(owner).get(field.name, "")
         flags.append(Flag(field.name, tuple(names), hint, default, text, group, owner is kind or group == "Arguments"))
-    return flags
+    return sorted(flags, key=lambda flag: (not flag.positional, flag.group != "Flags"))
 
 
 def _hints(kind: type[Any]) -> dict[str, Any]:

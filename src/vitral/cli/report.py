@@ -31,7 +31,7 @@ class _Flags:
 
 def run(arguments: list[str]) -> int:
     flags = parse(_Flags, arguments, "vitral report", EXAMPLES)
-    from vitral.report.write import write_report
+    from vitral.report.study import write_report
 
     path = write_report(flags.folder, flags.out, not flags.no_maps)
     print_clean(json.dumps({"path": str(path)}) if flags.json else path)

@@ -180,8 +180,7 @@ def _check_from(weights: str, values: Values, settings: Values) -> None:
     asked += [f"--set {name}" for name in settings if name not in TUNED]
     if asked:
         raise UsageError(
-            f"{asked[0]} cannot change the model of the weights {weights}",
-            f"leave {asked[0]} out, or start from scratch: --from None",
+            f"{asked[0]} cannot change the model of the weights {weights}", f"leave {asked[0]} out, or start from scratch: --from None"
         )
 
 

@@ -13,7 +13,7 @@ from vitral.base.errors import UsageError
 from vitral.base.progress import say
 from vitral.base.text import few
 
-IMAGENET = 1000
+_IMAGENET = 1000
 
 
 def match_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs: Sequence[str]) -> np.ndarray:
@@ -28,8 +28,8 @@ def match_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs
         check_order(who, data, theirs)
         say(f"note: {who}'s classes have no names: those of {data} are taken in their order")
         return np.arange(classes)
-    found = find_classes(who, ours, classes, data, theirs)
-    strange = [name for name, number in zip(theirs, found, strict=True) if number is None]
+    matches = find_classes(who, ours, classes, data, theirs)
+    strange = [name for name, number in zip(theirs, matches, strict=True) if number is None]
     if strange and (numbers := _as_numbers(ours, classes, theirs)):
         first = f"{theirs[0]} is {ours[numbers[0]]}"
         say(f"note: the classes of {data} are numbers: taken as those of {who}'s {classes:,} classes, counted from 0 ({first})")
@@ -41,22 +41,22 @@ def match_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs
             f"{data} has classes that {who} does not know: {few(strange)}",
             f"{hint}name its folders as the model does ({few(ours)}), or fine-tune the model",
         )
-    return np.array(found, np.int64)
+    return np.array(matches, np.int64)
 
 
 def find_classes(who: str, ours: Sequence[str], classes: int, data: str, theirs: Sequence[str]) -> list[int | None]:
     """The number that `who` gives each of `theirs`; None: it is not one of its own. Numbers are names only where all of them are there:
     folders 001 to 005 need not be the first five of a thousand."""
-    known = _aliases(ours)
-    found: list[int | None] = [known.get(_normalise(name)) for name in theirs]
-    if None in found and len(theirs) == classes and (numbers := _as_numbers(ours, classes, theirs)):
-        found = list(numbers)
-    if None in found and classes == IMAGENET and all(re.fullmatch(r"n\d{8}", name) for name in theirs):
-        found = _word_net(theirs)
-    numbers = [number for number in found if number is not None]
+    aliases = _aliases(ours)
+    matches: list[int | None] = [aliases.get(_normalise(name)) for name in theirs]
+    if None in matches and len(theirs) == classes and (numbers := _as_numbers(ours, classes, theirs)):
+        matches = list(numbers)
+    if None in matches and classes == _IMAGENET and all(re.fullmatch(r"n\d{8}", name) for name in theirs):
+        matches = _word_net(theirs)
+    numbers = [number for number in matches if number is not None]
     if len(set(numbers)) < len(numbers):
         raise UsageError(f"two classes of {data} have the name of one of {who}'s", "put their pictures into one folder")
-    return found
+    return matches
 
 
 def check_order(who: str, data: str, theirs: Sequence[str]) -> None:
@@ -82,22 +82,22 @@ def _normalise(name: str) -> str:
 
 
 def _aliases(names: Sequence[str]) -> dict[str, int | None]:
-    """Every way to say a name → its number: whole, or one of the synonyms of ImageNet's `tench, Tinca tinca`. None: said of two."""
+    """Alias → class index; ImageNet names list synonyms (`tench, Tinca tinca`). An alias of two classes maps to None."""
     out: dict[str, int | None] = {}
     for forms in ([[_normalise(name)] for name in names], [list(map(_normalise, name.split(","))) for name in names]):
-        found: dict[str, int | None] = {}
-        for number, ways in enumerate(forms):
-            for way in ways:
-                found[way] = number if found.get(way, number) == number else None
-        out = found | out
+        numbered: dict[str, int | None] = {}
+        for number, names_of_class in enumerate(forms):
+            for name in names_of_class:
+                numbered[name] = number if numbered.get(name, number) == number else None
+        out = numbered | out
     return out
 
 
 def _word_net(names: Sequence[str]) -> list[int | None]:
     """ImageNet's classes are in the order of WordNet's numbers; which are missing among fewer than all only timm knows."""
-    if len(names) == IMAGENET:
-        places = {name: number for number, name in enumerate(sorted(names))}
-        return [places[name] for name in names]
+    if len(names) == _IMAGENET:
+        ranks = {name: number for number, name in enumerate(sorted(names))}
+        return [ranks[name] for name in names]
     if importlib.util.find_spec("timm") is None:
         raise UsageError(f"{len(names)} of ImageNet's classes by their WordNet numbers", "install timm, which knows them: vitral[hub]")
     from timm.data import ImageNetInfo

@@ -17,7 +17,7 @@ from vitral.data.splits.split import Split
 from vitral.draw.provenance import command_line, save_figure
 from vitral.draw.tiles import class_sheet, picture_sheet
 
-CLASSES_A_PAGE = 50
+_CLASSES_PER_PAGE = 50
 
 
 def class_examples(split: Split, count: int = 10, seed: int = 0) -> dict[str, np.ndarray]:
@@ -29,7 +29,7 @@ def class_examples(split: Split, count: int = 10, seed: int = 0) -> dict[str, np
 def save_class_sheets(data: Data, out: Path, count: int = 10, seed: int = 0) -> list[Path]:
     """OUT/classes.png: a row for each class (several pages when there are many)."""
     rows = [(name, positions) for name, positions in class_examples(data.train, count, seed).items() if len(positions)]
-    pages = [rows[start : start + CLASSES_A_PAGE] for start in range(0, len(rows), CLASSES_A_PAGE)]
+    pages = [rows[start : start + _CLASSES_PER_PAGE] for start in range(0, len(rows), _CLASSES_PER_PAGE)]
     paths: list[Path] = []
     for number, page in enumerate(pages, 1):
         images = {name: [data.train.picture(int(position)) for position in positions] for name, positions in page}
@@ -50,8 +50,8 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
     mixed = min((batch for batch in batches if batch.lam is not None), key=_evenness, default=None)
     half = len(plain.labels) // 2
     shown = [(plain, range(len(plain.labels)))] if mixed is None else [(plain, range(half)), (mixed, range(half))]
-    images = [data.preprocess.as_image(batch.images[i]) for batch, places in shown for i in places]
-    captions = [_caption(batch, i, data.class_names) for batch, places in shown for i in places]
+    images = [data.preprocess.as_image(batch.images[i]) for batch, rows in shown for i in rows]
+    captions = [_caption(batch, i, data.class_names) for batch, rows in shown for i in rows]
     title = f"{data.name}: what the model sees ({data.policy.name})"
     record = {
         "command": command_line(),
@@ -60,7 +60,7 @@ def save_seen_sheet(data: Data, out: Path, count: int = 30, seed: int = 0) -> li
         "seed": seed,
         "preprocess": dataclasses.asdict(data.preprocess),
     }
-    numbers = {"positions": np.concatenate([to_numpy(batch.indices[list(places)]) for batch, places in shown])}
+    numbers = {"positions": np.concatenate([to_numpy(batch.indices[list(rows)]) for batch, rows in shown])}
     figure = picture_sheet(images, captions, columns=6, title=title, width=1.2)
     return save_figure(figure, out / "seen", numbers, record, formats=("png",))
 
@@ -70,15 +70,15 @@ def _evenness(batch: Batch) -> float:
     return abs(float(batch.lam[0]) - 0.5) if batch.lam is not None else 1.0
 
 
-def _caption(batch: Batch, place: int, class_names: tuple[str, ...]) -> str:
-    first = _told(batch.labels[place], class_names)
+def _caption(batch: Batch, row: int, class_names: tuple[str, ...]) -> str:
+    first = _label_text(batch.labels[row], class_names)
     if batch.labels_b is None or batch.lam is None:
         return first
-    lam = float(batch.lam[place])
-    return f"{percent(lam)} {first}, {percent(1 - lam)} {_told(batch.labels_b[place], class_names)}"
+    lam = float(batch.lam[row])
+    return f"{percent(lam)} {first}, {percent(1 - lam)} {_label_text(batch.labels_b[row], class_names)}"
 
 
-def _told(label: torch.Tensor, class_names: tuple[str, ...]) -> str:
-    """A class, or several labels."""
+def _label_text(label: torch.Tensor, class_names: tuple[str, ...]) -> str:
+    """A class, or all labels of a multi-label image."""
     numbers = label.flatten().nonzero().flatten().tolist() if label.is_floating_point() else [int(label)]
     return ", ".join(class_names[number] for number in numbers) or "no label"

@@ -18,12 +18,12 @@ from vitral.data.images.preprocess import size_of
 from vitral.data.keys import generator, key
 from vitral.data.splits.split import Split
 
-Address = tuple[int, int, int]
-"""Position in the split, epoch, place in the epoch."""
-Read = tuple[torch.Tensor | None, int, str, str]
+_Address = tuple[int, int, int]
+"""Position in the split, epoch, row in the epoch."""
+_Read = tuple[torch.Tensor | None, int, str, str]
 """Pixels (None: unreadable), position, and the error's message and hint."""
-Reads = tuple[torch.Tensor | None, list[int], list[int], list[tuple[int, str, str]]]
-"""Of a batch: pixels of those that can be read (None: of none), their places in the batch, all positions, and the unreadable ones."""
+_Reads = tuple[torch.Tensor | None, list[int], list[int], list[tuple[int, str, str]]]
+"""Of a batch: pixels of those that can be read (None: of none), their rows in the batch, all positions, and the unreadable ones."""
 
 
 class Stream:
@@ -43,7 +43,7 @@ class Stream:
         self.split, self.pin = split, pin
 
     def batches(
-        self, addresses: list[list[Address]], keep_size: bool
+        self, addresses: list[list[_Address]], keep_size: bool
     ) -> Iterator[tuple[torch.Tensor | None, torch.Tensor, list[tuple[int, str, str]]]]:
         """(pixels (B, C, H, W) uint8, positions (B,), unreadable ones) for each batch of addresses.
 
@@ -61,20 +61,20 @@ class Stream:
             if bad and keep_size:
                 chosen = [_nearest_readable(number, good) for number in range(len(positions))]
                 pixels = pixels[[good.index(number) for number in chosen]]
-            places = torch.tensor([positions[number] for number in chosen])
+            read = torch.tensor([positions[number] for number in chosen])
             if self.pin:
-                pixels, places = pixels.pin_memory(), places.pin_memory()
-            yield pixels, places, bad
+                pixels, read = pixels.pin_memory(), read.pin_memory()
+            yield pixels, read, bad
 
-    def _reads(self) -> Iterator[Reads]:
+    def _reads(self) -> Iterator[_Reads]:
         """What the workers send; one that dies (killed, out of memory) is noticed by the loader within seconds."""
         try:
             yield from self.loader
         except RuntimeError as error:
-            if not (found := re.search(r"DataLoader worker \(pid[^)]*\)[^\n]*", str(error))):
+            if not (match := re.search(r"DataLoader worker \(pid[^)]*\)[^\n]*", str(error))):
                 raise
             raise FailedError(
-                f"a process that reads pictures of {self.split.name} died ({found[0].strip(' .')})",
+                f"a process that reads pictures of {self.split.name} died ({match[0].strip(' .')})",
                 "it may have run out of memory: use fewer --workers; go on with --resume",
             ) from error
 
@@ -82,15 +82,15 @@ class Stream:
 def seconds_to_read(split: Split, policy: Policy, count: int = 48) -> float:
     """Of one training picture by one process: read, decoded, cut and resized; the mean over some that are spread out."""
     images = _Images(split, policy, 0)
-    places = np.unique(np.linspace(0, len(split) - 1, count).astype(int)).tolist()
-    images[places[0], 0, 0]  # imports and fills what is filled once
+    positions = np.unique(np.linspace(0, len(split) - 1, count).astype(int)).tolist()
+    images[positions[0], 0, 0]  # imports and fills what is filled once
     began = time.perf_counter()
-    for place in places:
-        images[place, 1, place]
-    return (time.perf_counter() - began) / len(places)
+    for position in positions:
+        images[position, 1, position]
+    return (time.perf_counter() - began) / len(positions)
 
 
-def _collate(reads: list[Read]) -> Reads:
+def _collate(reads: list[_Read]) -> _Reads:
     """In the worker: one tensor a batch goes to the parent, each of which costs it a file handle."""
     good = [number for number, read in enumerate(reads) if read[0] is not None]
     images = [reads[number][0] for number in good]
@@ -108,9 +108,9 @@ class _Addresses:
     """A batch sampler that the parent fills anew for each epoch; workers only ever see addresses."""
 
     def __init__(self) -> None:
-        self.batches: list[list[Address]] = []
+        self.batches: list[list[_Address]] = []
 
-    def __iter__(self) -> Iterator[list[Address]]:
+    def __iter__(self) -> Iterator[list[_Address]]:
         return iter(self.batches)
 
     def __len__(self) -> int:
@@ -124,14 +124,14 @@ class _Images(Dataset[Any]):
         self.split, self.policy, self.seed = split, policy, seed
         self.transform = None
 
-    def __getitem__(self, address: Address) -> Read:
-        position, epoch, place = address
+    def __getitem__(self, address: _Address) -> _Read:
+        position, epoch, row = address
         try:
             image = self.split.image(position)
             if self.policy.crop is None:
                 pixels = torch.from_numpy(self.split.preprocess.pixels(image))
             else:
-                u = generator(self.seed, "crop", epoch, place).random(self.policy.crop.columns, np.float32)
+                u = generator(self.seed, "crop", epoch, row).random(self.policy.crop.columns, np.float32)
                 width, height = size_of(image)
                 left, top, wide, tall = self.policy.crop.box(u, height, width)
                 pixels = self.split.preprocess.cut(image, Box(left, top, left + wide, top + tall))
@@ -140,5 +140,5 @@ class _Images(Dataset[Any]):
         if self.policy.per_image is not None:
             if self.transform is None:  # made in the worker: torchvision is imported only where it is used
                 self.transform = image_transform(self.policy.per_image)
-            pixels = self.transform(pixels, key(self.seed, "sample", epoch, place))
+            pixels = self.transform(pixels, key(self.seed, "sample", epoch, row))
         return pixels, position, "", ""

@@ -9,13 +9,12 @@ from vitral.base.lazy import lazily
 if TYPE_CHECKING:
     from vitral.draw.charts import bar_chart, head_scatter, prediction_chart, reliability_figure
     from vitral.draw.curves import Line, line_chart, training_curves
-    from vitral.draw.filters import filter_tiles
     from vitral.draw.heatmap import Heatmap
     from vitral.draw.matrices import confusion_figure, grid_of_grids, matrix_figure
     from vitral.draw.overlay import lay_over
-    from vitral.draw.palette import paint
     from vitral.draw.provenance import save_figure
-    from vitral.draw.tiles import class_sheet, patch_figure, picture_sheet
+    from vitral.draw.style import paint
+    from vitral.draw.tiles import class_sheet, filter_tiles, patch_figure, picture_sheet
 
 __all__ = [
     "Heatmap",
@@ -43,12 +42,11 @@ __getattr__, __dir__ = lazily(
     {
         "charts": ("bar_chart", "head_scatter", "prediction_chart", "reliability_figure"),
         "curves": ("Line", "line_chart", "training_curves"),
-        "filters": ("filter_tiles",),
         "heatmap": ("Heatmap",),
         "matrices": ("confusion_figure", "grid_of_grids", "matrix_figure"),
         "overlay": ("lay_over",),
-        "palette": ("paint",),
         "provenance": ("save_figure",),
-        "tiles": ("class_sheet", "patch_figure", "picture_sheet"),
+        "style": ("paint",),
+        "tiles": ("class_sheet", "filter_tiles", "patch_figure", "picture_sheet"),
     },
 )

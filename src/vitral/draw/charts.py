@@ -10,9 +10,10 @@ from PIL import Image
 
 from vitral.base.errors import UsageError
 from vitral.base.text import percent
-from vitral.draw import palette
+from vitral.draw import style
 from vitral.draw.overlay import enlarge
-from vitral.draw.palette import add_title, label_axes, legend, new_figure, percent_axis, series_colour, shorten, style_axes, style_image
+from vitral.draw.style import add_title, jittered, label_axes, legend, new_figure, percent_axis, series_colour, style_axes, style_image
+from vitral.draw.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,11 +76,10 @@ def head_scatter(values: np.ndarray, *, label: str, title: str = "", largest: fl
     figure, axes = new_figure(5.2, 3.2)
     one = style_axes(axes[0, 0], grid="y")
     blocks, heads = values.shape
-    places = np.arange(blocks)[:, None] + (np.linspace(-0.22, 0.22, heads) if heads > 1 else np.zeros(1))
-    one.scatter(places.ravel(), values.ravel(), s=18, color=series_colour(0), alpha=0.75, linewidths=0, label="one head")
+    one.scatter(jittered(blocks, heads).ravel(), values.ravel(), s=18, color=series_colour(0), alpha=0.75, linewidths=0, label="one head")
     one.plot(np.arange(blocks), values.mean(axis=1), color=series_colour(0), linewidth=1.4, label="mean of heads")
     if largest is not None:
-        one.axhline(largest, color=palette.SOFT, linewidth=0.9, linestyle=(0, (4, 3)), label=largest_label or None)
+        one.axhline(largest, **style.DASHED, label=largest_label or None)
     one.set_xticks(range(0, blocks, 1 if blocks <= 16 else 2))
     label_axes(one, "block", label)
     if values.min() >= 0:
@@ -101,7 +101,7 @@ def reliability_figure(
     middles, width = (edges[:-1] + edges[1:]) / 2, 1 / len(counts)
     style_axes(top, grid="both")
     top.bar(middles[full], np.asarray(accuracy)[full], width * 0.94, color=series_colour(0), label="right")
-    top.plot([0, 1], [0, 1], color=palette.SOFT, linewidth=1, linestyle=(0, (4, 3)), label="perfectly calibrated")
+    top.plot([0, 1], [0, 1], **{**style.DASHED, "linewidth": 1}, label="perfectly calibrated")
     top.plot(
         np.asarray(confidence)[full],
         np.asarray(accuracy)[full],
@@ -115,15 +115,15 @@ def reliability_figure(
     top.set_ylim(0, 1)
     label_axes(top, y="share that is right")
     bottom.bar(
-        middles, np.asarray(counts) / max(1, np.sum(counts)) * 100, width * 0.94, color=palette.LINE, edgecolor=palette.SOFT, linewidth=0.5
+        middles, np.asarray(counts) / max(1, np.sum(counts)) * 100, width * 0.94, color=style.LINE, edgecolor=style.SOFT, linewidth=0.5
     )
     label_axes(bottom, "confidence", "% of pictures")
     # Below: with few pictures the bars may stand anywhere.
     figure.legend(
-        *top.get_legend_handles_labels(), loc="outside lower center", fontsize=palette.TICK_SIZE, labelcolor=palette.INK, frameon=False
+        *top.get_legend_handles_labels(), loc="outside lower center", fontsize=style.TICK_SIZE, labelcolor=style.INK, frameon=False
     )
-    told = "" if error is None else f"calibration error {percent(error)}"
-    add_title(figure, " – ".join(part for part in (title, told) if part))
+    score = "" if error is None else f"calibration error {percent(error)}"
+    add_title(figure, " – ".join(part for part in (title, score) if part))
     return figure
 
 
@@ -138,29 +138,29 @@ def draw_bars(
 ) -> None:
     """Bars from top to bottom in the given axes, the number at the end of each."""
     numbers = np.asarray(values, dtype=np.float64)
-    places = np.arange(len(names))
-    axes.barh(places, numbers, height=0.68, color=series_colour(0))
+    rows = np.arange(len(names))
+    axes.barh(rows, numbers, height=0.68, color=series_colour(0))
     ends = numbers
     if low is not None and high is not None:
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         axes.errorbar(
-            numbers, places, xerr=np.stack([numbers - low, high - numbers]), fmt="none", ecolor=palette.INK, elinewidth=1, capsize=2.5
+            numbers, rows, xerr=np.stack([numbers - low, high - numbers]), fmt="none", ecolor=style.INK, elinewidth=1, capsize=2.5
         )
         ends = np.where(numbers >= 0, high, low)
-    for place, number, end in zip(places, numbers, ends, strict=True):
+    for row, number, end in zip(rows, numbers, ends, strict=True):
         axes.annotate(
-            form.format(number).replace("-", "−"), (end, place), (3 if number >= 0 else -3, 0), textcoords="offset points",
-            va="center", ha="left" if number >= 0 else "right", fontsize=palette.TICK_SIZE, color=palette.INK,
+            form.format(number).replace("-", "−"), (end, row), (3 if number >= 0 else -3, 0), textcoords="offset points",
+            va="center", ha="left" if number >= 0 else "right", fontsize=style.TICK_SIZE, color=style.INK,
         )  # fmt: skip
-    axes.set_yticks(places, names)
-    axes.tick_params(axis="y", length=0, labelcolor=palette.INK)
+    axes.set_yticks(rows, names)
+    axes.tick_params(axis="y", length=0, labelcolor=style.INK)
     axes.invert_yaxis()
     axes.margins(x=0.22)
     axes.locator_params(axis="x", nbins=5)
     if numbers.min() >= 0:
         axes.set_xlim(left=0)
     else:
-        axes.axvline(0, color=palette.SOFT, linewidth=0.8)
+        axes.axvline(0, color=style.SOFT, linewidth=0.8)
     label_axes(axes, label)
 
 

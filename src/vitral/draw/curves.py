@@ -11,7 +11,7 @@ import numpy as np
 
 from vitral.base.errors import UsageError
 from vitral.base.text import compact, readable
-from vitral.draw.palette import (
+from vitral.draw.style import (
     LABEL_SIZE,
     SOFT,
     TICK_SIZE,
@@ -21,9 +21,9 @@ from vitral.draw.palette import (
     new_figure,
     series_colour,
     series_marker,
-    shorten,
     style_axes,
 )
+from vitral.draw.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 Rows = Sequence[Mapping[str, Any]]
 """The lines of a metrics.jsonl."""
-NOTE_WIDTH = 92
+_NOTE_WIDTH = 92
 """Letters in a line of the note under a chart."""
-LONGEST, LETTER, HANDLE, ROW = 90, 0.066, 0.6, 0.17
+_LONGEST, _LETTER, _HANDLE, ROW = 90, 0.066, 0.6, 0.17
 """Of a legend: most letters of a name; inches of a letter, of a line's sample with the space after the name, of a row."""
 
 
@@ -68,11 +68,11 @@ def line_chart(
     """Lines with bands in one chart. `percent`: values are fractions, shown in per cent. `note` says what the bands are."""
     if not lines:
         raise UsageError(f"no lines for the chart {title!r}", "give at least one")
-    note = "\n".join(piece for line in note.splitlines() for piece in textwrap.wrap(line, NOTE_WIDTH))
+    note = "\n".join(piece for line in note.splitlines() for piece in textwrap.wrap(line, _NOTE_WIDTH))
     figure, axes = new_figure(5.6, 3.5 + 0.16 * len(note.splitlines()))
     one = style_axes(axes[0, 0], grid="both")
     for index, line in enumerate(lines):
-        draw_line(one, line, index, 100 if percent else 1)
+        _draw_line(one, line, index, 100 if percent else 1)
     if not log_x and all(np.equal(np.mod(line.x, 1), 0).all() for line in lines):
         one.locator_params(axis="x", integer=True)  # there is no block 1.25
     if log_x:
@@ -81,8 +81,8 @@ def line_chart(
         _log_ticks(one, np.concatenate([np.asarray(line.x, dtype=float) for line in measured]))
     if log_y:
         one.set_yscale("log")
-        places = log_places(*one.get_ylim())
-        one.set_yticks(places, [_written(place) for place in places])  # 10, 20, 30, 40, 60, 100: not 6 × 10¹
+        ticks = _log_tick_values(*one.get_ylim())
+        one.set_yticks(ticks, [_written(tick) for tick in ticks])  # 10, 20, 30, 40, 60, 100: not 6 × 10¹
         one.set_yticks([], minor=True)
         one.tick_params(axis="y", labelsize=TICK_SIZE)
     label_axes(one, x, f"{y} (%)" if percent else y)
@@ -93,7 +93,7 @@ def line_chart(
     return figure
 
 
-def draw_line(axes: Axes, line: Line, index: int, scale: float = 1) -> None:
+def _draw_line(axes: Axes, line: Line, index: int, scale: float = 1) -> None:
     xs, ys = np.asarray(line.x, dtype=float), np.asarray(line.y, dtype=float) * scale
     if len(xs) != len(ys) or not len(xs):
         raise UsageError(f"line {line.label!r} has {len(xs)} places and {len(ys)} values", "give as many of both, at least one")
@@ -124,7 +124,7 @@ def training_curves(runs: Mapping[str, Rows | Sequence[Rows]], *, title: str = "
                 if line := _gather(group, split, key):
                     text = " ".join(part for part in (name if len(groups) > 1 else "", split) if part)
                     few = len(line[0]) <= 2
-                    draw_line(
+                    _draw_line(
                         panel,
                         Line(line[0], line[1], text, line[2], line[3], dashed, few, index if len(groups) > 1 else int(dashed)),
                         index,
@@ -139,8 +139,8 @@ def training_curves(runs: Mapping[str, Rows | Sequence[Rows]], *, title: str = "
     handles, labels = axes[0, 1].get_legend_handles_labels()
     if handles:
         note = "band: lowest to highest of the seeds" if any_band else None
-        labels = [shorten(label, LONGEST) for label in labels]
-        fitting = max(1, int(figure.get_figwidth() / (LETTER * max(map(len, labels)) + HANDLE)))
+        labels = [shorten(label, _LONGEST) for label in labels]
+        fitting = max(1, int(figure.get_figwidth() / (_LETTER * max(map(len, labels)) + _HANDLE)))
         columns = min(4, len(labels), fitting)
         figure.set_figheight(figure.get_figheight() + ROW * (-(-len(labels) // columns) - 1))
         box = figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=TICK_SIZE, frameon=False, title=note)
@@ -162,12 +162,12 @@ def read_curve(rows: Rows, split: str, key: str) -> tuple[np.ndarray, np.ndarray
     ]
     end = round(max((epoch for epoch, _ in values), default=0.0), 3)
     by_epoch = split == "train" and end >= 3
-    places: dict[float, list[float]] = {}
+    by_end: dict[float, list[float]] = {}
     for epoch, value in values:
         # Rounded first: the last line of epoch 2 may stand at 2.0001. A run may end inside an epoch: its line ends there, too.
-        places.setdefault(min(float(np.ceil(round(epoch, 3))), end) if by_epoch else epoch, []).append(value)
-    epochs = sorted(places)
-    return np.array(epochs), np.array([np.mean(places[epoch]) for epoch in epochs])
+        by_end.setdefault(min(float(np.ceil(round(epoch, 3))), end) if by_epoch else epoch, []).append(value)
+    epochs = sorted(by_end)
+    return np.array(epochs), np.array([np.mean(by_end[epoch]) for epoch in epochs])
 
 
 def _finite(value: Any) -> bool:
@@ -195,7 +195,7 @@ def _gather(group: Iterable[Rows], split: str, key: str) -> tuple[np.ndarray, np
     return np.array(common), values.mean(axis=0), values.min(axis=0), values.max(axis=0)
 
 
-def log_places(low: float, high: float, apart: float = 0.05) -> list[float]:
+def _log_tick_values(low: float, high: float, apart: float = 0.05) -> list[float]:
     """Where to label a logarithmic axis from `low` to `high`: three places or more, and none nearer than `apart` of the axis."""
     from matplotlib.ticker import MaxNLocator
 
@@ -204,31 +204,31 @@ def log_places(low: float, high: float, apart: float = 0.05) -> list[float]:
     nearest = {(1, 2, 3, 4, 6): np.log10(4 / 3), (1, 2, 5): np.log10(2), (1, 3): np.log10(3)}
     steps = next((steps for steps, distance in nearest.items() if distance >= room), (1,))
     exponents = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1, max(1, int(np.ceil(room))))
-    round_ones = [place for exponent in exponents for step in steps if low <= (place := float(f"{step}e{exponent}")) <= high]
+    round_ones = [tick for exponent in exponents for step in steps if low <= (tick := float(f"{step}e{exponent}")) <= high]
     if len(round_ones) >= 3:
         return round_ones
     # Between 70 and 100 a log axis is nearly even: so are its places.
-    kept: list[float] = []
-    for place in MaxNLocator(6, steps=[1, 2, 5, 10], min_n_ticks=4).tick_values(low, high):
-        if low <= place <= high and (not kept or np.log10(place / kept[-1]) >= room):
-            kept.append(float(place))
-    return kept
+    ticks: list[float] = []
+    for tick in MaxNLocator(6, steps=[1, 2, 5, 10], min_n_ticks=4).tick_values(low, high):
+        if low <= tick <= high and (not ticks or np.log10(tick / ticks[-1]) >= room):
+            ticks.append(float(tick))
+    return ticks
 
 
-def _written(place: float) -> str:
+def _written(tick: float) -> str:
     """`60`, `0.05`, `2·10⁸`: round numbers of many digits by their power of ten."""
-    round_one = place >= 1e4 and place == float(f"{place:.1e}")
-    return compact(place).removeprefix("1·") if round_one else f"{place:g}"
+    round_one = tick >= 1e4 and tick == float(f"{tick:.1e}")
+    return compact(tick).removeprefix("1·") if round_one else f"{tick:g}"
 
 
-def _log_ticks(axes: Axes, places: np.ndarray) -> None:
+def _log_ticks(axes: Axes, measured: np.ndarray) -> None:
     """A tick at each measured place when they are few: 1,250 · 2,500 · 5,000 says more than 10³."""
-    distinct = np.unique(places)
+    distinct = np.unique(measured)
     if not 1 < len(distinct) <= 7 or distinct[-1] >= 1e7:
-        around = log_places(*axes.get_xlim(), apart=0.14)
-        axes.set_xticks(around, [readable(place) if place == float(f"{place:.1e}") else f"{place:.4g}" for place in around])
+        around = _log_tick_values(*axes.get_xlim(), apart=0.14)
+        axes.set_xticks(around, [readable(tick) if tick == float(f"{tick:.1e}") else f"{tick:.4g}" for tick in around])
         axes.set_xticks([], minor=True)
         return
-    axes.set_xticks(distinct, [f"{place:,.0f}" if place >= 10 else f"{place:g}" for place in distinct])
+    axes.set_xticks(distinct, [f"{tick:,.0f}" if tick >= 10 else f"{tick:g}" for tick in distinct])
     axes.minorticks_off()
     axes.xaxis.label.set_fontsize(LABEL_SIZE)

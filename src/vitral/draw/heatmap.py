@@ -12,9 +12,11 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.overlay import enlarge, frame_patch, lay_over
-from vitral.draw.palette import SOFT, TICK_SIZE, label_axes, limits_of, new_figure, paint, png_bytes, style_image, wrap
 from vitral.draw.provenance import FORMATS, save_figure
+from vitral.draw.result import Result
 from vitral.draw.scale import Scale
+from vitral.draw.style import SOFT, TICK_SIZE, label_axes, limits_of, new_figure, paint, squares, style_image
+from vitral.draw.text import wrap
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +25,7 @@ ALPHA = 0.75
 
 
 @dataclass(frozen=True, eq=False)
-class Heatmap:
+class Heatmap(Result):
     """A map of the model's grid, with what it was made by and the picture it belongs to."""
 
     grid: np.ndarray
@@ -82,9 +84,7 @@ class Heatmap:
 
     def image(self, size: int = 256, limits: tuple[float, float] | None = None, colours: str | None = None) -> Image.Image:
         """The map alone, each number a flat square; at least `size` pixels on the longer side."""
-        factor = max(1, -(-size // max(self.grid.shape)))
-        painted = paint(self.grid, limits or self.limits, self.signed, colours)
-        return Image.fromarray(painted.repeat(factor, axis=0).repeat(factor, axis=1))
+        return Image.fromarray(squares(paint(self.grid, limits or self.limits, self.signed, colours), size))
 
     def overlay(
         self,
@@ -131,19 +131,22 @@ class Heatmap:
             figure.supxlabel(wrap(self.note, 3.2 * len(panels)), fontsize=TICK_SIZE, color=SOFT)
         return figure
 
-    def save(self, path: str | Path, provenance: dict[str, Any] | None = None) -> Path:
+    def numbers(self) -> dict[str, Any]:
+        return {"grid": self.grid}
+
+    def draw(self) -> Figure:
+        return self.figure()
+
+    def save(self, path: str | Path, provenance: dict[str, Any] | None = None) -> Path:  # type: ignore[override]
         """The figure at `path` (its ending chooses PNG, SVG or PDF; none: PNG), with .npz and .json beside it."""
         path = Path(path)
         ending = path.suffix.lstrip(".").lower()
         ending, stem = (ending, path.with_suffix("")) if ending in FORMATS else ("png", path)
         record = {**self.to_dict(), **(provenance or {})}
-        return save_figure(self.figure(), stem, {"grid": self.grid}, record, caption=self.title, formats=(ending,))[0]
+        return save_figure(self.draw(), stem, self.numbers(), record, caption=self.title, formats=(ending,))[0]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the pixels, for JSON."""
         box = None if self.box is None else [self.box.left, self.box.top, self.box.right, self.box.bottom]
         names = ("method", "block", "head", "target", "item", "note", "unit", "signed", "start")
         return {**{name: getattr(self, name) for name in names}, "grid": list(self.grid.shape), "limits": list(self.limits), "box": box}
-
-    def _repr_png_(self) -> bytes:
-        return png_bytes(self.figure())

@@ -8,30 +8,33 @@ import numpy as np
 from PIL import Image
 
 from vitral.base.errors import UsageError
-from vitral.draw.palette import (
+from vitral.draw.style import (
     INK,
+    SEQUENTIAL,
     TICK_SIZE,
     add_title,
     colour_bar,
+    depth_ticks,
     empty_figure,
     label_axes,
     legend,
     series_colour,
     series_marker,
-    shorten,
     style_axes,
     style_image,
+    used_axes,
 )
+from vitral.draw.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
-LINES = 5
-PANELS = 6
+_LINES = 5
+_PANELS = 6
 """Depths at which the patches are shown."""
-FAR = 30
+_FAR = 30
 """Times chance, from which a linear scale would show black panels alone."""
 
 
@@ -50,7 +53,7 @@ def lens_figure(
     if probabilities.ndim != 2 or patches.ndim != 4 or len(patches) != len(probabilities):
         raise UsageError(f"probabilities of shapes {probabilities.shape} and {patches.shape}", "give (L + 1, K) and (L + 1, h, w, K)")
     depths = len(probabilities)
-    shown = sorted({round(place) for place in np.linspace(0, depths - 1, min(PANELS, depths))})
+    shown = sorted({round(depth) for depth in np.linspace(0, depths - 1, min(_PANELS, depths))})
     columns = 3
     rows = -(-(len(shown)) // columns)
     shape = patches.shape[1] / patches.shape[2]
@@ -59,22 +62,19 @@ def lens_figure(
     above = top.subplots(1, 1 if original is None else 2, squeeze=False, width_ratios=[1] if original is None else [1, 2.6])[0]
     if original is not None:
         style_image(above[0]).imshow(original)
-    draw_depths(above[-1], probabilities, names, target, unit)
+    _draw_depths(above[-1], probabilities, names, target, unit)
     share = unit == "probability"
     norm, note = _colours(patches[shown][..., target], patches.shape[-1] if share and not multi_label else 1, share)
     axes = bottom.subplots(rows, columns, squeeze=False)
     image = None
-    for index, one in enumerate(axes.flat):
-        if index >= len(shown):
-            one.set_visible(False)
-            continue
-        values = patches[shown[index]]  # (h, w, K)
-        image = style_image(one).imshow(values[..., target], cmap="inferno", norm=norm, interpolation="nearest")
+    for depth, one in zip(shown, used_axes(axes, len(shown)), strict=True):
+        values = patches[depth]  # (h, w, K)
+        image = style_image(one).imshow(values[..., target], cmap=SEQUENTIAL, norm=norm, interpolation="nearest")
         counts = np.bincount(values.argmax(axis=-1).ravel(), minlength=values.shape[-1])
         called = [f"{shorten(names[number], 14)} {counts[number]}" for number in np.argsort(-counts, kind="stable")[:3] if counts[number]]
-        place = "embedding" if shown[index] == 0 else f"block {shown[index] - 1}"
-        told = f"{place}: patches called\n" + ", ".join(called) if share else f"{place}: mean {values.mean():.3g}"
-        one.set_title(told, fontsize=TICK_SIZE - 1, color=INK, pad=3)
+        where = "embedding" if depth == 0 else f"block {depth - 1}"
+        text = f"{where}: patches called\n" + ", ".join(called) if share else f"{where}: mean {values.mean():.3g}"
+        one.set_title(text, fontsize=TICK_SIZE - 1, color=INK, pad=3)
     if image is not None:
         read = f"probability of {shorten(names[target], 20)}" if share else unit
         colour_bar(bottom, image, axes, f"{read} at the patch{note}")  # type: ignore[arg-type]
@@ -82,16 +82,16 @@ def lens_figure(
     return figure
 
 
-def draw_depths(axes: Axes, probabilities: np.ndarray, names: list[str] | tuple[str, ...], target: int, unit: str = "probability") -> None:
+def _draw_depths(axes: Axes, probabilities: np.ndarray, names: list[str] | tuple[str, ...], target: int, unit: str = "probability") -> None:
     """The classes that matter at the end or on the way, from depth to depth."""
     style_axes(axes, grid="y")
     end = np.argsort(-probabilities[-1], kind="stable")[:2]
     peaks = np.argsort(-probabilities.max(axis=0), kind="stable")
-    chosen = list(dict.fromkeys([target, *end.tolist(), *peaks.tolist()]))[:LINES]
-    places = np.arange(len(probabilities)) - 1
+    chosen = list(dict.fromkeys([target, *end.tolist(), *peaks.tolist()]))[:_LINES]
+    depths = np.arange(len(probabilities)) - 1
     for index, number in enumerate(chosen):
         axes.plot(
-            places,
+            depths,
             (100 if unit == "probability" else 1) * probabilities[:, number],
             color=series_colour(index),
             marker=series_marker(index),
@@ -99,8 +99,7 @@ def draw_depths(axes: Axes, probabilities: np.ndarray, names: list[str] | tuple[
             linewidth=1.5,
             label=shorten(names[number], 24),
         )
-    step = max(1, -(-len(places) // 13))
-    axes.set_xticks(places[::step], ["emb." if place < 0 else str(place) for place in places[::step]])
+    depth_ticks(axes, depths, 13)
     if unit == "probability":
         axes.set_ylim(0, 103)
     label_axes(axes, "after block", "probability (%)" if unit == "probability" else unit)
@@ -114,6 +113,6 @@ def _colours(values: np.ndarray, classes: int, share: bool = True) -> tuple[Norm
     if not share:
         return Normalize(float(values.min()), float(values.max())), ""
     reach, chance = float(values.max()) or 1.0, 1 / classes
-    if reach < FAR * chance:
+    if reach < _FAR * chance:
         return Normalize(0, reach), ""
     return LogNorm(chance, reach, clip=True), f"\n(logarithmic; black: chance, {chance:.2g}, or less)"

@@ -13,16 +13,16 @@ from PIL import Image, ImageDraw
 
 from vitral.base.errors import UsageError, one_of
 from vitral.base.picture import Box
-from vitral.draw.palette import limits_of, map_name
+from vitral.draw.style import limits_of, map_name
 
-SMALLEST = 256
+_SMALLEST = 256
 """Shorter side of a result, in pixels: smaller originals are enlarged by a whole factor."""
-LARGEST = 8192
-DIM = 0.4
+_LARGEST = 8192
+_DIM = 0.4
 """What the model did not see is shown at this share of its brightness."""
-SHADE = 0.5
+_SHADE = 0.5
 """Brightness that a picture loses where its map is lowest, at alpha 1: what matters lies in the light."""
-TINY = 64
+_TINY = 64
 """Originals up to this many pixels are enlarged as squares: each pixel is information. Larger ones are photographs, enlarged smoothly."""
 
 
@@ -44,19 +44,19 @@ def lay_over(
     with its edges). size: pixels of the longer side of the result; None: as the original, or at least 256 on the shorter side.
     alpha: how much the strongest colour covers. colours: one of matplotlib's colour maps; None: ours.
     """
-    if mode not in MODES:
-        raise one_of("overlay mode", mode, MODES)
+    if mode not in _MODES:
+        raise one_of("overlay mode", mode, _MODES)
     if not 0 <= alpha <= 1:
         raise UsageError(f"alpha = {alpha} is not a share", "use a number from 0 to 1")
     box = box or Box(0, 0, original.width, original.height)
     shown = enlarge(original, size)
     scale_x, scale_y = shown.width / original.width, shown.height / original.height
     pixels = np.asarray(shown, dtype=np.float32)  # (H, W, 3)
-    columns = _places(shown.width, scale_x, box.left, box.width, grid.shape[1])
-    rows = _places(shown.height, scale_y, box.top, box.height, grid.shape[0])
+    columns = _patch_coordinates(shown.width, scale_x, box.left, box.width, grid.shape[1])
+    rows = _patch_coordinates(shown.height, scale_y, box.top, box.height, grid.shape[0])
     across = np.flatnonzero((columns >= 0) & (columns <= grid.shape[1]))
     down = np.flatnonzero((rows >= 0) & (rows <= grid.shape[0]))
-    out = pixels * DIM
+    out = pixels * _DIM
     if len(across) and len(down):
         inside = np.ix_(down, across)
         heat = _read(grid.astype(np.float64), rows[down], columns[across], mode)  # (h', w')
@@ -76,7 +76,7 @@ def tinted(pixels: np.ndarray, shares: np.ndarray, signed: bool, alpha: float, c
     lie on it. So both hold where the tint resembles the photograph: an orange flower is bright or dark, whatever its colour.
     """
     strength = (np.abs(2 * shares - 1) if signed else shares)[..., None]
-    cover, shade = alpha * strength, 1 - alpha * SHADE * (1 - strength)
+    cover, shade = alpha * strength, 1 - alpha * _SHADE * (1 - strength)
     return (1 - cover) * shade * pixels + cover * _tint(shares, signed, colours)
 
 
@@ -97,15 +97,15 @@ def enlarge(original: Image.Image, size: int | None = None) -> Image.Image:
     """The original in RGB at the size that is shown: as it is, unless it is small or `size` (longer side) says otherwise."""
     image = to_rgb(original)
     if size is not None:
-        if not 1 <= size <= LARGEST:
-            raise UsageError(f"size = {size}", f"use 1 to {LARGEST} pixels for the longer side")
+        if not 1 <= size <= _LARGEST:
+            raise UsageError(f"size = {size}", f"use 1 to {_LARGEST} pixels for the longer side")
         factor = size / max(image.size)
     else:
-        factor = max(1, min(math.ceil(SMALLEST / min(image.size)), LARGEST // max(image.size)))
+        factor = max(1, min(math.ceil(_SMALLEST / min(image.size)), _LARGEST // max(image.size)))
     if factor == 1:
         return image
     target = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
-    nearest = factor > 1 and max(image.size) <= TINY
+    nearest = factor > 1 and max(image.size) <= _TINY
     return image.resize(target, Image.Resampling.NEAREST if nearest else Image.Resampling.LANCZOS)
 
 
@@ -122,39 +122,39 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _places(pixels: int, scale: float, start: float, length: float, count: int) -> np.ndarray:
+def _patch_coordinates(pixels: int, scale: float, start: float, length: float, count: int) -> np.ndarray:
     """For each pixel of the shown picture, the place of its centre in the map, in patches from the map's edge."""
     return ((np.arange(pixels) + 0.5) / scale - start) / length * count
 
 
 def _read(grid: np.ndarray, rows: np.ndarray, columns: np.ndarray, mode: str) -> np.ndarray:
     """The map's values at rows × columns. Smooth modes never go beyond the map's own range."""
-    down, across = MODES[mode](rows, grid.shape[0]), MODES[mode](columns, grid.shape[1])
+    down, across = _MODES[mode](rows, grid.shape[0]), _MODES[mode](columns, grid.shape[1])
     return np.clip(down @ grid @ across.T, grid.min(), grid.max())
 
 
-def _flat(places: np.ndarray, count: int) -> np.ndarray:
-    index = np.clip(places.astype(int), 0, count - 1)
+def _flat(coordinates: np.ndarray, count: int) -> np.ndarray:
+    index = np.clip(coordinates.astype(int), 0, count - 1)
     return np.eye(count)[index]  # (places, patches)
 
 
-def _bilinear(places: np.ndarray, count: int) -> np.ndarray:
-    return _normalised(np.clip(1 - _away(places, count), 0, None))
+def _bilinear(coordinates: np.ndarray, count: int) -> np.ndarray:
+    return _normalised(np.clip(1 - _away(coordinates, count), 0, None))
 
 
-def _bicubic(places: np.ndarray, count: int) -> np.ndarray:
+def _bicubic(coordinates: np.ndarray, count: int) -> np.ndarray:
     """Catmull and Rom's kernel: it passes through the values of the patches."""
-    away = _away(places, count)
+    away = _away(coordinates, count)
     near = 1.5 * away**3 - 2.5 * away**2 + 1
     far = -0.5 * away**3 + 2.5 * away**2 - 4 * away + 2
     return _normalised(np.where(away <= 1, near, np.where(away < 2, far, 0.0)))
 
 
-def _away(places: np.ndarray, count: int) -> np.ndarray:
+def _away(coordinates: np.ndarray, count: int) -> np.ndarray:
     """Distance (places, patches) to each patch's centre, in patches, or in pixels where pixels are coarser: then none is skipped."""
-    step = float(places[1] - places[0]) if len(places) > 1 else 1.0
+    step = float(coordinates[1] - coordinates[0]) if len(coordinates) > 1 else 1.0
     # Beyond the outermost centres the map stays as it is there: nothing is extrapolated.
-    held = np.clip(places, 0.5, count - 0.5)
+    held = np.clip(coordinates, 0.5, count - 0.5)
     return np.abs(held[:, None] - 0.5 - np.arange(count)) / max(step, 1.0)
 
 
@@ -169,16 +169,16 @@ def _tint(shares: np.ndarray, signed: bool, colours: str | None) -> np.ndarray:
     if colours is not None:
         if colours not in matplotlib.colormaps:
             raise one_of("colours", colours, matplotlib.colormaps)
-        places = shares
+        coordinates = shares
     else:
-        places = np.where(shares < 0.5, 0.25 - 0.4 * (0.5 - shares), 0.75 + 0.4 * (shares - 0.5)) if signed else 0.3 + 0.7 * shares
-    return np.asarray(matplotlib.colormaps[colours or map_name(signed)](places))[..., :3] * 255
+        coordinates = np.where(shares < 0.5, 0.25 - 0.4 * (0.5 - shares), 0.75 + 0.4 * (shares - 0.5)) if signed else 0.3 + 0.7 * shares
+    return np.asarray(matplotlib.colormaps[colours or map_name(signed)](coordinates))[..., :3] * 255
 
 
 def _draw_edges(out: np.ndarray, rows: np.ndarray, columns: np.ndarray, down: np.ndarray, across: np.ndarray) -> None:
     """A thin white line where one patch ends and the next begins, unless they are too small for it."""
-    for places, chosen, other, axis in ((rows, down, across, 0), (columns, across, down, 1)):
-        patches = np.floor(places[chosen]).astype(int)
+    for coordinates, chosen, other, axis in ((rows, down, across, 0), (columns, across, down, 1)):
+        patches = np.floor(coordinates[chosen]).astype(int)
         if len(chosen) < 6 * (patches.max() - patches.min() + 1):
             continue
         edges = chosen[1:][np.diff(patches) > 0]
@@ -200,4 +200,4 @@ def _draw_frame(out: np.ndarray, down: np.ndarray, across: np.ndarray) -> None:
         out[top:bottom, right - width : right] = 255
 
 
-MODES = {"bicubic": _bicubic, "bilinear": _bilinear, "patches": _flat}
+_MODES = {"bicubic": _bicubic, "bilinear": _bilinear, "patches": _flat}

@@ -86,11 +86,17 @@ def render(figure: Figure | Image.Image, ending: str, caption: str = "") -> byte
     return buffer.getvalue()
 
 
+def png_bytes(figure: Figure, dpi: int = 120) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    return buffer.getvalue()
+
+
 def command_line(arguments: Sequence[str] | None = None) -> str:
     """The command that is running, as a user would type it."""
-    given = sys.argv if arguments is None else arguments
-    program = Path(given[0]).name if given else ""
-    return shlex.join(["vitral" if program in ("vitral", "__main__.py") else program or "python", *given[1:]])
+    argv = sys.argv if arguments is None else arguments
+    program = Path(argv[0]).name if argv else ""
+    return shlex.join(["vitral" if program in ("vitral", "__main__.py") else program or "python", *argv[1:]])
 
 
 def versions() -> dict[str, str]:

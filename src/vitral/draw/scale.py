@@ -9,7 +9,7 @@ import numpy as np
 
 from vitral.base.text import compact
 from vitral.draw.overlay import tinted
-from vitral.draw.palette import SOFT, TICK_SIZE, dress_bar, map_name
+from vitral.draw.style import SOFT, TICK_SIZE, dress_bar, map_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,9 +49,9 @@ class Scale:
                 color=SOFT,
             )
             return
-        place = axes.inset_axes((1.025, 0.0, 0.035, 1.0))
+        inset = axes.inset_axes((1.025, 0.0, 0.035, 1.0))
         ends = {"extend": ("both" if self.signed else "max") if self.cut else "neither", "extendfrac": 0.04}
-        bar = figure.colorbar(ScalarMappable(Normalize(low, high), self._colour_map()), cax=place, ticks=self.ticks(), **ends)
+        bar = figure.colorbar(ScalarMappable(Normalize(low, high), self._colour_map()), cax=inset, ticks=self.ticks(), **ends)
         bar.ax.set_yticklabels(self._words())
         dress_bar(bar, self.unit, TICK_SIZE - 2)
 

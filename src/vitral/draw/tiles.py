@@ -1,4 +1,4 @@
-"""Many pictures on one page: a caption above each, labels at the rows; the picture cut into patches."""
+"""Many pictures on one page: a caption above each, labels at the rows; pairs, filters, the picture cut into patches."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.picture import Box
 from vitral.draw.overlay import to_rgb
-from vitral.draw.palette import INK, LABEL_SIZE, PAPER, SOFT, TICK_SIZE, add_title, new_figure, shorten, style_image, wrap
 from vitral.draw.scale import Scale
+from vitral.draw.style import INK, LABEL_SIZE, PAPER, SOFT, TICK_SIZE, add_title, empty_figure, new_figure, style_image, used_axes
+from vitral.draw.text import shorten, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TILE_SIDE = 480
+_FILTERS, _FILTER_WIDTH = 7, 0.85
+"""Filters in a row; inches of one."""
+_TILE_SIDE = 480
 """Longest side of a picture on a sheet, in pixels: enough for print at this size, and pages stay small."""
 
 
@@ -52,12 +55,8 @@ def picture_sheet(
     more = (0.4 if title else 0.05) + (0.07 + 0.13 * (note.count("\n") + 1) if note else 0.0)
     figure, axes = new_figure(across, height * rows + more, rows, columns)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
-    for index, one in enumerate(axes.flat):
-        style_image(one)
-        if index >= len(images):
-            one.set_visible(False)
-            continue
-        one.imshow(_tile(images[index]), interpolation="nearest" if max(images[index].size) <= 64 else "antialiased")
+    for index, one in enumerate(used_axes(axes, len(images))):
+        style_image(one).imshow(_tile(images[index]), interpolation="nearest" if max(images[index].size) <= 64 else "antialiased")
         if texts[index]:
             one.set_title(texts[index], fontsize=TICK_SIZE, color=INK, pad=2.5)
         if index in barred:
@@ -97,20 +96,64 @@ def class_sheet(images: Mapping[str, Sequence[Image.Image]], *, title: str = "",
     return figure
 
 
+def pair_sheet(
+    pairs: Sequence[tuple[Image.Image, Image.Image]], captions: Sequence[tuple[str, str]], *, title: str = "", across: int = 2
+) -> Figure:
+    """Each pair beside each other, `across` of them in a row; captions are of the left and the right picture."""
+    if not pairs or len(captions) != len(pairs):
+        raise UsageError(f"{len(pairs)} pairs and {len(captions)} captions", "give at least one pair, and captions for each")
+    images = [image for pair in pairs for image in pair]
+    words = [word for caption in captions for word in caption]
+    return picture_sheet(images, words, columns=2 * min(across, len(pairs)), title=title, width=1.5)
+
+
+def filter_tiles(filters: np.ndarray, *, captions: Sequence[str] = (), title: str = "", columns: int = _FILTERS) -> Figure:
+    """Filters (n, h, w, 3) or (n, h, w), signed."""
+    return picture_sheet(_filter_images(filters), captions, columns=columns, title=title, width=_FILTER_WIDTH)
+
+
+def filters_beside(groups: Sequence[tuple[np.ndarray, Sequence[str], str]]) -> Figure:
+    """Each group: filters, captions, a title."""
+    rows = [-(-len(filters) // _FILTERS) for filters, _, _ in groups]
+    heights = [count * (_FILTER_WIDTH + (0.2 if len(captions) else 0)) + 0.35 for count, (_, captions, _) in zip(rows, groups, strict=True)]
+    figure = empty_figure(_FILTER_WIDTH * _FILTERS + 0.1, sum(heights), w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)
+    parts = figure.subfigures(len(groups), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for part, count, (filters, captions, title) in zip(parts, rows, groups, strict=True):
+        add_title(part, title)
+        images = _filter_images(filters)
+        for index, one in enumerate(used_axes(part.subplots(count, _FILTERS, squeeze=False), len(images))):
+            style_image(one).imshow(images[index], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            if len(captions):
+                one.set_title(captions[index], fontsize=TICK_SIZE, color=INK, pad=2.5)
+    return figure
+
+
+def _filter_images(filters: np.ndarray) -> list[Image.Image]:
+    if filters.ndim not in (3, 4) or not len(filters):
+        raise UsageError(f"filters of shape {filters.shape}", "give (n, h, w) or (n, h, w, 3)")
+    return [Image.fromarray(grey) for grey in weights_to_grey(filters)]
+
+
+def weights_to_grey(filters: np.ndarray, leading: int = 1) -> np.ndarray:
+    """Signed weights as bytes of the same shape: zero is mid-grey, one scale per filter; the first `leading` axes number the filters."""
+    reach = np.abs(filters).max(axis=tuple(range(leading, filters.ndim)), keepdims=True)
+    return (127.5 + 127.5 * filters / np.where(reach > 0, reach, 1)).round().astype(np.uint8)
+
+
 def patch_figure(original: Image.Image, grid: tuple[int, int], box: Box | None = None, title: str = "", gap: float = 0.12) -> Figure:
     """The picture beside itself cut into its grid of patches; `gap`: white between patches, as a share of a patch."""
     box = box or Box(0, 0, original.width, original.height)
-    side = max(4, int(TILE_SIDE / (max(grid) * (1 + gap))))
+    side = max(4, int(_TILE_SIDE / (max(grid) * (1 + gap))))
     seen = to_rgb(original).resize(
         (grid[1] * side, grid[0] * side),
         Image.Resampling.NEAREST if max(original.size) <= 64 else Image.Resampling.LANCZOS,
         _edges(box, original),
     )
     captions = ["what the model sees", f"{grid[0]} × {grid[1]} = {grid[0] * grid[1]} patches"]
-    return picture_sheet([seen, cut_into_patches(seen, grid, gap)], captions, columns=2, title=title, width=2.8)
+    return picture_sheet([seen, _cut_into_patches(seen, grid, gap)], captions, columns=2, title=title, width=2.8)
 
 
-def cut_into_patches(image: Image.Image, grid: tuple[int, int], gap: float = 0.12) -> Image.Image:
+def _cut_into_patches(image: Image.Image, grid: tuple[int, int], gap: float = 0.12) -> Image.Image:
     """The image as grid[0] × grid[1] patches with white between them."""
     down, across = image.height // grid[0], image.width // grid[1]
     space = max(1, round(min(down, across) * gap))
@@ -125,8 +168,8 @@ def cut_into_patches(image: Image.Image, grid: tuple[int, int], gap: float = 0.1
 
 def _tile(image: Image.Image) -> Image.Image:
     image = to_rgb(image)
-    if max(image.size) > TILE_SIDE:
-        image.thumbnail((TILE_SIDE, TILE_SIDE), Image.Resampling.LANCZOS)
+    if max(image.size) > _TILE_SIDE:
+        image.thumbnail((_TILE_SIDE, _TILE_SIDE), Image.Resampling.LANCZOS)
     return image
 
 

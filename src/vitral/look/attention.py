@@ -15,7 +15,7 @@ from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double, to_numpy
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import matrix_figure
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
 from vitral.look.choice import Start, check_index, check_item, need_transformer, start_index, start_patch, unused_note
 from vitral.look.maps import heat, to_grid
 from vitral.look.rerun import ensure_recorded
@@ -68,7 +68,7 @@ def _row(tape: Tape, item: int, start: Start, block: int, head: int | None) -> t
 
 
 @dataclass(frozen=True)
-class AttentionMatrix(NotebookFigure):
+class AttentionMatrix(Result):
     """All of one block's attention for one picture: (T, T) of one head or of the mean."""
 
     values: np.ndarray
@@ -111,13 +111,13 @@ def attention_matrix(
     weights = to_double(tape.attention(block)[item])  # (heads, T, T)
     matrix = weights.mean(dim=0) if head is None else weights[check_index("head", head, tape.config.heads)]
     if normalised:
-        matrix = layer_normalised(matrix)
+        matrix = _layer_normalised(matrix)
     who = "mean" if head is None else head % tape.config.heads
     note = unused_note("attention_matrix", target=target, start=start)
     return AttentionMatrix(to_numpy(matrix), block, who, tape.prefix, normalised, note)
 
 
-def layer_normalised(matrix: torch.Tensor, epsilon: float = 1e-12) -> torch.Tensor:
+def _layer_normalised(matrix: torch.Tensor, epsilon: float = 1e-12) -> torch.Tensor:
     """Layer norm of each row. Epsilon is far below LayerNorm's usual 1e-5, which would swamp weights near 1/T."""
     if matrix.shape[-1] < 2:
         raise UsageError("a matrix of one token cannot be normalised", "use a picture with more patches")

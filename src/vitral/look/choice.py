@@ -100,7 +100,7 @@ def start_patch(tape: Tape, start: Start) -> tuple[int, int] | None:
     return row, column
 
 
-def place_of(what: str, start: Sequence[int], grid: tuple[int, int], owner: str) -> tuple[int, int]:
+def check_patch(what: str, start: Sequence[int], grid: tuple[int, int], owner: str) -> tuple[int, int]:
     """(row, column) as it is given, where the grid has such a place."""
     if len(start) != 2 or not all(
         isinstance(each, int | np.integer) and 0 <= each < count for each, count in zip(start, grid, strict=False)
@@ -130,6 +130,6 @@ def start_index(tape: Tape, start: Start) -> tuple[int | None, str]:
     if isinstance(start, str):
         raise one_of("start", start, STARTS)
     if isinstance(start, tuple | list):
-        row, column = place_of("patch", start, tape.grid, "this model")
+        row, column = check_patch("patch", start, tape.grid, "this model")
         return tape.prefix + row * tape.grid[1] + column, f"starts from the patch in row {row}, column {column}"
     return check_index("token", start, config.tokens), f"starts from token {start}"

@@ -18,8 +18,8 @@ from torch import nn
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double
 from vitral.base.text import signed
-from vitral.draw.palette import NotebookFigure
-from vitral.draw.switch_off import ablation_figure
+from vitral.draw.matrices import ablation_figure
+from vitral.draw.result import Result
 from vitral.look.choice import Start, check_item, find_target, need_transformer, unused_note
 from vitral.look.rerun import ensure_recorded
 from vitral.model.norm import RMSNorm
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Contributions(NotebookFigure):
+class Contributions(Result):
     """Parts of one logit."""
 
     heads: np.ndarray
@@ -83,19 +83,19 @@ def contributions(tape: Tape, item: int = 0, target: int | str | None = None, st
             before = to_double(used[f"blocks.{index - 1}.output" if index else "embedding"][at])
             scales = (layer.scale1, getattr(layer, "scale2", layer.scale1))  # a parallel block has one factor for both
             scale1, scale2 = (1.0 if scale is None else to_double(scale) for scale in scales)
-            given = _given(layer.attention, mixed)  # (heads, T, D)
+            headed = _in_stream(layer.attention, mixed)  # (heads, T, D)
             if config.norm_order == "res-post":
-                given = _held(layer.norm1, given, _scale(layer.norm1, added))
+                headed = _held(layer.norm1, headed, _scale(layer.norm1, added))
                 added, made = (
                     _held(norm, value, _scale(norm, value)) + _bias(norm) for norm, value in ((layer.norm1, added), (layer.norm2, made))
                 )
-            given, added, made = given * scale1, added * scale1, made * scale2
+            headed, added, made = headed * scale1, added * scale1, made * scale2
             if config.norm_order == "post":
                 weights, rest = _back(layer.norm2, weights, middle + made, rest)
             mlp[index] = float((weights * made).sum())
             if config.norm_order == "post":
                 weights, rest = _back(layer.norm1, weights, before + added, rest)
-            heads[index] = [float((weights * part).sum()) for part in given]
+            heads[index] = [float((weights * part).sum()) for part in headed]
             bias[index] = float((weights * added).sum()) - heads[index].sum()
         embedding = float((weights * to_double(used["embedding"][at])).sum())
     name, logit = tape.origin.class_name(target), float(used["logits"][at, target])
@@ -135,7 +135,7 @@ def _slope(read: Callable[[torch.Tensor], torch.Tensor], like: torch.Tensor) -> 
         return torch.autograd.grad(read(part), part)[0]
 
 
-def _given(attention: Any, mixed: torch.Tensor) -> torch.Tensor:
+def _in_stream(attention: Any, mixed: torch.Tensor) -> torch.Tensor:
     """What each head's output (heads, T, d) becomes in the stream, (heads, T, D): a norm on the joined heads with its scale held."""
     heads, count, per_head = mixed.shape
     apart = torch.einsum("htd,hg->htgd", mixed, torch.eye(heads, dtype=mixed.dtype, device=mixed.device))  # all others zero

@@ -1,10 +1,9 @@
-"""What a figure says beside its picture: which model, which pictures, made by what; and the figure before it is written."""
+"""What a figure says beside its picture: which model, which pictures, made by what."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,28 +14,11 @@ from vitral.base.numbers import to_numpy
 from vitral.base.picture import Picture
 from vitral.config import to_dict
 from vitral.draw.overlay import to_rgb
-from vitral.draw.provenance import command_line, save_figure
+from vitral.draw.provenance import command_line
 from vitral.model.classifier import Classifier
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from PIL import Image
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A figure before it is written: what it is called, its numbers, what it shows."""
-
-    name: str
-    figure: Figure
-    numbers: dict[str, Any]
-    caption: str
-    provenance: dict[str, Any] = field(default_factory=dict)
-
-    def save(self, path_stem: Path, about: dict[str, Any], formats: Sequence[str]) -> list[Path]:
-        """Writes it with its numbers and `about` beside it; the paths of the pictures."""
-        written = save_figure(self.figure, path_stem, self.numbers, {**about, **self.provenance}, self.caption, formats)
-        return written[: len(formats)]
 
 
 def stems(pictures: Sequence[Picture]) -> list[str]:

@@ -19,9 +19,9 @@ from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import track
 from vitral.config import ModelConfig
 from vitral.draw.charts import head_scatter
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
 from vitral.look.choice import Start, check_item, need_transformer, unused_note
-from vitral.look.rerun import ensure_recorded
+from vitral.look.rerun import ensure_recorded, weight_names
 from vitral.look.watch import each, watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Tape
@@ -33,7 +33,7 @@ BATCH = 16
 
 
 @dataclass(frozen=True)
-class HeadNumbers(NotebookFigure):
+class HeadNumbers(Result):
     """One number per picture, block and head."""
 
     name: str
@@ -75,7 +75,7 @@ def watch_heads(model: Classifier, x: Any, batch: int = BATCH) -> dict[str, Head
     """Distance and entropy over any number of pictures, a few at a time; no attention is stored."""
     need_transformer(model, "attention distance")
     items = each(x)
-    found: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
+    series: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
     config = model.config  # the reader must not know a compiled model: the compiler would follow it there
     for begin in track(range(0, len(items), batch), "Measuring heads"):
         passing: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
@@ -86,13 +86,13 @@ def watch_heads(model: Classifier, x: Any, batch: int = BATCH) -> dict[str, Head
 
         watch(model, items[begin : begin + batch], keep=["logits"], readers={ATTENTION: read})
         for name in MEASURES:
-            found[name].append(np.stack(passing[name], axis=1))  # (B, L, heads)
-    return {name: _named(name, np.concatenate(parts), model.config) for name, parts in found.items()}
+            series[name].append(np.stack(passing[name], axis=1))  # (B, L, heads)
+    return {name: _named(name, np.concatenate(parts), model.config) for name, parts in series.items()}
 
 
 def _from_tape(tape: Tape, item: int | None, name: str, note: str) -> HeadNumbers:
     need_transformer(tape, f"attention {name}")
-    names = [f"blocks.{block}.attention.weights" for block in range(tape.config.depth)]
+    names = weight_names(tape)
     items = range(tape.logits.shape[0]) if item is None else [check_item(tape, item)]
     each = []
     for index in items:
@@ -121,7 +121,7 @@ def mean_distance(weights: torch.Tensor, config: ModelConfig) -> np.ndarray:
     return to_numpy(total)
 
 
-def mean_entropy(weights: torch.Tensor, _: ModelConfig) -> np.ndarray:
+def _mean_entropy(weights: torch.Tensor, _: ModelConfig) -> np.ndarray:
     """(B, heads) from weights (B, heads, T, T)."""
     parts = [torch.special.entr(to_double(weights[:, head])).sum(dim=-1).mean(dim=-1) for head in range(weights.shape[1])]
     return to_numpy(torch.stack(parts, dim=1) / np.log(2))
@@ -135,4 +135,4 @@ def _named(name: str, each: np.ndarray, config: ModelConfig, note: str = "") -> 
     return HeadNumbers("mean attention distance", "pixels", each, (0.0, float(between.max())), float(between.mean()), note)
 
 
-MEASURES: dict[str, Callable[..., Any]] = {"distance": mean_distance, "entropy": mean_entropy}
+MEASURES: dict[str, Callable[..., Any]] = {"distance": mean_distance, "entropy": _mean_entropy}

@@ -17,16 +17,16 @@ import torch.nn.functional as F
 
 from vitral.base.errors import one_of
 from vitral.base.numbers import to_double, to_numpy
-from vitral.look.occlusion import edges
+from vitral.look.maps import patch_edges
 from vitral.look.rerun import fast_logits, score
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Edit
 
-REMOVALS = ("mean", "blur", "other", "dropped")
+_REMOVALS = ("mean", "blur", "other", "dropped")
 """mean: the image's mean colour; blur: what is left of it at an eighth of the grid; other: the same place of another image; dropped: the
 token is not there."""
-SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)
-GROUPS = 10
+_SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)
+_GROUPS = 10
 BATCH = 16
 
 
@@ -52,7 +52,7 @@ def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
     return float((a * b).sum() / size) if size > 0 else 0.0
 
 
-def found(values: np.ndarray, inside: np.ndarray) -> float:
+def auroc_inside(values: np.ndarray, inside: np.ndarray) -> float:
     """The chance that a patch inside gets more than one outside (area under the ROC curve); 0.5: the map knows nothing of it."""
     ranks, inside = _ranks(values.ravel()), inside.ravel().astype(bool)
     count, rest = int(inside.sum()), int((~inside).sum())
@@ -81,7 +81,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 # ---- maps against the model ----------------------------------------------------------------------------------------------------
 
 
-def baselines(image: torch.Tensor, other: torch.Tensor, grid: tuple[int, int]) -> dict[str, torch.Tensor]:
+def _baselines(image: torch.Tensor, other: torch.Tensor, grid: tuple[int, int]) -> dict[str, torch.Tensor]:
     """What stands in the place of removed patches, as whole images (C, H, W)."""
     coarse = max(2, -(-grid[0] // 8)), max(2, -(-grid[1] // 8))  # one colour would be the mean again
     whole = image.cpu() if image.is_mps else image  # Apple's GPU pools only what divides (pytorch#96056)
@@ -90,20 +90,20 @@ def baselines(image: torch.Tensor, other: torch.Tensor, grid: tuple[int, int]) -
     return {"mean": image.mean(dim=(1, 2), keepdim=True).expand_as(image), "blur": blurred, "other": other}
 
 
-def removed(image: torch.Tensor, filling: torch.Tensor, masks: np.ndarray) -> torch.Tensor:
+def _with_patches_removed(image: torch.Tensor, filling: torch.Tensor, masks: np.ndarray) -> torch.Tensor:
     """(B, C, H, W): the image with the patches that `masks` (B, h, w) names replaced."""
     height, width = image.shape[-2:]
-    down, across = (np.diff(edges(size, count)) for size, count in ((height, masks.shape[1]), (width, masks.shape[2])))
+    down, across = (np.diff(patch_edges(size, count)) for size, count in ((height, masks.shape[1]), (width, masks.shape[2])))
     pixels = torch.from_numpy(masks.repeat(down, axis=1).repeat(across, axis=2)).to(image.device)[:, None]
     return torch.where(pixels, filling, image)
 
 
 @torch.no_grad()
-def scores(model: Classifier, images: torch.Tensor, target: int, kept: np.ndarray | None = None) -> np.ndarray:
+def scores(model: Classifier, images: torch.Tensor, target: int, remaining: np.ndarray | None = None) -> np.ndarray:
     """(B,) the target's probability; `kept` (B, k): the patches that are there, all others' tokens are dropped."""
     parts = []
     for begin in range(0, len(images), BATCH):
-        edits = None if kept is None else {"embedding": _only(kept[begin : begin + BATCH], model.config.prefix)}
+        edits = None if remaining is None else {"embedding": _only(remaining[begin : begin + BATCH], model.config.prefix)}
         parts.append(score(model, fast_logits(model, images[begin : begin + BATCH], edits).float(), target))
     return to_numpy(to_double(torch.cat(parts)))
 
@@ -111,42 +111,42 @@ def scores(model: Classifier, images: torch.Tensor, target: int, kept: np.ndarra
 def removals_of(model: Classifier) -> tuple[str, ...]:
     """Those that this model allows: a token can be dropped where positions are added to it, not where attention turns it."""
     can_drop = model.config.is_transformer and model.config.positions in ("learned", "sincos", "none")
-    return REMOVALS if can_drop else REMOVALS[:-1]
+    return _REMOVALS if can_drop else _REMOVALS[:-1]
 
 
-def curves(
+def deletion_insertion(
     model: Classifier, image: torch.Tensor, other: torch.Tensor, target: int, orders: np.ndarray, grid: tuple[int, int], removal: str
 ) -> np.ndarray:
     """(M, 2, S + 2) scores for `orders` (M, N): deletion (the most important first), insertion (they alone are there); from none to all."""
-    if removal not in REMOVALS:
-        raise one_of("removal", removal, REMOVALS)
+    if removal not in _REMOVALS:
+        raise one_of("removal", removal, _REMOVALS)
     count = orders.shape[1]
-    at = [min(count - 1, max(1, round(share * count))) for share in SHARES]
+    at = [min(count - 1, max(1, round(share * count))) for share in _SHARES]
     whole = scores(model, image[None], target)[0]
     out = np.zeros((len(orders), 2, len(at) + 2))
     out[:, 0, 0] = out[:, 1, -1] = whole
     if removal == "dropped":
-        for place, number in enumerate(at, 1):
-            for side, kept in ((0, orders[:, number:]), (1, orders[:, :number])):
-                out[:, side, place] = scores(model, image[None].expand(len(orders), -1, -1, -1), target, np.sort(kept, axis=1))
+        for column, number in enumerate(at, 1):
+            for side, remaining in ((0, orders[:, number:]), (1, orders[:, :number])):
+                out[:, side, column] = scores(model, image[None].expand(len(orders), -1, -1, -1), target, np.sort(remaining, axis=1))
         # A head that reads patches alone has nothing to read without any: the curve stays where it is with few.
         nothing = scores(model, image[None], target, np.zeros((1, 0), np.int64))[0] if model.config.pool == "class" else None
         out[:, 0, -1] = out[:, 0, -2] if nothing is None else nothing
         out[:, 1, 0] = out[:, 1, 1] if nothing is None else nothing
         return out
-    filling = baselines(image, other, grid)[removal]
+    filling = _baselines(image, other, grid)[removal]
     out[:, 0, -1] = out[:, 1, 0] = scores(model, filling[None], target)[0]
-    places = np.empty_like(orders)
-    np.put_along_axis(places, orders, np.arange(count)[None], axis=1)  # the rank of each patch
-    masks = np.stack([[places < number, places >= number] for number in at])  # (S, 2, M, N)
-    found = scores(model, removed(image, filling, masks.reshape(-1, *grid)), target).reshape(len(at), 2, -1)
-    out[:, :, 1:-1] = found.transpose(2, 1, 0)
+    ranks = np.empty_like(orders)
+    np.put_along_axis(ranks, orders, np.arange(count)[None], axis=1)  # the rank of each patch
+    masks = np.stack([[ranks < number, ranks >= number] for number in at])  # (S, 2, M, N)
+    auroc_inside = scores(model, _with_patches_removed(image, filling, masks.reshape(-1, *grid)), target).reshape(len(at), 2, -1)
+    out[:, :, 1:-1] = auroc_inside.transpose(2, 1, 0)
     return out
 
 
 def area(curve: np.ndarray) -> np.ndarray:
     """(…, S + 2) → (…): the mean height over the share of patches."""
-    return np.trapezoid(curve, [0.0, *SHARES, 1.0], axis=-1)
+    return np.trapezoid(curve, [0.0, *_SHARES, 1.0], axis=-1)
 
 
 def gain(curve: np.ndarray, any_sign: bool = False) -> np.ndarray:
@@ -161,7 +161,7 @@ def gain(curve: np.ndarray, any_sign: bool = False) -> np.ndarray:
 def salience_order(model: Classifier, image: torch.Tensor, target: int, maps: np.ndarray) -> np.ndarray:
     """SaCo of M maps (M, h, w): from −1 (what gets more weight costs less) to 1. Groups of patches are set to the image's mean colour."""
     count = maps[0].size
-    groups = min(GROUPS, count)
+    groups = min(_GROUPS, count)
     filling = image.mean(dim=(1, 2), keepdim=True).expand_as(image)
     masks, weights = [], []
     for values in maps:
@@ -171,11 +171,11 @@ def salience_order(model: Classifier, image: torch.Tensor, target: int, maps: np
             masks.append(mask.reshape(values.shape))
             weights.append(float(values.ravel()[part].sum()))
     whole = scores(model, image[None], target)[0]
-    falls = whole - scores(model, removed(image, filling, np.stack(masks)), target).reshape(len(maps), groups)
-    return np.array([coefficient(fall, weight) for fall, weight in zip(falls, np.reshape(weights, (len(maps), groups)), strict=True)])
+    falls = whole - scores(model, _with_patches_removed(image, filling, np.stack(masks)), target).reshape(len(maps), groups)
+    return np.array([_coefficient(fall, weight) for fall, weight in zip(falls, np.reshape(weights, (len(maps), groups)), strict=True)])
 
 
-def coefficient(falls: Sequence[float] | np.ndarray, weights: Sequence[float] | np.ndarray) -> float:
+def _coefficient(falls: Sequence[float] | np.ndarray, weights: Sequence[float] | np.ndarray) -> float:
     """SaCo from the groups' falls of the score and their weights, the heaviest first: each pair counts by its difference in weight."""
     total = size = 0.0
     for i in range(len(falls)):
@@ -186,9 +186,9 @@ def coefficient(falls: Sequence[float] | np.ndarray, weights: Sequence[float] | 
     return total / size if size > 0 else 0.0
 
 
-def _only(kept: np.ndarray, prefix: int) -> Edit:
+def _only(remaining: np.ndarray, prefix: int) -> Edit:
     """Drops the tokens of all patches but those of `kept` (B, k)."""
-    index = torch.from_numpy(np.ascontiguousarray(kept)).long() + prefix
+    index = torch.from_numpy(np.ascontiguousarray(remaining)).long() + prefix
     index = torch.cat([torch.arange(prefix).expand(len(index), -1), index], dim=1)
 
     def edit(tokens: torch.Tensor, _: str) -> torch.Tensor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,17 +16,19 @@ from vitral.base.numbers import to_numpy
 from vitral.base.picture import Picture
 from vitral.base.progress import progress, say
 from vitral.base.text import percent
-from vitral.draw.filters import filters_beside
+from vitral.config import ModelConfig
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids, matrix_figure
 from vitral.draw.overlay import enlarge
+from vitral.draw.provenance import save_figure
+from vitral.draw.result import Result
 from vitral.draw.sheet import COLOURS_END, STARTS, clipped_overlay
-from vitral.draw.tiles import patch_figure, picture_sheet
+from vitral.draw.tiles import filters_beside, patch_figure, picture_sheet
 from vitral.look.attention import attention, attention_matrix
 from vitral.look.choice import Start, find_target
-from vitral.look.describe import Drawn, about_model, about_picture, seen, stems
+from vitral.look.describe import about_model, about_picture, seen, stems
 from vitral.look.distance import watch_heads
-from vitral.look.filters import Filters, filters
+from vitral.look.filters import filters
 from vitral.look.health import health
 from vitral.look.method import RECORDS, call, choose, watch_for
 from vitral.look.predict import rank
@@ -43,26 +46,39 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg")
-FIGURES = (
-    *("filters", "positions", "distance"),
-    *("patches", "prediction", "methods", "attention", "rollout", "classes", "ablation", "shuffled", "norms", "colours"),
-)
-"""What `only` may name: positions, distance (with entropy) and attention are several figures each."""
-OF_A_PICTURE = 3
-"""From here on they belong to one picture."""
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Which figures are to be made."""
+@dataclass
+class Subject:
+    """What figures are made of: a model, or one picture of it; and where they are written."""
 
-    names: frozenset[str]
+    model: Classifier
+    pictures: Sequence[Picture]
+    folder: Path
+    about: dict[str, Any]
+    formats: Sequence[str] = FORMATS
+    rival: Classifier | None = None
+    """A CNN or ResNet whose first filters are drawn beside the ViT's."""
+    target: int | str | None = None
+    """The class to explain; None: the predicted one."""
+    token: Start | None = None
+    """Whose rows of the attention matrix are drawn as maps; None: the middle patch."""
+    name: str = ""
+    """Of the one picture; empty: all pictures."""
+    written: list[Path] = field(default_factory=list)
 
-    def __call__(self, *names: str) -> bool:
-        return not self.names.isdisjoint(names)
+    @cached_property
+    def tape(self) -> Tape:
+        """Of the one picture, with all that the methods read."""
+        return watch_for(self.model, self.pictures, [method for method in RECORDS.values() if method.supports(self.model)])
 
+    def add(self, stem: str, figure: Figure, numbers: dict[str, Any], caption: str, facts: dict[str, Any] | None = None) -> None:
+        """Write a figure with its numbers; `facts` stand beside it."""
+        path = self.folder / (f"{self.name}-{stem}" if self.name else stem)
+        self.written += save_figure(figure, path, numbers, {**self.about, **(facts or {})}, caption, self.formats)[: len(self.formats)]
 
-ALL = Wanted(frozenset(FIGURES))
+    def add_result(self, stem: str, result: Result, caption: str, facts: dict[str, Any] | None = None) -> None:
+        self.add(stem, result.draw(), result.numbers(), caption, facts)
 
 
 def photographs() -> list[Path]:
@@ -84,126 +100,97 @@ def figure_set(
     pictures: Iterable[Any],
     out: str | Path,
     *,
-    rival: Classifier | None = None,
-    target: int | str | None = None,
-    formats: Sequence[str] = FORMATS,
     only: Sequence[str] = (),
-    token: Start | None = None,
+    formats: Sequence[str] = FORMATS,
     command: str = "",
     quiet: bool = False,
+    **options: Any,
 ) -> list[Path]:
     """All figures that apply to the model, for each picture and over all, into `out`; the paths of the pictures written.
 
-    rival: a CNN or ResNet whose first filters are drawn beside the ViT's.
-    only: names out of FIGURES; the others are not made. token: whose rows are drawn as maps; None: the middle patch.
+    only: names out of FIGURES; the others are not made. options: `rival`, `target` and `token`, see `Subject`.
     """
     check_figures(only)
-    wanted = Wanted(frozenset(only or FIGURES))
     opened = open_pictures(model, each(pictures))
-    if target is not None:
-        find_target(watch(model, opened[:1]), 0, target)  # a wrong name is told before anything is written
-    names = stems(opened)
-    about = about_model(model, command)
-    written: list[Path] = []
-    if model.config.is_transformer and model.config.positions not in POSITIONED and not quiet and wanted("positions"):
+    whole = Subject(model, opened, Path(out), about_model(model, command), formats, **options)
+    if whole.target is not None:
+        find_target(watch(model, opened[:1]), 0, whole.target)  # a wrong name is an error before anything is written
+    chosen = only or FIGURES
+    if model.config.is_transformer and model.config.positions not in POSITIONED and not quiet and "positions" in chosen:
         say(f"no figures of positions: with positions = {model.config.positions} there are no vectors to compare")
-    steps = _whole_count(model) + len(opened) * _picture_count(model) if not only else None
-    with progress("Drawing", total=steps, quiet=quiet) as bar:
-        for drawn in whole_model(model, opened, rival, wanted):
-            written += drawn.save(Path(out) / drawn.name, about, formats)
+    entries = [entry for name, entry in FIGURES.items() if name in chosen and entry.applies(model)]
+    of_model, of_picture = ([entry for entry in entries if entry.of_picture is one] for one in (False, True))
+    with progress("Drawing", total=len(of_model) + len(of_picture) * len(opened), quiet=quiet) as bar:
+        for entry in of_model:
+            entry.make(whole)
             bar.advance()
-        for picture, name in zip(opened if wanted(*FIGURES[OF_A_PICTURE:]) else (), names, strict=not only):
-            tape = watch_for(model, [picture], [method for method in RECORDS.values() if method.supports(model)])
-            for drawn in one_picture(tape, name, target, wanted, token):
-                written += drawn.save(Path(out) / f"{name}-{drawn.name}", {**about, "picture": about_picture(picture)}, formats)
+        for picture, name in zip(opened, stems(opened), strict=True):
+            subject = replace(whole, pictures=[picture], about={**whole.about, "picture": about_picture(picture)}, name=name)
+            for entry in of_picture:
+                entry.make(subject)
                 bar.advance()
-    return written
+    return whole.written
 
 
-def whole_model(model: Classifier, pictures: Sequence[Picture], rival: Classifier | None = None, wanted: Wanted = ALL) -> Iterator[Drawn]:
-    """Figures that belong to the model, not to one picture."""
-    if wanted("filters"):
-        yield _filters_drawn(filters(model), filters(rival) if rival is not None else None)
-    if not model.config.is_transformer:
-        return
-    if model.config.positions in POSITIONED and wanted("positions"):
-        positions = position_similarity(model)
-        yield Drawn("positions", positions.draw(), positions.numbers(), positions.finding)
-        yield Drawn("positions-rows-columns", positions.draw_distances(), positions.numbers(), positions.finding)
-        if positions.class_token is not None:
-            named = {"rows": "row of the patch", "columns": "column of the patch", "label": "cosine similarity", "signed": True}
-            figure = matrix_figure(positions.class_token, title="The class token's position against the patches'", **named)
-            yield Drawn(
-                "positions-class-token", figure, {"similarity": positions.class_token}, "class token's position against the patches'"
-            )
-    if not wanted("distance"):
-        return
-    heads = watch_heads(model, list(pictures))
-    sources = {"pictures": [about_picture(picture) for picture in pictures]}
-    for name, measured in heads.items():
-        yield Drawn(name, measured.draw(), measured.numbers(), f"{measured.name} per head and depth", sources)
+# ---- of the model --------------------------------------------------------------------------------------------------------------
 
 
-def one_picture(
-    tape: Tape, name: str, target: int | str | None = None, wanted: Wanted = ALL, token: Start | None = None
-) -> Iterator[Drawn]:
-    """Figures of the first picture on a tape."""
-    assert tape.pictures is not None
-    picture = tape.pictures[0]
-    transformer = tape.model.config.is_transformer
-    if transformer and wanted("patches"):
-        title = f"{name} in patches of {_size(tape.config.patch_size)}"
-        if tape.config.patch_stride != tape.config.patch_size:
-            title += f", overlapping: one every {_size(tape.config.patch_stride)}"
-        yield Drawn("patches", patch_figure(picture.original, tape.grid, picture.box, title), {"grid": np.array(tape.grid)}, title)
-    if tape.config.classes and wanted("prediction"):
-        ranking = rank(tape, tape.logits[0], picture.source, TOP)
-        numbers = {"logits": to_numpy(tape.logits[0]), "indices": np.array(ranking.indices)}
-        title = f"{name}: the {len(ranking)} most probable classes"
-        yield Drawn("prediction", ranking.draw(title, picture.original), numbers, title, {"prediction": ranking.to_dict()["classes"]})
-    if wanted("methods"):
-        heats = [call(method, tape, target=target) for method in choose(tape.model)]
-        yield sheet(tape, heats, name)
-    if transformer and wanted("attention"):
-        yield from _attention(tape, name, token)
-    if transformer and wanted("rollout"):
-        variants = {(heads, discard): rollout(tape, heads=heads, discard=discard) for discard in (0.0, 0.9) for heads in JOIN}
-        captions = [f"{heads} of heads" for heads, _ in variants]
-        options = {"row_labels": ["all weights", "strongest 10 %"], "columns": len(JOIN), "width": 1.8}
-        figure = _maps(tape, list(variants.values()), captions, f"{name}: attention rollout", **options)
-        grids = {f"{heads}_discard_{discard:g}": heat.grid for (heads, discard), heat in variants.items()}
-        yield Drawn("rollout", figure, grids, f"{name}: attention rollout", {"maps": [heat.to_dict() for heat in variants.values()]})
-    if transformer and tape.config.classes > 1 and wanted("classes"):
-        likely = rank(tape, tape.logits[0], top=3)
-        heats = [relevance(tape, target=index) for index in likely.indices]
-        captions = [f"{label} ({percent(share)})" for label, share in likely]
-        figure = _maps(tape, heats, captions, f"{name}: relevance for each class", picture=True, columns=4, width=1.8)
-        yield Drawn(
-            "classes", figure, {f"class_{heat.target}": heat.grid for heat in heats}, f"{name}: relevance of the most probable classes"
-        )
-    if transformer and tape.config.classes and wanted("ablation"):
-        ablation = ablate(tape, target=target)
-        yield Drawn("ablation", ablation.draw(), ablation.numbers(), f"{name}: heads and blocks switched off")
-    if is_apart(tape.config) and tape.config.classes and wanted("shuffled"):
-        moved = shuffle(tape)
-        yield Drawn("shuffled", moved.draw(), moved.numbers(), f"{name}: {moved.finding}", {"finding": moved.finding})
-    if transformer and wanted("norms"):
-        found = health(tape)
-        yield Drawn("norms", found.draw(), found.numbers(), found.finding)
-    if not wanted("colours"):
-        return
-    layers = sorted({*np.linspace(0, len(tape.model.map_names()) - 1, 5).round().astype(int).tolist()})
-    colours = [token_colours(tape, block=block) for block in layers]
-    what = "block" if transformer else "stage"
-    captions = ["picture as the model sees it", *(one.caption.replace("block", what) for one in colours)]
-    figure = picture_sheet(
-        [seen(picture), *(one.image() for one in colours)], captions, columns=3, title=f"{name}: tokens as colours", width=2.0
-    )
-    yield Drawn("colours", figure, {f"{what}_{one.block}": one.colours for one in colours}, f"{name}: first three components of the tokens")
+def _filters(subject: Subject) -> None:
+    own = filters(subject.model)
+    if subject.rival is None:
+        return subject.add_result("filters", own, own.title)
+    rival = filters(subject.rival)
+    figure = filters_beside([(own.shown, own.captions, own.title), (rival.shown, rival.captions, rival.title)])
+    return subject.add("filters", figure, {**own.numbers(), "rival_tiles": rival.tiles}, f"{own.title}; beside: {rival.title}")
 
 
-def _attention(tape: Tape, name: str, token: Start | None = None) -> Iterator[Drawn]:
+def _positions(subject: Subject) -> None:
+    """Each position with all others, rows against columns, and the class token's position."""
+    positions = position_similarity(subject.model)
+    subject.add_result("positions", positions, positions.finding)
+    subject.add("positions-rows-columns", positions.draw_distances(), positions.numbers(), positions.finding)
+    if positions.class_token is not None:
+        labels = {"rows": "row of the patch", "columns": "column of the patch", "label": "cosine similarity", "signed": True}
+        caption = "class token's position against the patches'"
+        figure = matrix_figure(positions.class_token, title=f"The {caption}", **labels)
+        subject.add("positions-class-token", figure, {"similarity": positions.class_token}, caption)
+
+
+def _distance(subject: Subject) -> None:
+    """Mean attention distance and entropy of each head, over all pictures."""
+    sources = {"pictures": [about_picture(picture) for picture in subject.pictures]}
+    for stem, heads in watch_heads(subject.model, list(subject.pictures)).items():
+        subject.add_result(stem, heads, f"{heads.name} per head and depth", sources)
+
+
+# ---- of one picture ------------------------------------------------------------------------------------------------------------
+
+
+def _patches(subject: Subject) -> None:
+    (picture,), config = subject.pictures, subject.model.config
+    title = f"{subject.name} in patches of {_size(config.patch_size)}"
+    if config.patch_stride != config.patch_size:
+        title += f", overlapping: one every {_size(config.patch_stride)}"
+    grid = subject.tape.grid
+    subject.add("patches", patch_figure(picture.original, grid, picture.box, title), {"grid": np.array(grid)}, title)
+
+
+def _prediction(subject: Subject) -> None:
+    (picture,), logits = subject.pictures, subject.tape.logits[0]
+    ranking = rank(subject.tape, logits, picture.source, TOP)
+    title = f"{subject.name}: the {len(ranking)} most probable classes"
+    numbers = {"logits": to_numpy(logits), "indices": np.array(ranking.indices)}
+    subject.add("prediction", ranking.draw(title, picture.original), numbers, title, {"prediction": ranking.to_dict()["classes"]})
+
+
+def _methods(subject: Subject) -> None:
+    page = sheet(subject.tape, [call(method, subject.tape, target=subject.target) for method in choose(subject.model)], subject.name)
+    subject.add_result("methods", page, page.title, page.facts())
+
+
+def _attention(subject: Subject) -> None:
     """Class-token maps of every block and head; whole matrices, plain and normalised; one token's rows."""
+    tape, name, token = subject.tape, subject.name, subject.token
     depth, count = tape.config.depth, tape.config.heads
     maps = np.stack([[attention(tape, block=block, head=head).grid for head in range(count)] for block in range(depth)])  # (L, heads, h, w)
     # A few artefact patches can outshine all others: each map's scale ends at its 97th percentile.
@@ -214,7 +201,7 @@ def _attention(tape: Tape, name: str, token: Start | None = None) -> Iterator[Dr
     figure = grid_of_grids(
         np.clip(scaled, 0, 1), title=title, label=label, signed=False, limits=(0.0, 1.0), rows="block", columns="head", longest=7.5
     )
-    yield Drawn("attention", figure, {"maps": maps}, title)
+    subject.add("attention", figure, {"maps": maps}, title)
     blocks = sorted({0, depth // 2, depth - 1})
     heads = list(range(min(count, 4)))
     for normalised in (False, True):
@@ -229,18 +216,63 @@ def _attention(tape: Tape, name: str, token: Start | None = None) -> Iterator[Dr
             label=label,
         )  # fmt: skip
         stem = "attention-matrix-normalised" if normalised else "attention-matrix"
-        yield Drawn(stem, figure, {"matrices": values, "blocks": np.array(blocks), "heads": np.array(heads)}, title)
+        subject.add(stem, figure, {"matrices": values, "blocks": np.array(blocks), "heads": np.array(heads)}, title)
     asking = (tape.grid[0] // 2, tape.grid[1] // 2) if token is None else token
     shown_heads = list(range(min(count, 8)))
     rows = [attention(tape, start=asking, block=block, head=head) for block in blocks for head in shown_heads]
-    place = rows[0].start
-    whose = f"the patch in row {place[0]}, column {place[1]}" if place is not None else f"the token {asking}"
+    patch = rows[0].start
+    whose = f"the patch in row {patch[0]}, column {patch[1]}" if patch is not None else f"the token {asking}"
     title = f"{name}: where {whose}{f' (row {asking} of the matrix)' if isinstance(asking, int) else ''} looks"
     labels = [f"block {block}" for block in blocks]
     captions = [f"head {heat.head}" for heat in rows]
     figure = _maps(tape, rows, captions, title, columns=len(shown_heads), row_labels=labels, width=1.5)
     grids = np.stack([heat.grid for heat in rows]).reshape(len(blocks), len(shown_heads), *tape.grid)
-    yield Drawn("attention-patch", figure, {"maps": grids, "blocks": np.array(blocks), "token": np.array(str(asking))}, title)
+    subject.add("attention-patch", figure, {"maps": grids, "blocks": np.array(blocks), "token": np.array(str(asking))}, title)
+
+
+def _rollout(subject: Subject) -> None:
+    variants = {(heads, discard): rollout(subject.tape, heads=heads, discard=discard) for discard in (0.0, 0.9) for heads in JOIN}
+    captions = [f"{heads} of heads" for heads, _ in variants]
+    title = f"{subject.name}: attention rollout"
+    options = {"row_labels": ["all weights", "strongest 10 %"], "columns": len(JOIN), "width": 1.8}
+    figure = _maps(subject.tape, list(variants.values()), captions, title, **options)
+    grids = {f"{heads}_discard_{discard:g}": heat.grid for (heads, discard), heat in variants.items()}
+    subject.add("rollout", figure, grids, title, {"maps": [heat.to_dict() for heat in variants.values()]})
+
+
+def _classes(subject: Subject) -> None:
+    likely = rank(subject.tape, subject.tape.logits[0], top=3)
+    heats = [relevance(subject.tape, target=index) for index in likely.indices]
+    captions = [f"{label} ({percent(share)})" for label, share in likely]
+    figure = _maps(subject.tape, heats, captions, f"{subject.name}: relevance for each class", picture=True, columns=4, width=1.8)
+    numbers = {f"class_{heat.target}": heat.grid for heat in heats}
+    subject.add("classes", figure, numbers, f"{subject.name}: relevance of the most probable classes")
+
+
+def _ablation(subject: Subject) -> None:
+    subject.add_result("ablation", ablate(subject.tape, target=subject.target), f"{subject.name}: heads and blocks switched off")
+
+
+def _shuffled(subject: Subject) -> None:
+    shuffled = shuffle(subject.tape)
+    subject.add_result("shuffled", shuffled, f"{subject.name}: {shuffled.finding}", {"finding": shuffled.finding})
+
+
+def _norms(subject: Subject) -> None:
+    norms = health(subject.tape)
+    subject.add_result("norms", norms, norms.finding)
+
+
+def _colours(subject: Subject) -> None:
+    (picture,), model = subject.pictures, subject.model
+    layers = sorted({*np.linspace(0, len(model.map_names()) - 1, 5).round().astype(int).tolist()})
+    colours = [token_colours(subject.tape, block=block) for block in layers]
+    what = "block" if model.config.is_transformer else "stage"
+    captions = ["picture as the model sees it", *(one.caption.replace("block", what) for one in colours)]
+    images = [seen(picture), *(one.image() for one in colours)]
+    figure = picture_sheet(images, captions, columns=3, title=f"{subject.name}: tokens as colours", width=2.0)
+    numbers = {f"{what}_{one.block}": one.colours for one in colours}
+    subject.add("colours", figure, numbers, f"{subject.name}: first three components of the tokens")
 
 
 def _maps(tape: Tape, heats: Sequence[Heatmap], captions: Sequence[str], title: str, *, picture: bool = False, **options: Any) -> Figure:
@@ -255,29 +287,40 @@ def _maps(tape: Tape, heats: Sequence[Heatmap], captions: Sequence[str], title: 
     return picture_sheet(images, captions, title=title, scales=scales, note="; ".join(notes), **options)
 
 
-def _filters_drawn(own: Filters, rival: Filters | None) -> Drawn:
-    if rival is None:
-        return Drawn("filters", own.draw(), own.numbers(), own.title)
-    figure = filters_beside([(own.shown, own.captions, own.title), (rival.shown, rival.captions, rival.title)])
-    return Drawn("filters", figure, {**own.numbers(), "rival_tiles": rival.tiles}, f"{own.title}; beside: {rival.title}")
-
-
 def _size(size: tuple[int, int]) -> str:
     return " × ".join(map(str, size))
 
 
-def _whole_count(model: Classifier) -> int:
-    """How many figures `whole_model` will make."""
-    config = model.config
-    if not model.config.is_transformer:
-        return 1
-    own = config.has_table and config.class_token and config.prefix_positions != "none"
-    return 3 + (2 if config.positions in POSITIONED else 0) + int(own)
+class Figures(NamedTuple):
+    """Figures that are made together."""
+
+    make: Callable[[Subject], None]
+    of_picture: bool = True
+    """Made for each picture; else once for the model."""
+    attention: bool = True
+    """Of transformers alone."""
+    classes: int = 0
+    """The fewest classes it takes."""
+    suits: Callable[[ModelConfig], bool] = lambda _: True
+
+    def applies(self, model: Classifier) -> bool:
+        config = model.config
+        return (config.is_transformer or not self.attention) and config.classes >= self.classes and self.suits(config)
 
 
-def _picture_count(model: Classifier) -> int:
-    """How many figures `one_picture` will make."""
-    classes = model.config.classes
-    if not model.config.is_transformer:
-        return 2 + int(classes > 0)
-    return 9 + (2 + int(is_apart(model.config))) * int(classes > 0) + int(classes > 1)
+FIGURES = {
+    "filters": Figures(_filters, of_picture=False, attention=False),
+    "positions": Figures(_positions, of_picture=False, suits=lambda config: config.positions in POSITIONED),
+    "distance": Figures(_distance, of_picture=False),
+    "patches": Figures(_patches),
+    "prediction": Figures(_prediction, attention=False, classes=1),
+    "methods": Figures(_methods, attention=False),
+    "attention": Figures(_attention),
+    "rollout": Figures(_rollout),
+    "classes": Figures(_classes, classes=2),
+    "ablation": Figures(_ablation, classes=1),
+    "shuffled": Figures(_shuffled, classes=1, suits=is_apart),
+    "norms": Figures(_norms),
+    "colours": Figures(_colours, attention=False),
+}
+"""Name → figures. `only` may name them; positions, distance (with entropy) and attention are several each."""

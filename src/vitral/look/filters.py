@@ -11,8 +11,8 @@ from torch import nn
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.text import percent
-from vitral.draw.filters import filter_tiles
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
+from vitral.draw.tiles import filter_tiles
 from vitral.look.choice import Start, model_of, unused_note
 from vitral.look.similarity import principal
 from vitral.model.classifier import Classifier
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Filters(NotebookFigure):
+class Filters(Result):
     """Small pictures of what a first layer answers to."""
 
     tiles: np.ndarray

@@ -16,7 +16,7 @@ from vitral.base.numbers import to_double, to_numpy
 from vitral.base.text import counted
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
 from vitral.look.choice import Start, check_index, check_item, need_transformer, unused_note
 from vitral.look.maps import heat
 from vitral.look.rerun import ensure_recorded
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-OUTLYING = 8.0
+_OUTLYING = 8.0
 """Deviations (scaled to a normal distribution) above the median."""
 LARGER = 1.5
 """Times the median."""
 
 
 @dataclass(frozen=True)
-class Health(NotebookFigure):
+class Health(Result):
     """Norms of one picture's tokens after every block."""
 
     patches: np.ndarray
@@ -49,13 +49,13 @@ class Health(NotebookFigure):
     @property
     def artefacts(self) -> list[tuple[int, int, int]]:
         """(block, row, column) of every artefact token."""
-        found = np.argwhere(self.patches > self.thresholds[:, None, None])
-        return [(int(block), int(row), int(column)) for block, row, column in found]
+        outliers = np.argwhere(self.patches > self.thresholds[:, None, None])
+        return [(int(block), int(row), int(column)) for block, row, column in outliers]
 
     @property
     def finding(self) -> str:
-        last = [place for place in self.artefacts if place[0] == len(self.patches) - 1]
-        any_block = len({place[0] for place in self.artefacts})
+        last = [artefact for artefact in self.artefacts if artefact[0] == len(self.patches) - 1]
+        any_block = len({artefact[0] for artefact in self.artefacts})
         if not self.artefacts:
             return "no artefact tokens: no patch's norm stands out in any block"
         after = counted(len(last), "artefact token") if last else "no artefact tokens"
@@ -110,4 +110,4 @@ def outlier_threshold(norms: np.ndarray) -> np.ndarray:
     """The norm above which a patch is an artefact, per row of (L, N)."""
     middle = np.median(norms, axis=1)
     spread = 1.4826 * np.median(np.abs(norms - middle[:, None]), axis=1)
-    return np.maximum(middle + OUTLYING * spread, LARGER * middle)
+    return np.maximum(middle + _OUTLYING * spread, LARGER * middle)

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from PIL import Image
 
 from vitral.base.numbers import to_numpy
-from vitral.look.similarity import principal
+from vitral.draw.style import squares
+from vitral.look.similarity import as_colours, principal
 from vitral.model.classifier import Classifier, evaluating
 
 SIDE = 96
@@ -30,7 +31,7 @@ class JointColours:
     """(B · h · w, 3): what the colours are made of."""
 
     def images(self) -> list[Image.Image]:
-        return [enlarge((picture * 255).round().astype(np.uint8)) for picture in self.colours]
+        return [enlarge((image * 255).round().astype(np.uint8)) for image in self.colours]
 
 
 @torch.no_grad()
@@ -48,20 +49,16 @@ def joint_colours(model: Classifier, images: torch.Tensor, like: JointColours | 
     if like is not None:
         left, _, right = np.linalg.svd(scores.T @ like.scores, full_matrices=False)  # the nearest rotation (orthogonal Procrustes)
         scores = scores @ left @ right
-    low, high = np.percentile(scores, 1, axis=0), np.percentile(scores, 99, axis=0)
-    colours = np.clip((scores - low) / np.maximum(high - low, 1e-30), 0, 1)
-    colours = np.pad(colours, ((0, 0), (0, 3 - colours.shape[1])), constant_values=0.5)
-    return JointColours(colours.reshape(*maps.shape[:3], 3), explained, scores)
+    return JointColours(as_colours(scores).reshape(*maps.shape[:3], 3), explained, scores)
 
 
-def similar_patches(model: Classifier, images: torch.Tensor, place: tuple[float, float] = (0.5, 0.5)) -> np.ndarray:
+def similar_patches(model: Classifier, images: torch.Tensor, point: tuple[float, float] = (0.5, 0.5)) -> np.ndarray:
     """(B, h, w): cosine of every patch to the one at `place` (rows, columns; shares of the sides) of the same picture."""
     maps = F.normalize(patch_features(model, images), dim=1)  # (B, D, h, w)
-    row, column = (min(int(share * side), side - 1) for share, side in zip(place, maps.shape[2:], strict=True))
+    row, column = (min(int(share * side), side - 1) for share, side in zip(point, maps.shape[2:], strict=True))
     return to_numpy(torch.einsum("bdhw,bd->bhw", maps, maps[:, :, row, column]))
 
 
-def enlarge(pixels: np.ndarray, side: int = SIDE) -> Image.Image:
+def enlarge(pixels: np.ndarray) -> Image.Image:
     """uint8 (h, w) or (h, w, 3) with hard edges: a patch stays a square."""
-    factor = max(1, -(-side // max(pixels.shape[:2])))
-    return Image.fromarray(pixels.repeat(factor, axis=0).repeat(factor, axis=1))
+    return Image.fromarray(squares(pixels, SIDE))

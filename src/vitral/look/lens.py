@@ -23,7 +23,7 @@ from vitral.base.files import write_atomic
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.picture import Picture
 from vitral.draw.lens import lens_figure
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
 from vitral.look.choice import Start, check_item, find_target, need_transformer, unused_note
 from vitral.look.describe import digest, seen
 from vitral.look.rerun import ensure_recorded
@@ -35,12 +35,12 @@ from vitral.weights.read import read_weights
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RIDGE = 0.01
+_RIDGE = 0.01
 """Strength of the pull towards the plain lens, as a share of the tokens' mean variance."""
 
 
 @dataclass(frozen=True)
-class Lens(NotebookFigure):
+class Lens(Result):
     """What the head says at every depth: of the picture as a whole, and of each patch."""
 
     logits: np.ndarray
@@ -76,7 +76,7 @@ class Lens(NotebookFigure):
         return self.logits.argmax(axis=-1)
 
     @property
-    def settled(self) -> int:
+    def decided_at(self) -> int:
         """The depth (0: the embedding, b + 1: block b) from which on the most probable class stays what it is at the end."""
         wrong = np.flatnonzero(self.answers != self.answers[-1])
         return int(wrong[-1]) + 1 if len(wrong) else 0
@@ -98,13 +98,13 @@ class Lens(NotebookFigure):
         for depth, shares in enumerate(self.probabilities):
             ranked = np.argsort(-shares)[:top]
             classes = [{"class": self.class_names[index], self.unit: float(shares[index])} for index in ranked]
-            rows.append({"after": _place(depth), "classes": classes})
-        settled = {} if self.unit == "output" else {"settled": _place(self.settled)}
-        return {"target": self.class_names[self.target], "trained": self.trained, **settled, "blocks": rows}
+            rows.append({"after": _depth_name(depth), "classes": classes})
+        decided_at = {} if self.unit == "output" else {"settled": _depth_name(self.decided_at)}
+        return {"target": self.class_names[self.target], "trained": self.trained, **decided_at, "blocks": rows}
 
     def draw(self) -> Figure:
         kind = "trained lens" if self.trained else "lens"
-        end = f"{self.class_names[self.answers[-1]]}, settled after {_place(self.settled)}"
+        end = f"{self.class_names[self.answers[-1]]}, settled after {_depth_name(self.decided_at)}"
         end = f"output {self.logits[-1, 0]:.3g}" if self.unit == "output" else end
         original = None if self.picture is None else seen(self.picture)
         options = {"title": f"The {kind}: {end}", "original": original, "unit": self.unit, "multi_label": self.multi_label}
@@ -145,13 +145,13 @@ class TrainedLens:
         held = read_weights(path).tensors
         try:
             facts = json.loads(bytes(held["facts"].tolist()))
-            found = cls(held["weight"].clone(), held["bias"].clone(), facts)
-            sound = isinstance(facts, dict) and found.weight.ndim == 4 and found.bias.shape == found.weight.shape[:-1]
+            trained = cls(held["weight"].clone(), held["bias"].clone(), facts)
+            sound = isinstance(facts, dict) and trained.weight.ndim == 4 and trained.bias.shape == trained.weight.shape[:-1]
         except (KeyError, ValueError, TypeError):
             sound = False
         if not sound:
             raise WeightsError(f"{path} holds no trained lens", "name a file that `vitral lens … --fit DATA` wrote")
-        return found
+        return trained
 
 
 def lens(tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, trained: TrainedLens | None = None) -> Lens:
@@ -201,11 +201,11 @@ def fit_lens(model: Classifier, batches: Iterable[torch.Tensor], data: str = "")
     square = torch.zeros(last, 2, width + 1, width + 1, dtype=torch.float64)  # host
     cross = torch.zeros(last, 2, width + 1, width, dtype=torch.float64)  # host
     counts, held = torch.zeros(2), []
-    place = next(model.parameters())
+    parameter = next(model.parameters())
     with torch.no_grad(), evaluating(model):
         for number, images in enumerate(batches):
             tape = Tape(model, keep=names)
-            model(images.to(place.device, place.dtype), tape=tape)
+            model(images.to(parameter.device, parameter.dtype), tape=tape)
             if number % 5 == 4:  # a fifth is kept to judge by
                 held.append([tape[name].cpu() for name in names])
                 continue
@@ -225,13 +225,13 @@ def fit_lens(model: Classifier, batches: Iterable[torch.Tensor], data: str = "")
         for kind in range(2):
             if not counts[kind]:
                 continue
-            pull = RIDGE * square[depth, kind].diagonal()[:-1].mean().clamp_min(1e-12)
+            pull = _RIDGE * square[depth, kind].diagonal()[:-1].mean().clamp_min(1e-12)
             strength = torch.full((width + 1,), float(pull), dtype=torch.float64)  # host
             strength[-1] = 1e-9 * float(counts[kind])  # the bias is free
             solved = torch.linalg.solve(square[depth, kind] + torch.diag(strength), cross[depth, kind])
             weight[depth, kind], bias[depth, kind] = solved[:-1].float(), solved[-1].float()
-    found = TrainedLens(weight, bias, {"model": digest(model), "data": data, "tokens": [int(count) for count in counts]})
-    return TrainedLens(weight, bias, {**found.facts, **_agreement(model, found, held)})
+    trained = TrainedLens(weight, bias, {"model": digest(model), "data": data, "tokens": [int(count) for count in counts]})
+    return TrainedLens(weight, bias, {**trained.facts, **_agreement(model, trained, held)})
 
 
 @torch.no_grad()
@@ -239,10 +239,10 @@ def _agreement(model: Classifier, trained: TrainedLens, held: list[list[torch.Te
     """On the images that were kept apart: how often the answer at each depth is the final one."""
     if not held or not model.config.classes:
         return {}
-    place, prefix = next(model.parameters()), model.config.prefix
+    parameter, prefix = next(model.parameters()), model.config.prefix
     rates: dict[str, list[float]] = {"plain": [], "trained": []}
     with evaluating(model):
-        depths = [torch.cat(parts).to(place.device, place.dtype) for parts in zip(*held, strict=True)]
+        depths = [torch.cat(parts).to(parameter.device, parameter.dtype) for parts in zip(*held, strict=True)]
         end = read_out(model, depths[-1]).argmax(dim=1)
         for depth, tokens in enumerate(depths[:-1]):
             for name, value in (("plain", tokens), ("trained", trained(tokens, depth, prefix))):
@@ -250,5 +250,5 @@ def _agreement(model: Classifier, trained: TrainedLens, held: list[list[torch.Te
     return {"agreement": rates, "judged_on": len(end)}
 
 
-def _place(depth: int) -> str:
+def _depth_name(depth: int) -> str:
     return "the embedding" if depth == 0 else f"block {depth - 1}"

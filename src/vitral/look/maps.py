@@ -17,11 +17,15 @@ def to_grid(tape: Tape, row: torch.Tensor) -> np.ndarray:
     return to_numpy(to_double(row[tape.prefix :])).reshape(tape.grid)
 
 
+def patch_edges(pixels: int, count: int) -> list[int]:
+    """Where the patches of a side begin, and where the last one ends. `patch_edges(32, 14)` starts 0, 2, 5, 7, 9, 11."""
+    return [round(index * pixels / count) for index in range(count + 1)]
+
+
 def to_patches(pixels: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
-    """Sums of (H, W) numbers over the patches of a grid; where it does not divide the picture, patches are a pixel larger or smaller."""
+    """Sums of (H, W) numbers over the patches of a grid; where it does not divide the image, patches are a pixel larger or smaller."""
     for axis, count in enumerate(grid):
-        starts = -(-np.arange(count) * pixels.shape[axis] // count)
-        pixels = np.add.reduceat(pixels, starts, axis=axis)
+        pixels = np.add.reduceat(pixels, patch_edges(pixels.shape[axis], count)[:-1], axis=axis)
     return pixels
 
 
@@ -31,7 +35,7 @@ def joined(*notes: str) -> str:
 
 
 def heat(tape: Tape, item: int, grid: np.ndarray, method: str, *notes: str, at: int | None = None, **facts: Any) -> Heatmap:
-    """A heat map that knows its original picture; `at`: the picture's place on this tape where it differs from `item`."""
+    """A heat map that knows its original picture; `at`: the picture's index on this tape where it differs from `item`."""
     picture = tape.pictures[item if at is None else at] if tape.pictures else None
     original, box = (picture.original, picture.box) if picture else (None, None)
     return Heatmap(grid, method, item=item, original=original, box=box, note=joined(*notes), **facts)

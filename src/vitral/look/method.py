@@ -40,7 +40,7 @@ class Method:
 
     function: Callable[..., Any]
     summary: str
-    takes: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     """The options that change something, beside `item`; any other that is chosen becomes a note."""
     attention: bool = False
     """Reads the attention weights of blocks, which only a transformer has."""
@@ -50,7 +50,7 @@ class Method:
     """Makes sense for tokens alone, so not for a rival's feature maps."""
     gradients: bool = False
     """Differentiates the score of a class."""
-    many: bool = False
+    multi_pass: bool = False
     """Takes many passes for one map."""
     default: bool = True
     """Stands on a sheet for which no methods were chosen."""
@@ -67,7 +67,7 @@ class Method:
     @property
     def explains(self) -> bool:
         """Needs a class, so a model with a head."""
-        return "target" in self.takes
+        return "target" in self.options
 
     def supports(self, model: Classifier) -> bool:
         return (model.config.is_transformer or not self.transformer) and (model.config.classes > 0 or not self.explains)
@@ -105,19 +105,19 @@ MAPS = (
         "the score's change from a blank picture, shared out over the patches or pixels",
         ("target", "baseline", "steps", "tolerance", "per"),
         gradients=True,
-        many=True,
+        multi_pass=True,
     ),
     Method(
         occlusion,
         "how far the probability falls when a square around each patch is covered",
         ("target", "size", "fill", "exact"),
-        many=True,
+        multi_pass=True,
     ),
     Method(
         rise,
         "the mean probability while a patch is to be seen, over random masks",
         ("target", "masks", "cells", "keep", "seed"),
-        many=True,
+        multi_pass=True,
         default=False,
     ),
     Method(similarity, "cosine of one token with every patch after a block", ("start", "block"), features=True),
@@ -171,9 +171,9 @@ def check_options(methods: Sequence[Method], **options: Any) -> list[str]:
     """Refuses an option that was chosen but that none of the methods takes; a line about each that only some of them take."""
     remarks = []
     for option, value in _chosen(options).items():
-        without = [method.name for method in methods if option not in method.takes]
+        without = [method.name for method in methods if option not in method.options]
         if len(without) == len(methods):
-            takers = [method.name for method in MAPS if option in method.takes]
+            takers = [method.name for method in MAPS if option in method.options]
             raise UsageError(f"{option} = {value} is used by none of {', '.join(without)}", f"leave it out, or add {few(takers, 9)}")
         if without:
             remarks.append(f"{option} = {value} is not used by {', '.join(without)}")
@@ -183,8 +183,8 @@ def check_options(methods: Sequence[Method], **options: Any) -> list[str]:
 def call(method: Method, tape: Tape, item: int = 0, **options: Any) -> Heatmap:
     """The map of a method with those of the chosen options that it takes, and a note on the others."""
     chosen = _chosen(options)
-    heat = method.function(tape, item, **{name: value for name, value in chosen.items() if name in method.takes})
-    ignored = unused_note(method.name, **{name: value for name, value in chosen.items() if name not in method.takes})
+    heat = method.function(tape, item, **{name: value for name, value in chosen.items() if name in method.options})
+    ignored = unused_note(method.name, **{name: value for name, value in chosen.items() if name not in method.options})
     return replace(heat, note=joined(heat.note, ignored)) if ignored else heat
 
 

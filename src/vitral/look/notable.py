@@ -36,7 +36,7 @@ class Explained:
     """Among the answers."""
     path: str
     """Its file, or what errors call it."""
-    right: bool
+    correct: bool
     heats: tuple[Heatmap, ...]
     """What speaks for the answer; then, where that is wrong, for the truth. `target` is the class."""
     mode: str = "bicubic"
@@ -72,7 +72,7 @@ def explain(
     """
     record = RECORDS[method or usual_method(model)]
     verdict = (verdicts or {}).get(record.name, "")
-    found: dict[int, Explained] = {}
+    explained: dict[int, Explained] = {}
     for position in track([int(position) for position in positions], "Maps over the pictures"):
         classes = answers.disputed(position)
         if not all(0 <= target < model.config.classes for target in classes):
@@ -84,5 +84,5 @@ def explain(
         tape = watch_for(model, opened, [record])
         heats = tuple(call(record, tape, target=target) for target in classes)
         path = answers.paths[position] if answers.paths else ""
-        found[position] = Explained(position, path, bool(answers.right[position]), heats, mode_of(tape), verdict)
-    return found
+        explained[position] = Explained(position, path, bool(answers.right[position]), heats, mode_of(tape), verdict)
+    return explained

@@ -89,21 +89,21 @@ def predict(
     `precision` auto: after a first batch with the same answers, bf16 on a CPU that is quicker with it. fp8 (Ada, Hopper and later): scales
     from the first batch; how often bf16 gives the same answer is said. A few pictures at a time, call after call, are replayed on a GPU.
     """
-    check_classes(model)
+    _check_classes(model)
     if batch_size < 1:
         raise UsageError(f"a batch of {batch_size} pictures", "use a batch size of at least 1")
     items = iter(pictures if isinstance(pictures, Iterator) else each(pictures))
-    place = next(model.parameters())
+    parameter = next(model.parameters())
     rankings: list[Ranking] = []
     if precision == "fp8":
-        answer = AnsweringInFp8(model, place.device)
+        answer = AnsweringInFp8(model, parameter.device)
     else:
-        answer = Answering(replayed(model), place.device, precision, worth=worth_bf16(model))
+        answer = Answering(replayed(model), parameter.device, precision, worth=worth_bf16(model))
     with evaluating(model), torch.inference_mode():
         while some := list(itertools.islice(items, batch_size)):
-            images, known = as_images(model, some)
-            logits = to_double(answer(images.to(place.device, place.dtype)))
-            sources = [picture.source for picture in known] if known else [f"picture {len(rankings) + k}" for k in range(len(logits))]
+            images, opened = as_images(model, some)
+            logits = to_double(answer(images.to(parameter.device, parameter.dtype)))
+            sources = [picture.source for picture in opened] if opened else [f"picture {len(rankings) + k}" for k in range(len(logits))]
             rankings += [rank(model, row, source, top) for row, source in zip(logits, sources, strict=True)]
     if isinstance(answer, AnsweringInFp8):
         say(str(answer))
@@ -129,7 +129,7 @@ def rank(model_or_tape: Classifier | Tape, logits: torch.Tensor, source: str = "
     return Ranking(names, to_numpy(shares[order]), to_numpy(logits[order]), order, source, thresholds)
 
 
-def check_classes(model: Classifier) -> None:
+def _check_classes(model: Classifier) -> None:
     need_model(model)
     if not model.config.classes:
         raise UsageError(

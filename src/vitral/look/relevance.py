@@ -16,7 +16,7 @@ from vitral.base.numbers import to_double
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, find_target, need_transformer, start_patch, start_row
 from vitral.look.maps import heat, to_grid
-from vitral.look.rerun import ensure_recorded
+from vitral.look.rerun import ensure_recorded, weight_names
 from vitral.look.rollout import with_residual
 from vitral.model.tape import Tape
 
@@ -49,7 +49,7 @@ def _collected(tape: Tape, item: int, target: int | str | None, start: Start, lo
 
 def _steps(tape: Tape, item: int, target: int, lower: bool) -> tuple[Tape, int, list[torch.Tensor]]:
     """Ā (T, T) of every block, from one backward pass."""
-    names = [f"blocks.{block}.attention.weights" for block in range(tape.config.depth)]
+    names = weight_names(tape)
     used, at = ensure_recorded(tape, item, names, gradients=True)
     gradients = used.gradient_of(names, target, at)
     sign = -1.0 if lower else 1.0

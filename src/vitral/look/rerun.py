@@ -26,7 +26,12 @@ def ensure_recorded(tape: Tape, item: int, names: Iterable[str], gradients: bool
         return tape, item
     # An edit may treat the pictures of a batch differently: with edits all of them go again, each in its place.
     chosen = slice(None) if tape.edits else slice(item, item + 1)
-    return again(tape, chosen, keep=names, gradients=gradients), item if tape.edits else 0
+    return rewatch(tape, chosen, keep=names, gradients=gradients), item if tape.edits else 0
+
+
+def weight_names(tape: Tape) -> list[str]:
+    """What a tape calls the attention weights of each block."""
+    return [f"blocks.{block}.attention.weights" for block in range(tape.config.depth)]
 
 
 def images_of(tape: Tape) -> torch.Tensor:
@@ -36,7 +41,7 @@ def images_of(tape: Tape) -> torch.Tensor:
     return tape.images
 
 
-def again(tape: Tape, chosen: slice, **options: Any) -> Tape:
+def rewatch(tape: Tape, chosen: slice, **options: Any) -> Tape:
     """Watch pictures of a tape once more, with other things kept."""
     new = watch(tape.model, images_of(tape)[chosen], **{"edits": tape.edits, **options})
     new.pictures = None if tape.pictures is None else tape.pictures[chosen]

@@ -45,7 +45,7 @@ def rise(
     if masks < 2 or cells < 2 or not 0 < keep < 1:
         raise UsageError(f"{masks} masks of {cells} × {cells} cells, {keep} kept", "use at least 2 of each, and a share between 0 and 1")
     image = single_image(tape, item)
-    seen = random_masks(masks, cells, keep, (image.shape[1], image.shape[2]), seed)  # (n, H, W)
+    seen = _random_masks(masks, cells, keep, (image.shape[1], image.shape[2]), seed)  # (n, H, W)
     weight = np.zeros(image.shape[-2:])
     with torch.no_grad():
         for begin in track(range(0, masks, BATCH), "Covering the picture"):
@@ -58,7 +58,7 @@ def rise(
     return heat(tape, item, values, "rise", note, ignored, target=target, unit=f"mean {score_unit(tape)} when seen")
 
 
-def random_masks(count: int, cells: int, keep: float, size: tuple[int, int], seed: int) -> torch.Tensor:
+def _random_masks(count: int, cells: int, keep: float, size: tuple[int, int], seed: int) -> torch.Tensor:
     """(count, H, W) from 0 to 1."""
     draw = torch.Generator().manual_seed(seed)
     height, width = (-(-side // cells) for side in size)

@@ -18,12 +18,12 @@ from vitral.base.text import percent
 from vitral.draw.heatmap import Heatmap
 from vitral.look.choice import Start, check_item, need_transformer, start_patch, start_row, unused_note
 from vitral.look.maps import heat, to_grid
-from vitral.look.rerun import ensure_recorded
+from vitral.look.rerun import ensure_recorded, weight_names
 from vitral.look.watch import as_images, watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Tape
 
-MOST_NUMBERS = 2**24
+_MOST_NUMBERS = 2**24
 """Attention weights of one block that may exist at once: more pictures than that are taken in turns."""
 
 
@@ -39,7 +39,7 @@ class RunningRollout:
         self.product: torch.Tensor | None = None
 
     def __call__(self, weights: torch.Tensor, _: str = "") -> None:
-        joined = drop_weakest(to_double(JOIN[self.heads](weights.detach())), self.discard)  # (B, T, T)
+        joined = _drop_weakest(to_double(JOIN[self.heads](weights.detach())), self.discard)  # (B, T, T)
         step = with_residual(joined)
         self.product = step if self.product is None else step @ self.product
 
@@ -53,7 +53,7 @@ def rollout(
     """
     need_transformer(tape, "rollout")
     item = check_item(tape, item)
-    used, at = ensure_recorded(tape, item, [f"blocks.{block}.attention.weights" for block in range(tape.config.depth)])
+    used, at = ensure_recorded(tape, item, weight_names(tape))
     running = RunningRollout(heads, discard)
     for block in range(tape.config.depth):
         running(used.attention(block)[at : at + 1])
@@ -65,14 +65,14 @@ def watch_rollout(model: Classifier, x: Any, start: Start = "class", *, heads: s
     need_transformer(model, "rollout")
     config = model.config
     images, pictures = as_images(model, x)
-    count = max(1, MOST_NUMBERS // (config.heads * config.tokens**2))
-    found: list[Heatmap] = []
+    count = max(1, _MOST_NUMBERS // (config.heads * config.tokens**2))
+    heats: list[Heatmap] = []
     for begin in range(0, len(images), count):
         running = RunningRollout(heads, discard)
         tape = watch(model, images[begin : begin + count], keep=["logits"], readers={ATTENTION: running})
         tape.pictures = pictures[begin : begin + count] if pictures else None
-        found += [_finish(tape, begin + at, at, running, start) for at in range(tape.logits.shape[0])]
-    return found
+        heats += [_finish(tape, begin + at, at, running, start) for at in range(tape.logits.shape[0])]
+    return heats
 
 
 def _finish(tape: Tape, item: int, at: int, running: RunningRollout, start: Start, ignored: str = "") -> Heatmap:
@@ -90,7 +90,7 @@ def with_residual(joined: torch.Tensor) -> torch.Tensor:
     return paths / paths.sum(dim=-1, keepdim=True)
 
 
-def drop_weakest(joined: torch.Tensor, share: float) -> torch.Tensor:
+def _drop_weakest(joined: torch.Tensor, share: float) -> torch.Tensor:
     """Set the weakest `share` of each picture's matrix (B, T, T) to zero."""
     count = int(share * joined[0].numel())
     if not count:

@@ -18,7 +18,7 @@ from vitral.base.text import percent
 from vitral.build import build
 from vitral.config import ModelConfig
 from vitral.data.images.preprocess import Preprocess
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
 from vitral.draw.tiles import picture_sheet
 from vitral.look.choice import Start, check_item, need_transformer, unused_note
 from vitral.look.rerun import single_image
@@ -28,11 +28,11 @@ from vitral.model.tape import Tape
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ORDERS = 8
+_ORDERS = 8
 
 
 @dataclass(frozen=True)
-class Shuffled(NotebookFigure):
+class Shuffled(Result):
     """What became of the logits of one picture when its patches changed places."""
 
     change: np.ndarray
@@ -61,13 +61,13 @@ class Shuffled(NotebookFigure):
 
     def draw(self) -> Figure:
         many = len(self.change)
-        told = f"another order: same answer in {self.same} of {many}, without positions in {self.same_without}"
+        caption = f"another order: same answer in {self.same} of {many}, without positions in {self.same_without}"
         title = "Patches in another order"
-        return picture_sheet([self.image, self.shuffled], ["picture as the model sees it", told], columns=2, width=3.2, title=title)
+        return picture_sheet([self.image, self.shuffled], ["picture as the model sees it", caption], columns=2, width=3.2, title=title)
 
 
 def shuffle(
-    tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, orders: int = ORDERS, seed: int = 0
+    tape: Tape, item: int = 0, target: int | str | None = None, start: Start = "class", *, orders: int = _ORDERS, seed: int = 0
 ) -> Shuffled:
     """One picture of a tape with its patches in `orders` random orders."""
     need_transformer(tape, "another order of patches")
@@ -81,8 +81,8 @@ def shuffle(
     seen = single_image(tape, item)
     rng = np.random.default_rng(seed)
     tokens = int(np.prod(tape.config.grid))
-    batch = torch.stack([seen, *(reordered(seen, rng.permutation(tokens), tape.config) for _ in range(orders))])
-    (change, same), (without, same_without) = (_moved(model, batch) for model in (tape.model, without_positions(tape.model)))
+    batch = torch.stack([seen, *(_reordered(seen, rng.permutation(tokens), tape.config) for _ in range(orders))])
+    (change, same), (without, same_without) = (_moved(model, batch) for model in (tape.model, _without_positions(tape.model)))
     image, shuffled = (Preprocess.of(tape.model).as_image(one).convert("RGB") for one in batch[:2])
     return Shuffled(change, without, same, same_without, image, shuffled, unused_note("shuffle", target=target, start=start))
 
@@ -92,7 +92,7 @@ def is_apart(config: ModelConfig) -> bool:
     return config.family == "vit" and config.patch_stride == config.patch_size
 
 
-def reordered(image: torch.Tensor, order: np.ndarray, config: ModelConfig) -> torch.Tensor:
+def _reordered(image: torch.Tensor, order: np.ndarray, config: ModelConfig) -> torch.Tensor:
     """(C, H, W) with patch `order[i]` in the place of patch i."""
     (rows, columns), (height, width) = config.grid, config.patch_size
     patches = image.reshape(-1, rows, height, columns, width).permute(1, 3, 0, 2, 4).flatten(0, 1)  # (N, C, h, w)
@@ -100,7 +100,7 @@ def reordered(image: torch.Tensor, order: np.ndarray, config: ModelConfig) -> to
     return moved.permute(2, 0, 3, 1, 4).reshape(image.shape)
 
 
-def without_positions(model: Classifier) -> Classifier:
+def _without_positions(model: Classifier) -> Classifier:
     """The same weights in a model that knows nothing of places."""
     with torch.random.fork_rng(), torch.device(next(model.parameters()).device):
         bare = build(replace(model.config, positions="none"))

@@ -15,9 +15,10 @@ from vitral.base.text import counted, percent
 from vitral.draw.curves import Line, line_chart
 from vitral.draw.heatmap import Heatmap
 from vitral.draw.matrices import grid_of_grids
-from vitral.draw.palette import NotebookFigure
+from vitral.draw.result import Result
+from vitral.draw.style import squares
 from vitral.draw.tiles import picture_sheet
-from vitral.look.choice import Start, check_index, check_item, model_of, need_tape, place_of, start_index, start_patch, unused_note
+from vitral.look.choice import Start, check_index, check_item, check_patch, model_of, need_tape, start_index, start_patch, unused_note
 from vitral.look.describe import seen
 from vitral.look.health import outlier_threshold
 from vitral.look.maps import heat
@@ -33,7 +34,7 @@ POSITIONED = ("learned", "sincos", "learned+rotary", "learned+relative")
 
 
 @dataclass(frozen=True)
-class PositionSimilarity(NotebookFigure):
+class PositionSimilarity(Result):
     """Cosine similarity of each position's vector with all others."""
 
     values: np.ndarray
@@ -121,7 +122,7 @@ def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start
         (index, note), patch = start_index(used, start), start_patch(used, start)
         own = patches.mean(axis=(0, 1)) if index is None else to_numpy(to_double(used[name][at, index]))
     elif isinstance(start, tuple | list):
-        patch = place_of("place", start, patches.shape[:2], "this map")
+        patch = check_patch("place", start, patches.shape[:2], "this map")
         own, note = patches[patch], f"starts from the place in row {patch[0]}, column {patch[1]}"
     else:
         own, patch, note = patches.mean(axis=(0, 1)), None, f"a {tape.config.family} has no class token: starts from the mean of the map"
@@ -133,7 +134,7 @@ def similarity(tape: Tape, item: int = 0, target: int | str | None = None, start
 
 
 @dataclass(frozen=True)
-class TokenColours(NotebookFigure):
+class TokenColours(Result):
     """The first three principal components of the patches' tokens as red, green and blue."""
 
     colours: np.ndarray
@@ -155,9 +156,7 @@ class TokenColours(NotebookFigure):
         return {"colours": self.colours, "explained": self.explained}
 
     def image(self, size: int = 256) -> Image.Image:
-        factor = max(1, -(-size // max(self.colours.shape[:2])))
-        pixels = (self.colours * 255).round().astype(np.uint8)
-        return Image.fromarray(pixels.repeat(factor, axis=0).repeat(factor, axis=1))
+        return Image.fromarray(squares((self.colours * 255).round().astype(np.uint8), size))
 
     def draw(self) -> Figure:
         images = [self.image()] if self.picture is None else [seen(self.picture), self.image()]
@@ -177,9 +176,8 @@ def token_colours(tape: Tape, item: int = 0, target: int | str | None = None, st
     lengths = np.linalg.norm(rows, axis=1)
     usual = lengths <= outlier_threshold(lengths[None])[0]
     scores, _, explained = principal(rows[usual], 3)
-    low, high = np.percentile(scores, 1, axis=0), np.percentile(scores, 99, axis=0)
     colours = np.full((len(rows), 3), 0.5)
-    colours[usual, : scores.shape[1]] = np.clip((scores - low) / np.maximum(high - low, 1e-30), 0, 1)
+    colours[usual] = as_colours(scores)
     grid, note = colours.reshape(*patches.shape[:2], 3), unused_note("token_colours", target=target, start=start)
     return TokenColours(grid, explained, block, int((~usual).sum()), picture, note)
 
@@ -196,6 +194,13 @@ def principal(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.
     components = components * np.where(flip == 0, 1, flip)[:, None]
     explained = sizes**2 / max(float((sizes**2).sum()), 1e-30)
     return centred @ components.T, components, explained[:count]
+
+
+def as_colours(scores: np.ndarray) -> np.ndarray:
+    """Scores (n, up to 3) → red, green and blue in [0, 1], from the 1st to the 99th percentile; a missing component is mid-grey."""
+    low, high = np.percentile(scores, 1, axis=0), np.percentile(scores, 99, axis=0)
+    colours = np.clip((scores - low) / np.maximum(high - low, 1e-30), 0, 1)
+    return np.pad(colours, ((0, 0), (0, 3 - colours.shape[1])), constant_values=0.5)
 
 
 def patch_tokens(tape: Tape, name: str, item: int = 0) -> np.ndarray:

@@ -1,4 +1,8 @@
-"""Ablation: switch off one head, or a block's attention, MLP or both, and see what the model loses."""
+"""Ablation: switch off one head, or a block's attention, MLP or both, and see what the model loses; then heads one after another.
+
+A patch is off when its pixels have the mean colour, as in occlusion. Where patches overlap, its neighbours lose these pixels too.
+K classes, n points of the line, B images to judge by.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from vitral.base.errors import UsageError, out_of_range
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.progress import track
 from vitral.base.text import html, signed, table
-from vitral.draw.palette import NotebookFigure
-from vitral.draw.switch_off import ablation_figure
-from vitral.look.choice import Start, check_item, find_target, need_transformer, unused_note
+from vitral.draw.matrices import ablation_figure
+from vitral.draw.result import Result
+from vitral.look.choice import Start, check_item, find_target, need_transformer, start_row, unused_note
+from vitral.look.maps import patch_edges
+from vitral.look.occlusion import grid_of
 from vitral.look.rerun import run, score, score_unit, single_image
-from vitral.model.tape import Edit, Tape
+from vitral.look.rollout import RunningRollout
+from vitral.look.watch import watch
+from vitral.model.classifier import Classifier
+from vitral.model.tape import ATTENTION, Edit, Tape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,10 +47,12 @@ class Off:
     """Blocks whose attention adds nothing."""
     mlp: tuple[int, ...] = ()
     """Blocks whose MLP adds nothing."""
+    patches: tuple[int, ...] = ()
+    """Patches that have the mean colour, row by row from 0."""
 
 
 @dataclass(frozen=True, repr=False)
-class Ablation(NotebookFigure):
+class Ablation(Result):
     """Change of the target's probability when a part is switched off: below zero, the model needed it."""
 
     heads: np.ndarray
@@ -96,21 +108,64 @@ def edits_for(copies: Sequence[Off] | Off) -> dict[str, Edit]:
     A head is off when its attention weights are zero: then it gives nothing, just as if its output were cleared, and every map that is
     made of weights knows it too. With the output cleared alone, rollout would go on counting a head that no longer does anything.
     """
-    places: dict[str, list[tuple[int | slice, int | slice]]] = defaultdict(list)
+    entries: dict[str, list[tuple[int | slice, int | slice]]] = defaultdict(list)
     for copy, off in [(slice(None), copies)] if isinstance(copies, Off) else enumerate(copies):
         for block, head in [*off.heads, *((block, slice(None)) for block in off.attention)]:
-            places[f"blocks.{block}.attention.weights"].append((copy, head))
+            entries[f"blocks.{block}.attention.weights"].append((copy, head))
         for part in ("attention", "mlp"):  # the output too: it has a bias
             for block in getattr(off, part):
-                places[f"blocks.{block}.{part}.output"].append((copy, slice(None)))
-    return {name: _zero(where) for name, where in places.items()}
+                entries[f"blocks.{block}.{part}.output"].append((copy, slice(None)))
+    return {name: _zero(where) for name, where in entries.items()}
 
 
-def _zero(places: list[tuple[int | slice, int | slice]]) -> Edit:
+def check_off(model: Classifier, off: Off) -> None:
+    """Refuse parts that the model does not have."""
+    config = model.config
+    blocks = {*off.attention, *off.mlp}
+    if not config.is_transformer and (off.heads or blocks):
+        raise UsageError(f"a {config.family} has no heads or blocks to switch off", "switch off patches")
+    for block, head in off.heads:
+        if not (0 <= block < config.depth and 0 <= head < config.heads):
+            raise UsageError(
+                f"head {head} of block {block} does not exist", f"use blocks 0 to {config.depth - 1}, heads 0 to {config.heads - 1}"
+            )
+    for block in sorted(blocks):
+        if not 0 <= block < config.depth:
+            raise out_of_range("block", block, config.depth)
+    rows, columns = grid_of(model)
+    for patch in off.patches:
+        if not 0 <= patch < rows * columns:
+            raise out_of_range("patch", patch, rows * columns)
+
+
+def without_patches(model: Classifier, image: torch.Tensor, patches: Sequence[int]) -> torch.Tensor:
+    """A copy of the image (C, H, W) in which these patches have the mean colour."""
+    rows, columns = grid_of(model)
+    down, across = patch_edges(image.shape[1], rows), patch_edges(image.shape[2], columns)
+    image = image.clone()
+    for patch in patches:
+        row, column = divmod(patch, columns)
+        image[:, down[row] : down[row + 1], across[column] : across[column + 1]] = 0
+    return image
+
+
+def rollout_without(model: Classifier, image: torch.Tensor, copies: Sequence[Off]) -> tuple[np.ndarray, np.ndarray]:
+    """Logits (copies, K) and rollouts (copies, h, w) of one image (C, H, W), each copy without its parts, in one pass."""
+    for off in copies:
+        check_off(model, off)
+    images = torch.stack([without_patches(model, image, off.patches) for off in copies])
+    running = RunningRollout()
+    tape = watch(model, images, keep=["logits"], edits=edits_for(copies), readers={ATTENTION: running})
+    assert running.product is not None
+    row, _ = start_row(tape, running.product, "class")  # (copies, T)
+    return to_numpy(to_double(tape.logits)), to_numpy(to_double(row[:, tape.prefix :])).reshape(-1, *tape.grid)
+
+
+def _zero(entries: list[tuple[int | slice, int | slice]]) -> Edit:
     def edit(value: torch.Tensor, _: str) -> torch.Tensor:
         value = value.clone()
-        for place in places:
-            value[place] = 0
+        for entry in entries:
+            value[entry] = 0
         return value
 
     return edit
@@ -120,3 +175,78 @@ def _scores(tape: Tape, image: torch.Tensor, target: int, copies: Sequence[Off])
     images = image[None].expand(len(copies), -1, -1, -1)
     with torch.no_grad():
         return to_numpy(to_double(score(tape, run(tape, images, edits_for(copies)), target)))
+
+
+# ---- many heads, one after another -------------------------------------------------------------------------------------------
+
+_POINTS = 19
+"""Most points of the line: for ViT-Ti every second head."""
+DRAWS = 3
+"""Random orders beside the one by importance: a line that falls as theirs does says nothing of the order."""
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What is left of the answer when heads are switched off, the least important first."""
+
+    order: tuple[tuple[int, int], ...]
+    """(block, head), the first to go first."""
+    counts: np.ndarray
+    """(n,): how many are off, from none to all."""
+    confidence: np.ndarray
+    """(n,): the target's probability on the picture."""
+    random: np.ndarray
+    """(n,): the same in random order, the mean of some draws."""
+    share: np.ndarray | None
+    """(n,): of the images to judge by, how many get their label; None without such images."""
+
+    @property
+    def half(self) -> int:
+        """So many heads can go before the target loses half its probability."""
+        low = np.flatnonzero(self.confidence < self.confidence[0] / 2)
+        return int(self.counts[low[0] - 1]) if len(low) else int(self.counts[-1])
+
+
+def prune_heads(
+    tape: Tape,
+    ablation: Ablation,
+    item: int = 0,
+    *,
+    images: torch.Tensor | None = None,
+    labels: Sequence[int] = (),
+    points: int = _POINTS,
+) -> Pruning:
+    """Switch heads off in the order of an `ablate` of the same picture; `images` (B, C, H, W) with `labels` are judged along the way.
+
+    Images without labels are judged by the whole model's own answers.
+    """
+    item = check_item(tape, item)
+    image = single_image(tape, item)
+    if images is not None and not labels:
+        with torch.no_grad():
+            labels = torch.cat([run(tape, part.to(image)).argmax(dim=1) for part in images.split(BATCH)]).tolist()
+    order = _least_first(ablation.heads)
+    counts = np.unique(np.linspace(0, len(order), min(points, len(order) + 1)).round().astype(int))
+    rng = np.random.default_rng(0)
+    drawn = [[order[index] for index in rng.permutation(len(order))] for _ in range(DRAWS)]
+    confidence, random, share = [], [], []
+    truth = torch.tensor(list(labels))
+    for count in track(counts.tolist(), "Removing heads, the least important first"):
+        copies = [Off(heads=tuple(each[:count])) for each in (order, *drawn)]
+        with torch.no_grad():
+            scores = score(tape, run(tape, image[None].expand(len(copies), -1, -1, -1), edits_for(copies)), ablation.target)
+            if images is not None:
+                edits = edits_for(copies[0])
+                answers = torch.cat([run(tape, part.to(image), edits).argmax(dim=1).cpu() for part in images.split(BATCH)])
+                share.append(float((answers == truth).float().mean()))
+        confidence.append(float(scores[0]))
+        random.append(float(to_double(scores[1:]).mean()))
+    judged = None if images is None else np.array(share)
+    return Pruning(tuple(order), counts, np.array(confidence), np.array(random), judged)
+
+
+def _least_first(heads: np.ndarray) -> list[tuple[int, int]]:
+    """(block, head) by what the answer loses without it, the smallest loss first; `heads`: (L, heads), the change of the probability."""
+    order = np.argsort(-heads, axis=None, kind="stable")
+    return [(int(index) // heads.shape[1], int(index) % heads.shape[1]) for index in order]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from vitral.data.images.preprocess import Preprocess
-from vitral.look.occlusion import edges
+from vitral.look.maps import patch_edges
 from vitral.model.classifier import Classifier
 
 
-def trigger(model: Classifier, image: torch.Tensor, place: tuple[int, int], size: int, grid: tuple[int, int]) -> torch.Tensor:
+def _trigger(model: Classifier, image: torch.Tensor, corner: tuple[int, int], size: int, grid: tuple[int, int]) -> torch.Tensor:
     """The image with a black and white chequered square pasted in, `size` patches a side."""
-    down, across = edges(image.shape[1], grid[0]), edges(image.shape[2], grid[1])
-    top, bottom = down[place[0]], down[place[0] + size]
-    left, right = across[place[1]], across[place[1] + size]
+    down, across = patch_edges(image.shape[1], grid[0]), patch_edges(image.shape[2], grid[1])
+    top, bottom = down[corner[0]], down[corner[0] + size]
+    left, right = across[corner[1]], across[corner[1] + size]
     cell = max(1, (bottom - top) // (4 * size))
     chequers = (torch.arange(bottom - top)[:, None] // cell + torch.arange(right - left) // cell) % 2
     pixels = (255 * chequers).to(torch.uint8).expand(image.shape[0], -1, -1)
@@ -26,8 +26,7 @@ def trigger(model: Classifier, image: torch.Tensor, place: tuple[int, int], size
     return out
 
 
-@dataclass(frozen=True)
-class Planted:
+class _Planted(NamedTuple):
     """Images with a trigger each, and where it is."""
 
     images: torch.Tensor
@@ -36,7 +35,7 @@ class Planted:
     """(B, h, w) booleans"""
 
 
-def plant(model: Classifier, images: torch.Tensor, size: int, grid: tuple[int, int], seed: int) -> Planted:
+def with_triggers(model: Classifier, images: torch.Tensor, size: int, grid: tuple[int, int], seed: int) -> _Planted:
     """Each image with a trigger in a place of its own."""
     draw = np.random.default_rng(seed)
     inside = np.zeros((len(images), *grid), bool)
@@ -44,8 +43,8 @@ def plant(model: Classifier, images: torch.Tensor, size: int, grid: tuple[int, i
     for index, image in enumerate(images):
         row, column = (int(draw.integers(0, count - size + 1)) for count in grid)
         inside[index, row : row + size, column : column + size] = True
-        out.append(trigger(model, image, (row, column), size, grid))
-    return Planted(torch.stack(out), inside)
+        out.append(_trigger(model, image, (row, column), size, grid))
+    return _Planted(torch.stack(out), inside)
 
 
 def mosaic(images: torch.Tensor) -> torch.Tensor:
@@ -60,7 +59,7 @@ def mosaic(images: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def quarter(number: int, grid: tuple[int, int]) -> np.ndarray:
+def quadrant(number: int, grid: tuple[int, int]) -> np.ndarray:
     """(h, w): the patches of one of a mosaic's images; of a grid with a middle row or column, what lies on both sides is nobody's."""
     rows, columns = np.arange(grid[0]) + 0.5, np.arange(grid[1]) + 0.5
     half = grid[0] / 2, grid[1] / 2

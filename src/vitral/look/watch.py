@@ -39,9 +39,11 @@ def watch(
     if gradients and torch.is_inference_mode_enabled():
         raise UsageError("gradients cannot be kept inside torch.inference_mode()", "call watch outside it")
     images, tape.pictures = as_images(model, x)
-    place = next(model.parameters())
+    parameter = next(model.parameters())
     tape.images = images = (
-        images.to(place.device, place.dtype) if not torch.is_autocast_enabled(place.device.type) else images.to(place.device)
+        images.to(parameter.device, parameter.dtype)
+        if not torch.is_autocast_enabled(parameter.device.type)
+        else images.to(parameter.device)
     )
     grad = torch.enable_grad() if gradients else torch.no_grad() if torch.is_grad_enabled() else nullcontext()
     with evaluating(model), grad:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from vitral.base import layout
 from vitral.base.errors import UsageError
@@ -12,12 +11,12 @@ from vitral.base.text import NOTHING, byte_size, counted, duration
 from vitral.draw.charts import bar_chart
 from vitral.model.classifier import Classifier
 from vitral.report import inline
-from vitral.report.render import percent, write_page
+from vitral.report.page import Section, part, percent, section, write_page
 from vitral.study.quantise import INT8, ORIGINAL, Quantised
 from vitral.study.quantised import Proof, Version
 from vitral.weights.predict_script import write_predict_script
 
-LAYERS = 16
+_LAYERS = 16
 """Layers that are drawn."""
 
 
@@ -30,46 +29,62 @@ def check_folder(folder: str | Path) -> Path:
     return folder
 
 
-def write_quantised(found: Quantised, model: Classifier, folder: str | Path) -> Path:
+def write_quantised(quantised: Quantised, model: Classifier, folder: str | Path) -> Path:
     """The models, predict.py, preprocess.json, proof.json and report.html in `folder`, all or none; the page's path."""
-    folder, proof = check_folder(folder), found.proof
+    folder, proof = check_folder(folder), quantised.proof
     with replacing_folder(folder) as new:
-        for name, content in found.files.items():
+        for name, content in quantised.files.items():
             write_atomic(new / name, content)
         write_predict_script(model, new, runs=True)
         write_json(new / layout.PROOF, proof.to_dict())
-        write_page("quantise.html", new / layout.REPORT, **_content(found))
+        small = proof.version(INT8)
+        same = f"{percent(small.same)} of {small.pictures:,} pictures of {proof.data} ({proof.split})"
+        write_page(
+            new / layout.REPORT,
+            f"{proof.model} in 8 bits",
+            _sections(quantised),
+            lead=f"{same} get the same answer in 8 bits as in fp32",
+            notes=[f"written although it fails its limit: int8 {failure}" for failure in proof.failures],
+        )
     return folder / layout.REPORT
 
 
-def _content(found: Quantised) -> dict[str, Any]:
-    proof = found.proof
+def _sections(quantised: Quantised) -> list[Section]:
+    proof, limits = quantised.proof, quantised.proof.limits
     small, original = proof.version(INT8), proof.version(ORIGINAL)
-    lead = f"{percent(small.same)} of {small.pictures:,} pictures of {proof.data} ({proof.split}) get the same answer in 8 bits as in fp32"
+    return [
+        section("Answers beside fp32's", part("table", [_row(one, original) for one in proof.versions], _columns(original))),
+        section(
+            "Size and speed",
+            part("table", [_size_row(one) for one in proof.versions], ["", "file", "size", "one picture", "speed"]),
+            f"{_speed(small)} Weights in bf16 and fp16 are made fp32 when they are loaded: half the size, at fp32's speed. "
+            f"The limits: {percent(limits['same'])} of the answers the same; where there are labels, "
+            f"at most {100 * limits['loss']:g} points of top-1 lost.",
+            *(f"{remark[:1].upper()}{remark[1:]}." for remark in proof.notes),
+        ),
+        *([_layers(proof)] if proof.layers else []),
+        _changed(quantised),
+        section("Where it was measured", part("named_values", {**proof.machine, "seconds": duration(proof.seconds)})),
+        section("Make it again", part("code", proof.command)),
+    ]
+
+
+def _changed(quantised: Quantised) -> Section:
+    changed = quantised.proof.changed
+    if not changed:
+        return section("Other answers", "None: every picture has the same answer.")
+    small = quantised.proof.version(INT8)
     tiles = [
         inline.of_image(image, f"{one.before} {percent(one.confidence_before)} → {one.after} {percent(one.confidence_after)}")
-        for image, one in zip(found.pictures, proof.changed, strict=False)
+        for image, one in zip(quantised.pictures, changed, strict=False)
     ]
-    return {
-        "title": f"{proof.model} in 8 bits",
-        "lead": lead,
-        "notes": [f"written although it fails its limit: int8 {failure}" for failure in proof.failures],
-        "answers": (_columns(original), [_row(one, original) for one in proof.versions]),
-        "sizes": [_size_row(one) for one in proof.versions],
-        "speed": _speed(small),
-        "limits": proof.limits,
-        "told": proof.notes,
-        "layers": [[one.name, f"{one.typical:.4f}", f"{one.largest:.3f}", percent(one.share)] for one in proof.layers],
-        "layer_pictures": proof.layer_pictures,
-        "figures": _figures(proof),
-        "tiles": tiles,
-        "changed": [
-            [one.picture, one.before, percent(one.confidence_before), one.after, percent(one.confidence_after)] for one in proof.changed
-        ],
-        "differing": counted(round(small.pictures * (1 - small.same)), "picture"),
-        "machine": {**proof.machine, "seconds": duration(proof.seconds)},
-        "command": proof.command,
-    }
+    rows = [[one.picture, one.before, percent(one.confidence_before), one.after, percent(one.confidence_after)] for one in changed]
+    return section(
+        "Other answers",
+        f"{counted(round(small.pictures * (1 - small.same)), 'picture')} with another answer; those that fp32 was surest of come first.",
+        part("gallery", [("", tiles)]),
+        part("table", rows, ["picture", "fp32", "confidence", "int8", "confidence"], "the pictures"),
+    )
 
 
 def _columns(original: Version) -> list[str]:
@@ -95,10 +110,16 @@ def _speed(small: Version) -> str:
     return f"One picture at a time, both in turn: int8 is {small.speed:.2f} × as fast as fp32 ({spread})."
 
 
-def _figures(proof: Proof) -> list[inline.Illustration]:
-    if not proof.layers:
-        return []
-    worst = proof.layers[:LAYERS]
+def _layers(proof: Proof) -> Section:
+    worst = proof.layers[:_LAYERS]
     title = "Change of the logits when one layer alone is in 8 bits"
     figure = bar_chart([one.name for one in worst], [one.typical for one in worst], label="root mean square", title=title)
-    return [inline.of_figure(figure, f"{title}: the {len(worst)} worst of {len(proof.layers)} layers, {proof.layer_pictures} pictures")]
+    caption = f"{title}: the {len(worst)} worst of {len(proof.layers)} layers, {proof.layer_pictures} pictures"
+    rows = [[one.name, f"{one.typical:.4f}", f"{one.largest:.3f}", percent(one.share)] for one in proof.layers]
+    return section(
+        "Which layer hurts most",
+        part("figures", [inline.of_figure(figure, caption)]),
+        f"Each layer alone in 8 bits and all others in fp32, on {proof.layer_pictures} pictures; "
+        "the share is of the sum of squared changes.",
+        part("table", rows, ["layer", "typical change", "largest", "share"], "every layer"),
+    )

@@ -6,24 +6,28 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from vitral.base import layout
-from vitral.base.errors import DataError
+from vitral.base.errors import DataError, MissingError
 from vitral.base.text import NOTHING, byte_size, duration, short, signed
 from vitral.report import inline
-from vitral.report.lenient_json import mapping, number, read_object
-from vitral.report.render import percent, show, write_page
+from vitral.report.page import Section, environment, mapping, number, part, percent, read_object, section, show, write_page
+from vitral.report.run import write_run_report
+from vitral.run.folder import RunFolder
 
-SUMMARY = {"kind": "kind", "data": "data", "budget": "budget for each model", "seeds": "seeds"}
-SUMMARY |= {"source": "pre-trained on", "pretraining_budget": "budget of each pre-training"}
+_SUMMARY = {"kind": "kind", "data": "data", "budget": "budget for each model", "seeds": "seeds"}
+_SUMMARY |= {"source": "pre-trained on", "pretraining_budget": "budget of each pre-training"}
 APART = {"size": "training pictures", "pretrained": "pre-training pictures", "shots": "shots", "share": "budget"}
 """What tells rows of one model apart, with its heading."""
-COUNTED = {"flops": "FLOPs per picture", "quadratic": "quadratic FLOPs", "linear": "linear FLOPs"}
-TIMED = {f"{what}_ms": f"{what} ms per picture" for what in ("forward", "training", "predicted")}
-HEADINGS = COUNTED | TIMED
-VERDICTS: dict[bool | None, str] = {True: "different", False: "not told apart", None: NOTHING}
+_COUNTED = {"flops": "FLOPs per picture", "quadratic": "quadratic FLOPs", "linear": "linear FLOPs"}
+_TIMED = {f"{what}_ms": f"{what} ms per picture" for what in ("forward", "training", "predicted")}
+_HEADINGS = _COUNTED | _TIMED
+_VERDICTS: dict[bool | None, str] = {True: "different", False: "not told apart", None: NOTHING}
+_HINT = "they are drawn when the study ends"
 
-Table = tuple[list[str], list[list[str]]]
-"""Headings and rows."""
+_Table = tuple[list[list[str]], list[str]]
+"""Rows and their headings."""
 
 
 def write_study_report(study_folder: str | Path, out: str | Path | None = None) -> Path:
@@ -37,40 +41,58 @@ def write_study_report(study_folder: str | Path, out: str | Path | None = None) 
     notes: list[str] = []
     result = read_object(folder / layout.RESULT, notes, "the study is not finished, run the same command again and it goes on")
     rows = [row for row in result.get("rows") or [] if isinstance(row, dict)]
-    has_means = bool(rows) and all("mean" in row for row in rows)
     pairs = [pair for pair in result.get("pairs") or [] if isinstance(pair, dict) and {"a", "b", "difference"} <= set(pair)]
-    return write_page(
-        "study.html",
-        out or folder / layout.REPORT,
-        title=f"Study: {folder.resolve().name}",
-        lead="",
-        notes=notes,
-        conclusion=result.get("conclusion"),
-        summary={label: result[key] for key, label in SUMMARY.items() if key in result},
-        rows=compared(rows) if has_means else measured(rows) if rows else None,
-        has_means=has_means,
-        seeds=each_seed(rows) if has_means else None,
-        models=mapping(result.get("models")),
-        pairs=tested(pairs) if pairs else None,
-        pair_test=pairs[0].get("test") if pairs else None,
-        tuning=[_tuned(model, mapping(entry)) for model, entry in mapping(result.get("tuning")).items()],
-        failures=[("failed for good", mapping(result.get("failed"))), ("failed once and ran again", mapping(result.get("retried")))],
-        studies=mapping(result.get("studies")),
-        figures=inline.of_folder(folder / layout.FIGURES, "they are drawn when the study ends"),
-        declared=read_object(folder / layout.STUDY, notes),
-        machine=mapping(result.get("machine")),
+    studies = mapping(result.get("studies"))
+    summary = {label: result[key] for key, label in _SUMMARY.items() if key in result}
+    tuning = [_tuned(model, mapping(entry)) for model, entry in mapping(result.get("tuning")).items()]
+    failures = [*_failures("failed for good", result.get("failed")), *_failures("failed once and ran again", result.get("retried"))]
+    sections = [
+        section("What it shows", *str(result.get("conclusion") or "").split("\n\n")),
+        section("", part("named_values", summary)),
+        _rows(rows),
+        section("", part("table", list(mapping(result.get("models")).items()), ["model", "what it is"])),
+        section("Pairs", part("table", *tested(pairs)), f"Test: {pairs[0]['test']}." if pairs and pairs[0].get("test") else ""),
+        section("How the learning rates were chosen", part("table", tuning, ["model", "chosen", "tried (accuracy on validation)", ""])),
+        section("", failures),
+        _studies(studies) if studies else section("Figures", part("figures", inline.of_folder(folder / layout.FIGURES, _HINT))),
+        section("As it was declared", part("named_values", read_object(folder / layout.STUDY, notes), "study.json")),
+        section("Environment", environment(mapping(result.get("machine")))),
+    ]
+    return write_page(out or folder / layout.REPORT, f"Study: {folder.resolve().name}", sections, notes=notes)
+
+
+def _rows(rows: Sequence[dict[str, Any]]) -> Section:
+    if not rows or not all("mean" in row for row in rows):
+        return section("Table", part("table", *_measured(rows)))
+    return section(
+        "Table",
+        part("table", *_compared(rows)),
+        "Accuracy: mean over n seeds on the test split. Interval: 95 %, over seeds and test pictures; none with a single seed. "
+        "Memory: the GPU's, on a CPU the whole process's, at its peak.",
+        part("table", *_each_seed(rows), "each seed"),
     )
+
+
+def _failures(title: str, failed: Any) -> list[Markup]:
+    cells = mapping(failed)
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in cells.items())
+    return part("note", f"{len(cells)} cell(s) {title}: {reasons}" if cells else "")
+
+
+def _studies(studies: dict[str, Any]) -> Section:
+    parts = ", ".join(f"{name} in {folder}/" for name, folder in studies.items())
+    return section("", f"Each data set has a study of its own, with figures: {parts}.")
 
 
 def is_study(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (layout.STUDY, layout.RESULT))
 
 
-def compared(rows: Sequence[dict[str, Any]]) -> Table:
+def _compared(rows: Sequence[dict[str, Any]]) -> _Table:
     """Accuracy and cost of each model."""
     apart = _apart(rows)
     headings = ["model", *apart.values(), "n", "accuracy", "95 % interval", "parameters", "FLOPs per picture", "time", "memory"]
-    return headings, [
+    return [
         [
             str(row.get("model", NOTHING)),
             *values_of(row, apart),
@@ -83,44 +105,44 @@ def compared(rows: Sequence[dict[str, Any]]) -> Table:
             byte_size(number(row.get("memory"))),
         ]
         for row in rows
-    ]
+    ], headings
 
 
-def each_seed(rows: Sequence[dict[str, Any]]) -> Table | None:
+def _each_seed(rows: Sequence[dict[str, Any]]) -> _Table:
     apart = _apart(rows)
-    several = [row for row in rows if isinstance(row.get("accuracies"), list) and len(row["accuracies"]) > 1]
-    shown = [[str(row["model"]), *values_of(row, apart), ", ".join(map(percent, row["accuracies"]))] for row in several]
-    return (["model", *apart.values(), "accuracy of each seed"], shown) if shown else None
+    repeated = [row for row in rows if isinstance(row.get("accuracies"), list) and len(row["accuracies"]) > 1]
+    shown = [[str(row["model"]), *values_of(row, apart), ", ".join(map(percent, row["accuracies"]))] for row in repeated]
+    return shown, ["model", *apart.values(), "accuracy of each seed"]
 
 
-def measured(rows: Sequence[dict[str, Any]]) -> Table:
+def _measured(rows: Sequence[dict[str, Any]]) -> _Table:
     """Rows without accuracies, as they are: what costs were measured at which size."""
     keys = list(dict.fromkeys(key for row in rows for key, value in row.items() if not isinstance(value, dict | list)))
-    return [HEADINGS.get(key, key.replace("_", " ")) for key in keys], [[_measure(key, row.get(key)) for key in keys] for row in rows]
+    return [[_measure(key, row.get(key)) for key in keys] for row in rows], [_HEADINGS.get(key, key.replace("_", " ")) for key in keys]
 
 
 def _measure(key: str, value: Any) -> str:
     if number(value) is None:
         return show(value)
-    if key in COUNTED:
+    if key in _COUNTED:
         return short(value)
     return byte_size(value) if key == "memory" else f"{value:.3g}" if isinstance(value, float) else show(value)
 
 
-def tested(pairs: Sequence[dict[str, Any]]) -> Table:
+def tested(pairs: Sequence[dict[str, Any]]) -> _Table:
     """Who beats whom, in points of accuracy."""
     apart = {key: heading for key, heading in (("data", "data"), *APART.items()) if any(key in pair for pair in pairs)}
-    return [*apart.values(), "pair", "difference", "95 % interval", "p", "p, adjusted", ""], [
+    return [
         [
             *values_of(pair, apart),
             f"{pair['a']} – {pair['b']}",
             f"{signed(100 * pair['difference'])} points",
             interval(pair.get("interval"), "points"),
             *(_probability(pair.get(name), pair.get("at_most")) for name in ("p", "adjusted")),
-            VERDICTS[pair.get("different")],
+            _VERDICTS[pair.get("different")],
         ]
         for pair in pairs
-    ]
+    ], [*apart.values(), "pair", "difference", "95 % interval", "p", "p, adjusted", ""]
 
 
 def interval(ends: Any, unit: str = "%") -> str:
@@ -140,8 +162,8 @@ def _apart(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 def values_of(row: dict[str, Any], keys: Iterable[str]) -> list[str]:
     """A row of no shots is fine-tuned on all pictures."""
-    told = {"share": lambda value: percent(value, 0), "shots": lambda value: show(value) if value else "fine-tuned"}
-    return [told.get(key, show)(row.get(key)) for key in keys]
+    shown = {"share": lambda value: percent(value, 0), "shots": lambda value: show(value) if value else "fine-tuned"}
+    return [shown.get(key, show)(row.get(key)) for key in keys]
 
 
 def _tuned(model: str, entry: dict[str, Any]) -> list[str]:
@@ -165,3 +187,17 @@ def _probability(value: Any, at_most: Any) -> str:
     if at_most:
         return f"≤ {value:.2g}"
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def write_report(folder: str | Path, out: str | Path | None = None, maps: bool = True) -> Path:
+    """The page of a run or a study, whichever the folder holds; its path."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise (DataError if folder.exists() else MissingError)(f"{folder} is no folder", "name the folder of a run or a study")
+    if is_study(folder):
+        return write_study_report(folder, out)
+    if RunFolder(folder).exists:
+        return write_run_report(folder, out, maps)
+    raise DataError(
+        f"{folder} holds neither a run nor a study", "name a folder that `vitral train`, `vitral compare` or `vitral scale` wrote"
+    )

@@ -1,18 +1,24 @@
-"""What a model got right and wrong on a split, as the part of a page: scores, figures, and the pictures themselves."""
+"""What a model got right and wrong on a split, as sections of a page: scores, figures, and the images.
+
+Reports of runs contain them; `vitral eval --out` writes a page of them alone.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+from markupsafe import Markup
 
 from vitral.base.errors import MissingError, VitralError
-from vitral.base.layout import answers_name
+from vitral.base.files import make_folder, write_json
+from vitral.base.layout import REPORT, answers_name, scores_name
 from vitral.data.images.decode import EXTENSIONS
 from vitral.data.splits.split import Split
 from vitral.draw.charts import bar_chart, reliability_figure
@@ -20,127 +26,203 @@ from vitral.draw.matrices import confusion_figure
 from vitral.look.notable import Explained, explain
 from vitral.model.classifier import Classifier
 from vitral.report import inline
-from vitral.report.lenient_json import mapping, number
-from vitral.report.render import percent
+from vitral.report.page import Section, mapping, number, part, percent, section, write_page
 from vitral.run.answers import Answers
+from vitral.train.evaluate import Scored
 
-MOST = 40
+_MOST = 40
 """Classes in a chart."""
-
-Gallery = list[tuple[str, list[inline.Illustration]]]
-"""Headings with the pictures under them."""
-Explainer = Callable[[Answers], dict[int, Explained]]
-Opener = Callable[[Answers, int], Any]
-MOST_MAPS = 64
-"""Pictures of one page that get maps: more, and a page would be slow to write and heavy to send."""
+_MOST_MAPS = 64
+"""Images of one page that get maps: more, and a page would be slow to write and heavy to send."""
+_WORST_FIRST = "class by class, the worst first"
+_MULTI_LABEL_WRONG = "stand those of the wrong label that it was surest of and of the one that it missed by most, where there are such"
 
 
-def results_section(
-    test: dict[str, Any], folder: Path, page: Path, notes: list[str], split: str = "test", explainer: Explainer | None = None
-) -> dict[str, Any]:
-    """What `parts.html` shows of a test: `test` is what test.json holds, `folder` has the answers, `page` is where links start.
-
-    `explainer` gives the pictures their maps; None: they stand alone.
-    """
-    found: Gallery = []
-    explained: dict[int, Explained] = {}
-    if (folder / answers_name(split)).is_file():
-        try:
-            answers = Answers.read(folder, split)
-            explained = explainer(answers) if explainer else {}
-            found = pictures(answers, list(map(str, mapping(test.get("per_class") or test.get("classes")))), page, explained)
-        except (VitralError, IndexError, TypeError, ValueError) as error:
-            notes.append(f"the pictures of {split} could not be shown ({error})")
-    shown = {"gallery": found, "maps": maps_caption(explained, multi_label := "mean_average_precision" in test)}
-    if multi_label:
-        return {**multi_label_section(test), **shown}
-    columns = ["class", "recall", "precision", "F1"]
-    return {"scores": scores(test), "columns": columns, "classes": by_class(test), "figures": figures(test), **shown}
-
-
-def multi_label_section(test: dict[str, Any]) -> dict[str, Any]:
-    """The same of several labels a picture: average precision of each class, and how its threshold does."""
-    shares = {
-        "mean average precision (mAP)": "mean_average_precision",
-        "F1 at the thresholds (mean of the classes)": "f1",
-        "pictures with every label right": "exact",
-        "pictures whose most probable class is one of their labels": "top1",
-    }
-    told = {name: percent(test.get(key)) for name, key in shares.items()}
-    rows = {name: mapping(row) for name, row in mapping(test.get("classes")).items()}
-    known = sorted((value, name) for name, row in rows.items() if (value := number(row.get("average_precision"))) is not None)
-    keys = ("average_precision", "threshold", "recall", "precision", "f1")
-    drawn: list[inline.Illustration | str] = []
-    if known:
-        shown = known[:MOST]
-        chart = bar_chart([name for _, name in shown], [100 * value for value, _ in shown], label="average precision (%)", form="{:.1f}")
-        drawn = [inline.of_figure(chart, f"Average precision of {'each class' if shown == known else f'the {MOST} worst classes'}")]
-    return {
-        "scores": {"pictures": test.get("pictures"), **told, **({"unreadable": test["skipped"]} if test.get("skipped") else {})},
-        "columns": ["class", "pictures", "average precision", "threshold", "recall", "precision", "F1"],
-        "classes": [[name, rows[name].get("images"), *(percent(rows[name].get(key)) for key in keys)] for _, name in known],
-        "figures": drawn,
-    }
-
-
-def scores(test: dict[str, Any]) -> dict[str, Any]:
-    shares = {
-        "right at first guess": "top1",
-        "right within five guesses": "top5",
-        "balanced accuracy (mean of the classes)": "balanced_accuracy",
-        "F1 (mean of the classes)": "f1",
-    }
-    told = {name: percent(test[key]) for name, key in shares.items() if key in test}
-    return {"pictures": test.get("pictures"), **told, **({"unreadable": test["skipped"]} if test.get("skipped") else {})}
-
-
-def by_class(test: dict[str, Any]) -> list[list[str]]:
-    """Name, recall, precision and F1 of each class, the worst first."""
-    recall, precision, f1 = (mapping(test.get(key)) for key in ("per_class", "precision", "f1_per_class"))
-    present = sorted((value, name) for name, value in recall.items() if isinstance(value, int | float))
-    return [[name, percent(value), percent(precision.get(name)), percent(f1.get(name))] for value, name in present]
-
-
-def explainer_of(model: Classifier, picture: Opener, verdicts: Mapping[str, str] | None = None) -> Explainer:
-    """Maps for the pictures that teach most, and for those of each class while they are few; `picture` opens the one at a position.
-
-    `verdicts`: what an audit of the model said of each method.
-    """
-
-    def explained(answers: Answers) -> dict[int, Explained]:
-        first = [int(position) for positions in answers.notable().values() for position in positions]
-        others = [int(position) for positions in answers.by_class().values() for position in positions]
-        wanted = list(dict.fromkeys([*first, *others]))
-        wanted = wanted if len(wanted) <= MOST_MAPS else dict.fromkeys(first)
-        return explain(model, answers, wanted, partial(picture, answers), verdicts=verdicts)
-
-    return explained
-
-
-def split_opener(split: Split) -> Opener:
-    """Pictures of a data set by what the answers call them: for sets without a file for each picture."""
-    places = {split.where(position): position for position in range(len(split))}
-
-    def opened(answers: Answers, position: int) -> Any:
-        if not answers.paths and len(answers.labels) == len(split):
-            return split.picture(position)
-        path = answers.paths[position] if answers.paths else ""
-        if path not in places:
-            raise MissingError(f"{split.name} has no picture {path!r}", "name the data that was scored")
-        return split.picture(places[path])
-
-    return opened
-
-
-def open_file(answers: Answers, position: int) -> Path:
-    """The file of a picture, where it still is."""
+def _open_file(answers: Answers, position: int) -> Path:
+    """The file of an image, where it still is."""
     path = answers.paths[position] if answers.paths else ""
     if not _is_picture(path):
         raise MissingError(f"there is no picture {path!r} any more", "it was moved or removed")
     return Path(path)
 
 
-MULTI_LABEL_WRONG = "stand those of the wrong label that it was surest of and of the one that it missed by most, where there are such"
+def split_opener(split: Split) -> Callable[[Answers, int], Any]:
+    """Opens the images of a split by what the answers call them: for data without a file for each image."""
+    rows = {split.where(row): row for row in range(len(split))}
+
+    def opened(answers: Answers, position: int) -> Any:
+        if not answers.paths and len(answers.labels) == len(split):
+            return split.picture(position)
+        path = answers.paths[position] if answers.paths else ""
+        if path not in rows:
+            raise MissingError(f"{split.name} has no picture {path!r}", "name the data that was scored")
+        return split.picture(rows[path])
+
+    return opened
+
+
+@dataclass(frozen=True)
+class ScoredImages:
+    """Answers, the names of their classes, a way to open their images, and the model that explains them."""
+
+    answers: Answers
+    names: list[str]
+    model: Classifier | None = None
+    """None: images have no maps."""
+    opener: Callable[[Answers, int], Any] = _open_file
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+    """What an audit of the model found about each method."""
+    source: str = ""
+
+    def open(self, position: int) -> Any:
+        return self.opener(self.answers, position)
+
+    def name(self, label: int) -> str:
+        return self.names[label] if 0 <= label < len(self.names) else f"class {label}"
+
+    def explain(self, positions: Iterable[int], method: str | None = None) -> dict[int, Explained]:
+        return explain(self.model, self.answers, positions, self.open, method, self.verdicts) if self.model is not None else {}
+
+    def explain_notable(self) -> dict[int, Explained]:
+        """Maps for the images that teach most, and for those of each class while they are few."""
+        first = [int(position) for positions in self.answers.notable().values() for position in positions]
+        others = [int(position) for positions in self.answers.by_class().values() for position in positions]
+        positions = list(dict.fromkeys([*first, *others]))
+        return self.explain(positions if len(positions) <= _MOST_MAPS else dict.fromkeys(first))
+
+    def notable_gallery(self, page: Path, explained: dict[int, Explained]) -> inline.Gallery:
+        """The images stored with the answers: the notable ones, then by class; each with its maps."""
+        notable = self.answers.notable()
+        above = {int(position) for positions in notable.values() for position in positions}  # no image stands twice
+        by_label = {
+            f"more of class {self.name(label)}": [position for position in positions if int(position) not in above]
+            for label, positions in self.answers.by_class().items()
+        }
+        return self.gallery({**notable, **by_label}, page, explained)
+
+    def gallery(
+        self,
+        groups: Mapping[str, Iterable[int]],
+        page: Path,
+        explained: dict[int, Explained],
+        neighbours: Mapping[int, Sequence[inline.Illustration]] | None = None,
+    ) -> inline.Gallery:
+        """The images at these positions under their headings, without those that were neither stored nor opened.
+
+        `neighbours`: what else stands by an image, after its maps.
+        """
+        answers, stored, more = self.answers, self.answers.pictures or {}, neighbours or {}
+
+        def tile(position: int) -> inline.Illustration:
+            path = answers.paths[position] if answers.paths else ""
+            one, caption, others = explained.get(position), answers.told(position, self.name), more.get(position, ())
+            if one is None:
+                return inline.of_image(stored[position], caption, link_to(path, page), others)
+            overlays = zip(one.overlays(), one.heats, strict=True)
+            maps = [inline.of_image(image, f"for {self.name(int(heat.target))}") for image, heat in overlays]  # type: ignore[arg-type]
+            return inline.of_image(one.picture(), caption, link_to(path, page), [*maps, *others])
+
+        there = {*stored, *explained}
+        shown = {title: [tile(int(position)) for position in positions if int(position) in there] for title, positions in groups.items()}
+        return [(title, tiles) for title, tiles in shown.items() if tiles]
+
+
+def write_evaluation(
+    result: Scored, folder: str | Path, model: str, data: str, command: str = "", classifier: Classifier | None = None
+) -> Path:
+    """test.json, test.npz, test.webp and report.html in `folder`; the page's path. `classifier`: the model itself, for maps."""
+
+    def opener(_: Answers, position: int) -> Any:
+        assert result.split is not None
+        return result.split.picture(int(result.positions[position]))
+
+    classifier = classifier if result.split is not None else None
+    folder = make_folder(Path(folder))
+    scores = {"model": model, "data": data, "split": result.split.name if result.split else "all", **result.to_dict()}
+    result.answers().write(folder)
+    write_json(folder / scores_name(), scores)
+    notes: list[str] = []
+    page = folder / REPORT
+    sections = results_sections(scores, folder, page, notes, scored=partial(ScoredImages, model=classifier, opener=opener))
+    lead = f"{result.headline} on {len(result.labels):,} pictures ({scores['split']})"
+    return write_page(page, f"{model} on {data}", [*sections, section("Score it again", part("code", command))], lead, notes)
+
+
+def results_sections(
+    test: dict[str, Any],
+    folder: Path,
+    page: Path,
+    notes: list[str],
+    split: str = "test",
+    scored: Callable[[Answers, list[str]], ScoredImages] = ScoredImages,
+) -> list[Section]:
+    """Scores, figures and classes of a test, then its images. The first section has no heading.
+
+    test: what test.json holds. folder: has the answers. page: where links start. scored: what opens and explains the images.
+    """
+    gallery: inline.Gallery = []
+    explained: dict[int, Explained] = {}
+    if (folder / answers_name(split)).is_file():
+        try:
+            images = scored(Answers.read(folder, split), list(map(str, mapping(test.get("per_class") or test.get("classes")))))
+            explained = images.explain_notable()
+            gallery = images.notable_gallery(page, explained)
+        except (VitralError, IndexError, TypeError, ValueError) as error:
+            notes.append(f"the pictures of {split} could not be shown ({error})")
+    multi_label = "mean_average_precision" in test
+    sections = [_multi_label_results(test) if multi_label else _results(test)]
+    if gallery:
+        caption = maps_caption(explained, multi_label)
+        more = f"; a click on a map enlarges it. {caption}" if caption else "."
+        words = "What it is, what the model answered, and with what confidence. A click on a picture opens its file where it still is"
+        sections.append(section("Pictures", words + more, part("gallery", gallery), level=3))
+    return sections
+
+
+def _results(test: dict[str, Any]) -> Section:
+    shares = {
+        "right at first guess": "top1",
+        "right within five guesses": "top5",
+        "balanced accuracy (mean of the classes)": "balanced_accuracy",
+        "F1 (mean of the classes)": "f1",
+    }
+    recall, precision, f1 = (mapping(test.get(key)) for key in ("per_class", "precision", "f1_per_class"))
+    ranked = sorted((value, name) for name, value in recall.items() if isinstance(value, int | float))
+    rows = [[name, percent(value), percent(precision.get(name)), percent(f1.get(name))] for value, name in ranked]
+    scores = {name: percent(test[key]) for name, key in shares.items() if key in test}
+    return section(
+        "",
+        _scores(test, scores),
+        part("figures", _figures(test)),
+        part("table", rows, ["class", "recall", "precision", "F1"], _WORST_FIRST),
+    )
+
+
+def _multi_label_results(test: dict[str, Any]) -> Section:
+    """The same of images with several labels: average precision of each class, and how its threshold does."""
+    shares = {
+        "mean average precision (mAP)": "mean_average_precision",
+        "F1 at the thresholds (mean of the classes)": "f1",
+        "pictures with every label right": "exact",
+        "pictures whose most probable class is one of their labels": "top1",
+    }
+    classes = {name: mapping(row) for name, row in mapping(test.get("classes")).items()}
+    ranked = sorted((value, name) for name, row in classes.items() if (value := number(row.get("average_precision"))) is not None)
+    keys = ("average_precision", "threshold", "recall", "precision", "f1")
+    figures: list[inline.Illustration] = []
+    if ranked:
+        shown = ranked[:_MOST]
+        chart = bar_chart([name for _, name in shown], [100 * value for value, _ in shown], label="average precision (%)", form="{:.1f}")
+        figures = [inline.of_figure(chart, f"Average precision of {'each class' if shown == ranked else f'the {_MOST} worst classes'}")]
+    columns = ["class", "pictures", "average precision", "threshold", "recall", "precision", "F1"]
+    rows = [[name, classes[name].get("images"), *(percent(classes[name].get(key)) for key in keys)] for _, name in ranked]
+    scores = {name: percent(test.get(key)) for name, key in shares.items()}
+    return section("", _scores(test, scores), part("figures", figures), part("table", rows, columns, _WORST_FIRST))
+
+
+def _scores(test: dict[str, Any], scores: dict[str, str]) -> list[Markup]:
+    unreadable = {"unreadable": test["skipped"]} if test.get("skipped") else {}
+    return part("named_values", {"pictures": test.get("pictures"), **scores, **unreadable})
 
 
 def maps_caption(explained: dict[int, Explained], multi_label: bool = False) -> str:
@@ -151,50 +233,8 @@ def maps_caption(explained: dict[int, Explained], multi_label: bool = False) -> 
     verdict = f" The audit of this model says of {method}: {one.verdict}." if one.verdict else ""
     return (
         f"Light on a picture is what speaks for the class named under it ({method}); each map has its own scale, from its lowest value to "
-        f"its 97th percentile. Under an error {MULTI_LABEL_WRONG if multi_label else 'stand two: for the answer, and for the truth'}."
+        f"its 97th percentile. Under an error {_MULTI_LABEL_WRONG if multi_label else 'stand two: for the answer, and for the truth'}."
     ) + verdict
-
-
-def pictures(answers: Answers, names: list[str], page: Path, explained: dict[int, Explained]) -> Gallery:
-    """The pictures that were kept beside the answers: by what they teach, then by class; each with its maps."""
-    notable = answers.notable()
-    above = {int(place) for places in notable.values() for place in places}  # no picture stands twice
-    by_label = {
-        f"more of class {name_in(names, label)}": [place for place in places if int(place) not in above]
-        for label, places in answers.by_class().items()
-    }
-    return gallery(answers, {**notable, **by_label}, names, page, explained)
-
-
-def gallery(
-    answers: Answers,
-    groups: Mapping[str, Iterable[int]],
-    names: list[str],
-    page: Path,
-    explained: dict[int, Explained],
-    beside: Mapping[int, Sequence[inline.Illustration]] | None = None,
-) -> Gallery:
-    """The pictures at these positions under their headings, those left out that were neither kept nor opened.
-
-    `beside`: what else stands by a picture, after its maps.
-    """
-    kept, name, more = answers.pictures or {}, partial(name_in, names), beside or {}
-    there = {*kept, *explained}
-
-    def tile(position: int) -> inline.Illustration:
-        path = answers.paths[position] if answers.paths else ""
-        one, caption, others = explained.get(position), answers.told(position, name), more.get(position, ())
-        if one is None:
-            return inline.of_image(kept[position], caption, link_to(path, page), others)
-        maps = [inline.of_image(image, f"for {name(int(heat.target))}") for image, heat in zip(one.overlays(), one.heats, strict=True)]  # type: ignore[arg-type]
-        return inline.of_image(one.picture(), caption, link_to(path, page), [*maps, *others])
-
-    shown = {title: [tile(int(place)) for place in places if int(place) in there] for title, places in groups.items()}
-    return [(title, tiles) for title, tiles in shown.items() if tiles]
-
-
-def name_in(names: list[str], number: int) -> str:
-    return names[number] if 0 <= number < len(names) else f"class {number}"
 
 
 def link_to(path: str, page: Path) -> str:
@@ -208,7 +248,7 @@ def _is_picture(path: str) -> bool:
     return Path(path).suffix.lower() in EXTENSIONS and Path(path).is_file()
 
 
-def figures(test: dict[str, Any]) -> list[inline.Illustration | str]:
+def _figures(test: dict[str, Any]) -> list[inline.Illustration | str]:
     """What is confused with what, and whether the model knows what its confidence is worth."""
     class_names = list(map(str, mapping(test.get("per_class"))))
     try:

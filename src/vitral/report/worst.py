@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,51 +21,40 @@ from vitral.data.images.preprocess import Preprocess, viewable
 from vitral.data.splits.open import open_split
 from vitral.data.splits.split import Split
 from vitral.look.method import RECORDS, choose
-from vitral.look.notable import explain, usual_method
+from vitral.look.notable import usual_method
 from vitral.model.classifier import Classifier
 from vitral.report import inline
-from vitral.report.lenient_json import mapping, read_object
-from vitral.report.render import write_page
-from vitral.report.test_results import Opener, gallery, maps_caption, name_in, open_file, split_opener
+from vitral.report.page import mapping, part, read_object, section, write_page
+from vitral.report.test_results import ScoredImages, maps_caption, split_opener
 from vitral.run.answers import CLASSES, Answers, MultiLabelAnswers, small
 from vitral.run.folder import RunFolder
 from vitral.run.made_here import made_here
 from vitral.study.embed import nearest
 
-WORST = "worst.html"
-MORE = 6
+_WORST = "worst.html"
+_MORE = 6
 """Errors of one class, beside those that are shown already."""
-POOL = 2000
+_POOL = 2000
 """Pictures among which neighbours are looked for."""
-NEAR = 3
-EVAL = "write one: vitral eval MODEL DATA --out FOLDER, or --table FILE"
+_NEAR = 3
+_EVAL = "write one: vitral eval MODEL DATA --out FOLDER, or --table FILE"
 
 
-@dataclass(frozen=True)
-class ScoredPictures:
-    """Answers, what their classes are called, and how to open their pictures."""
-
-    answers: Answers
-    names: list[str]
-    picture: Opener = open_file
-    source: str = ""
-
-
-def read_scored(model: Classifier, path: str | Path) -> ScoredPictures:
+def read_scored(model: Classifier, path: str | Path, verdicts: Mapping[str, str] | None = None) -> ScoredImages:
     """What a run, `vitral eval --out` or `vitral eval --table` wrote, picture by picture."""
     path = Path(path)
     if not path.exists():
-        raise MissingError(f"{path} does not exist", EVAL)
-    found = _of_folder(model, path) if path.is_dir() else _of_table(model, path)
-    answers, classes = found.answers, model.config.classes
+        raise MissingError(f"{path} does not exist", _EVAL)
+    scored = replace(_of_folder(model, path) if path.is_dir() else _of_table(model, path), model=model, verdicts=verdicts or {})
+    answers, classes = scored.answers, model.config.classes
     multi_label = isinstance(answers, MultiLabelAnswers)
     reach = answers.labels.shape[1] if multi_label else 1 + max(answers.labels.max(initial=-1), answers.predictions.max(initial=-1))
     if reach > classes or multi_label != model.origin.multi_label:
         raise DataError(f"{path} holds answers of another model: this one has {classes} classes", "score this one with vitral eval")
-    return found
+    return scored
 
 
-def learnt_from(model: Classifier, run: str | Path, data: str | None = None) -> Split | None:
+def training_split(model: Classifier, run: str | Path, data: str | None = None) -> Split | None:
     """The pictures that a model learnt from: training pictures of `data`, or of a run that was made on this machine; None: not known."""
     folder = RunFolder(run)
     if data is None and not (folder.exists and made_here(folder.path)):
@@ -82,57 +70,62 @@ def learnt_from(model: Classifier, run: str | Path, data: str | None = None) -> 
 
 
 def write_worst(
-    model: Classifier,
-    scored: ScoredPictures,
+    scored: ScoredImages,
     out: str | Path,
     count: int,
     *,
     method: str | None = None,
-    verdicts: Mapping[str, str] | None = None,
-    learnt: Split | None = None,
+    training_split: Split | None = None,
     name: str = "",
     command: str = "",
 ) -> Path:
-    """The page in the folder `out`; its path. Errors whose pictures cannot be opened stand without maps, or are told as missing.
+    """The page in the folder `out`; its path. Errors whose images cannot be opened stand without maps, or are listed as missing.
 
-    learnt: what the model learnt from; the nearest of it stand beside each error.
+    training_split: what the model learnt from; the nearest of it stand beside each error.
     """
+    model, answers = scored.model, scored.answers
+    assert model is not None
     method = _one_method(model, method)
-    answers, picture = scored.answers, partial(scored.picture, scored.answers)
     errors = [int(position) for position in answers.errors()]
     if not errors:
         raise UsageError(f"{scored.source} holds no errors: all {len(answers.labels):,} pictures are right", "there is nothing to show")
-    groups = _groups(answers, errors, scored.names, count)
-    wanted = [position for positions in groups.values() for position in positions]
-    explained = explain(model, answers, wanted, picture, method, verdicts)
+    groups = _groups(scored, errors, count)
+    shown = [position for positions in groups.values() for position in positions]
+    explained = scored.explain(shown, method)
     if not explained and not answers.pictures:
         raise MissingError(
             f"no picture that {scored.source} names can be opened", "of data without a file for each: vitral eval MODEL DATA --out FOLDER"
         )
-    spread = np.unique(np.linspace(0, len(answers.labels) - 1, min(POOL, len(answers.labels))).astype(np.int64)).tolist()
-    beside = _beside(model, scored, list(explained), spread, learnt) if explained else {}
-    known = any(one.verdict for one in explained.values())
-    page = make_folder(Path(out)) / WORST
-    lost = [position for position in wanted if position not in explained]
+    spread = np.unique(np.linspace(0, len(answers.labels) - 1, min(_POOL, len(answers.labels))).astype(np.int64)).tolist()
+    neighbours = _neighbours(model, scored, list(explained), spread, training_split) if explained else {}
+    judged = any(one.verdict for one in explained.values())
+    page = make_folder(Path(out)) / _WORST
+    lost = [position for position in shown if position not in explained]
+    pool = f" (of {len(spread):,} pictures, evenly spread, and the errors on this page)" if len(spread) < len(answers.labels) else ""
+    from_training = f"; learnt, those that the model learnt from, with their truth ({_pool_of(training_split)})" if training_split else ""
+    maps = maps_caption(explained, model.origin.multi_label)
+    maps += "" if judged or not explained else f" No audit of this model judged {method}: `vitral audit` does."
+    legend = (
+        "The truth, the answer, and with what confidence; then the maps, then the pictures nearest to it in what the head reads, with "
+        f"their cosine: near, those that were scored, with truth and answer{pool}{from_training}. {maps}"
+    )
+    rows = _classes(scored, errors)
     return write_page(
-        "worst.html",
         page,
-        title=f"The most confident errors of {name or model.origin.source.value}",
+        f"The most confident errors of {name or model.origin.source.value}",
+        [
+            section("Errors by class", part("table", rows, ["class", "pictures", "errors", "most often taken for"])),
+            section("Pictures", legend, part("gallery", scored.gallery(groups, page, explained, neighbours))),
+            section("Write it again", part("code", command)),
+        ],
         lead=f"{len(errors):,} of {len(answers.labels):,} pictures of {scored.source} are answered wrongly",
-        notes=[f"{len(lost)} of {len(wanted)} pictures could not be opened: they stand without maps, or are left out"] if lost else [],
-        classes=_classes(answers, errors, scored.names),
-        maps=maps_caption(explained, model.origin.multi_label)
-        + ("" if known or not explained else f" No audit of this model judged {method}: `vitral audit` does."),
-        pool=f"of {len(spread):,} pictures, evenly spread, and the errors on this page" if len(spread) < len(answers.labels) else "",
-        learnt=_pool_of(learnt) if learnt else "",
-        shown=gallery(answers, groups, scored.names, page, explained, beside),
-        command=command,
+        notes=[f"{len(lost)} of {len(shown)} pictures could not be opened: they stand without maps, or are left out"] if lost else [],
     )
 
 
-def _of_folder(model: Classifier, folder: Path) -> ScoredPictures:
+def _of_folder(model: Classifier, folder: Path) -> ScoredImages:
     if not (folder / layout.answers_name()).is_file():
-        raise MissingError(f"{folder} holds no test answers ({layout.answers_name()})", EVAL)
+        raise MissingError(f"{folder} holds no test answers ({layout.answers_name()})", _EVAL)
     scores = read_object(folder / layout.scores_name(), [])
     answers = Answers.read(folder)
     names = list(map(str, mapping(scores.get("per_class") or scores.get("classes"))))
@@ -145,17 +138,17 @@ def _of_folder(model: Classifier, folder: Path) -> ScoredPictures:
     own = run.exists and "data" not in scores  # eval may have written into a model's folder
     data = run.settled.data if own else DataConfig(str(scores.get("data") or "folder:"))
     if ":" in data.name or all(Path(path).is_file() for path in answers.paths[:1]):
-        return ScoredPictures(answers, names, open_file, str(folder))
+        return ScoredImages(answers, names, source=str(folder))
     split = open_split(data, Preprocess.of(model), "test" if own else str(scores.get("split") or "test"))
-    return ScoredPictures(answers, names, split_opener(split), str(folder))
+    return ScoredImages(answers, names, opener=split_opener(split), source=str(folder))
 
 
-def _of_table(model: Classifier, path: Path) -> ScoredPictures:
+def _of_table(model: Classifier, path: Path) -> ScoredImages:
     if path.suffix.lower() not in KINDS:
-        raise UsageError(f"{path} is neither a folder nor a table of answers", EVAL)
+        raise UsageError(f"{path} is neither a folder nor a table of answers", _EVAL)
     rows = read_records(path)
     if missing := [name for name in ("path", "truth", "answer", "confidence") if not rows or name not in rows[0]]:
-        hint = "of several labels a picture, use --out FOLDER" if missing == ["confidence"] else EVAL
+        hint = "of several labels a picture, use --out FOLDER" if missing == ["confidence"] else _EVAL
         raise DataError(f"{path} has no column {missing[0]}", hint)
     names = [model.origin.class_name(number) for number in range(model.config.classes)]
     numbers = {**{str(number): number for number in range(len(names))}, **{name: number for number, name in enumerate(names)}}
@@ -165,9 +158,9 @@ def _of_table(model: Classifier, path: Path) -> ScoredPictures:
     except KeyError as error:
         raise DataError(f"{path} names {error}, which is no class of this model", "score this model with vitral eval") from None
     except (TypeError, ValueError) as error:
-        raise DataError(f"{path} has a confidence that is no number ({error})", EVAL) from None
+        raise DataError(f"{path} has a confidence that is no number ({error})", _EVAL) from None
     answers = Answers(predictions, labels, tuple(str(row["path"]) for row in rows), predictions[:, None], shares)
-    return ScoredPictures(answers, names, open_file, str(path))
+    return ScoredImages(answers, names, source=str(path))
 
 
 def _one_method(model: Classifier, method: str | None) -> str:
@@ -187,18 +180,19 @@ def _class_of(answers: Answers, position: int) -> int:
     return answers.disputed(position)[-1]
 
 
-def _groups(answers: Answers, errors: list[int], names: list[str], count: int) -> dict[str, list[int]]:
+def _groups(scored: ScoredImages, errors: list[int], count: int) -> dict[str, list[int]]:
     """The first of all, then more of each of the classes with most errors; no picture stands twice."""
-    groups = {"most confident errors": errors[:count]}
+    answers, groups = scored.answers, {"most confident errors": errors[:count]}
     often = Counter(_class_of(answers, position) for position in errors)
     for label, _ in often.most_common(CLASSES):
         more = [position for position in errors[count:] if _class_of(answers, position) == label]
-        groups[f"more of class {name_in(names, label)}"] = more[: min(count, MORE)]
+        groups[f"more of class {scored.name(label)}"] = more[: min(count, _MORE)]
     return groups
 
 
-def _classes(answers: Answers, errors: list[int], names: list[str]) -> list[list[Any]]:
+def _classes(scored: ScoredImages, errors: list[int]) -> list[list[Any]]:
     """Name, pictures, errors, and what it is taken for most often, of each class with errors, most errors first."""
+    answers = scored.answers
     often = Counter(_class_of(answers, position) for position in errors)
     instead = Counter(tuple(answers.disputed(position)) for position in errors)
     rows = []
@@ -206,34 +200,36 @@ def _classes(answers: Answers, errors: list[int], names: list[str]) -> list[list
         pictures = answers.labels[:, label].sum() if isinstance(answers, MultiLabelAnswers) else (answers.labels == label).sum()
         taken = [(times, pair[0]) for pair, times in instead.items() if len(pair) == 2 and pair[1] == label]
         times, other = max(taken, default=(0, -1))
-        rows.append([name_in(names, label), int(pictures), wrong, f"{name_in(names, other)} ({times})" if times else ""])
+        rows.append([scored.name(label), int(pictures), wrong, f"{scored.name(other)} ({times})" if times else ""])
     return rows
 
 
-def _beside(
-    model: Classifier, scored: ScoredPictures, errors: list[int], spread: list[int], learnt: Split | None
+def _neighbours(
+    model: Classifier, scored: ScoredImages, errors: list[int], spread: list[int], training: Split | None
 ) -> dict[int, list[inline.Illustration]]:
-    """The nearest of the scored pictures, then of those learnt from, which have the numbers after them."""
+    """The nearest of the scored images, then of those learnt from, which have the numbers after them."""
     answers, count = scored.answers, len(scored.answers.labels)
-    bank = learnt.balanced_subset(min(POOL, len(learnt)), 0) if learnt else None
+    bank = training.balanced_subset(min(_POOL, len(training)), 0) if training else None
 
     def picture(number: int) -> Any:
-        return scored.picture(answers, number) if number < count or bank is None else bank.picture(number - count)
+        return scored.open(number) if number < count or bank is None else bank.picture(number - count)
 
-    def drawn(number: int, cosine: float) -> inline.Illustration:
+    def tile(number: int, cosine: float) -> inline.Illustration:
         cosine = round(cosine, 2) + 0.0  # no −0.00
         if number < count or bank is None:
-            caption = f"near ({cosine:.2f}): {answers.told(number, partial(name_in, scored.names))}"
+            caption = f"near ({cosine:.2f}): {answers.told(number, scored.name)}"
         else:
             caption = f"learnt ({cosine:.2f}): {bank.label_text(number - count)}"
         return inline.of_image(small(viewable(decode(picture(number)))), caption)
 
-    found: dict[int, list[inline.Illustration]] = {}
+    neighbours: dict[int, list[inline.Illustration]] = {}
     for among in ({*spread, *errors}, range(count, count + len(bank)) if bank else ()):
-        for position, near in (nearest(model, picture, errors, among, NEAR) if among else {}).items():
-            found.setdefault(position, []).extend(drawn(*one) for one in near)
-    return found
+        for position, near in (nearest(model, picture, errors, among, _NEAR) if among else {}).items():
+            neighbours.setdefault(position, []).extend(tile(*one) for one in near)
+    return neighbours
 
 
-def _pool_of(learnt: Split) -> str:
-    return f"{min(POOL, len(learnt)):,} of {len(learnt):,}, of all classes alike" if len(learnt) > POOL else f"all {len(learnt):,}"
+def _pool_of(training: Split) -> str:
+    return (
+        f"{min(_POOL, len(training)):,} of {len(training):,}, of all classes alike" if len(training) > _POOL else f"all {len(training):,}"
+    )

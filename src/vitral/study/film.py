@@ -20,8 +20,7 @@ from vitral.base.progress import say, track
 from vitral.base.text import counted
 from vitral.data.images.preprocess import Preprocess, open_picture
 from vitral.data.splits.open import open_data, open_source
-from vitral.draw.animation import FORMATS, animate
-from vitral.draw.film import Film, film_frame, film_sheet
+from vitral.draw.film import FORMATS, Film, animate, film_frame, film_sheet
 from vitral.draw.provenance import save_figure
 from vitral.look.attention import attention
 from vitral.look.describe import about_model, about_picture, seen

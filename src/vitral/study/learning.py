@@ -31,7 +31,7 @@ from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.study.embed import nearest
 from vitral.study.probe_run import probe_in_place, probe_run
-from vitral.train.engine import Run
+from vitral.train.fit import Run
 from vitral.weights.checkpoint import load_checkpoint
 
 Sheet = tuple[Any, dict[str, np.ndarray], str]
@@ -75,7 +75,7 @@ def draw_learning(path: str | Path) -> list[Path]:
     config, final = folder.settled.data, folder.model().eval()
     data = open_data(config, preprocess=Preprocess.of(final), source=open_source(config, labels=False))
     split = data.validation.balanced_subset(min(BANK, len(data.validation)), config.split_seed)
-    images = torch.cat([batch.images for batch in Loader(split, batch_size=min(128, len(split)), preprocess=data.preprocess).epoch(0)])
+    images = torch.cat([batch.images for batch in Loader(split, batch_size=min(128, len(split))).epoch(0)])
     every = [_picture(to_numpy(pixels)) for pixels in split.pixels()]
     seen, command = every[:SHOWN], folder.command
     last = max((line["step"] for line in folder.metrics), default=0)

@@ -132,7 +132,7 @@ def run_probe(
 
     def read(split: Split) -> Labelled:
         """What the head would read, of as many blocks as are asked for."""
-        loader = Loader(split, batch_size=min(batch_size, len(split)), preprocess=Preprocess.of(model), device=device)
+        loader = Loader(split.with_preprocess(Preprocess.of(model)), batch_size=min(batch_size, len(split)), device=device)
         return read_features(model, loader, blocks=blocks, precision=precision, quiet=quiet)
 
     (features, labels), judge = read(data.train), read(data.validation)

@@ -210,15 +210,8 @@ def evaluation_loader(
     split: Split, preprocess: Preprocess, device: torch.device, batch_size: int, workers: int = 0, world: World | None = None
 ) -> Loader:
     """Every image once, in order, not augmented; in batches that suit one who learns from `batch_size`."""
-    return Loader(
-        split,
-        batch_size=evaluation_batch(batch_size),
-        preprocess=preprocess,
-        device=device,
-        workers=workers,
-        rank=world.rank if world else 0,
-        world=world.size if world else 1,
-    )
+    loader = Loader(split.with_preprocess(preprocess), batch_size=evaluation_batch(batch_size), device=device, workers=workers)
+    return loader.for_rank(world.rank, world.size) if world else loader
 
 
 @torch.no_grad()

@@ -20,9 +20,8 @@ from vitral.build import build
 from vitral.config import OPEN, ModelConfig, RunConfig, to_dict
 from vitral.cost.precision import dtype_of
 from vitral.data.cache import cached
-from vitral.data.images.augment import Policy, policy
+from vitral.data.images.augment import Policy, Views, policy, views_of
 from vitral.data.images.preprocess import Preprocess
-from vitral.data.images.views import Views, views_of
 from vitral.data.loader import Loader, placement_of
 from vitral.data.sources.fetch import data_root
 from vitral.data.sources.protocol import Source, unlabelled
@@ -172,17 +171,13 @@ def training_loader(setup: Setup, world: World, *, batch_size: int | None = None
     return Loader(
         training_split(setup, world, build_cache),
         batch_size=batch_size or setup.config.train.batch_size,
-        preprocess=setup.preprocess,
-        policy=policy_of(setup),
-        views=_views(setup),
+        policy=_views(setup) or policy_of(setup),
         device=setup.device,
         seed=setup.config.train.seed,
         train=True,
         workers=settings.workers,
         placement=settings.placement,
-        rank=world.rank,
-        world=world.size,
-    )
+    ).for_rank(world.rank, world.size)
 
 
 def training_split(setup: Setup, world: World, build: bool) -> Split:
@@ -206,7 +201,8 @@ def view_loader(setup: Setup, split: Split) -> Loader:
     """Views of a split that are the same each time it is gone through, in batches as large as the training's."""
     settings, batch = setup.config.data, setup.config.train.batch_size
     same: dict[str, Any] = {"seed": settings.split_seed, "workers": settings.workers, "placement": settings.placement}
-    return Loader(split, batch_size=batch, preprocess=setup.preprocess, views=_views(setup, least=2), device=setup.device, **same)
+    prepared = split.with_preprocess(setup.preprocess)
+    return Loader(prepared, batch_size=batch, policy=_views(setup, least=2) or "none", device=setup.device, **same)
 
 
 def _views(setup: Setup, least: int = 1) -> Views | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from vitral.base.errors import VitralError
 from vitral.base.picture import Picture
-from vitral.draw.filters import tones
+from vitral.draw.tiles import weights_to_grey
 from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.study.film import moments, record
@@ -26,7 +26,7 @@ def snapshots_of(where: str, model: Classifier) -> list[tuple[int, Path]]:
         return []
 
 
-def pack_film(where: str, model: Classifier, picture: Picture, snapshots: list[tuple[int, Path]], level: int = 1) -> bytes:
+def pack_film(where: str, model: Classifier, picture: Picture, snapshots: list[tuple[int, Path]], compression: int = 1) -> bytes:
     """Everything that the film of the run would show of this picture."""
     reel = record(RunFolder.open(where), snapshots, [picture], model)
     parts = reel.parts
@@ -37,7 +37,7 @@ def pack_film(where: str, model: Classifier, picture: Picture, snapshots: list[t
         values = parts["positions"]  # (F, h, w, h, w)
         sections["positions"] = np.rint(values.reshape(len(values), -1) * 127).astype(np.int8)
     tiles = parts["filters"] if parts["filters"].ndim == 5 else parts["filters"][..., None].repeat(3, axis=-1)  # (F, n, ph, pw, 3)
-    sections["filters"] = tones(tiles, leading=2)
+    sections["filters"] = weights_to_grey(tiles, leading=2)
     header = {
         "steps": list(reel.steps),
         "class": reel.class_names[0] if reel.class_names else None,
@@ -45,4 +45,4 @@ def pack_film(where: str, model: Classifier, picture: Picture, snapshots: list[t
         "label": reel.curve_label,
         "notes": list(reel.notes),
     }
-    return pack(header, sections, level)
+    return pack(header, sections, compression)

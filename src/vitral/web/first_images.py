@@ -20,7 +20,7 @@ from vitral.run.made_here import made_here
 from vitral.web.server.limits import Limits
 
 COUNT = 6
-LABELLED = 64
+_LABELLED = 64
 """Validation images that an accuracy is taken of while heads are switched off."""
 
 
@@ -32,10 +32,10 @@ def named_images(paths: tuple[str, ...], limits: Limits) -> list[tuple[bytes, st
 def fitting_images(where: str) -> list[tuple[bytes, str]]:
     """Validation pictures of a run on data that needs no network; else scikit-learn's two photographs."""
     try:
-        found = _from_run(RunFolder.open(where))
+        images = _from_run(RunFolder.open(where))
     except VitralError:
-        found = []  # no run, or one whose data is not here: the photographs do
-    return found or _photographs()
+        images = []  # no run, or one whose data is not here: the photographs serve
+    return images or _photographs()
 
 
 def labelled_images(where: str, model: Classifier) -> tuple[torch.Tensor, list[int]] | None:
@@ -47,8 +47,8 @@ def labelled_images(where: str, model: Classifier) -> tuple[torch.Tensor, list[i
         split = open_data(folder.settled.data, seen=folder.learnt).validation if _openable(folder) else None
         if split is None or not len(split):
             return None
-        some = split.balanced_subset(min(LABELLED, len(split)), seed=0)
-        images = [open_picture(some.picture(place), model).tensor for place in range(len(some))]
+        some = split.balanced_subset(min(_LABELLED, len(split)), seed=0)
+        images = [open_picture(some.picture(index), model).tensor for index in range(len(some))]
     except VitralError:
         return None
     return torch.stack(images), some.labels.tolist()

@@ -20,13 +20,13 @@ from vitral.web.first_images import fitting_images, named_images
 from vitral.web.session import Session
 from vitral.weights.load import load
 
-HEIGHT = 860
+_HEIGHT = 860
 
 
 class Explorer:
     """What `vitral.explore` returns: it shows itself as the last line of a cell."""
 
-    def __init__(self, page: str, height: int = HEIGHT) -> None:
+    def __init__(self, page: str, height: int = _HEIGHT) -> None:
         self.page = page
         self.height = height
 
@@ -46,7 +46,7 @@ class Explorer:
 
 
 def explore(
-    model: Classifier | str | Path, pictures: Any = (), *, compare: Classifier | str | Path | None = None, height: int = HEIGHT
+    model: Classifier | str | Path, pictures: Any = (), *, compare: Classifier | str | Path | None = None, height: int = _HEIGHT
 ) -> Explorer:
     """The explorer for a notebook: `vitral.explore(model, "cat.jpg")` as the last line of a cell.
 
@@ -54,23 +54,23 @@ def explore(
     pictures; none: some of the run's own, or two photographs.
     """
     models: dict[str, Classifier] = {}
-    for given in [model] if compare is None else [model, compare]:
-        name = str(given) if isinstance(given, str | Path) else given.origin.source.value or given.config.family
-        models[name if name not in models else f"{name} (again)"] = load(given) if isinstance(given, str | Path) else given
+    for source in [model] if compare is None else [model, compare]:
+        name = str(source) if isinstance(source, str | Path) else source.origin.source.value or source.config.family
+        models[name if name not in models else f"{name} (again)"] = load(source) if isinstance(source, str | Path) else source
     session = Session(models)
     many = isinstance(pictures, Iterable) and not isinstance(pictures, str | bytes | np.ndarray)
-    several: list[Any] = list(pictures) if many else [pictures]
-    given = [_content(each, place, session) for place, each in enumerate(several)]
-    for content, name in given or fitting_images(next(iter(models))):
-        session.give(content, name)
+    chosen: list[Any] = list(pictures) if many else [pictures]
+    contents = [_content(picture, index, session) for index, picture in enumerate(chosen)]
+    for content, name in contents or fitting_images(next(iter(models))):
+        session.add_initial(content, name)
     return Explorer(render_page(session), height)
 
 
-def _content(picture: Any, place: int, session: Session) -> tuple[bytes, str]:
+def _content(picture: Any, index: int, session: Session) -> tuple[bytes, str]:
     """A picture's bytes, as the server would be sent them, and its name."""
     if isinstance(picture, str | Path):
         return named_images((str(picture),), session.limits)[0]
     original = picture.original if isinstance(picture, Picture) else open_picture(picture, session.models[0]).original
     out = io.BytesIO()
     original.save(out, "PNG", compress_level=1)
-    return out.getvalue(), f"picture {place + 1}"
+    return out.getvalue(), f"picture {index + 1}"

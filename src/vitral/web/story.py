@@ -5,17 +5,19 @@ A story is a header and sections, packed as a trace is (web/pack.py). Whoever ma
 header    grid, prefix, tokens, width; patch, stride, image (pixels), channels, stem (a hybrid's)
           patch_start   the patch the story begins with: the one with most contrast in the middle of the picture
           numbers       which of a patch vector's numbers are shown as patterns
-          positions     how the model tells places apart, as in ModelConfig; positions_norm: a norm follows
-          block, heads  the block that is told, and which of its heads; head_start; head_width
+          positions     how the model encodes positions, as in ModelConfig; positions_norm: a norm follows
+          block, heads  the block that is shown, and which of its heads; head_start; head_width
           reads         what the head reads, as in ModelConfig
           depth         (L + 1) × the most probable [class, probability], the head read after the embedding and after each block
-          shuffle       order: which patch stands at each place; answer: as in depth (of the whole picture, patches shuffled)
-  measured, each of them null or missing where unknown, and then not spoken of:
-          local         a head's number → {distance, shuffled, even}: pixels between a patch and what it looks at
-          sinks         one a block: {tokens: [[token, share]], longer, plain} that half of all tokens give 5 even shares or more
-          covered       {patches, target, before, after}: the target's probability when all patches that are sinks anywhere are covered
-          reason        {count, share, target, before, most, random}: the target's probability when the patches that get most of the
-                        last block's attention (together `share` of what patches get), or as many others, are covered
+          shuffle       order: which patch is at each position; answer: as in depth (of the whole picture, patches shuffled)
+  measured, each of them null or missing where unknown, and then not mentioned:
+          head_distance       a head's number → {distance, shuffled, even}: pixels between a patch and what it looks at
+          sinks               one per block: {tokens: [[token, share]], norm_ratio, low_contrast} that half of all tokens give 5 even
+                              shares or more
+          sink_ablation       {patches, target, before, after}: the target's probability when all patches that are sinks in any block
+                              are covered
+          top_patch_ablation  {count, share, target, before, most, random}: the target's probability when the patches that get most of
+                              the last block's attention (together `share` of what patches get), or as many others, are covered
 sections  patches (N, D), positions (N, D) where vectors are added, query, key, value (heads, T, d), bias (heads, T, T) where there is
           one, patterns (n, P, P, 3) as bytes
 
@@ -32,59 +34,53 @@ import torch
 from vitral.base.numbers import to_double, to_numpy
 from vitral.base.picture import Picture
 from vitral.base.progress import track
-from vitral.draw.filters import tones
+from vitral.draw.tiles import weights_to_grey
 from vitral.look.distance import distances, mean_distance
 from vitral.look.health import LARGER
 from vitral.look.lens import read_out
-from vitral.look.occlusion import edges
+from vitral.look.maps import patch_edges
+from vitral.look.switch_off import without_patches
 from vitral.look.watch import watch
 from vitral.model.attention import Attention
 from vitral.model.classifier import Classifier
 from vitral.model.positions import AddPositionalEmbeddings
 from vitral.model.tape import ATTENTION, Tape
 from vitral.model.vit import ViT
-from vitral.web.pack import pack
 from vitral.web.server.limits import Refusal
-from vitral.web.surgery import without_patches
 from vitral.web.trace import probabilities
 
-BLOCK = 0
-"""The block whose attention is told with all its numbers: the first, whose tokens the steps before have made."""
-HEADS = 3
+_BLOCK = 0
+"""The block whose attention is shown with all its numbers: the first, whose tokens the steps before have made."""
+_HEADS = 3
 """Of so many heads: the one that looks nearest, the one that looks farthest, and those between."""
 PATTERNS = 12
-ANSWERS = 3
+_ANSWERS = 3
 SINK = 5.0
 """Times the even share."""
-LARGE = 0.2
+_LARGE = 0.2
 """The share from which on a token that is no patch is spoken of: such tokens are there to be looked at."""
-COVERED = 0.5
+_COVERED = 0.5
 """So much of the patches' attention is covered to see whether a map points to what counts."""
 DRAWS = 8
 SHORT = 11
 """Bits that are cut off a number's 23: four digits remain, and a third of the bytes goes."""
 
 
-def pack_story(model: Classifier, picture: Picture, level: int = 1) -> bytes:
-    header, sections = tell(model, picture)
-    return pack(header, sections, level)
-
-
-def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str, np.ndarray | bytes]]:
+def measure_story(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str, np.ndarray | bytes]]:
     """Header and sections; what they hold is said above."""
     config = model.config
     if not config.is_transformer:
         raise Refusal(422, f"a {config.family} has no patches that ask each other", "the story is told of Vision Transformers")
     vit = cast(ViT, model)
-    seen = AttentionColumns(config.prefix)
-    attention = [f"blocks.{BLOCK}.attention.{part}" for part in ("query", "key", "value", "weights")]
+    seen = _AttentionColumns(config.prefix)
+    attention = [f"blocks.{_BLOCK}.attention.{part}" for part in ("query", "key", "value", "weights")]
     tape = watch(model, picture, keep=["patches", "embedding", *attention, *model.map_names()], readers={ATTENTION: seen})
     image = picture.tensor
     contrast = _contrast(image, config.grid)
-    order = shuffled_places(len(contrast))
+    order = shuffled_order(len(contrast))
     shuffled = watch(model, picture, keep=[attention[-1]], edits={"patches": lambda value, _: value[:, order]})
-    near, after = (mean_distance(each.attention(BLOCK), config)[0] for each in (tape, shuffled))
-    chosen = sorted(np.argsort(near)[np.unique(np.linspace(0, config.heads - 1, min(HEADS, config.heads)).round().astype(int))].tolist())
+    near, after = (mean_distance(each.attention(_BLOCK), config)[0] for each in (tape, shuffled))
+    chosen = sorted(np.argsort(near)[np.unique(np.linspace(0, config.heads - 1, min(_HEADS, config.heads)).round().astype(int))].tolist())
     even = float(distances(config).mean())
     vectors = to_numpy(tape["patches"][0].float())  # (N, D)
     numbers = np.argsort(-vectors.var(axis=0))[:PATTERNS].tolist()
@@ -103,14 +99,14 @@ def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str,
         "numbers": numbers,
         "positions": config.positions,
         "positions_norm": config.embedding_norm,
-        "block": BLOCK,
+        "block": _BLOCK,
         "heads": chosen,
-        "head_start": max(chosen, key=lambda head: _between(tape.attention(BLOCK)[0, head], config.prefix)),
+        "head_start": max(chosen, key=lambda head: _between(tape.attention(_BLOCK)[0, head], config.prefix)),
         "head_width": config.width // config.heads,
         "reads": config.pool,
         "depth": _depth(model, tape),
         "shuffle": {"order": order, "answer": _answer(model, shuffled.logits[0])},
-        "local": {
+        "head_distance": {
             str(head): {"distance": round(float(near[head]), 3), "shuffled": round(float(after[head]), 3), "even": round(even, 3)}
             for head in chosen
         },
@@ -122,7 +118,7 @@ def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str,
         sections["positions"] = shorten(to_numpy(vit.positions.table[0, vit.positions.prefix :].float()))
     for part, name in zip(("query", "key", "value"), attention, strict=False):
         sections[part] = shorten(to_numpy(tape[name][0, chosen].float()))  # (heads, T, d)
-    relative = cast(Attention, vit.blocks[BLOCK].attention).relative
+    relative = cast(Attention, vit.blocks[_BLOCK].attention).relative
     if relative is not None:
         sections["bias"] = shorten(to_numpy(relative()[0, chosen].float()))
     if vit.stem is None:
@@ -130,8 +126,8 @@ def tell(model: Classifier, picture: Picture) -> tuple[dict[str, Any], dict[str,
     return header, sections
 
 
-def shuffled_places(count: int) -> list[int]:
-    """Which patch stands at each place in the shuffled picture: the same for every picture."""
+def shuffled_order(count: int) -> list[int]:
+    """Which patch is at each position of the shuffled image: the same for every picture."""
     return np.random.default_rng(0).permutation(count).tolist()
 
 
@@ -141,7 +137,7 @@ def shorten(values: np.ndarray) -> np.ndarray:
     return (bits & ~np.uint64((1 << SHORT) - 1)).astype(np.uint32).view(np.float32)
 
 
-class AttentionColumns:
+class _AttentionColumns:
     """What passes: of each block how much every token gets, of the last where its patches and its class token look."""
 
     def __init__(self, prefix: int) -> None:
@@ -155,7 +151,7 @@ class AttentionColumns:
 
 def _contrast(image: torch.Tensor, grid: tuple[int, int]) -> np.ndarray:
     """(N,): how much the pixels of each patch differ."""
-    down, across = edges(image.shape[1], grid[0]), edges(image.shape[2], grid[1])
+    down, across = patch_edges(image.shape[1], grid[0]), patch_edges(image.shape[2], grid[1])
     cells = [image[:, down[r] : down[r + 1], across[c] : across[c + 1]] for r in range(grid[0]) for c in range(grid[1])]
     return np.array([float(cell.float().flatten(1).std(dim=1, correction=0).mean()) for cell in cells])
 
@@ -178,7 +174,7 @@ def _answer(model: Classifier, logits: torch.Tensor) -> list[list[float]]:
     if not model.config.classes:
         return []
     shares = probabilities(to_numpy(to_double(logits)), model.origin.multi_label)
-    return [[int(index), round(float(shares[index]), 6)] for index in np.argsort(-shares)[:ANSWERS]]
+    return [[int(index), round(float(shares[index]), 6)] for index in np.argsort(-shares)[:_ANSWERS]]
 
 
 def _depth(model: Classifier, tape: Tape) -> list[list[list[float]]]:
@@ -192,29 +188,29 @@ def _depth(model: Classifier, tape: Tape) -> list[list[list[float]]]:
 def _sink(tape: Tape, block: int, columns: tuple[np.ndarray, np.ndarray], contrast: np.ndarray) -> dict[str, Any] | None:
     """The tokens that draw attention whoever asks; null: none does."""
     mean, usual = columns
-    found = np.flatnonzero(usual >= SINK / len(usual))
-    found = found[(found >= tape.prefix) | (mean[found] >= LARGE)]
-    if not len(found):
+    sinks = np.flatnonzero(usual >= SINK / len(usual))
+    sinks = sinks[(sinks >= tape.prefix) | (mean[sinks] >= _LARGE)]
+    if not len(sinks):
         return None
-    patches = found[found >= tape.prefix] - tape.prefix
+    patches = sinks[sinks >= tape.prefix] - tape.prefix
     names = ["embedding", *tape.model.map_names()]
     lengths = to_numpy(torch.linalg.vector_norm(tape[names[block]][0, tape.prefix :].float(), dim=-1))
     longer = float(lengths[patches].min() / np.median(lengths)) if len(patches) else 0.0
     return {
-        "tokens": [[int(token), round(float(mean[token]), 5)] for token in found[np.argsort(-mean[found])]],
-        "longer": round(longer, 2) if longer >= LARGER else None,
-        "plain": bool(len(patches) and (contrast[patches] < np.median(contrast)).all()),
+        "tokens": [[int(token), round(float(mean[token]), 5)] for token in sinks[np.argsort(-mean[sinks])]],
+        "norm_ratio": round(longer, 2) if longer >= LARGER else None,
+        "low_contrast": bool(len(patches) and (contrast[patches] < np.median(contrast)).all()),
     }
 
 
 def _covered(tape: Tape, image: torch.Tensor, sinks: list[dict[str, Any] | None], last: torch.Tensor) -> dict[str, Any]:
     """What the answer loses without the sinks; and without the patches that the last map likes best, beside as many others."""
-    found: dict[str, Any] = {"covered": None, "reason": None}
+    result: dict[str, Any] = {"sink_ablation": None, "top_patch_ablation": None}
     if tape.config.classes < 2:
-        return found
-    parked = sorted({token - tape.prefix for sink in sinks if sink for token, _ in sink["tokens"] if token >= tape.prefix})
-    best, share, others = top_patches(tape, last)
-    covers = [cover for cover in (parked, best, *others) if cover]
+        return result
+    sink_patches = sorted({token - tape.prefix for sink in sinks if sink for token, _ in sink["tokens"] if token >= tape.prefix})
+    top, share, others = _top_patches(tape, last)
+    covers = [cover for cover in (sink_patches, top, *others) if cover]
     target = int(tape.logits[0].argmax())
 
     def confidence(logits: torch.Tensor) -> float:
@@ -223,15 +219,16 @@ def _covered(tape: Tape, image: torch.Tensor, sinks: list[dict[str, Any] | None]
     before, left = confidence(tape.logits[0]), []
     for cover in track(covers, "Covering patches"):  # one by one, so that others are let through
         left.append(confidence(watch(tape.model, without_patches(tape.model, image, cover), keep=["logits"]).logits[0]))
-    if parked:
-        found["covered"] = {"patches": len(parked), "target": target, "before": before, "after": left.pop(0)}
-    if best:
+    if sink_patches:
+        result["sink_ablation"] = {"patches": len(sink_patches), "target": target, "before": before, "after": left.pop(0)}
+    if top:
         most, random = left[0], round(float(np.mean(left[1:])), 5)
-        found["reason"] = {"count": len(best), "share": share, "target": target, "before": before, "most": most, "random": random}
-    return found
+        change = {"target": target, "before": before, "most": most, "random": random}
+        result["top_patch_ablation"] = {"count": len(top), "share": share, **change}
+    return result
 
 
-def top_patches(tape: Tape, last: torch.Tensor) -> tuple[list[int], float, list[list[int]]]:
+def _top_patches(tape: Tape, last: torch.Tensor) -> tuple[list[int], float, list[list[int]]]:
     """The fewest patches that hold half of the last map (T, T), how much they hold, and as many others, drawn several times."""
     config = tape.config
     if config.pool not in ("class", "mean"):
@@ -239,7 +236,7 @@ def top_patches(tape: Tape, last: torch.Tensor) -> tuple[list[int], float, list[
     row = to_numpy((last[0] if config.pool == "class" else last[config.prefix :].mean(dim=0))[config.prefix :])
     ranked = np.argsort(-row)
     held = np.cumsum(row[ranked]) / row.sum()
-    count = int(np.argmax(held >= COVERED)) + 1
+    count = int(np.argmax(held >= _COVERED)) + 1
     if len(row) < 2 * count:
         return [], 0.0, []
     rng = np.random.default_rng(0)
@@ -250,4 +247,4 @@ def top_patches(tape: Tape, last: torch.Tensor) -> tuple[list[int], float, list[
 def _patterns(weights: np.ndarray) -> bytes:
     """(n, C, P, P) → bytes (n, P, P, 3): grey is zero, each scaled by its own largest weight; colours where there are three."""
     shown = weights if weights.shape[1] == 3 else weights.mean(axis=1, keepdims=True).repeat(3, axis=1)
-    return tones(shown).transpose(0, 2, 3, 1).tobytes()
+    return weights_to_grey(shown).transpose(0, 2, 3, 1).tobytes()

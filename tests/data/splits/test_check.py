@@ -52,7 +52,7 @@ def test_everything_that_is_wrong_is_found(spoilt: Path, tmp_path: Path) -> None
     near = {frozenset((Path(copy.first).name, Path(copy.second).name)): copy for copy in findings.near or []}
     assert set(near) == {frozenset(("3.png", "leak.jpg")), frozenset(("4.png", "mirror.png"))}
     assert near[frozenset(("4.png", "mirror.png"))].mirrored and not near[frozenset(("3.png", "leak.jpg"))].mirrored
-    assert len(findings.found_again()["test"]) == 2 and not findings.found_again(near=False)
+    assert len(findings.repeated()["test"]) == 2 and not findings.repeated(near=False)
     assert [Path(name).name for name in findings.tiny] == ["tiny.png"] and [Path(name).name for name in findings.one_colour] == ["grey.png"]
     text = findings.text()
     assert "2 of 4 test: an accuracy on them is not one on new pictures" in text and "near copies between train and test" in text

@@ -8,7 +8,7 @@ from PIL import Image
 import vitral
 from vitral.base.errors import VitralError
 from vitral.report.demo import photograph
-from vitral.report.demo.photograph import PHOTOGRAPH, Found, draw_photograph, find_weights
+from vitral.report.demo.photograph import PHOTOGRAPH, Weights, draw_photograph, find_weights
 
 
 @pytest.fixture
@@ -31,14 +31,14 @@ def test_weights_in_the_folder_are_taken(alone: Path, monkeypatch: pytest.Monkey
     model = vitral.create("tiny")
     monkeypatch.setattr(photograph, "load", {"vit_tiny_a.safetensors": model, "timm:vit_tiny_patch16_224": None}.__getitem__)
     (alone / "vit_tiny_a.safetensors").touch()
-    assert find_weights() == Found("vit_tiny_a.safetensors", model)
+    assert find_weights() == Weights("vit_tiny_a.safetensors", model)
 
 
 def test_the_hub_is_asked_where_it_can_be_reached(alone: Path, monkeypatch: pytest.MonkeyPatch):
     model = vitral.create("tiny")
     monkeypatch.setattr(photograph, "load", {"timm:vit_tiny_patch16_224": model}.__getitem__)
     monkeypatch.setattr(photograph, "_online", lambda: True)
-    assert find_weights() == Found("timm:vit_tiny_patch16_224", model)
+    assert find_weights() == Weights("timm:vit_tiny_patch16_224", model)
 
 
 def test_damaged_weights_stop_the_demo_only_where_they_were_asked_for(alone: Path):

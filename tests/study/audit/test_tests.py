@@ -8,7 +8,7 @@ import torch
 
 import vitral
 from vitral.base.errors import ConfigError
-from vitral.look.synthetic import plant
+from vitral.look.synthetic import with_triggers
 from vitral.study.audit.tests import head_for_labels, head_for_trigger, logits_of
 
 SIZES = {
@@ -46,7 +46,7 @@ def test_a_trigger_is_told_from_none_on_pictures_that_were_not_learnt_from(image
     model = vitral.create("tiny", classes=5, **SIZES).eval()
     head, accuracy = head_for_trigger(model, images, 2, (4, 4), seed=0)
     others = 0.05 * torch.randn(12, 3, 16, 16, generator=torch.Generator().manual_seed(1))
-    planted = plant(model, others, 2, (4, 4), seed=9).images
+    planted = with_triggers(model, others, 2, (4, 4), seed=9).images
     assert 0.85 < accuracy <= 1
     assert (logits_of(head, others).argmax(dim=1) == 0).sum() >= 10 and (logits_of(head, planted).argmax(dim=1) == 1).sum() >= 10
 

@@ -90,7 +90,7 @@ def test_one_address_has_so_many_places(port: int, monkeypatch: pytest.MonkeyPat
 
 def test_who_does_not_read_the_answer_is_let_go(port: int, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connections.SECONDS, "reading", 1.0)
-    address = b"/api/models/0/pictures/" + session.given[0]["picture"].encode() + b"/trace"
+    address = b"/api/models/0/pictures/" + session.initial[0]["picture"].encode() + b"/trace"
     ask = b"GET " + address + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)

@@ -8,7 +8,7 @@ import pytest
 
 from vitral.base.errors import FailedError
 from vitral.base.progress import track
-from vitral.web.server.jobs import Memory, Worker
+from vitral.web.server.jobs import LRUCache, Worker
 from vitral.web.server.limits import Refusal
 
 
@@ -140,7 +140,7 @@ def test_closing_ends_a_long_job_at_its_next_step() -> None:
 
 
 def test_memory_is_bounded_and_forgets_the_oldest() -> None:
-    memory = Memory(100)
+    memory = LRUCache(100)
     for index in range(10):
         memory.put(index, f"value {index}", 30)
         memory.get(0)

@@ -104,12 +104,12 @@ class ResizedCrop:
         wide, tall = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()  # (B, tries)
         fits = (wide >= 1) & (wide <= width) & (tall >= 1) & (tall <= height)
         first = fits.int().argmax(1, keepdim=True)
-        found = fits.any(1)
+        any_fits = fits.any(1)
         rest = (min(width, round(height * self.ratio[1])), min(height, round(width / self.ratio[0])))
-        wide = torch.where(found, wide.gather(1, first)[:, 0], float(max(1, rest[0])))
-        tall = torch.where(found, tall.gather(1, first)[:, 0], float(max(1, rest[1])))
-        left = torch.where(found, (u[:, -2] * (width - wide + 1)).floor(), ((width - wide) / 2).floor())
-        top = torch.where(found, (u[:, -1] * (height - tall + 1)).floor(), ((height - tall) / 2).floor())
+        wide = torch.where(any_fits, wide.gather(1, first)[:, 0], float(max(1, rest[0])))
+        tall = torch.where(any_fits, tall.gather(1, first)[:, 0], float(max(1, rest[1])))
+        left = torch.where(any_fits, (u[:, -2] * (width - wide + 1)).floor(), ((width - wide) / 2).floor())
+        top = torch.where(any_fits, (u[:, -1] * (height - tall + 1)).floor(), ((height - tall) / 2).floor())
         return left, top, wide, tall
 
     def box(self, u: np.ndarray, height: int, width: int) -> tuple[int, int, int, int]:
@@ -191,10 +191,10 @@ def _shift(u: torch.Tensor, side: int) -> torch.Tensor:
     return (u * (2 * pad + 1)).long() - pad
 
 
-def _reflect(places: torch.Tensor, side: int) -> torch.Tensor:
-    """Places beyond the border mirrored at the outermost pixel."""
-    places = places.abs()
-    return torch.where(places >= side, 2 * (side - 1) - places, places)
+def _reflect(positions: torch.Tensor, side: int) -> torch.Tensor:
+    """Positions beyond the border mirrored at the outermost pixel."""
+    positions = positions.abs()
+    return torch.where(positions >= side, 2 * (side - 1) - positions, positions)
 
 
 def _warp(images: torch.Tensor, matrix: torch.Tensor, padding: str) -> torch.Tensor:

@@ -14,7 +14,7 @@ import torch
 from vitral.data.keys import generator
 
 GROUP = 8
-MIXUP_ALPHA = 0.8
+_MIXUP_ALPHA = 0.8
 """Both parameters of the Beta law of MixUp's lam; CutMix's is uniform."""
 
 
@@ -27,7 +27,7 @@ class Mix:
     lam: float
     """Weight of each picture's own label."""
     shift: int
-    """Partner of place i in a group: place (i + shift) modulo the group's length."""
+    """Partner of row i in a group: row (i + shift) modulo the group's length."""
     box: tuple[int, int, int, int] = (0, 0, 0, 0)
     """CutMix: top, bottom, left, right of the pasted rectangle."""
 
@@ -46,19 +46,19 @@ def draw_mix(mixup: float, cutmix: float, size: tuple[int, int], *address: int |
         top, bottom, left, right = max(0, row - down), min(height, row + down), max(0, column - across), min(width, column + across)
         return Mix("cutmix", 1 - (bottom - top) * (right - left) / (height * width), shift, (top, bottom, left, right))
     if chance < cutmix + mixup:
-        return Mix("mixup", float(draw.beta(MIXUP_ALPHA, MIXUP_ALPHA)), shift)
+        return Mix("mixup", float(draw.beta(_MIXUP_ALPHA, _MIXUP_ALPHA)), shift)
     return None
 
 
 def partners(first: int, last: int, total: int, shift: int, device: torch.device | str = "cpu") -> torch.Tensor:
-    """Partner of each place from `first` to `last` of a batch of `total`, relative to `first`; both lie on group borders."""
-    places = torch.arange(first, last, device=device)  # made on the device: nothing is copied to it
-    start = places // GROUP * GROUP
-    return start - first + (places - start + shift) % (total - start).clamp(max=GROUP)
+    """Partner of each row from `first` to `last` of a batch of `total`, relative to `first`; both lie on group borders."""
+    rows = torch.arange(first, last, device=device)  # made on the device: nothing is copied to it
+    start = rows // GROUP * GROUP
+    return start - first + (rows - start + shift) % (total - start).clamp(max=GROUP)
 
 
 def whole_groups(low: int, high: int, total: int) -> tuple[int, int]:
-    """The places from `low` to `high` of a batch of `total`, widened to whole groups."""
+    """The rows from `low` to `high` of a batch of `total`, widened to whole groups."""
     return low // GROUP * GROUP, min(total, -(-high // GROUP) * GROUP)
 
 

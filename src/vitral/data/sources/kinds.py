@@ -20,7 +20,7 @@ from vitral.data.sources.tables import open_labels
 
 
 @dataclass(frozen=True)
-class Kind:
+class _Kind:
     """A kind of source, by the word before the colon."""
 
     open: Callable[[str, DataConfig, bool], Source]
@@ -39,12 +39,12 @@ def _table(kind: str, rest: str, config: DataConfig, training: bool) -> Source:
     return open_labels(kind, Path(rest).expanduser(), config.on_bad_image, training=training)
 
 
-KINDS: dict[str, Kind] = {
-    "folder": Kind(_folder, "PATH", "a folder with one folder of pictures per class"),
-    "csv": Kind(partial(_table, "csv"), "FILE", "a csv file with the columns path and label"),
-    "parquet": Kind(partial(_table, "parquet"), "FILE", "a parquet file with the columns path and label"),
-    "hf": Kind(lambda rest, *_: open_hub(rest), "NAME"),
-    "webdataset": Kind(lambda rest, *_: open_shards(rest), "PATTERN"),
+KINDS: dict[str, _Kind] = {
+    "folder": _Kind(_folder, "PATH", "a folder with one folder of pictures per class"),
+    "csv": _Kind(partial(_table, "csv"), "FILE", "a csv file with the columns path and label"),
+    "parquet": _Kind(partial(_table, "parquet"), "FILE", "a parquet file with the columns path and label"),
+    "hf": _Kind(lambda rest, *_: open_hub(rest), "NAME"),
+    "webdataset": _Kind(lambda rest, *_: open_shards(rest), "PATTERN"),
 }
 
 

@@ -11,11 +11,11 @@ from vitral.base.errors import DataError
 from vitral.base.lazy import needed
 from vitral.data.sources.protocol import FileReader, ImageSet
 
-PublishedPhotographs: TypeAlias = tuple[dict[str, ImageSet], tuple[str, ...]]
+_Published: TypeAlias = tuple[dict[str, ImageSet], tuple[str, ...]]
 """Split → images, and the class names."""
 
 
-def flowers_folder(folder: Path) -> PublishedPhotographs:
+def flowers_folder(folder: Path) -> _Published:
     """Flowers-102 with the official split: 1,020 pictures to train, 1,020 to validate, 6,149 to test."""
     from scipy.io import loadmat
 
@@ -38,7 +38,7 @@ def _flower_names() -> tuple[str, ...]:
     return tuple(names) if names else tuple(f"flower {number}" for number in range(1, 103))
 
 
-def pets_folder(folder: Path) -> PublishedPhotographs:
+def pets_folder(folder: Path) -> _Published:
     """Oxford-IIIT Pet: lists of `name class species breed`; a class is a breed, named as the file without its number."""
     names: dict[int, str] = {}
     parts: dict[str, ImageSet] = {}

@@ -6,35 +6,32 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vitral.base.errors import DataError, MissingError
+from vitral.base.errors import DataError
 from vitral.base.picture import Picture
 from vitral.base.progress import say
-from vitral.base.text import few
 from vitral.data.images.decode import EXTENSIONS
 from vitral.data.images.preprocess import open_picture
+from vitral.data.sources.folders import ignored_text, require_folder, scan_folder
 
 
 def picture_folder(folder: str | Path) -> Path:
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise (DataError if folder.exists() else MissingError)(f"{folder} is not a folder", "name a folder of pictures")
+    require_folder(folder := Path(folder), "name a folder of pictures")
     return folder
 
 
 def find_pictures(folder: str | Path) -> list[Path]:
-    """The pictures in a folder and in its folders, sorted; hidden files (macOS' `._*`) and others are passed over, and said."""
+    """The pictures in a folder and its subfolders, sorted; a line names the files that are none."""
     folder = picture_folder(folder)
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    found = [path for path in files if path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")]
-    if not found:
+    pictures, others = (sorted(path for path in paths if path.is_file()) for paths in scan_folder(folder))
+    if not pictures:
         raise DataError(f"the folder {folder} holds no pictures", f"files ending in {', '.join(sorted(EXTENSIONS))} are looked for")
-    if others := sorted(path.name for path in set(files) - set(found)):
-        say(f"passed over in {folder}, no pictures by their names: {len(others)} ({few(others)})")
-    return found
+    if others:
+        say(ignored_text(folder, sorted(others, key=lambda path: path.name)))
+    return pictures
 
 
 def open_readable(sources: Iterable[Any], model: Any, bad: list[tuple[str, DataError]] | None = None) -> Iterator[Picture]:
-    """Each picture as the model wants it; one that cannot be read is named, passed over and added to `bad`. None at all is an error."""
+    """Each picture as the model wants it; one that cannot be read is named, skipped and added to `bad`. None at all is an error."""
     good, bad = 0, [] if bad is None else bad
     for source in sources:
         try:

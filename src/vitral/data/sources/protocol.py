@@ -116,18 +116,10 @@ class Source:
     @classmethod
     def of_parts(cls, name: str, class_names: tuple[str, ...], parts: dict[str, ImageSet], where: str, notes: Iterable[str] = ()) -> Source:
         """A source of the user's own images; size and channels are measured on the first part that has some."""
-        native_size, channels = measure(next(part for part in parts.values() if len(part.labels)))
-        return cls(
-            name,
-            class_names,
-            parts.get("train", ImageSet.whole(FileReader([]), np.arange(0))),
-            where,
-            validation=parts.get("validation"),
-            test=parts.get("test"),
-            native_size=native_size,
-            channels=channels,
-            notes=tuple(notes),
-        )
+        parts = {"train": ImageSet.whole(FileReader([]), np.arange(0)), **parts}
+        native_size, channels = measure(next((part for part in parts.values() if len(part.labels)), parts["train"]))
+        fields: dict[str, Any] = {**parts, "native_size": native_size, "channels": channels}
+        return cls(name, class_names, where=where, notes=tuple(notes), **fields)
 
 
 def unlabelled(source: Source) -> Source:
@@ -178,35 +170,33 @@ class ArrayReader(Reader):
 
 
 class ForwardingReader(Reader):
-    """Images of other readers: everything but `__len__` and what a subclass changes is asked of the reader that has the image."""
+    """Images of other readers: all but `__len__` comes from the reader that has the image."""
 
     def origin(self, index: int) -> tuple[Reader, int]:
         """The reader that has an image, and its index there."""
         raise NotImplementedError
 
     def image(self, index: int) -> Decoded:
-        reader, inner = self.origin(index)
-        return reader.image(inner)
+        return self._ask("image", index)
 
     def where(self, index: int) -> str:
-        reader, inner = self.origin(index)
-        return reader.where(inner)
+        return self._ask("where", index)
 
     def key(self, index: int) -> str | None:
-        reader, inner = self.origin(index)
-        return reader.key(inner)
+        return self._ask("key", index)
 
     def stamp(self, index: int) -> str | None:
-        reader, inner = self.origin(index)
-        return reader.stamp(inner)
+        return self._ask("stamp", index)
 
     def size(self, index: int) -> int | None:
-        reader, inner = self.origin(index)
-        return reader.size(inner)
+        return self._ask("size", index)
 
     def content(self, index: int) -> bytes:
+        return self._ask("content", index)
+
+    def _ask(self, what: str, index: int) -> Any:
         reader, inner = self.origin(index)
-        return reader.content(inner)
+        return getattr(reader, what)(inner)
 
 
 class JoinedReader(ForwardingReader):

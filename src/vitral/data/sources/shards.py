@@ -1,4 +1,4 @@
-"""Webdataset shards: tar files in which `KEY.jpg` and `KEY.cls` (or `KEY.json` with a label) lie side by side.
+"""Webdataset shards: tar files in which `KEY.jpg` and `KEY.cls` (or `KEY.json` with a label) follow each other.
 
 The shards are indexed once (where each picture begins, and its label) and then read by number, so that order, splits, subsets
 and resuming work as with any other set, and nothing has to fit into memory.
@@ -22,9 +22,9 @@ from vitral.base.errors import DataError, MissingError, VitralError
 from vitral.base.files import JSON_LIMIT, open_regular, read_bounded, write_atomic
 from vitral.base.progress import track
 from vitral.data.images.decode import EXTENSIONS, load_array
-from vitral.data.sources.protocol import ImageSet, ShardReader, Source, measure
+from vitral.data.sources.folders import SPLITS
+from vitral.data.sources.protocol import ImageSet, ShardReader, Source
 
-SPLITS = {"validation": ("val",), "test": ("test",)}
 LABELS = ("cls", "json")
 LABEL_LIMIT = 1 << 20
 CLASSES = 100_000
@@ -37,7 +37,7 @@ def open_shards(pattern: str) -> Source:
     paths = find_shards(pattern)
     groups: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
     for path in paths:
-        split = next((name for name, starts in SPLITS.items() if path.name.lower().startswith(starts)), "train")
+        split = next((name for name in ("validation", "test") if path.name.lower().startswith(SPLITS[name][0])), "train")
         groups[split].append(path)
     parts = {split: _index(shards) for split, shards in groups.items() if shards}
     if "train" not in parts:
@@ -45,35 +45,25 @@ def open_shards(pattern: str) -> Source:
     numbers = {split: part[1] for split, part in parts.items()}
     names = _class_names(Path(paths[0]).parent, max(int(labels.max(initial=-1)) for labels in numbers.values()) + 1)
     made = {split: ImageSet.whole(reader, labels) for split, (reader, labels) in parts.items()}
-    native_size, channels = measure(made["train"])
-    return Source(
-        name=f"webdataset:{pattern}",
-        class_names=names,
-        train=made["train"],
-        validation=made.get("validation"),
-        test=made.get("test"),
-        where=str(Path(paths[0]).parent),
-        native_size=native_size,
-        channels=channels,
-    )
+    return Source.of_parts(f"webdataset:{pattern}", names, made, str(Path(paths[0]).parent))
 
 
 def find_shards(pattern: str) -> list[Path]:
     """The tar files that a pattern means; every one that it names must exist."""
     folder = Path(pattern).expanduser()
     if folder.is_dir():
-        found = sorted(folder.glob("*.tar"))
+        shards = sorted(folder.glob("*.tar"))
     else:
-        found = []
+        shards = []
         for name in expand(str(folder)):
             matches = sorted(glob.glob(name)) if any(sign in name for sign in "*?[") else [name]
             missing = [match for match in matches if not Path(match).is_file()]
             if missing:
                 raise MissingError(f"shard {missing[0]} does not exist", "check the pattern")
-            found += [Path(match) for match in matches]
-    if not found:
+            shards += [Path(match) for match in matches]
+    if not shards:
         raise DataError(f"{pattern} matches no tar file", "use a folder of .tar files or a pattern such as train-{000..099}.tar")
-    return found
+    return shards
 
 
 def expand(pattern: str) -> list[str]:
@@ -116,20 +106,20 @@ def _index(shards: list[Path]) -> tuple[ShardReader, np.ndarray]:
 
 
 def _index_one(path: Path) -> np.ndarray:
-    """Rows of offset, size, label; kept beside the shard, and made anew when the shard has changed."""
+    """Rows of offset, size, label; stored next to the shard, and made anew when the shard has changed."""
     status = path.stat()
-    mark = hashlib.sha256(f"{status.st_size} {status.st_mtime_ns}".encode()).hexdigest()[:16]
-    kept = path.with_name(f".{path.name}.{mark}.index.npy")
-    if kept.is_file():
-        with contextlib.suppress(VitralError), open_regular(kept) as file:  # damaged: made anew
-            table = load_array(file, str(kept))
+    stamp = hashlib.sha256(f"{status.st_size} {status.st_mtime_ns}".encode()).hexdigest()[:16]
+    stored = path.with_name(f".{path.name}.{stamp}.index.npy")
+    if stored.is_file():
+        with contextlib.suppress(VitralError), open_regular(stored) as file:  # damaged: made anew
+            table = load_array(file, str(stored))
             if table.dtype == np.int64 and table.shape[1:] == (3,) and _fits(table, status.st_size):
                 return table
     table = _scan(path)
     buffer = io.BytesIO()
     np.save(buffer, table)
     with contextlib.suppress(VitralError):  # shards on a read-only disk are indexed each time
-        write_atomic(kept, buffer.getvalue())
+        write_atomic(stored, buffer.getvalue())
     return table
 
 
@@ -158,7 +148,7 @@ def _scan(path: Path) -> np.ndarray:
     without = [key for key in images if key not in labels]
     if without:
         raise DataError(f"{path}: {without[0].lstrip('/')} has a picture but no label", "add a .cls file with its number")
-    table = np.asarray([(*place, labels[key]) for key, place in images.items()], np.int64).reshape(-1, 3)
+    table = np.asarray([(*extent, labels[key]) for key, extent in images.items()], np.int64).reshape(-1, 3)
     if not _fits(table, path.stat().st_size):
         raise DataError(f"{path} ends before its last picture", "fetch the shard again")
     return table

@@ -26,26 +26,26 @@ from vitral.base.text import few
 from vitral.data.sources.folders import SPLITS, files_part
 from vitral.data.sources.protocol import ImageSet, Source
 
-COLUMNS: dict[str, tuple[str, ...]] = {
+_COLUMNS: dict[str, tuple[str, ...]] = {
     "path": ("path", "file", "filename", "image"),
     "label": ("label", "class", "target"),
     "labels": ("labels", "tags", "classes"),
     "split": ("split", "set"),
 }
-"""What a column may be called; `labels` are several even where no picture has two."""
-Where = Callable[[int], str]
-"""Where a row stands, as an error names it: "line 3" of a text, "row 2" of a Parquet file."""
-LARGEST = 1 << 30
+"""What a column may be called; a column `labels` makes the data multi-label even where no image has two."""
+_Where = Callable[[int], str]
+"""Row → how an error names it: "line 3" of a text, "row 2" of a Parquet file."""
+_LARGEST = 1 << 30
 """Bytes of a table; a picture takes some fifty of them, and ten times as many once it is read."""
 MOST = 20_000_000
 """Rows; ImageNet-21k has 14 million."""
-PACKED = 10_000
-"""Rows of a Parquet file that may share bytes; of more, each has one at least: names of files differ."""
-LONGEST = 4096
+_PACKED = 10_000
+"""Guards against tiny files with huge tables: above 10,000 rows, a file needs at least one byte a row."""
+_LONGEST = 4096
 """Bytes of a path or a label: what systems allow."""
-LABEL_SEPARATORS = re.compile(r"[;|]")
-"""What stands between several labels of one picture."""
-BINARY_VALUES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
+_LABEL_SEPARATORS = re.compile(r"[;|]")
+"""Between the labels of one image."""
+_BINARY_VALUES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 """What a column of one class may hold."""
 
 
@@ -54,18 +54,18 @@ def open_labels(kind: str, path: Path, on_bad_image: str, *, training: bool = Tr
     if not path.is_file():
         raise (DataError if path.exists() else MissingError)(f"{path} is not a file", f"name a {kind} file with the columns path and label")
     columns, where = _read_csv(path) if kind == "csv" else _read_parquet(path)
-    spoken = {name.lower(): name for name in columns}
-    found = {part: next((columns[spoken[name]] for name in names if name in spoken), None) for part, names in COLUMNS.items()}
-    files = found["path"]
+    headers = {name.lower(): name for name in columns}
+    roles = {role: next((columns[headers[name]] for name in names if name in headers), None) for role, names in _COLUMNS.items()}
+    files = roles["path"]
     if files is None:
-        raise DataError(f"{path} has no column path (it has {few(list(columns), 8)})", f"call it {' or '.join(COLUMNS['path'])}")
+        raise DataError(f"{path} has no column path (it has {few(list(columns), 8)})", f"call it {' or '.join(_COLUMNS['path'])}")
     if not len(files):
         raise DataError(f"{path} names no pictures", "add a line for each: path,label")
-    class_names, answers = _answers(path, columns, found, where)
-    files = [_file(value, f"{path} {where(row)}") for row, value in enumerate(files)]
+    class_names, answers = _answers(path, columns, roles, where)
+    files = [_checked_name(value, f"{path} {where(row)}") for row, value in enumerate(files)]
     notes: list[str] = []
     parts: dict[str, ImageSet] = {}
-    for split, rows in _rows_of(path, found["split"], where, len(files)).items():
+    for split, rows in _rows_of(path, roles["split"], where, len(files)).items():
         paths = [path.parent / files[row] for row in rows]
         parts[split] = files_part(paths, answers[rows], on_bad_image if training else None, notes)
     if training and ("train" not in parts or not len(parts["train"].labels)):
@@ -73,10 +73,10 @@ def open_labels(kind: str, path: Path, on_bad_image: str, *, training: bool = Tr
     return Source.of_parts(f"{kind}:{path}", class_names, parts, str(path), notes)
 
 
-def _read_csv(path: Path) -> tuple[dict[str, list[str]], Where]:
+def _read_csv(path: Path) -> tuple[dict[str, list[str]], _Where]:
     """Column → values, and the lines of the rows; a file that ends in .tsv is separated by tabs."""
     try:
-        text = read_bounded(path, LARGEST).decode("utf-8-sig")
+        text = read_bounded(path, _LARGEST).decode("utf-8-sig")
         read = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if path.suffix == ".tsv" else ",")
         # Empty lines are passed over, and a value in quotes may run over several.
         numbers, rows = [], []
@@ -90,45 +90,45 @@ def _read_csv(path: Path) -> tuple[dict[str, list[str]], Where]:
     for row, number in zip(rows[1:], numbers[1:], strict=True):
         if len(row) != len(header):
             raise DataError(f"{path} line {number} has {len(row)} values, its first line {len(header)}", "repair the line")
-    return {name: [row[place].strip() for row in rows[1:]] for place, name in enumerate(header)}, lambda row: f"line {numbers[row + 1]}"
+    return {name: [row[column].strip() for row in rows[1:]] for column, name in enumerate(header)}, lambda row: f"line {numbers[row + 1]}"
 
 
-def _read_parquet(path: Path) -> tuple[dict[str, list[Any]], Where]:
+def _read_parquet(path: Path) -> tuple[dict[str, list[Any]], _Where]:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
         raise DataError("pyarrow is not installed, which reads Parquet", "pip install pyarrow, or use csv:FILE") from error
     try:
         names = parquet.read_schema(path).names
-        spoken = {name.lower() for name in names}
-        labelled = spoken.intersection(COLUMNS["label"] + COLUMNS["labels"])  # else each class has a column
-        wanted = [name for name in names if not labelled or name.lower() in itertools.chain(*COLUMNS.values())]
+        headers = {name.lower() for name in names}
+        labelled = headers.intersection(_COLUMNS["label"] + _COLUMNS["labels"])  # else each class has a column
+        used = [name for name in names if not labelled or name.lower() in itertools.chain(*_COLUMNS.values())]
         # As dictionaries: a name that a few bytes repeat a million times is kept once.
         schema = parquet.read_metadata(path).schema
         leaves = [schema.column(number).path for number in range(len(schema))]
-        file = parquet.ParquetFile(path, read_dictionary=[leaf for leaf in leaves if leaf.partition(".")[0] in wanted])
-        _few_enough(path, _most_values(file.metadata), min(MOST, max(PACKED, path.stat().st_size)))
-        table = file.read(wanted)
+        file = parquet.ParquetFile(path, read_dictionary=[leaf for leaf in leaves if leaf.partition(".")[0] in used])
+        _few_enough(path, _most_values(file.metadata), min(MOST, max(_PACKED, path.stat().st_size)))
+        table = file.read(used)
         table.validate(full=True)  # a damaged file can point beyond its own dictionary
     except (ArrowException, OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path} is not a readable Parquet file ({(str(error).splitlines() or [''])[0]})", "write it again") from error
-    columns = {name: _values(path, table.column(name)) if name in wanted else [] for name in names}
+    columns = {name: _values(path, table.column(name)) if name in used else [] for name in names}
     return columns, lambda row: f"row {row + 1}"
 
 
 def _most_values(metadata: Any) -> int:
     """Of the column with most: the rows, or more where a row holds a list."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    return max((sum(group.column(place).num_values for group in groups) for place in range(metadata.num_columns)), default=0)
+    return max((sum(group.column(column).num_values for group in groups) for column in range(metadata.num_columns)), default=0)
 
 
 def _values(path: Path, column: Any) -> list[Any]:
     for chunk in column.chunks:
         words = getattr(getattr(chunk, "values", chunk), "dictionary", None)  # of a column of lists, what they hold
-        if words is not None and any(len(str(word)) > LONGEST for word in words.to_pylist()):
-            raise DataError(f"{path} holds a name of more than {LONGEST:,} letters", "it may be damaged: write it again")
+        if words is not None and any(len(str(word)) > _LONGEST for word in words.to_pylist()):
+            raise DataError(f"{path} holds a name of more than {_LONGEST:,} letters", "it may be damaged: write it again")
     return column.to_pylist()
 
 
@@ -137,33 +137,33 @@ def _few_enough(path: Path, rows: int, most: int) -> None:
         raise DataError(f"{path} has more than {most:,} rows", "split it, or name the folder of the pictures")
 
 
-def _file(value: Any, where: str) -> str:
+def _checked_name(value: Any, where: str) -> str:
     """A name that the system can have; one of a million letters would make the table of all names as wide."""
     text = str(value)
-    if value is None or not text.strip() or "\0" in text or len(os.fsencode(text)) > LONGEST:
+    if value is None or not text.strip() or "\0" in text or len(os.fsencode(text)) > _LONGEST:
         raise DataError(f"{where} names no file ({text[:40]!r})", "write the path of a picture, relative to the table")
     return text
 
 
-def _answers(path: Path, columns: dict[str, Any], found: dict[str, Any], where: Where) -> tuple[tuple[str, ...], np.ndarray]:
+def _answers(path: Path, columns: dict[str, Any], roles: dict[str, Any], where: _Where) -> tuple[tuple[str, ...], np.ndarray]:
     """Class names, and the classes of the rows: (N,) numbers, or (N, K) of 0 and 1 where a row may have several."""
-    labels = found["label"] or found["labels"]
+    labels = roles["label"] or roles["labels"]
     if labels is None:
-        others = {name: values for name, values in columns.items() if values is not found["path"] and values is not found["split"]}
+        others = {name: values for name, values in columns.items() if values is not roles["path"] and values is not roles["split"]}
         return _one_hot_columns(path, others, where)
     lists = [_names(value) for value in labels]
-    multi_label = found["label"] is None or any(len(names) > 1 for names in lists)
+    multi_label = roles["label"] is None or any(len(names) > 1 for names in lists)
     if not multi_label and [] in lists:
         raise DataError(f"{path} {where(lists.index([]))} has no label", "add one, or remove the line")
     _refuse_numbers(path, labels)
     every = {name for names in lists for name in names}
-    if max(map(len, every), default=0) > LONGEST:
-        raise DataError(f"{path} has a label of more than {LONGEST:,} letters", "use the name of a class")
+    if max(map(len, every), default=0) > _LONGEST:
+        raise DataError(f"{path} has a label of more than {_LONGEST:,} letters", "use the name of a class")
     class_names = tuple(sorted(every, key=_natural(every)))
     numbers = {name: number for number, name in enumerate(class_names)}
     if not multi_label:
         return class_names, np.array([numbers[name] for (name,) in lists], np.int64)
-    if len(lists) * len(class_names) > LARGEST:
+    if len(lists) * len(class_names) > _LARGEST:
         raise DataError(f"{path} has {len(class_names):,} different labels on {len(lists):,} pictures", "leave out the rare ones")
     answers = np.zeros((len(lists), len(class_names)), np.uint8)
     for row, names in enumerate(lists):
@@ -173,24 +173,24 @@ def _answers(path: Path, columns: dict[str, Any], found: dict[str, Any], where: 
 
 def _names(value: Any) -> list[str]:
     """The labels in one cell, of Parquet possibly a list."""
-    parts = value if isinstance(value, list) else [] if value is None else LABEL_SEPARATORS.split(str(value))
+    parts = value if isinstance(value, list) else [] if value is None else _LABEL_SEPARATORS.split(str(value))
     return [name for part in parts if (name := str(part).strip())]
 
 
-def _one_hot_columns(path: Path, columns: dict[str, Any], where: Where) -> tuple[tuple[str, ...], np.ndarray]:
+def _one_hot_columns(path: Path, columns: dict[str, Any], where: _Where) -> tuple[tuple[str, ...], np.ndarray]:
     """A column for each class, 1 where a picture is of it."""
     if not columns:
         raise DataError(f"{path} has no column label", "add one: path,label; or a column of 0 and 1 for each class")
     answers = np.zeros((len(next(iter(columns.values()))), len(columns)), np.uint8)
-    for place, (name, values) in enumerate(columns.items()):
+    for column, (name, values) in enumerate(columns.items()):
         for row, value in enumerate(values):
-            answer = BINARY_VALUES.get(str(value).strip().lower())
+            answer = _BINARY_VALUES.get(str(value).strip().lower())
             if answer is None:
                 raise DataError(
                     f"{path} has no column label, and {value!r} in {where(row)} of its column {name} is neither 0 nor 1",
-                    f"call the labels {' or '.join((*COLUMNS['label'], COLUMNS['labels'][0]))}, or give each class a column of 0 and 1",
+                    f"call the labels {' or '.join((*_COLUMNS['label'], _COLUMNS['labels'][0]))}, or give each class a column of 0 and 1",
                 )
-            answers[row, place] = answer
+            answers[row, column] = answer
     return tuple(columns), answers
 
 
@@ -209,11 +209,11 @@ def _natural(names: Iterable[str]) -> Any:
     return int if all(name.isascii() and name.isdigit() and len(name) < 20 for name in names) else str
 
 
-def _rows_of(path: Path, splits: Sequence[Any] | None, where: Where, count: int) -> dict[str, list[int]]:
+def _rows_of(path: Path, splits: Sequence[Any] | None, where: _Where, count: int) -> dict[str, list[int]]:
     """Split → numbers of its rows."""
     if splits is None:
         return {"train": list(range(count))}
-    words = {word: split for split, spoken in SPLITS.items() for word in spoken}
+    words = {word: split for split, names in SPLITS.items() for word in names}
     out: dict[str, list[int]] = {}
     for row, value in enumerate(splits):
         word = str(value).strip().lower()

@@ -19,11 +19,10 @@ from vitral.base.numbers import to_numpy
 from vitral.base.origin import OWN
 from vitral.base.progress import track
 from vitral.data.images.decode import Decoded, decode
+from vitral.data.sources.folders import SPLITS
 from vitral.data.sources.protocol import ImageSet, Reader, Source
 
-SPLITS = ("train", "validation", "test")
-
-Given = Dataset[Any] | Mapping[str, Dataset[Any]]
+_OwnData = Dataset[Any] | Mapping[str, Dataset[Any]]
 """One data set, to be split here, or one for each split."""
 
 
@@ -51,9 +50,9 @@ class DatasetReader(Reader):
         return f"{self.name} item {index}"
 
 
-def open_own(given: Given) -> Source:
-    """The source that `fit(…, data=given)` learns from."""
-    datasets: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {"train": given}
+def open_own(data: _OwnData) -> Source:
+    """The source that `fit(…, data=data)` learns from."""
+    datasets: dict[str, Any] = dict(data) if isinstance(data, Mapping) else {"train": data}
     if "train" not in datasets or not set(datasets) <= set(SPLITS):
         raise UsageError(f"the data has {', '.join(datasets) or 'nothing'}", f"give a Dataset, or one for each of {', '.join(SPLITS)}")
     name = own_name(datasets["train"])
@@ -70,12 +69,12 @@ def own_name(thing: object) -> str:
 def part_of(dataset: Any, name: str) -> ImageSet:
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise UsageError(f"{name} has no length or no items by number", "give a Dataset with __len__ and __getitem__, not a stream")
-    known = _known_labels(dataset)
-    if known is None:
-        known = np.array(
+    labels = _stored_labels(dataset)
+    if labels is None:
+        labels = np.array(
             [_label(dataset[number], f"{name} item {number}") for number in track(range(len(dataset)), f"Reading the labels of {name}")]
         )
-    return ImageSet.whole(DatasetReader(dataset, name), known)
+    return ImageSet.whole(DatasetReader(dataset, name), labels)
 
 
 def class_names(dataset: Any, labels: np.ndarray) -> tuple[str, ...]:
@@ -86,10 +85,10 @@ def class_names(dataset: Any, labels: np.ndarray) -> tuple[str, ...]:
     return names if len(names) >= count else tuple(map(str, range(count)))
 
 
-def _known_labels(dataset: Any) -> np.ndarray | None:
+def _stored_labels(dataset: Any) -> np.ndarray | None:
     """Labels that need no image to be read: torchvision's `targets`."""
     if isinstance(dataset, Subset):
-        inner = _known_labels(dataset.dataset)
+        inner = _stored_labels(dataset.dataset)
         return None if inner is None else inner[np.asarray(dataset.indices, np.int64)]
     targets = getattr(dataset, "targets", None)
     if targets is None or getattr(dataset, "target_transform", None) is not None or len(targets) != len(dataset):

@@ -29,8 +29,8 @@ from vitral.data.sources.kinds import parse
 from vitral.data.sources.protocol import UNLABELLED, ImageSet
 from vitral.data.splits.near_duplicates import BLOCK, FINE, MOST, SIDE, digest, near_pairs
 from vitral.data.splits.open import UNBALANCED, open_source
-from vitral.draw.pairs import pair_sheet
 from vitral.draw.provenance import command_line, save_figure
+from vitral.draw.tiles import pair_sheet
 
 _TINY = 16
 """Pixels of the shorter side below which a photograph shows little."""
@@ -77,7 +77,7 @@ class Findings:
     """Of the training pictures."""
     imbalance: float = 1.0
 
-    def found_again(self, near: bool = True) -> dict[str, list[int]]:
+    def repeated(self, near: bool = True) -> dict[str, list[int]]:
         """`test` and the like → positions of its pictures that another split, or the other data set, holds too."""
         again: dict[str, set[int]] = defaultdict(set)
         for copy in [*self.exact, *((self.near or []) if near else [])]:
@@ -91,11 +91,11 @@ class Findings:
             return [{**dataclasses.asdict(copy), "alike": copy.similarity} for copy in copies]  # its name in earlier versions
 
         near = None if self.near is None else listed(self.near)
-        return {**dataclasses.asdict(self), "exact": listed(self.exact), "near": near, "found_again": self.found_again()}
+        return {**dataclasses.asdict(self), "exact": listed(self.exact), "near": near, "found_again": self.repeated()}
 
     def text(self) -> str:
         head = f"{self.name}: " + ", ".join(f"{count:,} {split}" for split, count in self.images.items())
-        again = {split: positions for split, positions in self.found_again().items() if split != "train"}
+        again = {split: positions for split, positions in self.repeated().items() if split != "train"}
         spoilt = ", ".join(f"{len(positions):,} of {self.images[split]:,} {split}" for split, positions in again.items())
         lines = [head, f"pictures that another split holds too: {spoilt}: an accuracy on them is not one on new pictures" if spoilt else ""]
         lines.append(table([row for _, row in sorted(self._rows(), key=lambda ranked: ranked[0])], align="lrl"))

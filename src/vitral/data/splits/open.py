@@ -162,7 +162,7 @@ def open_data(
     source = source or open_source(config)
     splits = Splits.of(source, config)
     if seen is not None and seen.splits:
-        splits = splits.kept_apart(seen, config)
+        splits = splits.as_seen(seen, config)
     preprocess = _preprocess(source, config, image_size, channels, preprocess, splits.train)
     data = Data(splits.limited_to(config), config, preprocess)
     if not splits.restored:
@@ -207,7 +207,7 @@ class Splits:
             train, validation = train.select(rest), train.select(held)
         return cls(source, train, validation, test, sealed, unused=train.select(np.arange(0)))
 
-    def kept_apart(self, seen: SeenImages, config: DataConfig) -> Splits:
+    def as_seen(self, seen: SeenImages, config: DataConfig) -> Splits:
         """The same with every image where the run saw it, where carving would now put one of them elsewhere."""
         source, pool = self.source, self.source.train
         codes = seen.split_codes(pool, source.where)

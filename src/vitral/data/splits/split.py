@@ -84,6 +84,8 @@ class Split:
 
     def with_preprocess(self, preprocess: Preprocess) -> Split:
         """The same pictures for another model; pixels that are here already stay when only the normalisation differs."""
+        if preprocess == self.preprocess:
+            return self
         old, new = (dataclasses.replace(each, mean=(0.0,), std=(1.0,)) for each in (self.preprocess, preprocess))
         return dataclasses.replace(self, preprocess=preprocess, _pixels=self._pixels if old == new else None)
 

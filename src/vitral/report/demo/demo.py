@@ -27,14 +27,14 @@ from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
 from vitral.presets.runs import change
 from vitral.presets.runs import run as named_run
-from vitral.report.demo.photograph import AUTO, PHOTOGRAPH, Found, Sheet, draw_photograph, find_weights
+from vitral.report.demo.photograph import AUTO, PHOTOGRAPH, Sheet, Weights, draw_photograph, find_weights
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
 from vitral.train.fit import Run, fit
 
-NAME = "demo"
+_NAME = "demo"
 PICTURE = "digit.png"
-SHOWN = ("2", "4", "5", "7", "8")
+_SHOWN = ("2", "4", "5", "7", "8")
 """One test picture of each of these classes is drawn."""
 
 
@@ -43,13 +43,13 @@ class Demo:
     run: Run
     figures: list[Path]
     report: Path
-    weights: Found
+    weights: Weights
     photograph: Sheet | None
     """None: no weights were to be had."""
 
 
 def demo(
-    out: str | Path = layout.RUNS / NAME,
+    out: str | Path = layout.RUNS / _NAME,
     seed: int = 0,
     epochs: float | None = None,
     quiet: bool = False,
@@ -62,11 +62,11 @@ def demo(
     weights: of a larger ViT, which then looks at a photograph: anything that `vitral.load` takes, `auto` or `none`.
     """
     out = Path(out)
-    found = find_weights(weights)  # before the minute of training: a wrong name is told at once
-    config = change(named_run("digits"), name=NAME, seed=seed, device=device, **({} if epochs is None else {"epochs": epochs}))
-    make_room(out)
+    photographer = find_weights(weights)  # before the minute of training: a wrong name is told at once
+    config = change(named_run("digits"), name=_NAME, seed=seed, device=device, **({} if epochs is None else {"epochs": epochs}))
+    _make_room(out)
     run = fit(config, out=out, quiet=quiet, run="digits", command=command)
-    pictures = shown_pictures(run)
+    pictures = _shown_pictures(run)
     figures = out / layout.FIGURES
     write_atomic(out / PICTURE, render(pictures[0].original, "png"))  # something to try the other verbs on
     write_atomic(out / PHOTOGRAPH.name, PHOTOGRAPH.read_bytes())
@@ -74,11 +74,11 @@ def demo(
     written += figure_set(
         run.model, pictures[:1], figures, formats=("png",), command=command, quiet=quiet
     )  # drawing SVG takes as long again
-    photograph = draw_photograph(found.model, figures, command) if found.model is not None else None
-    return Demo(run, written, write_run_report(out), found, photograph)
+    photograph = draw_photograph(photographer.model, figures, command) if photographer.model is not None else None
+    return Demo(run, written, write_run_report(out), photographer, photograph)
 
 
-def make_room(out: Path) -> None:
+def _make_room(out: Path) -> None:
     """Empty the folder of an earlier demo, which takes a minute to repeat; any other run, or folder, is somebody's work."""
     if not out.exists():
         return
@@ -93,15 +93,15 @@ def _is_demo(out: Path) -> bool:
         config = RunFolder.open(out).settled
     except VitralError:
         return False
-    named = config.name == NAME or (out / PICTURE).is_file()  # earlier versions named it after its folder
+    named = config.name == _NAME or (out / PICTURE).is_file()  # earlier versions named it after its folder
     return named and config.data.name == "digits"
 
 
-def shown_pictures(run: Run) -> list[Picture]:
+def _shown_pictures(run: Run) -> list[Picture]:
     """A few pictures of the test split, which the run has opened: they are looked at, nothing is chosen by them."""
     data = open_data(named_run("digits").data)
     test = data.test()
-    first = {name: next(i for i, label in enumerate(test.labels) if data.class_names[label] == name) for name in SHOWN}
+    first = {name: next(i for i, label in enumerate(test.labels) if data.class_names[label] == name) for name in _SHOWN}
     return [dataclasses.replace(open_picture(test.picture(index), run.model), source=f"digit-{name}.png") for name, index in first.items()]
 
 

@@ -14,7 +14,7 @@ from vitral.base.errors import MissingError, UsageError, VitralError
 from vitral.base.numbers import to_double
 from vitral.draw.heatmap import Heatmap
 from vitral.look.method import Method
-from vitral.look.rerun import again
+from vitral.look.rerun import rewatch
 from vitral.model.tape import Tape
 
 WRITE = "write FILE.py:FUNCTION"
@@ -47,7 +47,7 @@ def _checked(function: Callable[..., Any], name: str, called: str) -> Callable[.
 
     def own(tape: Tape, item: int = 0, target: int | None = None) -> Heatmap:
         try:
-            made = function(again(tape, slice(None), keep="*", gradients=True), item, target=target)
+            made = function(rewatch(tape, slice(None), keep="*", gradients=True), item, target=target)
             values = getattr(made, "grid", made)
             values = np.asarray(to_double(values) if isinstance(values, torch.Tensor) else values, dtype=np.float64)  # host
         except VitralError:

@@ -18,8 +18,8 @@ from vitral.base.errors import ConfigError, UsageError
 from vitral.base.numbers import to_numpy
 from vitral.base.text import percent
 from vitral.look.faithfulness import (
-    curves,
-    found,
+    auroc_inside,
+    deletion_insertion,
     gain,
     on_grid,
     order_of,
@@ -32,7 +32,7 @@ from vitral.look.faithfulness import (
 from vitral.look.method import Method, call, watch_for
 from vitral.look.occlusion import grid_of
 from vitral.look.rerun import score_unit
-from vitral.look.synthetic import mosaic, plant, quarter
+from vitral.look.synthetic import mosaic, quadrant, with_triggers
 from vitral.model.classifier import Classifier, evaluating
 from vitral.model.head import probabilities
 from vitral.study.audit.pictures import as_pixels, changed, fours, sure_ones
@@ -117,7 +117,7 @@ class Subjects:
     @property
     def slow(self) -> list[int]:
         """Rows of many passes."""
-        return [number for number, row in enumerate(self.rows) if row.many]
+        return [number for number, row in enumerate(self.rows) if row.multi_pass]
 
     def each(self, items: Sequence[Any] | np.ndarray) -> Iterator[tuple[int, Any]]:
         """Positions and items of a test; the progress bar advances after each."""
@@ -165,7 +165,7 @@ def removal(subjects: Subjects, maps: np.ndarray) -> Measured:
         other = subjects.pool[int(chosen[position - 1])] if len(chosen) > 1 else image.flip(-1)
         orders = np.stack([order_of(values) for values in maps[position]])
         for way, name in enumerate(ways):
-            both = curves(model, image, other, target, orders, subjects.grid, name)
+            both = deletion_insertion(model, image, other, target, orders, subjects.grid, name)
             gains[way, :, position] = gain(both, subjects.one_output)
             drawn[way] += both / len(chosen)
         salience[:, position] = salience_order(model, image, target, maps[position])
@@ -197,13 +197,13 @@ def planted(subjects: Subjects, _: np.ndarray) -> Measured:
     if accuracy < _TRIGGER_ACCURACY:
         return Measured(notes=(f"no planted patch: the head tells it from none in {percent(accuracy)} of the pictures only",))
     bare = subjects.pool[torch.from_numpy(subjects.chosen)]
-    made = plant(model, bare, size, subjects.grid, seed + 1)
+    made = with_triggers(model, bare, size, subjects.grid, seed + 1)
     decides = (logits_of(head, made.images).argmax(dim=1) == 1) & (logits_of(head, bare).argmax(dim=1) == 0)
     values = np.full((len(subjects.rows), len(bare)), np.nan)
     example = None
     for position, index in subjects.each(np.flatnonzero(to_numpy(decides))):
         maps = subjects.explain(head, made.images[index], 1, subjects.spared(position))
-        values[:, index] = _of_each(partial(found, inside=made.inside[index]), maps)
+        values[:, index] = _of_each(partial(auroc_inside, inside=made.inside[index]), maps)
         if not position:
             caption = f"a chequered square of {size} × {size} patches decides the class ({percent(accuracy)} right)"
             example = subjects.example("planted patch", made.images[index], maps, caption, made.inside[index])
@@ -227,7 +227,7 @@ def four_in_one(subjects: Subjects, _: np.ndarray) -> Measured:
             differences.append(_of_each(_unlikeness, *both))
         return Measured({"classes": np.array(differences).T}, (note,))
     shares, differences, example = [], [], None
-    inside = [quarter(corner, subjects.grid) for corner in (0, 3)]
+    inside = [quadrant(corner, subjects.grid) for corner in (0, 3)]
     for position, members in subjects.each(sets):
         image = mosaic(subjects.pool[torch.from_numpy(members)])
         both = [subjects.explain(model, image, int(answers[members[corner]]), subjects.spared(position)) for corner in (0, 3)]
@@ -310,7 +310,7 @@ def inside_masks(subjects: Subjects, maps: np.ndarray, masks: dict[int, np.ndarr
     """`masks`: position → the patches (h, w) inside the mask of that explained image."""
     values = np.full((len(subjects.rows), len(subjects.chosen)), np.nan)
     for position, patches in masks.items():
-        values[:, position] = _of_each(partial(found, inside=patches), maps[position])
+        values[:, position] = _of_each(partial(auroc_inside, inside=patches), maps[position])
     return Measured({"masks": values})
 
 
@@ -341,7 +341,7 @@ def logits_of(model: Classifier, images: torch.Tensor) -> torch.Tensor:
 
 def head_for_trigger(model: Classifier, bare: torch.Tensor, size: int, grid: tuple[int, int], seed: int) -> tuple[Classifier, float]:
     """A model of two classes, without and with the trigger, and its accuracy on images that its head was not fitted to."""
-    triggered = [plant(model, bare, size, grid, seed + 100 + turn).images for turn in range(2)]
+    triggered = [with_triggers(model, bare, size, grid, seed + 100 + turn).images for turn in range(2)]
     features = torch.cat([_pooled(model, part) for part in (bare, *triggered)])
     labels = torch.cat([torch.zeros(len(bare)), torch.ones(2 * len(bare))]).long().to(features.device)
     validation = torch.arange(len(bare)).repeat(3) % 4 == 3  # an image trains the head with and without its trigger, or not at all

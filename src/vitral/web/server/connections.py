@@ -9,14 +9,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 PER_ADDRESS = 64
 """Connections of one address: ten times what a browser opens."""
-TOTAL = 256
+_TOTAL = 256
 SECONDS = {"head": 10.0, "body": 40.0, "answer": float("inf"), "reading": 60.0}
 """How long each stage may last: sending a request's head, then its body (uploads have a deadline of their own before this one),
 waiting for the server's answer, and reading it."""
-GIVING_WAY = {"head": 0, "body": 1, "reading": 1}
+_GIVING_WAY = {"head": 0, "body": 1, "reading": 1}
 """Who leaves first when places run short; who waits for the server stays."""
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class Connection(H11Protocol):
@@ -35,7 +35,7 @@ class Connection(H11Protocol):
         self.since = self.loop.time()
         everyone = {each for each in self.connections if isinstance(each, Connection)}
         neighbours = {each for each in everyone if each.address == self.address}
-        for crowd, most in ((neighbours, PER_ADDRESS), (everyone, TOTAL)):
+        for crowd, most in ((neighbours, PER_ADDRESS), (everyone, _TOTAL)):
             if len(crowd) > most and not self._make_room(crowd):
                 self._end(BUSY)
                 return
@@ -55,10 +55,10 @@ class Connection(H11Protocol):
 
     def _make_room(self, crowd: set[Connection]) -> bool:
         """End the connection of `crowd` that has kept the server waiting longest; False: all wait for the server."""
-        leaving = [each for each in crowd if each is not self and each.stage in GIVING_WAY]
+        leaving = [each for each in crowd if each is not self and each.stage in _GIVING_WAY]
         if not leaving:
             return False
-        first = min(leaving, key=lambda each: (GIVING_WAY[each.stage], each.since))
+        first = min(leaving, key=lambda each: (_GIVING_WAY[each.stage], each.since))
         self.connections.discard(first)  # its place is free now, not when the loop comes round to closing it
         first.transport.abort()
         return True
@@ -71,7 +71,7 @@ class Connection(H11Protocol):
         if (seen := (self.cycle, self.stage)) != self._seen:
             self._seen, self.since = seen, now
         if now - self.since > SECONDS[self.stage]:
-            self._end(LATE if self.stage == "head" and self.cycle is None else b"")
+            self._end(_LATE if self.stage == "head" and self.cycle is None else b"")
             return
         self.loop.call_later(1.0, self._watch)
 

@@ -24,7 +24,7 @@ from vitral.web.server.limits import Limits, Refusal
 
 MEMORY = 3 * 2**30
 """Bytes of address space of the process: several times what the largest allowed picture needs."""
-LENGTH = struct.Struct("<Q")
+_LENGTH = struct.Struct("<Q")
 SAVE_AGAIN = "save it again as PNG or JPEG, or choose another one"
 
 
@@ -55,12 +55,12 @@ class Decoders:
         late = threading.Timer(self.seconds, process.kill)
         late.start()
         try:
-            process.stdin.write(LENGTH.pack(len(content)) + content)
+            process.stdin.write(_LENGTH.pack(len(content)) + content)
             process.stdin.flush()
-            found = json.loads(process.stdout.readline())
-            if "error" in found:
-                raise Refusal(422, found["error"], SAVE_AGAIN)
-            size = found["size"][0] * found["size"][1] * len(found["mode"])
+            header = json.loads(process.stdout.readline())
+            if "error" in header:
+                raise Refusal(422, header["error"], SAVE_AGAIN)
+            size = header["size"][0] * header["size"][1] * len(header["mode"])
             pixels = process.stdout.read(size)
             if len(pixels) != size:
                 raise EOFError
@@ -72,7 +72,7 @@ class Decoders:
             raise Refusal(422, f"the picture could not be decoded within {self.seconds:g} s", SAVE_AGAIN) from None
         finally:
             late.cancel()
-        return Image.frombytes(found["mode"], tuple(found["size"]), pixels)
+        return Image.frombytes(header["mode"], tuple(header["size"]), pixels)
 
     def _process(self) -> subprocess.Popen[bytes]:
         mine: subprocess.Popen[bytes] | None = getattr(self._mine, "process", None)
@@ -104,8 +104,8 @@ def answer(pictures: BinaryIO, out: BinaryIO) -> None:
     """The process: one picture after another, until there is no more."""
     out.write(b"ready\n")
     out.flush()
-    while len(head := pictures.read(LENGTH.size)) == LENGTH.size:
-        content = pictures.read(LENGTH.unpack(head)[0])
+    while len(head := pictures.read(_LENGTH.size)) == _LENGTH.size:
+        content = pictures.read(_LENGTH.unpack(head)[0])
         try:
             image = decode(content, "picture")
             if not isinstance(image, Image.Image):

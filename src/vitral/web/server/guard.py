@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-COOKIE = "vitral_token"
+_COOKIE = "vitral_token"
 HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
@@ -27,7 +27,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-TOKEN_PAGE = """<!doctype html>
+_TOKEN_PAGE = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Vitral explorer</title></head>
 <body>
@@ -82,20 +82,20 @@ class Guard:
             return answer(400, "two Host headers", "send one")
         if not host_allowed(request.headers.get("host"), self.host):
             return answer(400, "this server does not answer to that host name", "open the address that vitral explore printed")
-        if request.method not in ("GET", "HEAD") and not same_origin(request):
+        if request.method not in ("GET", "HEAD") and not _same_origin(request):
             return answer(403, "requests from other pages are refused", "use the explorer's own page")
         if self.token is None:
             return None
         if request.url.path == "/" and token_matches(request.query_params.get("token"), self.token):
             # The token moves from the address into a cookie, so that links can be shared without it.
             welcome = RedirectResponse("/", 303)
-            welcome.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
+            welcome.set_cookie(_COOKIE, self.token, httponly=True, samesite="strict")
             return welcome
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if token_matches(bearer, self.token) or token_matches(request.cookies.get(COOKIE), self.token):
+        if token_matches(bearer, self.token) or token_matches(request.cookies.get(_COOKIE), self.token):
             return None
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-            return HTMLResponse(TOKEN_PAGE, 401)
+            return HTMLResponse(_TOKEN_PAGE, 401)
         return answer(401, "this server asks for its token", "open the address with ?token=… that vitral explore printed")
 
 
@@ -104,7 +104,7 @@ def answer(status: int, error: str, hint: str, headers: Mapping[str, str] | None
     return JSONResponse({"error": error, "hint": hint}, status, headers)
 
 
-def same_origin(request: Request) -> bool:
+def _same_origin(request: Request) -> bool:
     """Browsers say where a request comes from; other programs say nothing."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
@@ -149,8 +149,8 @@ def host_allowed(header: str | None, host: str) -> bool:
         return name in (host.lower(), socket.gethostname().lower(), socket.getfqdn().lower())
 
 
-def token_matches(given: str | None, token: str) -> bool:
-    return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+def token_matches(offered: str | None, token: str) -> bool:
+    return offered is not None and hmac.compare_digest(offered.encode("utf-8", "replace"), token.encode())
 
 
 def _without_port(host: str) -> str:

@@ -1,4 +1,4 @@
-"""One thread that runs the model, a short line before it, and a memory of what it made."""
+"""One thread that runs the model, a short queue before it, and a cache of what it made."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Worker:
     def __init__(self, waiting: int) -> None:
         self._line: deque[Job] = deque()
         self._changed = threading.Condition()
-        self._places = threading.Semaphore(1 + max(1, waiting))  # one job runs, the others wait
+        self._slots = threading.Semaphore(1 + max(1, waiting))  # one job runs, the others wait
         self._closed = False
         self.long: Job | None = None
         """The long job that is under way."""
@@ -59,10 +59,10 @@ class Worker:
         """`long`: it may be left waiting for others, and tells its steps through `vitral.base.progress`."""
         if self._closed:
             raise Refusal(503, "the server is shutting down", "start it again")
-        if not self._places.acquire(blocking=False):
+        if not self._slots.acquire(blocking=False):
             raise Refusal(503, "the model is busy and the line is full", "try again in a moment")
         job = Job(work, long)
-        job.add_done_callback(lambda _: self._places.release())
+        job.add_done_callback(lambda _: self._slots.release())
         with self._changed:
             self._line.append(job)
             self._changed.notify()
@@ -106,7 +106,7 @@ class Worker:
             raise Refusal(503, "stopped", "ask again")
 
 
-class Memory:
+class LRUCache:
     """A bounded store: the least recently used entries leave when the bytes of all exceed `limit`.
 
     cachetools has the same, but an exported page, which needs nothing beyond

@@ -13,7 +13,7 @@ from vitral.base.text import byte_size
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 """Pillow decoders that an upload may reach; the others are rarely needed and more often attacked."""
-CONTENT_TYPES = frozenset(
+_CONTENT_TYPES = frozenset(
     ("image/png", "image/jpeg", "image/jpg", "image/webp", "image/gif", "image/bmp", "image/x-ms-bmp", "application/octet-stream")
 )
 
@@ -26,8 +26,6 @@ class Limits:
     """Bytes of one upload."""
     pixels: int = 64_000_000
     """Pixels of one picture: more than any phone's camera takes."""
-    body: int = 64 * 2**10
-    """Bytes of any other request body."""
     uploading: int = 64
     """Uploads that arrive or wait for their decoding at the same time; more are told to wait (429)."""
     arriving: int = 256 * 2**20
@@ -69,7 +67,7 @@ class Refusal(VitralError, ValueError):
 
 def check_content_type(value: str | None) -> None:
     kind = (value or "").split(";")[0].strip().lower()
-    if kind not in CONTENT_TYPES:
+    if kind not in _CONTENT_TYPES:
         raise Refusal(415, f"content type {kind or 'missing'!r} is not a picture", "send PNG, JPEG, WebP, GIF or BMP bytes as image/png …")
 
 

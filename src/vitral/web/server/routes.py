@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -11,35 +12,39 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from vitral.base.errors import VitralError
 from vitral.base.files import sha256_bytes
 from vitral.base.version import __version__
+from vitral.web.answers import ANSWERS, Answer, Question, parse_off
 from vitral.web.assets import assets
 from vitral.web.server.decoder import Decoders
 from vitral.web.server.guard import Guard, answer
 from vitral.web.server.jobs import Worker
 from vitral.web.server.limits import Limits, Refusal, check_content_type, check_image, check_length
-from vitral.web.server.uploads import Uploads, read
+from vitral.web.server.uploads import Uploads
 from vitral.web.session import Session
-from vitral.web.surgery import Cut
 
-ModelNumber = Annotated[int, Path(ge=0, le=9, description="the model's number in /api/session")]
-PictureKey = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="the picture's name, from its upload")]
-Parts = Annotated[str, Query(max_length=50_000, description="what is switched off: h3.1,b5,p17")]
-Index = Annotated[int, Field(ge=0, le=2**20)]
+_ModelNumber = Annotated[int, Path(ge=0, le=9, description="the model's number in /api/session")]
+_PictureKey = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="the picture's name, from its upload")]
+_OPTIONS: dict[str, Any] = {
+    "method": Annotated[str, Query(max_length=40, description="rollout, relevance, gradcam or occlusion")],
+    "target": Annotated[int | None, Query(ge=0, le=2**20, description="the class to explain; none: the predicted one")],
+    "off": Annotated[str, Query(max_length=50_000, description="what is switched off: h3.1,b5,p17")],
+}
+_DEFAULTS = {"target": None, "off": ""}
 
 
-class Failure(BaseModel):
+class _Failure(BaseModel):
     """Every refusal looks like this."""
 
     error: str
     hint: str
 
 
-class Uploaded(BaseModel):
+class _Uploaded(BaseModel):
     picture: str
     name: str
     width: int
@@ -47,18 +52,8 @@ class Uploaded(BaseModel):
     thumb: str
 
 
-class CutRequest(BaseModel):
-    """What is switched off."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    heads: Annotated[list[tuple[Index, Index]], Field(max_length=4096, description="(block, head) pairs")] = []
-    blocks: Annotated[list[Index], Field(max_length=1024)] = []
-    patches: Annotated[list[Index], Field(max_length=65536, description="patches, row by row, from 0")] = []
-    target: Annotated[Index | None, Field(description="the class to watch; none: the predicted one")] = None
-
-
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Failure, "description": text}
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": _Failure, "description": text}
     for status, text in {
         400: "malformed request or unknown host",
         401: "token missing",
@@ -75,7 +70,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 PACKED: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/octet-stream": {}}},
-    **{status: REFUSALS[status] for status in (400, 401, 404, 422, 503)},
+    **{status: _REFUSALS[status] for status in (400, 401, 404, 422, 503)},
 }
 
 
@@ -118,7 +113,7 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
 
     @app.post(
         "/api/pictures",
-        response_model=Uploaded,
+        response_model=_Uploaded,
         responses=_some(400, 401, 403, 408, 413, 415, 422, 429, 503),
         openapi_extra={
             "requestBody": {"required": True, "content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}},
@@ -135,78 +130,31 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
             image = None if session.holds(content) else await asyncio.wrap_future(decoders.submit(content))
             return session.add_picture(content, name, image)
 
-    @app.get("/api/models/{model}/pictures/{picture}/trace", response_class=Response, responses=PACKED)
-    async def trace(request: Request, model: ModelNumber, picture: PictureKey, off: Parts = "") -> Response:
-        """The picture as the model sees it, its logits and all attention, packed (see vitral.web.pack)."""
-        cut = Cut.parse(off)
-        return _bytes(await on_model(request, lambda: session.trace(model, picture, cut=cut)))
+    def add_route(what: str, entry: Answer) -> None:
+        async def route(request: Request, model: int, picture: str, **options: Any) -> Response:
+            if "off" in options:
+                options["off"] = parse_off(options["off"])
+            slow = entry.slow(Question(what, model, picture, **options))
+            return _bytes(await on_model(request, lambda: session.answer(what, model, picture, **options), slow))
 
-    @app.get("/api/models/{model}/pictures/{picture}/story", response_class=Response, responses=PACKED)
-    async def story(request: Request, model: ModelNumber, picture: PictureKey) -> Response:
-        """The numbers behind the steps from patches to a class, packed (see vitral.web.story)."""
-        return _bytes(await on_model(request, lambda: session.story(model, picture), long=True))
+        kind = inspect.Parameter.KEYWORD_ONLY
+        named = {"request": Request, "model": _ModelNumber, "picture": _PictureKey} | {name: _OPTIONS[name] for name in entry.options}
+        parameters = [
+            inspect.Parameter(name, kind, annotation=annotation, default=_DEFAULTS.get(name, inspect.Parameter.empty))
+            for name, annotation in named.items()
+        ]
+        route.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what FastAPI reads: this entry's options
+        path = f"/api/models/{{model}}/pictures/{{picture}}/{what}"
+        description = inspect.getdoc(entry.make)
+        app.get(path, response_class=Response, responses=PACKED, operation_id=what, description=description)(route)
 
-    @app.get("/api/models/{model}/pictures/{picture}/map", responses=_some(400, 401, 404, 422, 503))
-    async def heat_map(
-        request: Request,
-        model: ModelNumber,
-        picture: PictureKey,
-        method: Annotated[str, Query(max_length=40, description="rollout, relevance, gradcam or occlusion")],
-        target: Annotated[int | None, Query(ge=0, le=2**20, description="the class to explain; none: the predicted one")] = None,
-        off: Parts = "",
-    ) -> dict[str, Any]:
-        """One method's map of one picture for one class."""
-        cut = Cut.parse(off)
-        return await on_model(request, lambda: session.map(model, picture, method, target, cut), long=method == "occlusion")
+    for what, entry in ANSWERS.items():
+        add_route(what, entry)
 
-    @app.get("/api/models/{model}/pictures/{picture}/importance", responses=_some(400, 401, 404, 422, 503))
-    async def importance(
-        request: Request,
-        model: ModelNumber,
-        picture: PictureKey,
-        target: Annotated[int | None, Query(ge=0, le=2**20, description="the class that is lost; none: the predicted one")] = None,
-    ) -> dict[str, Any]:
-        """Every head switched off once, then one after another, the least important first."""
-        return await on_model(request, lambda: session.importance(model, picture, target), long=True)
-
-    @app.post(
-        "/api/models/{model}/pictures/{picture}/surgery",
-        responses=_some(400, 401, 403, 404, 413, 422, 503),
-        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": CutRequest.model_json_schema()}}}},
-    )
-    async def surgery(model: ModelNumber, picture: PictureKey, request: Request) -> dict[str, Any]:
-        """What the model says when parts of it, or of the picture, are switched off."""
-        check_length(request.headers.get("content-length"), limits.body)
-        cut = _parse_cut(await read(request, limits.body, asyncio.timeout(limits.read_seconds)))
-        return await on_model(request, lambda: session.surgery(model, picture, cut.heads, cut.blocks, cut.patches, cut.target))
-
-    @app.get("/api/models/{model}/pictures/{picture}/depth", response_class=Response, responses=PACKED)
-    async def depth(
-        request: Request,
-        model: ModelNumber,
-        picture: PictureKey,
-        target: Annotated[int | None, Query(ge=0, le=2**20, description="the class to follow; none: the predicted one")] = None,
-        off: Parts = "",
-    ) -> Response:
-        """What the model's head says after every block, of the picture and of each patch, packed."""
-        cut = Cut.parse(off)
-        return _bytes(await on_model(request, lambda: session.depth(model, picture, target, cut)))
-
-    @app.get("/api/models/{model}/pictures/{picture}/features", response_class=Response, responses=PACKED)
-    async def features(request: Request, model: ModelNumber, picture: PictureKey, off: Parts = "") -> Response:
-        """The patches' tokens after every block, packed."""
-        cut = Cut.parse(off)
-        return _bytes(await on_model(request, lambda: session.features(model, picture, cut)))
-
-    @app.get("/api/models/{model}/pictures/{picture}/film", response_class=Response, responses=PACKED)
-    async def film(request: Request, model: ModelNumber, picture: PictureKey) -> Response:
-        """What every snapshot of the run made of the picture, packed."""
-        return _bytes(await on_model(request, lambda: session.film(model, picture), long=True))
-
-    @app.get("/api/models/{model}/figures", responses=_some(400, 401, 404, 422, 503))
-    async def figures(request: Request, model: ModelNumber) -> dict[str, Any]:
-        """The model's own figures: filters and position similarity."""
-        return await on_model(request, lambda: session.figures(model))
+    @app.get("/api/models/{model}/figures", response_class=Response, responses=PACKED)
+    async def figures(request: Request, model: _ModelNumber) -> Response:
+        """The model's own figures, packed: filters and position similarity."""
+        return _bytes(await on_model(request, lambda: session.figures(model)))
 
     @app.get("/api/work", responses=_some(400, 401))
     async def work() -> dict[str, Any]:
@@ -218,13 +166,13 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         return {"what": progress.description, "done": progress.done, "total": progress.total, "seconds": round(left, 1)}
 
     # The page itself: read once at start, found by name in a dict.
-    files = {name: Asset(*entry) for name, entry in assets().items()}
+    files = {name: _Asset(*entry) for name, entry in assets().items()}
 
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
         return files["index.html"].answer(request)
 
-    @app.get("/static/{name}", include_in_schema=False)
+    @app.get("/static/{name:path}", include_in_schema=False)
     async def static(request: Request, name: str) -> Response:
         if name not in files or name == "index.html":
             raise Refusal(404, "no such file", "open /")
@@ -233,7 +181,7 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
     return app
 
 
-class Asset:
+class _Asset:
     """A file of the page, ready to be sent: packed, and not at all to a browser that has it."""
 
     def __init__(self, content: bytes, kind: str) -> None:
@@ -254,7 +202,7 @@ class Asset:
 
 
 def _some(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: REFUSALS[status] for status in statuses}
+    return {status: _REFUSALS[status] for status in statuses}
 
 
 def _bytes(content: bytes) -> Response:
@@ -265,18 +213,6 @@ async def _gone(request: Request) -> None:
     """Ends when whoever asked has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _parse_cut(body: bytes) -> CutRequest:
-    try:
-        return CutRequest.model_validate_json(body)
-    except ValueError as error:
-        details = getattr(error, "errors", None)
-        first = details(include_url=False, include_input=False, include_context=False)[0] if details else {"loc": (), "msg": "not JSON"}
-        where = ".".join(str(part) for part in first["loc"]) or "body"
-        raise Refusal(
-            422, f"{where}: {first['msg']}", 'send {"heads": [[block, head]], "blocks": [], "patches": [], "target": null}'
-        ) from None
 
 
 async def _refused(_: Request, error: Exception) -> JSONResponse:

@@ -15,8 +15,8 @@ from vitral.web.server.guard import is_loopback
 from vitral.web.server.routes import make_app
 from vitral.web.session import Session
 
-PORT = 8642
-TRIES = 20
+_PORT = 8642
+_TRIES = 20
 
 
 def serve(session: Session, host: str = "127.0.0.1", port: int | None = None, open_page: bool = True) -> None:
@@ -46,7 +46,7 @@ def serve(session: Session, host: str = "127.0.0.1", port: int | None = None, op
 def bind(host: str, port: int | None) -> socket.socket:
     """A listening socket; without a wish the usual port, or one of the next."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    wished = [port] if port is not None else [*range(PORT, PORT + TRIES), 0]
+    wished = [port] if port is not None else [*range(_PORT, _PORT + _TRIES), 0]
     reason = ""
     for number in wished:
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, so that asyncio turns Nagle off

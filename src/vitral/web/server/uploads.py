@@ -13,7 +13,7 @@ from vitral.web.server.limits import Limits, Refusal, too_large
 
 
 @dataclass(eq=False)
-class Upload:
+class _Upload:
     began: float
     clock: asyncio.Timeout
     size: int = 0
@@ -25,12 +25,12 @@ class Uploads:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._here: set[Upload] = set()
+        self._here: set[_Upload] = set()
 
     @asynccontextmanager
     async def receive(self, request: Request) -> AsyncIterator[bytes]:
         """The body of an upload, which holds its place until the block ends."""
-        upload = Upload(asyncio.get_running_loop().time(), asyncio.timeout(self.limits.read_seconds))
+        upload = _Upload(asyncio.get_running_loop().time(), asyncio.timeout(self.limits.read_seconds))
         self._make_room(upload)
 
         def count(size: int) -> None:
@@ -38,13 +38,13 @@ class Uploads:
             self._make_room(upload)
 
         try:
-            content = await read(request, self.limits.upload, upload.clock, count)
+            content = await _read(request, self.limits.upload, upload.clock, count)
             upload.arrived = True
             yield content
         finally:
             self._here.discard(upload)
 
-    def _make_room(self, upload: Upload) -> None:
+    def _make_room(self, upload: _Upload) -> None:
         self._here.add(upload)
         now = asyncio.get_running_loop().time()
         while len(self._here) > self.limits.uploading or sum(each.size for each in self._here) > self.limits.arriving:
@@ -57,8 +57,8 @@ class Uploads:
             first.clock.reschedule(now)
 
 
-async def read(request: Request, limit: int, clock: asyncio.Timeout, count: Callable[[int], None] | None = None) -> bytes:
-    """The body, but never more than `limit` bytes nor longer than `clock` allows; `count` is told how many bytes are here."""
+async def _read(request: Request, limit: int, clock: asyncio.Timeout, count: Callable[[int], None]) -> bytes:
+    """The body, but never more than `limit` bytes nor longer than `clock` allows; `count` gets the bytes that are here."""
     parts, size = [], 0
     try:
         async with clock:
@@ -67,8 +67,7 @@ async def read(request: Request, limit: int, clock: asyncio.Timeout, count: Call
                 if size > limit:
                     raise too_large(limit)
                 parts.append(part)
-                if count:
-                    count(size)
+                count(size)
     except TimeoutError:
         raise Refusal(408, "the upload took too long", "try again on a faster line") from None
     return b"".join(parts)

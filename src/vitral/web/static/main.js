@@ -1,25 +1,25 @@
 // Puts the page together: one source, one state, one view a module.
 
-import { CompareView } from "./compare.js";
-import { Controls } from "./controls.js";
-import { DepthView } from "./depth.js";
-import { announce, byId, element, toast } from "./dom.js";
-import { FeatureShelf } from "./features.js";
-import { FiguresView } from "./figures.js";
-import { ImportanceView } from "./importance.js";
-import { PictureView } from "./picture.js";
-import { bindPlain } from "./plain.js";
-import { PredictionsView, predictionText } from "./predictions.js";
-import { showProof } from "./proof.js";
-import { saveClip, saveDrawing, savePicture } from "./save.js";
-import { SimilarView } from "./similar.js";
-import { openSource } from "./source.js";
-import { fromHash, state, subscribe, update } from "./state.js";
-import { StoryView } from "./story.js";
-import { SurgeryView } from "./surgery.js";
-import { applyTheme, nextTheme } from "./theme.js";
-import { TrainingView } from "./training.js";
-import { WallView } from "./wall.js";
+import { announce, byId, element, toast } from "./core/dom.js";
+import { openSource } from "./core/source.js";
+import { fromHash, state, subscribe, update } from "./core/state.js";
+import { applyTheme, nextTheme } from "./core/theme.js";
+import { showProof } from "./in_browser/proof.js";
+import { StoryView } from "./story/story.js";
+import { CompareView } from "./views/compare.js";
+import { Controls } from "./views/controls.js";
+import { DepthView } from "./views/depth.js";
+import { FeatureShelf } from "./views/features.js";
+import { FiguresView } from "./views/figures.js";
+import { ImportanceView } from "./views/importance.js";
+import { PictureView } from "./views/picture.js";
+import { bindPlain } from "./views/plain.js";
+import { PredictionsView, predictionText } from "./views/predictions.js";
+import { saveClip, saveDrawing, savePicture } from "./views/save.js";
+import { SimilarView } from "./views/similar.js";
+import { SurgeryView } from "./views/surgery.js";
+import { TrainingView } from "./views/training.js";
+import { WallView } from "./views/wall.js";
 
 const VIEWS = { wall: "Wall", depth: "Depth", similar: "Similar", surgery: "Surgery", model: "The model", compare: "Compare", training: "Training" };
 
@@ -31,7 +31,7 @@ class App {
     this.session = source.session;
     this.traces = [];
     this.whole = null; // the chosen model with everything on
-    this.pictures = [...this.session.pictures, ...(source.runs ? [] : uploaded(this.session.pictures))];
+    this.pictures = [...this.session.pictures, ...(source.inBrowser ? [] : uploaded(this.session.pictures))];
     this.features = new FeatureShelf(this);
     const which = () => state.model;
     this.picture = new PictureView(byId("picture"), this, which, "The picture as the model sees it. Arrow keys choose a patch, Escape what the head reads.");
@@ -55,6 +55,11 @@ class App {
 
   current() {
     return { model: this.session.models[state.model], trace: this.traces[state.model] ?? null };
+  }
+
+  /** The parts that are off in what the page shows of a model; an exported page computed its maps with everything on. */
+  partsOff(model = state.model) {
+    return this.source.computes && model === state.model ? state.off : new Set();
   }
 
   pictureName() {
@@ -89,7 +94,7 @@ class App {
     const began = performance.now();
     document.body.classList.add("loading");
     try {
-      const whole = await this.source.trace(model, picture);
+      const whole = await this.source.ask("trace", { model, picture });
       const trace = off.size ? await this.without(model, picture, off) : whole;
       if (!current()) return;
       if (trace === null) return update({ off: new Set() });
@@ -113,9 +118,9 @@ class App {
   /** The trace of the model without some parts; null where there is none to be had, such as of parts that do not exist. */
   async without(model, picture, off) {
     try {
-      return await this.source.trace(model, picture, off);
+      return await this.source.ask("trace", { model, picture, off });
     } catch (error) {
-      if (this.source.live && error.status !== 422) throw error;
+      if (this.source.computes && error.status !== 422) throw error;
       this.complain(error);
       return null;
     }
@@ -128,7 +133,7 @@ class App {
     mark.hidden = !state.off.size || !trace;
     if (mark.hidden) return;
     const [before, after] = [this.whole, trace].map((each) => predictionText(each, model));
-    const rest = this.source.live ? "Everything here shows the model without." : "Prediction and surgery show the model without; picture, maps and wall show it whole, because no more was computed.";
+    const rest = this.source.computes ? "Everything here shows the model without." : "Prediction and surgery show the model without; picture, maps and wall show it whole, because no more was computed.";
     byId("cut-text").textContent = `${state.off.size === 1 ? "1 part is" : `${state.off.size} parts are`} off: ${after || "no classes"}${before ? ` (whole model: ${before})` : ""}. ${rest}`;
   }
 
@@ -149,7 +154,7 @@ class App {
 
   /** Uploads outlive a reload of the page, where a server has them. */
   remember() {
-    if (this.source.runs) return;
+    if (this.source.inBrowser) return;
     try {
       sessionStorage.setItem(UPLOADED, JSON.stringify(this.pictures.filter((entry) => !this.session.pictures.includes(entry))));
     } catch {
@@ -321,12 +326,12 @@ class App {
 
   start() {
     Object.assign(state, this.sane(fromHash(location.hash)));
-    byId("open").hidden = !this.source.live;
-    byId("open-first").hidden = !this.source.live;
-    byId("offline").hidden = this.source.live;
+    byId("open").hidden = !this.source.computes;
+    byId("open-first").hidden = !this.source.computes;
+    byId("offline").hidden = this.source.computes;
     byId("offline-classes").hidden = !this.session.models.some((model) => model.classes);
     this.markTabs();
-    if (this.source.runs) return this.load().then(() => showProof(this.source));
+    if (this.source.inBrowser) return this.load().then(() => showProof(this.source));
     return this.load();
   }
 }
