@@ -25,7 +25,7 @@ from vitral.cost.precision import autocast, dtype_of
 from vitral.kernels import rows
 from vitral.look.watch import watch
 from vitral.model.classifier import Classifier
-from vitral.study.turns import Action, in_turn, ratio_of
+from vitral.study.bench import Action, in_turn, ratio_of
 
 SMALL = {"width": 16, "heads": 1, "mlp_width": 16, "image_size": 32, "classes": 2}
 

@@ -157,8 +157,8 @@ def test_all_tests_that_are_shown_of_a_study_are_counted_together(made: dict[str
 
 
 def test_speed_is_told_as_it_was_measured_and_a_ratio_only_where_the_rounds_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vitral.study.bench import Bench, Row
-
+    peers = load_script(ROOT / "benchmarks/peers.py")
+    Row = peers.Row
     rows = (
         Row("training step", "compiled", "vitral", 0.05, 100, memory=2**30, share_of_peak=0.5),
         Row("training step", "compiled", "timm", 0.06, 100, 1.2, (1.1, 1.3)),
@@ -169,7 +169,9 @@ def test_speed_is_told_as_it_was_measured_and_a_ratio_only_where_the_rounds_agre
         Row("rollout of one", "eager", "timm", 0.008, 1, 0.8, (0.75, 0.9)),
     )
     machine = {"gpu": "NVIDIA H200", "torch": "2.11.0+cu128", "threads": 8}
-    found = Bench("b/16", machine, "cuda", 12, {"timm": "1.0"}, 1e15, rows, {"class row": (1.05, 1.0, 1.1)}, {"vit-pytorch": "gone"})
+    found = peers.Comparison(
+        "b/16", machine, "cuda", 12, {"timm": "1.0"}, 1e15, rows, {"class row": (1.05, 1.0, 1.1)}, {"vit-pytorch": "gone"}
+    )
     monkeypatch.setattr(speed_tables, "MEASURED", tmp_path)
     assert "Not measured yet" in speed_tables.speed_table("peers")
     (tmp_path / "peers.json").write_text(json.dumps([found.to_dict()]), encoding="utf-8")

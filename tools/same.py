@@ -310,7 +310,7 @@ def verbs() -> Answers:
     }
     found = {name: answer(command) for name, command in commands.items()}
     found["quantise"] = answer(f"{quantise} --anyway", f"{quantise} --force")
-    measured = answer("bench ti/16 --quick --peers timm --rounds 1 --batch 1 --threads 1 --device cpu --quiet --json")
+    measured = answer("bench ti/16 --quick --rounds 1 --batch 1 --threads 1 --device cpu --quiet --json")
     return found | {"bench, keys": dict.fromkeys(sorted(set(keys(measured))), True)}
 
 

@@ -71,7 +71,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "compare": ("digits --models vit,cnn --budget samples=128 --batch-size 64 --seeds 1 --lrs 1e-3 --out runs/fight",),
     "scale": ("digits --kind cost --image-sizes 8 --patches 2,4 --yes --out runs/cost",),
     "probe": (f"{RUN} digits --shots 5,all --draws 2 --device mps",),
-    "bench": ("tiny --quick --peers= --device mps",),
+    "bench": ("tiny --quick --device mps",),
     "diff": (f"{RUN} runs/demo",),
     "runs": ("",),
     "report": (RUN,),

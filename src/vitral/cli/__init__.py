@@ -43,7 +43,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "compare": "compare several models under one budget",
         "scale": "measure accuracy against data and compute, cost against tokens",
         "probe": "fit a linear probe and kNN on frozen features",
-        "bench": "measure how fast a ViT is here, beside other libraries",
+        "bench": "measure how fast a ViT is on this machine",
         "diff": "list what differs between runs: settings, data, curves, answers",
     },
     "tidy up": {

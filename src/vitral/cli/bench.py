@@ -1,4 +1,4 @@
-"""vitral bench [MODEL]: how fast a ViT is on this machine, beside the same one of other libraries."""
+"""vitral bench [MODEL]: how fast a ViT is on this machine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 from vitral.base.progress import print_clean
 from vitral.cli.parsing import parse
 
-EXAMPLES = """Measure how fast a ViT trains, predicts and shows its attention here, beside the same one of timm, torchvision, transformers
-and vit-pytorch where they are installed. All take turns in one run. A ratio that the spread of the rounds could explain is left out.
+EXAMPLES = """Measure how fast a ViT trains, predicts and shows its attention on this machine, with its memory and its share of the
+peak. The script benchmarks/peers.py of the repository compares it with timm, torchvision, transformers and vit-pytorch.
 
 Examples:
   vitral bench
   vitral bench b/16 --batch 256 --json
-  vitral bench s/16 --peers timm --rounds 12
+  vitral bench s/16 --rounds 12
   vitral bench --quick
 """
 
@@ -23,7 +23,7 @@ Examples:
 @dataclass(frozen=True)
 class _Flags:
     model: Annotated[str, "MODEL"] = "ti/16"
-    """A plain ViT by its name: ti/16, s/16, b/16, l/16, b/32 …"""
+    """A ViT by its name: ti/16, s/16, b/16, l/16, b/32 …"""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1 or mps; auto: a GPU where there is one."""
     threads: int | None = None
@@ -31,11 +31,9 @@ class _Flags:
     batch: int | None = None
     """Images of a training step and of large inference; None: 256 on a GPU, 8 on a CPU."""
     rounds: int = 7
-    """How often everyone has a turn."""
+    """How often each action is timed."""
     compile: Literal["auto", "yes", "no"] = "auto"
     """Compiled models as well; auto: on a GPU."""
-    peers: str | None = None
-    """Libraries, joined by commas: timm, torchvision, transformers, vit-pytorch. None: all that are installed."""
     quick: bool = False
     """Three rounds, small batches, no start-up: to see whether it runs."""
     json: bool = False
@@ -50,11 +48,10 @@ def run(arguments: list[str]) -> int:
     from vitral.study.bench import ACTIONS, START, bench
 
     few = {"batch": flags.batch or 2, "rounds": 3} if flags.quick else {"batch": flags.batch, "rounds": flags.rounds}
-    peers = None if flags.peers is None else [name.strip() for name in flags.peers.split(",") if name.strip()]
     compiled = {"auto": None, "yes": True, "no": False}[flags.compile]
     with using_threads(flags.threads):
         actions = [action for action in ACTIONS if not (flags.quick and action == START)]
-        settings = {"device": flags.device, "compiled": compiled, "peers": peers, "actions": actions, "quiet": flags.quiet}
+        settings = {"device": flags.device, "compiled": compiled, "actions": actions, "quiet": flags.quiet}
         result = bench(flags.model, **few, **settings)
     print(json.dumps(result.to_dict(), indent=2)) if flags.json else print_clean(result.text())
     return 0

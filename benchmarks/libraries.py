@@ -1,6 +1,7 @@
-"""The same ViT as other libraries build it, and how their users get attention out of it: what `vitral bench` measures ours beside.
+"""The same ViT as other libraries build it, and how their users get attention out of it: what peers.py times.
 
-Nothing of them is needed: a library that is not installed, or cannot build a size, is named as absent.
+It imports little of Vitral, because the start of a library is timed with this file.
+No library is required: peers.py names one that is not installed, or cannot build a size, as absent.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Peer:
 
 def plain(config: ModelConfig) -> bool:
     """Whether it is the ViT of the paper, which all of them have."""
-    told = (
+    fields = (
         config.family,
         config.pool,
         config.positions,
@@ -41,7 +42,7 @@ def plain(config: ModelConfig) -> bool:
         config.registers,
         config.stride,
     )
-    return told == ("vit", "class", "learned", "layer", "pre", "gelu", 0, None) and not config.distillation_token and not config.qk_norm
+    return fields == ("vit", "class", "learned", "layer", "pre", "gelu", 0, None) and not config.distillation_token and not config.qk_norm
 
 
 def build_timm(config: ModelConfig) -> nn.Module:
@@ -62,15 +63,15 @@ def build_timm(config: ModelConfig) -> nn.Module:
 def capture_timm(config: ModelConfig, device: torch.device) -> Capture:
     """Its fused kernel switched off, and a hook on what is dropped out of the weights."""
     model: Any = build_timm(config).to(device).eval()
-    kept: list[Tensor] = []
+    recorded: list[Tensor] = []
     for block in model.blocks:
         block.attn.fused_attn = False
-        block.attn.attn_drop.register_forward_hook(lambda *given: kept.append(given[-1]))
+        block.attn.attn_drop.register_forward_hook(lambda *arguments: recorded.append(arguments[-1]))
 
     def capture(images: Tensor) -> list[Tensor]:
-        kept.clear()
+        recorded.clear()
         model(images)
-        return list(kept)
+        return list(recorded)
 
     return capture
 
