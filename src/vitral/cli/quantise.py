@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -59,24 +59,19 @@ def run(arguments: list[str]) -> int:
     from vitral.data.sources.kinds import check_name
     from vitral.draw.provenance import command_line
     from vitral.report.quantise import check_folder, write_quantised
-    from vitral.study.quantise import quantise
+    from vitral.study.proof import Limits, quantise
+    from vitral.study.proof_pictures import ProofPictures
 
     check_folder(flags.out)
     if not Path(flags.data).is_dir():
         check_name(flags.data)
     model = open_model(flags.model, flags)
-    names = ("split", "root", "pictures", "attention", "layer_pictures", "rounds")
-    result = quantise(
-        model,
-        flags.data,
-        **{name: getattr(flags, name) for name in names},
-        limit=flags.min_agreement,
-        loss=flags.max_top1_loss,
-        anyway=flags.force,
-        threads=flags.threads or 0,
-        name=flags.model,
-        command=command_line(["vitral", "quantise", *arguments]),
-    )
+    limits = Limits(flags.min_agreement, flags.max_top1_loss, flags.force)
+    pictures = ProofPictures(model, flags.data, flags.split, flags.root, flags.pictures)
+    settings = {name: getattr(flags, name) for name in ("attention", "layer_pictures", "rounds")}
+    result = quantise(pictures, limits=limits, threads=flags.threads or 0, **settings)
+    proof = replace(result.proof, model=flags.model, command=command_line(["vitral", "quantise", *arguments]))
+    result = replace(result, proof=proof)
     page = write_quantised(result, model, flags.out)
     print_clean(json.dumps(result.proof.to_dict())) if flags.json else print_clean(result.proof.text())
     print(page, file=sys.stderr) if flags.json else print_clean(page)

@@ -12,8 +12,7 @@ from vitral.draw.charts import bar_chart
 from vitral.model.classifier import Classifier
 from vitral.report import inline
 from vitral.report.page import Section, part, percent, section, write_page
-from vitral.study.quantise import INT8, ORIGINAL, Quantised
-from vitral.study.quantised import Proof, Version
+from vitral.study.proof import INT8, ORIGINAL, Proof, Quantised, Version
 from vitral.weights.predict_script import write_predict_script
 
 _LAYERS = 16

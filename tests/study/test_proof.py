@@ -17,8 +17,8 @@ from vitral.base.origin import fact
 from vitral.build import create
 from vitral.cli import main
 from vitral.model.classifier import Classifier
+from vitral.study.proof import INT8, ORIGINAL, Limits, quantise
 from vitral.study.proof_pictures import ProofPictures
-from vitral.study.quantise import INT8, ORIGINAL, quantise
 from vitral.weights.checkpoint import save
 from vitral.weights.onnx.quantise import open_graph
 
@@ -78,7 +78,7 @@ SETTINGS = {"rounds": 2, "layer_pictures": 3, "quiet": True}
 
 @pytest.fixture(scope="module")
 def found(model, photos):
-    return quantise(model, f"folder:{photos}", split="all", **SETTINGS)
+    return quantise(ProofPictures(model, f"folder:{photos}", "all"), **SETTINGS)
 
 
 def test_the_proof_is_of_the_models_that_are_given(model, photos, found):
@@ -103,8 +103,8 @@ def model_image(model: Classifier, path: Path) -> torch.Tensor:
 
 
 def test_scores_of_fewer_pictures_are_not_set_beside_those_of_all(model, photos, monkeypatch):
-    monkeypatch.setattr(sys.modules[quantise.__module__], "STORED_PICTURES", 16)
-    proof = quantise(model, f"folder:{photos}", split="all", rounds=1, layer_pictures=0, quiet=True).proof
+    monkeypatch.setattr(sys.modules[quantise.__module__], "_STORED_PICTURES", 16)
+    proof = quantise(ProofPictures(model, f"folder:{photos}", "all"), rounds=1, layer_pictures=0, quiet=True).proof
     assert proof.version("bf16").pictures == 16 and proof.version("bf16").top1 is None and proof.version(INT8).top1 == 1
 
 
@@ -115,7 +115,7 @@ def test_the_layer_that_hurts_most_comes_first(found):
 
 
 def test_a_folder_of_pictures_needs_no_labels(model, photos):
-    proof = quantise(model, str(photos), pictures=5, rounds=1, layer_pictures=0, quiet=True).proof
+    proof = quantise(ProofPictures(model, str(photos), count=5), rounds=1, layer_pictures=0, quiet=True).proof
     assert proof.pictures == 5 and proof.version(INT8).top1 is None and proof.layers == ()
     assert any("5 of these pictures" in note for note in proof.notes)
 
@@ -123,15 +123,15 @@ def test_a_folder_of_pictures_needs_no_labels(model, photos):
 def test_a_damaged_file_leaves_the_others_their_names(model, photos, tmp_path):
     for number, path in enumerate(sorted(photos.rglob("*.png"))[-3:]):
         (tmp_path / f"{number}.png").write_bytes(b"no picture" if number == 1 else path.read_bytes())
-    pictures = ProofPictures(model, str(tmp_path), None, None, None)
-    ((images, places),) = pictures.batches()
-    assert [pictures.where(place) for place in places] == ["0.png", "2.png"]
+    pictures = ProofPictures(model, str(tmp_path))
+    ((images, indices),) = pictures.batches()
+    assert [pictures.where(index) for index in indices] == ["0.png", "2.png"]
     assert np.array_equal(images[1], model_image(model, tmp_path / "2.png").numpy())
 
 
 def test_other_classes_are_no_labels(photos):
     other = create("ti/16", image_size=32, patch_size=8, width=16, depth=1, heads=2, mlp_width=32, classes=3)
-    proof = quantise(other, f"folder:{photos}", split="all", rounds=1, layer_pictures=0, limit=0, quiet=True).proof
+    proof = quantise(ProofPictures(other, f"folder:{photos}", "all"), limits=Limits(0), rounds=1, layer_pictures=0, quiet=True).proof
     assert proof.version(INT8).top1 is None and any(note.startswith("without labels") for note in proof.notes)
 
 
@@ -147,21 +147,27 @@ def broken(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_model_that_fails_its_limit_is_refused_unless_asked_for(model, photos, broken):
     with pytest.raises(FailedError, match=r"int8 .*--force"):
-        quantise(model, str(photos), rounds=1, layer_pictures=0, quiet=True)
-    proof = quantise(model, f"folder:{photos}", split="all", rounds=1, layer_pictures=0, anyway=True, quiet=True).proof
+        quantise(ProofPictures(model, str(photos)), rounds=1, layer_pictures=0, quiet=True)
+    proof = quantise(
+        ProofPictures(model, f"folder:{photos}", "all"), rounds=1, layer_pictures=0, limits=Limits(force=True), quiet=True
+    ).proof
     assert len(proof.failures) == 2 and "top-1" in proof.failures[1] and not proof.to_dict()["passed"]
     assert proof.changed and proof.changed[0].before != proof.changed[0].after
 
 
-@pytest.mark.parametrize("wrong", [{"limit": 97}, {"loss": -1}, {"rounds": 0}, {"pictures": 0}])
-def test_limits_that_make_no_sense_are_refused(model, photos, wrong):
+def test_limits_that_make_no_sense_are_refused(model, photos):
+    for limits in ({"agreement": 97}, {"top1_loss": -1}):
+        with pytest.raises(UsageError):
+            Limits(**limits)
     with pytest.raises(UsageError):
-        quantise(model, str(photos), **{**SETTINGS, **wrong})
+        ProofPictures(model, str(photos), count=0)
+    with pytest.raises(UsageError):
+        quantise(ProofPictures(model, str(photos)), rounds=0, quiet=True)
 
 
 def test_a_model_without_a_head_is_refused(photos):
     with pytest.raises(UsageError, match="no head"):
-        quantise(create("ti/16", image_size=32, patch_size=8, classes=0, depth=1), str(photos))
+        ProofPictures(create("ti/16", image_size=32, patch_size=8, classes=0, depth=1), str(photos))
 
 
 def test_the_verb_writes_everything_or_nothing(model, photos, tmp_path, capsys, broken):
