@@ -25,7 +25,7 @@ from vitral.base.text import table
 from vitral.config import RunConfig
 from vitral.presets.runs import pretraining
 from vitral.run.folder import RunFolder
-from vitral.study.probe_run import labelled
+from vitral.study.probe import labelled
 from vitral.train.evaluate import evaluation_loader
 from vitral.train.fit import fit
 from vitral.train.probe import TRIED_ON, Labelled, fit_linear, fit_neighbours, read_features, settle

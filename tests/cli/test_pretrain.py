@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from vitral.presets.runs import pretraining
 from vitral.report.run import write_run_report
 from vitral.run.folder import RunFolder
 from vitral.study.learning import draw_rebuilt
-from vitral.study.probe_run import labelled, linear_of, probe_run
+from vitral.study.probe import labelled, linear_of, probe_run
 from vitral.train.advice import before
 from vitral.train.evaluate import evaluation_loader
 from vitral.train.fit import fit
@@ -45,7 +46,9 @@ def tiny(data: str = "digits", **changes: Any) -> RunConfig:
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "digits"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vitral.study.probe_run.ENOUGH", 1)  # its probe's strength is chosen on one held-out tenth, not on eight
+        patch.setattr(
+            importlib.import_module("vitral.study.probe"), "_ENOUGH", 1
+        )  # its probe's strength is chosen on one held-out tenth, not on eight
         assert main(["pretrain", "digits", "--epochs", "0.5", "--snapshots", "3", "--out", str(out), *SMALL]) == 0
     return out
 
@@ -162,7 +165,7 @@ def test_what_cannot_be_meant_is_refused(train: dict[str, Any], data: dict[str, 
 def test_the_test_pictures_are_opened_when_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vitral.study.probe_run.ENOUGH", 1)
+    monkeypatch.setattr(importlib.import_module("vitral.study.probe"), "_ENOUGH", 1)
     assert main(["pretrain", "digits", "--epochs", "0.1", "--test", "--json", "--out", str(tmp_path / "run"), *SMALL]) == 0
     folder = RunFolder.open(tmp_path / "run")
     right, nearest = (folder.answers(split) for split in ("test", "neighbours"))

@@ -15,7 +15,7 @@ from vitral.config import DataConfig
 from vitral.data.images.preprocess import Preprocess
 from vitral.data.splits.open import Data, open_data
 from vitral.model.classifier import Classifier
-from vitral.study.probe import draw_shots, probe, run_probe
+from vitral.study.probe import draw_shots, probe
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_shots_are_balanced_and_drawn_anew() -> None:
 
 
 def test_probe_of_a_random_model_beats_chance_and_more_shots_help(model: Classifier, data: Data) -> None:
-    result = run_probe(model, data, "random", shots=(1, 10, None), draws=3, quiet=True)
+    result = probe(model, data, name="random", shots=(1, 10, None), draws=3, quiet=True)
     few, ten, everything = result.rows
     assert few["pictures"] == 10 and ten["pictures"] == 100 and everything["pictures"] == len(data.train)
     assert 0.15 < few["linear"]["mean"] < ten["linear"]["mean"] < everything["linear"]["mean"] and everything["linear"]["mean"] > 0.5
@@ -72,10 +72,10 @@ def test_probe_of_a_random_model_beats_chance_and_more_shots_help(model: Classif
 
 def test_features_of_several_blocks_are_read_side_by_side(data: Data) -> None:
     deep = create("digits", depth=3, pool="mean", class_token=False, initialisation="torch")
-    result = run_probe(deep, data, "deep", shots=(10,), draws=2, blocks=2, quiet=True)
+    result = probe(deep, data, name="deep", shots=(10,), draws=2, blocks=2, quiet=True)
     assert result.values["width"] == 2 * deep.config.width and "features of the last 2 blocks of deep" in result.conclusion
     with pytest.raises(UsageError, match="block"):
-        run_probe(deep, data, shots=(1,), blocks=2, quiet=True, save="anywhere")
+        probe(deep, data, shots=(1,), blocks=2, quiet=True, save="anywhere")
 
 
 def test_test_split_stays_closed_until_all_is_chosen(model: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,43 +83,43 @@ def test_test_split_stays_closed_until_all_is_chosen(model: Classifier, monkeypa
     real, opened = fresh.test, []
     seen = {"fits": 0}
     for name in ("fit_linear", "fit_neighbours"):
-        fit = run_probe.__globals__[name]
+        fit = probe.__globals__[name]
 
         def watched(*arguments, fit=fit):
             assert not opened
             seen["fits"] += 1
             return fit(*arguments)
 
-        monkeypatch.setitem(run_probe.__globals__, name, watched)
+        monkeypatch.setitem(probe.__globals__, name, watched)
     monkeypatch.setattr(fresh, "test", lambda: opened.append(1) or real())
-    run_probe(model, fresh, shots=(2,), draws=2, quiet=True)
+    probe(model, fresh, shots=(2,), draws=2, quiet=True)
     assert seen["fits"] == 4 and opened == [1]
 
 
 def test_shots_are_counted_again_once_the_pictures_are_read(model: Classifier, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = run_probe.__globals__["read_features"]
+    read = probe.__globals__["read_features"]
 
     def some_unreadable(*arguments, **settings):
         features, labels = read(*arguments, **settings)
         left = (labels != 3) | (labels.eq(3).cumsum(0) <= 4)  # of class 3 four pictures could be read
         return features[left], labels[left]
 
-    monkeypatch.setitem(run_probe.__globals__, "read_features", some_unreadable)
+    monkeypatch.setitem(probe.__globals__, "read_features", some_unreadable)
     with pytest.raises(UsageError, match="--shots"):
-        run_probe(model, data, shots=(5,), draws=2, quiet=True)
+        probe(model, data, shots=(5,), draws=2, quiet=True)
 
 
 def test_refusals(model: Classifier, data: Data) -> None:
     with pytest.raises(UsageError, match="smallest"):
-        run_probe(model, data, shots=(5000,), quiet=True)
+        probe(model, data, shots=(5000,), quiet=True)
     with pytest.raises(UsageError, match="0 pictures"):
-        run_probe(model, data, shots=(0,), quiet=True)
+        probe(model, data, shots=(0,), quiet=True)
     with pytest.raises(UsageError, match="interval"):
-        run_probe(model, data, draws=1, quiet=True)
+        probe(model, data, draws=1, quiet=True)
     with pytest.raises(UsageError, match="shots"):
-        run_probe(model, data, shots=[], quiet=True)
+        probe(model, data, shots=[], quiet=True)
     with pytest.raises(UsageError, match="batch"):
-        run_probe(model, data, shots=[1], batch_size=0, quiet=True)
+        probe(model, data, shots=[1], batch_size=0, quiet=True)
     without = open_data(DataConfig(name="digits", validation=0.0), preprocess=Preprocess.of(model))
     with pytest.raises(UsageError, match="validation"):
-        run_probe(model, without, quiet=True)
+        probe(model, without, quiet=True)

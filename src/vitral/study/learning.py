@@ -30,7 +30,7 @@ from vitral.look.joint import JointColours, enlarge, joint_colours, similar_patc
 from vitral.model.classifier import Classifier
 from vitral.run.folder import RunFolder
 from vitral.study.embed import nearest
-from vitral.study.probe_run import probe_in_place, probe_run
+from vitral.study.probe import probe_finished, probe_run
 from vitral.train.fit import Run
 from vitral.weights.checkpoint import load_checkpoint
 
@@ -61,7 +61,7 @@ def finish(run: Run, probe: bool, test: bool, device: str, quiet: bool) -> tuple
         return None, []
     scores, lines = dict(result.values), [str(result.table)]
     if test:
-        probe_in_place(folder, test=True, neighbours=True, device=device)
+        probe_finished(folder, test=True, neighbours=True, device=device)
         linear, neighbours = (folder.answers(split).right.mean() for split in ("test", NEIGHBOURS))
         scores |= {"test": float(linear), "test_neighbours": float(neighbours)}
         images = f"{len(folder.answers('test').labels):,} pictures"

@@ -1,24 +1,27 @@
-"""How good are frozen features? A linear probe and nearest neighbours on k images a class, with intervals over the draws.
+"""How good are frozen features? A linear probe and nearest neighbours on k images per class, with intervals over the draws.
 
-Strength and number of neighbours are chosen on validation. The test images are opened once, after all choices are made.
+`probe` takes any model and data. It chooses strength and number of neighbours on validation and opens the test images once, after all
+choices are made. `probe_run` takes a finished pre-training and its own data. It reads labels for the first time, chooses on a tenth of the
+training images and answers on validation. The test split stays closed, unless a study asks for its final answers (`probe_finished`).
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from vitral.base import layout
 from vitral.base.device import pick_device
-from vitral.base.errors import UsageError
-from vitral.base.layout import WEIGHTS
+from vitral.base.errors import DataError, UsageError
 from vitral.base.numbers import to_numpy
 from vitral.base.origin import fact
 from vitral.base.progress import progress
@@ -26,20 +29,29 @@ from vitral.base.text import percent, table
 from vitral.config import DataConfig, to_dict
 from vitral.config.formats import Precision
 from vitral.data.images.preprocess import Preprocess
+from vitral.data.keys import generator
 from vitral.data.loader import Loader
-from vitral.data.splits.open import Data, open_data
+from vitral.data.sources.protocol import UNLABELLED
+from vitral.data.splits.open import Data, open_data, open_source
 from vitral.data.splits.split import Split
 from vitral.model.classifier import Classifier
-from vitral.run.folder import seen_by
+from vitral.run.answers import Answers
+from vitral.run.folder import RunFolder, seen_by
 from vitral.study.fight.folder import Result
 from vitral.study.fight.statistics import accuracy_interval, images_interval
+from vitral.train.evaluate import evaluate_loader, evaluation_loader
 from vitral.train.judged import trained_on
-from vitral.train.probe import Labelled, Linear, Neighbours, fit_linear, fit_neighbours, last_layer, read_features
+from vitral.train.probe import TRIED_ON, Labelled, Linear, Neighbours, fit_linear, fit_neighbours, last_layer, read_features, settle
+from vitral.train.scores import Evaluation
 from vitral.weights.checkpoint import save as write_model
 from vitral.weights.load import load
 
-SHOTS = (1, 5, 10, None)
-DRAWS = 5
+_BATCH = 128
+_NEIGHBOURS = 20
+_CHOOSING = 10
+"""One in so many training pictures is held out to choose the strength of the linear probe,"""
+_ENOUGH = 1000
+"""and others in turn until so many have been: 129 of digits once chose a strength that cost three points."""
 
 
 @dataclass(frozen=True)
@@ -60,79 +72,49 @@ class Score:
 
 def probe(
     model: str | Path | Classifier,
-    data: str,
+    data: str | Data,
     *,
-    shots: Sequence[int | None] = SHOTS,
-    draws: int = DRAWS,
+    shots: Sequence[int | None] = (1, 5, 10, None),
+    draws: int = 5,
     blocks: int = 1,
-    root: str | None = None,
-    validation: float = 0.1,
-    split_seed: int = 0,
-    on_bad_image: Literal["fail", "skip"] = "fail",
     batch_size: int = 128,
     precision: Precision = "auto",
     device: str = "auto",
     quiet: bool = False,
     name: str = "",
     save: str | Path | None = None,
+    **data_settings: Any,
 ) -> Result:
     """Linear probe and nearest neighbours on a model's frozen features: `vitral probe` as a call. It leaves no folder.
 
     - model: a model, or anything that `vitral.load` takes.
-    - data: a name from `vitral data list` or "folder:PATH"; `validation` is the share of its training images to choose on.
-    - shots: images a class to learn from; None: all of them. Each number is drawn `draws` times: the interval is over them.
+    - data: a name from `vitral data list` or "folder:PATH".
+    - shots: images per class to learn from; None: all of them. Each number is drawn `draws` times: the interval is over them.
     - blocks: of how many of the last blocks the features are read, side by side; 1: what the head reads.
     - save: a folder for the probe as a model: the frozen body with the head of the last of `shots`.
+    - data_settings: `root`, `validation` (share of the training images to choose on), `split_seed`, `on_bad_image`.
 
         result = vitral.study.probe("runs/digits", "digits", shots=[1, 5, None])
         result.rows[0]["linear"]["mean"]
     """
-    if save is not None and (Path(save) / WEIGHTS).exists():
+    if save is not None and (Path(save) / layout.WEIGHTS).exists():
         raise UsageError(f"{save} already holds a model", "choose another folder to save the probe in")
-    network = model if isinstance(model, Classifier) else load(model)
-    config = DataConfig(name=data, root=root, validation=validation, split_seed=split_seed, on_bad_image=on_bad_image)
-    learnt = seen_by(network) if trained_on(network, data) else None
-    opened = open_data(config, preprocess=Preprocess.of(network), seen=learnt if learnt and learnt.splits else None)
-    name = name or (f"{network.config.family} model" if isinstance(model, Classifier) else str(model))
-    return run_probe(
-        network,
-        opened,
-        name,
-        shots=shots,
-        draws=draws,
-        blocks=blocks,
-        device=pick_device(device),
-        batch_size=batch_size,
-        precision=precision,
-        quiet=quiet,
-        save=save,
-    )
-
-
-def run_probe(
-    model: Classifier,
-    data: Data,
-    name: str = "model",
-    *,
-    shots: Sequence[int | None] = SHOTS,
-    draws: int = DRAWS,
-    blocks: int = 1,
-    device: torch.device | str = "cpu",
-    batch_size: int = 128,
-    precision: Precision = "auto",
-    quiet: bool = False,
-    save: str | Path | None = None,
-) -> Result:
+    name = name or (f"{model.config.family} model" if isinstance(model, Classifier) else str(model))
+    model = model if isinstance(model, Classifier) else load(model)
+    if isinstance(data, str):
+        seen = seen_by(model) if trained_on(model, data) else None
+        config = DataConfig(name=data, **data_settings)
+        data = open_data(config, preprocess=Preprocess.of(model), seen=seen if seen and seen.splits else None)
     _check(data, shots, draws)
     if save is not None and model.config.distillation_token:
         raise UsageError("a model with a distillation token has two heads, a probe is one", "leave --save out")
     if save is not None and blocks != 1:
         raise UsageError(f"a head reads one block, this probe reads {blocks}", "leave --save or --blocks out")
-    classes = len(data.class_names)
+    classes, target = len(data.class_names), pick_device(device)
 
     def read(split: Split) -> Labelled:
         """What the head would read, of as many blocks as are asked for."""
-        loader = Loader(split.with_preprocess(Preprocess.of(model)), batch_size=min(batch_size, len(split)), device=device)
+        loader = Loader(split.with_preprocess(Preprocess.of(model)), batch_size=min(batch_size, len(split)), device=target)
         return read_features(model, loader, blocks=blocks, precision=precision, quiet=quiet)
 
     (features, labels), judge = read(data.train), read(data.validation)
@@ -224,3 +206,126 @@ def _conclude(model: str, data: str, most: tuple[int | None, int, Score, Score],
         f"On {data} the frozen features {read}of {model} reach {percent(linear.mean)} with a linear probe and {percent(near.mean)} with "
         f"nearest neighbours, learning from {size:,} pictures."
     )
+
+
+def probe_run(path: str | Path, *, device: str = "auto", quiet: bool = False) -> Result:
+    """Probe the model of a finished pre-training on its own data, and write what came out into its folder (probe.json)."""
+    folder = RunFolder.open(path)
+    model = folder.model().to(pick_device(device))
+    opened = labelled(folder, model)
+    model_device = next(model.parameters()).device
+    loaders = [evaluation_loader(split, opened.preprocess, model_device, _BATCH) for split in (opened.train, opened.validation)]
+    (features, labels), (judged, answers) = (read_features(model, loader, quiet=quiet) for loader in loaders)
+    classes = len(opened.class_names)
+    options = {
+        "linear": linear_of((features, labels), classes, folder.settled.data.split_seed),
+        "neighbours": _nearest_of((features, labels), classes),
+    }
+    values: dict[str, Any] = {"data": opened.name, "split": "validation", "pictures": len(answers), "width": features.shape[1]}
+    lines = []
+    for name, option in options.items():
+        correct = to_numpy(option(judged).eq(answers))
+        interval = images_interval(correct)
+        values[name] = {"accuracy": float(correct.mean()), "interval": [interval.low, interval.high], "settings": str(option)}
+        lines.append([name, percent(correct.mean()), f"{percent(interval.low)} – {percent(interval.high)}", str(option)])
+    folder.write_probe(values)
+    return Result(table(lines, ["probe", "validation accuracy", "95 % over pictures", "with"], "lrll"), values)
+
+
+def probe_finished(
+    folder: RunFolder, *, test: bool, neighbours: bool = False, device: str = "auto"
+) -> tuple[Classifier, dict[str, Evaluation]]:
+    """The finished run's model with a linear probe for its head, and what that is worth on validation, where there is any. With `test`,
+    on the test split too: it is opened here, once, and the answers go into the folder as those of a training do. With `neighbours`,
+    what the nearest neighbours answer on the same test pictures goes beside them (neighbours.npz)."""
+    body = folder.model().to(pick_device(device))
+    opened = labelled(folder, body)
+    opened.require_single_label("a probe's accuracy")
+
+    train = read_features(body, _loader(opened, opened.train, device), quiet=True)
+    head = linear_of(train, len(opened.class_names), folder.settled.data.split_seed)
+    judged = _judged(folder, body, head, opened, len(train[1]), test, device)
+    if test and neighbours:
+        _write_neighbours(folder, body, train, opened, device)
+    return judged
+
+
+def _write_neighbours(folder: RunFolder, body: Classifier, train: Labelled, opened: Data, device: str) -> None:
+    asked, labels = read_features(body, _loader(opened, opened.test(), device), quiet=True)
+    nearest = _nearest_of(train, len(opened.class_names))
+    answers = Answers(to_numpy(nearest(asked)), to_numpy(labels))
+    scores = {"top1": float(answers.right.mean()), "opened": opened.opened["test"], "probe": str(nearest)}
+    folder.write_answers(scores, answers, layout.NEIGHBOURS)
+
+
+def probe_few(
+    folder: RunFolder, weights: str | Path, data: DataConfig, *, device: str = "auto"
+) -> tuple[Classifier, dict[str, Evaluation]]:
+    """The same of any weights, from the few images of `data.subset`: their probe's strength is chosen on validation, test is opened."""
+    body = load(weights, quiet=True).to(pick_device(device))
+    opened = open_data(data, preprocess=Preprocess.of(body))
+    opened.require_single_label("a probe's accuracy")
+    train, judge = (read_features(body, _loader(opened, split, device), quiet=True) for split in (opened.train, opened.validation))
+    head = fit_linear(train, judge, len(opened.class_names))
+    return _judged(folder, body, head, opened, len(train[1]), True, device)
+
+
+def _judged(
+    folder: RunFolder, body: Classifier, head: Linear, opened: Data, images: int, test: bool, device: str
+) -> tuple[Classifier, dict[str, Evaluation]]:
+    model = as_model(body, head, opened, images).to(pick_device(device))
+    judged: dict[str, Any] = {}
+    if len(opened.validation):
+        judged["validation"] = evaluate_loader(model, _loader(opened, opened.validation, device))
+    if test:
+        judged["test"] = scored = evaluate_loader(model, _loader(opened, opened.test(), device))
+        scores = {**scored.to_dict(), "opened": opened.opened["test"], "probe": str(head)}
+        folder.write_answers(scores, scored.answers(opened.test()))
+        written = folder.environment.get("data", {})
+        folder.write_environment({"data": {**written, "opened": dict(opened.opened), "copies": dict(opened.copies)}})
+    return model, judged
+
+
+def _loader(opened: Data, split: Split, device: str) -> Loader:
+    return evaluation_loader(split, opened.preprocess, pick_device(device), _BATCH)
+
+
+def linear_of(train: Labelled, classes: int, seed: int) -> Linear:
+    """The linear probe of all these. Its strength is chosen among them, on as many held-out tenths as make enough pictures to choose by."""
+    features, labels = train
+    order = torch.from_numpy(generator(seed, "probe").permutation(len(labels))).to(labels.device)
+    parts = order.chunk(_CHOOSING)
+    parts, size = parts[: math.ceil(_ENOUGH / len(parts[0]))], len(parts[0])
+
+    def attempt(strength: float) -> tuple[float, float]:
+        """The same strength for all pictures, and how many of those held out are right."""
+        right = 0.0
+        for held in parts:
+            others = torch.ones(len(labels), dtype=torch.bool, device=labels.device)
+            others[held] = False
+            probe = fit_linear((features[others], labels[others]), None, classes, strength)
+            right += float(probe(features[held]).eq(labels[held]).sum())
+        return strength * (len(labels) - size) / len(labels), right
+
+    return fit_linear(train, None, classes, settle(attempt, TRIED_ON / (len(labels) - size)))
+
+
+def _nearest_of(train: Labelled, classes: int) -> Neighbours:
+    """The nearest neighbours among all these, as many as the field asks."""
+    return fit_neighbours(train, None, classes, (min(_NEIGHBOURS, len(train[1])),))
+
+
+def labelled(folder: RunFolder, model: Classifier) -> Data:
+    """The images of a pre-training, split as it split them, with their labels."""
+    config = folder.settled.data
+    source = open_source(config)
+    if source.class_names == UNLABELLED:
+        raise DataError(f"{config.name} has no labels to probe with", "sort some of the pictures into class folders, then vitral probe")
+    data = open_data(dataclasses.replace(config, subset=None), preprocess=Preprocess.of(model), source=source, seen=folder.seen)
+    before = folder.environment.get("data", {}).get("validation")
+    if before is not None and before != len(data.validation):
+        raise DataError(
+            f"{config.name} has {len(data.validation):,} labelled pictures for validation, the run had {before:,}",
+            "put every picture into a class folder, or probe with vitral probe",
+        )
+    return data

@@ -33,7 +33,7 @@ from vitral.study.fight.folder import declare
 from vitral.study.fight.pool import Pool, Work, run_cells
 from vitral.study.fight.statistics import Interval, accuracy_interval
 from vitral.study.fight.table import Outcome, outcome_of
-from vitral.study.probe_run import probe_few, probe_in_place
+from vitral.study.probe import probe_few, probe_finished
 from vitral.train.fit import fit
 
 _WIDENINGS = 4
@@ -80,7 +80,7 @@ def _probe_cell(cell: Cell, metrics: list[dict[str, Any]], path: Path) -> tuple[
     """The model with a linear probe for its head, and the journal as if that had been judged; a final cell's folder gets its answers."""
     folder = RunFolder.open(path)
     with using_threads(cell.run.train.threads):
-        model, judged = probe_in_place(folder, test=cell.role == "final", device=cell.run.train.device)
+        model, judged = probe_finished(folder, test=cell.role == "final", device=cell.run.train.device)
     spent = {name: metrics[-1][name] for name in ("step", "seconds")}
     lines = [{"split": split, "accuracy": scored.top1, "loss": scored.loss, **spent} for split, scored in judged.items()]
     return model, [line for line in metrics if line["split"] == "train"] + lines
