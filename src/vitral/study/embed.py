@@ -34,9 +34,9 @@ from vitral.weights.load import load
 
 CHUNK = 512
 """Pictures that are compared with all others at a time."""
-DUPLICATE = 0.95
+_DUPLICATE = 0.95
 """Cosine from which two pictures are nearly the same: docs/guide/data.md says what it finds."""
-MAPPED = 2000
+_MAPPED = 2000
 """Pictures of a t-SNE map, and thumbnails of a page; of more, the map is of the two main directions and a page shows some."""
 
 
@@ -52,7 +52,7 @@ class Embedding:
     skipped: int = 0
     """Pictures that could not be read."""
     thumbnails: dict[int, Image.Image] = field(default_factory=dict, repr=False)
-    """Small pictures by number; at most MAPPED, evenly spread."""
+    """Small pictures by number; at most 2,000, evenly spread."""
     dtype: str = "float32"
     """That the model computed in."""
 
@@ -68,18 +68,18 @@ class Embedding:
         who, near = np.zeros((len(self.paths), count), np.int64), np.zeros((len(self.paths), count))
         for start in range(0, len(self.paths), CHUNK):
             likeness = self._likeness(start)
-            found = np.argsort(-likeness, axis=1, kind="stable")[:, :count]
-            who[start : start + CHUNK], near[start : start + CHUNK] = found, np.take_along_axis(likeness, found, axis=1)
+            order = np.argsort(-likeness, axis=1, kind="stable")[:, :count]
+            who[start : start + CHUNK], near[start : start + CHUNK] = order, np.take_along_axis(likeness, order, axis=1)
         return who, near
 
-    def near_duplicates(self, least: float = DUPLICATE) -> list[tuple[int, int, float]]:
+    def near_duplicates(self, least: float = _DUPLICATE) -> list[tuple[int, int, float]]:
         """Pairs of pictures with their cosine, the most alike first."""
-        found: list[tuple[int, int, float]] = []
+        pairs: list[tuple[int, int, float]] = []
         for start in range(0, len(self.paths), CHUNK):
             likeness = self._likeness(start)
             rows, columns = np.nonzero(likeness >= least)
-            found += [(start + int(a), int(b), float(likeness[a, b])) for a, b in zip(rows, columns, strict=True) if start + a < b]
-        return sorted(found, key=lambda pair: (-round(pair[2], 6), pair[:2]))
+            pairs += [(start + int(a), int(b), float(likeness[a, b])) for a, b in zip(rows, columns, strict=True) if start + a < b]
+        return sorted(pairs, key=lambda pair: (-round(pair[2], 6), pair[:2]))
 
     def _likeness(self, start: int) -> np.ndarray:
         """(c, N) cosines of some pictures with all; of one with itself: less than any."""
@@ -101,7 +101,7 @@ class Embedding:
         _, _, main = np.linalg.svd(centred[:: max(1, len(centred) // 5000)], full_matrices=False)
         main = main * np.sign(main[np.arange(len(main)), np.abs(main).argmax(axis=1)])[:, None]  # a direction has no sign of its own
         flat = centred @ main[:2].T if len(main) > 1 else np.pad(centred @ main[:1].T, ((0, 0), (0, 1)))
-        if kind == "pca" or (kind == "auto" and not 10 <= len(centred) <= MAPPED):
+        if kind == "pca" or (kind == "auto" and not 10 <= len(centred) <= _MAPPED):
             return flat
         from sklearn.manifold import TSNE
 
@@ -146,19 +146,21 @@ def embed(
         raise UsageError(f"a batch of {batch_size} pictures", "use a batch size of at least 1")
     model = model if isinstance(model, Classifier) else load(model)
     model = (model if device is None else model.to(device)).eval()
-    place = next(model.parameters())
-    answer = Answering(model.pooled, place.device, precision, worth=worth_bf16(model), answers=False)
-    step = -(-len(paths) // MAPPED)
-    features, read, kept, pictures = [], [], {}, open_readable(paths, model)
+    weight = next(model.parameters())
+    answer = Answering(model.pooled, weight.device, precision, worth=worth_bf16(model), answers=False)
+    step = -(-len(paths) // _MAPPED)
+    features, read, small_images, pictures = [], [], {}, open_readable(paths, model)
     with torch.no_grad(), progress("Embedding", total=len(paths), quiet=quiet) as bar:
         while some := list(itertools.islice(pictures, batch_size)):
             images = torch.stack([picture.tensor for picture in some])
-            features.append(to_numpy(answer(images.to(place.device, place.dtype)).float()))
+            features.append(to_numpy(answer(images.to(weight.device, weight.dtype)).float()))
             if thumbnails:
-                kept |= {len(read) + i: small(p.original) for i, p in enumerate(some) if (len(read) + i) % step == 0}
+                small_images |= {len(read) + i: small(p.original) for i, p in enumerate(some) if (len(read) + i) % step == 0}
             read += [Path(picture.source).relative_to(folder).as_posix() for picture in some]
             bar.advance(len(some))
-    return Embedding(np.concatenate(features), tuple(read), tuple(map(label_of, read)), folder, len(paths) - len(read), kept, answer.name)
+    return Embedding(
+        np.concatenate(features), tuple(read), tuple(map(label_of, read)), folder, len(paths) - len(read), small_images, answer.name
+    )
 
 
 def nearest(
@@ -168,12 +170,12 @@ def nearest(
 
     `picture` opens one by its number; those that cannot be opened are left out.
     """
-    place, among = next(model.eval().parameters()), set(among)
+    weight, among = next(model.eval().parameters()), set(among)
     numbers: list[int] = []
     features: list[np.ndarray] = []
-    wanted = iter(dict.fromkeys([*asked, *sorted(among)]))
+    queue = iter(dict.fromkeys([*asked, *sorted(among)]))
     with torch.no_grad(), progress("Neighbours", total=len({*asked, *among})) as bar:
-        while some := list(itertools.islice(wanted, batch_size)):
+        while some := list(itertools.islice(queue, batch_size)):
             tensors = []
             for number in some:
                 try:
@@ -182,18 +184,18 @@ def nearest(
                 except (OSError, VitralError):  # moved, deleted, or no picture any more
                     continue
             if tensors:
-                features.append(to_numpy(model.pooled(torch.stack(tensors).to(place.device, place.dtype)).float()))
+                features.append(to_numpy(model.pooled(torch.stack(tensors).to(weight.device, weight.dtype)).float()))
             bar.advance(len(some))
     if not numbers:
         return {}
     directions = Embedding(np.concatenate(features), tuple(map(str, numbers)), ("",) * len(numbers), Path()).directions
     bank = np.array([index for index, number in enumerate(numbers) if number in among], np.int64)
-    found = {}
+    neighbours = {}
     for index, number in enumerate(numbers[: len(set(numbers) & set(asked))]):  # those asked for come first
         others = bank[bank != index]
         likeness = directions[others] @ directions[index]
-        found[number] = [(numbers[others[each]], float(likeness[each])) for each in np.argsort(-likeness, kind="stable")[:count]]
-    return found
+        neighbours[number] = [(numbers[others[each]], float(likeness[each])) for each in np.argsort(-likeness, kind="stable")[:count]]
+    return neighbours
 
 
 def label_of(path: str) -> str:

@@ -36,8 +36,8 @@ from vitral.run.folder import RunFolder
 from vitral.weights.checkpoint import load_checkpoint
 
 PICTURES = 4
-FILTERS = 16
-SHEET = "sheet"
+_FILTERS = 16
+_SHEET = "sheet"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def film(
     run = RunFolder.open(run_folder)
     snapshots = moments(run)
     last = load_checkpoint(snapshots[-1][1])
-    opened = [open_picture(picture, last) for picture in pictures] or of_run(run, last, count)
+    opened = [open_picture(picture, last) for picture in pictures] or _of_run(run, last, count)
     reel = record(run, snapshots, opened, last)
     frames = [film_frame(reel, index) for index in track(range(len(reel.steps)), "Drawing frames")]
     folder = Path(out) if out is not None else run.path / layout.FILM
@@ -94,7 +94,7 @@ def film(
         beside = {**about, "pictures": [about_picture(picture) for picture in opened], "steps": list(reel.steps), "notes": notes}
         title = f"{reel.name}: {len(reel.steps)} moments of its training"
         sheet = film_sheet(reel, title)
-        files += save_figure(sheet, new / SHEET, {"steps": np.array(reel.steps), **reel.parts}, beside, title, ("png",))
+        files += save_figure(sheet, new / _SHEET, {"steps": np.array(reel.steps), **reel.parts}, beside, title, ("png",))
     for note in notes:
         say(f"note: {note}")
     return FilmFiles(folder, tuple(folder / path.name for path in files), tuple(reel.steps), tuple(reel.parts), tuple(notes))
@@ -115,7 +115,7 @@ def moments(run: RunFolder) -> list[tuple[int, Path]]:
     return snapshots
 
 
-def of_run(run: RunFolder, model: Classifier, count: int) -> list[Picture]:
+def _of_run(run: RunFolder, model: Classifier, count: int) -> list[Picture]:
     """Pictures of the run's validation split, of different classes; of the training split where nothing was set aside."""
     if count < 1:
         raise UsageError(f"a film of {count} pictures", "use 1 or more")
@@ -124,7 +124,7 @@ def of_run(run: RunFolder, model: Classifier, count: int) -> list[Picture]:
     data = open_data(config, preprocess=Preprocess.of(model), source=source)
     split = data.validation if len(data.validation) else data.train
     some = split.balanced_subset(min(count, len(split)), seed=0)
-    return [open_picture(some.picture(place), model, some.where(place)) for place in range(len(some))]
+    return [open_picture(some.picture(index), model, some.where(index)) for index in range(len(some))]
 
 
 def record(run: RunFolder, snapshots: Sequence[tuple[int, Path]], pictures: Sequence[Picture], last: Classifier) -> Film:
@@ -162,18 +162,18 @@ def measure(model: Classifier, pictures: Sequence[Picture], targets: Sequence[in
     """One snapshot, with the shapes of `Film` but for the frames; without targets no lens and no class maps."""
     depth = model.config.depth
     keep = [ATTENTION, *(depth_names(model) if targets else [])]
-    found: dict[str, list[Any]] = {"attention": [], "distance": [], "lens": [], "classes": []}
+    parts: dict[str, list[Any]] = {"attention": [], "distance": [], "lens": [], "classes": []}
     for index, picture in enumerate(pictures):  # one at a time: the attention of a large model takes much memory
         tape: Tape = watch(model, [picture], keep=keep, gradients=bool(targets))
         with torch.no_grad():
-            found["attention"].append([attention(tape, block=block).grid for block in range(depth)])
-            found["distance"].append(distance(tape).values)
+            parts["attention"].append([attention(tape, block=block).grid for block in range(depth)])
+            parts["distance"].append(distance(tape).values)
         if targets:
-            found["lens"].append(lens(tape, target=targets[index]).probabilities[:, targets[index]])
-            found["classes"].append(relevance(tape, target=targets[index]).grid)
-    out = {name: np.array(values) for name, values in found.items() if values}
+            parts["lens"].append(lens(tape, target=targets[index]).probabilities[:, targets[index]])
+            parts["classes"].append(relevance(tape, target=targets[index]).grid)
+    out = {name: np.array(values) for name, values in parts.items() if values}
     out["distance"] = out["distance"].mean(axis=0)
-    out["filters"] = filters(model, count=FILTERS).shown
+    out["filters"] = filters(model, count=_FILTERS).shown
     if model.config.positions in POSITIONED:
         out["positions"] = position_similarity(model).values
     return {name: values.astype(np.float32) for name, values in out.items()}
@@ -187,9 +187,9 @@ def steady(tiles: np.ndarray) -> np.ndarray:
     out = tiles.copy()
     for index in range(len(tiles) - 2, -1, -1):
         here, after = (part.reshape(len(part), -1).astype(np.float64) for part in (out[index], out[index + 1]))
-        alike = after @ here.T / np.maximum(np.linalg.norm(after, axis=1)[:, None] * np.linalg.norm(here, axis=1), 1e-30)
-        rows, columns = linear_sum_assignment(-np.abs(alike))
-        signs = np.where(alike[rows, columns] < 0, -1.0, 1.0).reshape(-1, *[1] * (tiles.ndim - 2))
+        similarity = after @ here.T / np.maximum(np.linalg.norm(after, axis=1)[:, None] * np.linalg.norm(here, axis=1), 1e-30)
+        rows, columns = linear_sum_assignment(-np.abs(similarity))
+        signs = np.where(similarity[rows, columns] < 0, -1.0, 1.0).reshape(-1, *[1] * (tiles.ndim - 2))
         out[index] = (out[index][columns] * signs).astype(tiles.dtype)
     return out
 

@@ -36,7 +36,7 @@ from vitral.weights.checkpoint import load_checkpoint
 
 Sheet = tuple[Any, dict[str, np.ndarray], str]
 """A figure, its numbers and its caption."""
-SHOWN, NEAR, BANK = 8, 5, 512
+_SHOWN, _NEAR, _BANK = 8, 5, 512
 """Pictures on a sheet, neighbours of each, and pictures that they are looked for among."""
 HIDDEN = (134, 170, 208)
 """Red, green and blue of a patch that was not shown."""
@@ -50,7 +50,7 @@ def finish(run: Run, probe: bool, test: bool, device: str, quiet: bool) -> tuple
     folder = RunFolder(run.path)
     if run.rebuilt is not None:
         draw_rebuilt(folder, run.rebuilt)
-    draw_learning(run.path)
+    _draw_learning(run.path)
     if not probe:
         return None, []
     try:
@@ -69,22 +69,22 @@ def finish(run: Run, probe: bool, test: bool, device: str, quiet: bool) -> tuple
     return scores, lines
 
 
-def draw_learning(path: str | Path) -> list[Path]:
+def _draw_learning(path: str | Path) -> list[Path]:
     """The sheets of a finished pre-training; labels are not read."""
     folder = RunFolder.open(path)
     config, final = folder.settled.data, folder.model().eval()
     data = open_data(config, preprocess=Preprocess.of(final), source=open_source(config, labels=False))
-    split = data.validation.balanced_subset(min(BANK, len(data.validation)), config.split_seed)
+    split = data.validation.balanced_subset(min(_BANK, len(data.validation)), config.split_seed)
     images = torch.cat([batch.images for batch in Loader(split, batch_size=min(128, len(split))).epoch(0)])
     every = [_picture(to_numpy(pixels)) for pixels in split.pixels()]
-    seen, command = every[:SHOWN], folder.command
+    seen, command = every[:_SHOWN], folder.command
     last = max((line["step"] for line in folder.metrics), default=0)
-    before = [(step, place) for step, place in folder.snapshots() if step < last]  # that of the last step is the model itself
-    models = [(f"step {step:,}", load_checkpoint(place).eval()) for step, place in before] + [("end", final)]
+    before = [(step, snapshot) for step, snapshot in folder.snapshots() if step < last]  # that of the last step is the model itself
+    models = [(f"step {step:,}", load_checkpoint(snapshot).eval()) for step, snapshot in before] + [("end", final)]
     made = []
     for name, (figure, numbers, caption) in {
-        "learning-colours": _colours(models, images[:SHOWN], seen),
-        "learning-similarity": _similarity(final, images[:SHOWN], seen),
+        "learning-colours": _colours(models, images[:_SHOWN], seen),
+        "learning-similarity": _similarity(final, images[:_SHOWN], seen),
         "learning-neighbours": _neighbours(final, split, every),
     }.items():
         made += save_figure(figure, folder.path / FIGURES / name, numbers, {"command": command, "run": str(folder.path)}, caption, ("png",))
@@ -95,11 +95,11 @@ def draw_rebuilt(folder: RunFolder, arrays: tuple[np.ndarray, np.ndarray, np.nda
     """Of a masked autoencoder: what was shown (NaN: hidden), what was made of it, what it was; pixels (B, H, W, C) in [0, 1]."""
     pictures = [enlarge(_veiled(values)) for part in arrays for values in part]
     settings = folder.settled.pretrain
-    given = settings is None or settings.normalised_pixels
-    note = "blue: hidden" + "; of each hidden patch the mean and the spread are given, its pattern is rebuilt" * given
+    shows_scale = settings is None or settings.normalised_pixels
+    note = "blue: hidden" + "; of each hidden patch the mean and the spread are given, its pattern is rebuilt" * shows_scale
     figure = picture_sheet(pictures, columns=len(arrays[0]), row_labels=["shown", "rebuilt", "picture"], width=1.0, note=note)
     caption = "Hidden patches rebuilt: what was shown, what was made of it, the picture."
-    caption += " Means and spreads of hidden patches are given." * given
+    caption += " Means and spreads of hidden patches are given." * shows_scale
     names = ("shown", "rebuilt", "picture")
     about = {"command": folder.command, "run": str(folder.path)}
     save_figure(figure, folder.path / FIGURES / "learning-rebuilt", dict(zip(names, arrays, strict=True)), about, caption, ("png",))
@@ -126,11 +126,11 @@ def _similarity(model: Classifier, images: torch.Tensor, seen: list[Image.Image]
 
 
 def _neighbours(model: Classifier, split: Split, every: list[Image.Image]) -> Sheet:
-    queries = min(SHOWN, len(every) - 1)
-    found = nearest(model, split.picture, range(queries), range(len(every)), min(NEAR, len(every) - 1))
-    near = np.array([[number for number, _ in found[query]] for query in range(queries)])
+    queries = min(_SHOWN, len(every) - 1)
+    matches = nearest(model, split.picture, range(queries), range(len(every)), min(_NEAR, len(every) - 1))
+    near = np.array([[number for number, _ in matches[query]] for query in range(queries)])
     pictures = [every[number] for query in range(queries) for number in (query, *near[query])]
-    captions = ["picture", *(f"{place}." for place in range(1, near.shape[1] + 1))] + [""] * (len(pictures) - near.shape[1] - 1)
+    captions = ["picture", *(f"{rank}." for rank in range(1, near.shape[1] + 1))] + [""] * (len(pictures) - near.shape[1] - 1)
     figure = picture_sheet(pictures, captions, columns=near.shape[1] + 1, width=0.9)
     return figure, {"neighbours": near}, f"Validation pictures and their nearest among {len(every):,}, by the cosine of pooled features."
 
@@ -138,8 +138,8 @@ def _neighbours(model: Classifier, split: Split, every: list[Image.Image]) -> Sh
 def _veiled(values: np.ndarray) -> np.ndarray:
     """(H, W, C) in [0, 1] → uint8 (H, W, 3); where nothing is known, a colour that no grey picture has: black would be a part of it."""
     colour = values if values.shape[-1] == 3 else values[..., :1].repeat(3, axis=-1)
-    known = np.where(np.isnan(colour), HIDDEN, 255 * colour)
-    return known.clip(0, 255).round().astype(np.uint8)
+    rgb = np.where(np.isnan(colour), HIDDEN, 255 * colour)
+    return rgb.clip(0, 255).round().astype(np.uint8)
 
 
 def _picture(pixels: np.ndarray) -> Image.Image:

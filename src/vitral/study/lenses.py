@@ -23,7 +23,7 @@ from vitral.model.classifier import Classifier
 from vitral.train.evaluate import evaluation_loader
 
 BATCH = 16
-LENS = "lens.safetensors"
+_LENS = "lens.safetensors"
 
 
 def fit_on(model: Classifier, data: str, out: str | Path, most: int = 1000) -> TrainedLens:
@@ -37,16 +37,16 @@ def fit_on(model: Classifier, data: str, out: str | Path, most: int = 1000) -> T
         for batch in track(loader.epoch(0), "Fitting the lens", total=len(loader)):
             yield from batch.images.split(some)
 
-    found = fit_lens(model, batches(), data)
-    if "agreement" in found.facts:
-        plain, trained = (sum(found.facts["agreement"][name]) / len(found.facts["agreement"][name]) for name in ("plain", "trained"))
-        judged = found.facts["judged_on"]
-        told = f"plain {percent(plain)}, trained {percent(trained)} (mean of blocks, {judged} pictures kept apart)"
-        say(f"how often the answer after a block is the final one: {told}")
+    fitted = fit_lens(model, batches(), data)
+    if "agreement" in fitted.facts:
+        plain, trained = (sum(fitted.facts["agreement"][name]) / len(fitted.facts["agreement"][name]) for name in ("plain", "trained"))
+        judged = fitted.facts["judged_on"]
+        text = f"plain {percent(plain)}, trained {percent(trained)} (mean of blocks, {judged} pictures kept apart)"
+        say(f"how often the answer after a block is the final one: {text}")
     else:
         say("note: too few pictures to keep some apart: nobody knows whether this lens is better than the plain one")
-    found.save(Path(out) / LENS)
-    return found
+    fitted.save(Path(out) / _LENS)
+    return fitted
 
 
 def read_lenses(
@@ -61,13 +61,13 @@ def read_lenses(
 ) -> list[dict[str, Any]]:
     """For each picture the lens and the parts of the logit as figures with numbers; what they say, as plain values."""
     about, out = about_model(model, command), Path(out)
-    told = []
+    rows = []
     for picture, name in zip(pictures, stems(pictures), strict=True):
         tape = watch(model, [picture])
-        found = lens(tape, target=target, trained=trained)
-        beside = {**about, "picture": about_picture(picture), **found.to_dict(top)}
+        read = lens(tape, target=target, trained=trained)
+        about_this = {**about, "picture": about_picture(picture), **read.to_dict(top)}
         files = save_figure(
-            found.draw(), out / f"{name}-lens", found.numbers(), beside, f"{name}: the head read after every block", ("png",)
+            read.draw(), out / f"{name}-lens", read.numbers(), about_this, f"{name}: the head read after every block", ("png",)
         )
         parts: dict[str, Any] = {}
         try:
@@ -76,7 +76,7 @@ def read_lenses(
             say(f"note: {error}")
         else:
             title = f"{name}: what each head and MLP adds to the logit of {sums.name}"
-            files += save_figure(sums.draw(), out / f"{name}-parts", sums.numbers(), beside, title, ("png",))
+            files += save_figure(sums.draw(), out / f"{name}-parts", sums.numbers(), about_this, title, ("png",))
             parts = {
                 "logit": sums.logit,
                 "embedding": sums.embedding,
@@ -85,5 +85,5 @@ def read_lenses(
                 "mlp": sums.mlp.tolist(),
             }
         shown = [path.as_posix() for path in files if path.suffix == ".png"]
-        told.append({"picture": picture.source, **found.to_dict(top), "parts": parts, "files": shown})
-    return told
+        rows.append({"picture": picture.source, **read.to_dict(top), "parts": parts, "files": shown})
+    return rows

@@ -43,9 +43,9 @@ SECONDS = 4.0
 """Of real steps."""
 BUSY = 0.5
 """Share of the cores that others may keep busy before it is said."""
-WAITING = 0.2
+_WAITING = 0.2
 """Share of a step spent reading from which it is said."""
-UNSTEADY = 1.5
+_UNSTEADY = 1.5
 """Slow steps per quick step from which the timings are called unsteady."""
 
 
@@ -82,7 +82,7 @@ class Plan:
     computing_per_second: float | None = None
     """Pictures that the model can learn from when they are there."""
     snapshots: int = 0
-    """How many are kept for a film."""
+    """How many snapshots a film can use."""
     snapshot_bytes: int = 0
     """Of all of them, on the disk."""
     snapshot_seconds: float = 0.0
@@ -124,7 +124,7 @@ def held_up(reading: float, computing: float, workers: int, cache: int | None, c
     """A note when a run waits for its pictures. reading: seconds of one by one process; computing: of one by the model."""
     if workers == 0:
         share = reading / (reading + computing)
-        waits = f"reading pictures is {percent(share, 0)} of a step, as one process does both" if share > WAITING else ""
+        waits = f"reading pictures is {percent(share, 0)} of a step, as one process does both" if share > _WAITING else ""
     else:
         rate, takes = min(workers, cores) / reading, 1 / computing
         waits = f"the run is decode-bound: {rate:,.0f} pictures/s are read, the model takes {takes:,.0f}/s" if rate < takes else ""
@@ -139,9 +139,9 @@ def held_up(reading: float, computing: float, workers: int, cache: int | None, c
 def busy(load: float, cores: int, spread: tuple[float, float]) -> str:
     """A note when others use this machine: `load` before anything was timed, `spread` of the timed steps."""
     low, high = spread
-    said = [f"a load of {load:.1f} on {cores} cores before it was timed"] if load > BUSY * cores else []
-    said += [f"its timings differ by a factor of {high / low:.1f}"] if low and high / low > UNSTEADY else []
-    return f"this machine is busy: {', '.join(said)}; alone the run takes less" if said else ""
+    reasons = [f"a load of {load:.1f} on {cores} cores before it was timed"] if load > BUSY * cores else []
+    reasons += [f"its timings differ by a factor of {high / low:.1f}"] if low and high / low > _UNSTEADY else []
+    return f"this machine is busy: {', '.join(reasons)}; alone the run takes less" if reasons else ""
 
 
 def plan(config: RunConfig, gpu: str | None = None) -> Plan:
@@ -206,9 +206,9 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
     if named and memory.total > named.memory * 2**30:
         notes.append(f"{byte_size(memory.total)} do not fit into {named.memory} GiB: raise --accumulate")
         say(f"note: {notes[-1]}")
-    kept = len(snapshot_steps(train.snapshots, steps))
+    snapshots = len(snapshot_steps(train.snapshots, steps))
     every, learning = advice.parameters(setup.model)
-    size, seconds = written(setup.model) if kept else (0, 0.0)
+    size, seconds = written(setup.model) if snapshots else (0, 0.0)
     return Plan(
         run=config.name,
         device=gpu.lower() if gpu else device.type,
@@ -230,9 +230,9 @@ def plan(config: RunConfig, gpu: str | None = None) -> Plan:
         notes=tuple(notes),
         reading_per_second=reading,
         computing_per_second=computing,
-        snapshots=kept,
-        snapshot_bytes=kept * size,
-        snapshot_seconds=kept * seconds,
+        snapshots=snapshots,
+        snapshot_bytes=snapshots * size,
+        snapshot_seconds=snapshots * seconds,
     )
 
 
