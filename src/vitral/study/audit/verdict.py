@@ -105,9 +105,7 @@ def faults(tests: dict[str, _Summary], beaten: dict[str, tuple[float, float, flo
         lost = [_REFERENCE_NAMES[name] for name, (_, _, high) in beaten.items() if high < 0]
         out += [f"it is less faithful than {' and '.join(lost)}"] if lost else []
     if (stats := tests.get("planted patch")) and stats[1] <= 0.5:
-        out.append(
-            f"it {_find_words(stats, 0.5)} a patch that decides the class ({_number(stats)}, interval {_ends(stats)}; 0.5 is chance)"
-        )
+        out.append(f"it {_finding(stats, 0.5)} a patch that decides the class ({_number(stats)}, interval {_ends(stats)}; 0.5 is chance)")
     return out
 
 
@@ -125,7 +123,7 @@ def _cautions(tests: dict[str, _Summary], beaten: dict[str, tuple[float, float, 
         out.append("it is the same map for every class: it shows where the model looks, not what speaks for a class")
     elif (stats := tests.get("four in one")) and stats[1] <= 0.25 + MARGIN:
         text = f"{_number(stats)}, interval {_ends(stats)}; 0.25 is chance"
-        out.append(f"of four pictures it {_find_words(stats, 0.25)} the one whose class is asked for ({text})")
+        out.append(f"of four pictures it {_finding(stats, 0.25)} the one whose class is asked for ({text})")
     if (stats := tests.get("salience order")) and stats[2] < 0:
         out.append(f"its amounts mean the opposite of what they say (salience order {_number(stats)})")
     if (stats := tests.get("small changes")) and stats[0] < _UNSTABLE:
@@ -141,7 +139,7 @@ REFERENCE = {
 }
 
 
-def _find_words(stats: _Summary, chance: float) -> str:
+def _finding(stats: _Summary, chance: float) -> str:
     """Few pictures can leave open what a mean above chance suggests: that is no finding against the map."""
     return "does not find" if stats[0] <= chance or stats[2] <= chance + MARGIN else "is not shown to find"
 
