@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "vitral"
 PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 
-SAYS = {
+CAPTIONS = {
     "cli": "one file per verb",
     "web": "the explorer",
     "report": "a run or a study → a page",
@@ -23,7 +23,7 @@ SAYS = {
     "look": "tape → heat map",
     "run": "the run folder; asked → settled",
     "weights": "theirs → ours, proved",
-    "data": "pictures → batches",
+    "data": "images → batches",
     "cost": "FLOPs, memory, time",
     "build": "config → module",
     "rivals": "CNN, ResNet, hybrid",
@@ -47,11 +47,11 @@ def rows() -> list[list[str]]:
 
 def imports() -> set[tuple[str, str]]:
     """(part that imports, part that is imported)."""
-    found = set()
+    pairs = set()
     for path in SOURCE.rglob("*.py"):
         part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        found |= {(part, target) for target in imported(ast.parse(path.read_text(encoding="utf-8"))) if target != part}
-    return {(part, target) for part, target in found if not part.startswith("__")}
+        pairs |= {(part, target) for target in imported(ast.parse(path.read_text(encoding="utf-8"))) if target != part}
+    return {(part, target) for part, target in pairs if not part.startswith("__")}
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -75,15 +75,15 @@ def only_way(edges: set[tuple[str, str]], edge: tuple[str, str]) -> bool:
 
 def picture() -> str:
     edges, layers = imports(), rows()
-    places: dict[str, tuple[float, float]] = {}
+    positions: dict[str, tuple[float, float]] = {}
     for index, row in enumerate(layers):
         # Each part under those that import it, as far as its neighbours allow.
-        above = {part: [places[other][0] for other, target in sorted(edges) if target == part and other in places] for part in row}
+        above = {part: [positions[other][0] for other, target in sorted(edges) if target == part and other in positions] for part in row}
         for column, part in enumerate(sorted(row, key=lambda part: round(sum(above[part]) / max(1, len(above[part]))))):
-            places[part] = WIDTH * (column + 1) / (len(row) + 1), 30 + ROW * index
+            positions[part] = WIDTH * (column + 1) / (len(row) + 1), 30 + ROW * index
     ways = sorted((only_way(edges, edge), *edge) for edge in edges)  # the dark ones last, on top
-    lines = [arrow(places[part], places[target], direct) for direct, part, target in ways]
-    boxes = [box(part, *places[part]) for row in layers for part in row]
+    lines = [arrow(positions[part], positions[target], direct) for direct, part, target in ways]
+    boxes = [box(part, *positions[part]) for row in layers for part in row]
     height = ROW * len(layers)
     heads = "".join(
         f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -122,7 +122,7 @@ def box(part: str, x: float, y: float) -> str:
     return (
         f'<rect x="{x - BOX / 2:.0f}" y="{y - HEIGHT / 2:.0f}" width="{BOX}" height="{HEIGHT}" rx="6" fill="#f3f6fa" stroke="#2c5d8f"/>'
         f'<text x="{x:.0f}" y="{y - 3:.0f}" text-anchor="middle" font-size="14" font-weight="bold" fill="#16324f">{name}</text>'
-        f'<text x="{x:.0f}" y="{y + 13:.0f}" text-anchor="middle" font-size="11" fill="#44596e">{SAYS[part]}</text>'
+        f'<text x="{x:.0f}" y="{y + 13:.0f}" text-anchor="middle" font-size="11" fill="#44596e">{CAPTIONS[part]}</text>'
     )
 
 
