@@ -13,7 +13,7 @@ from typing import Any
 
 PATIENCE = 5.0
 """Seconds to wait for a first answer of the network."""
-LOGGERS = ("huggingface_hub", "datasets")
+_LOGGERS = ("huggingface_hub", "datasets")
 
 
 @contextlib.contextmanager
@@ -25,7 +25,7 @@ def asking_the_hub() -> Iterator[None]:
     settings: list[Any] = [constants, *filter(None, [sys.modules.get("datasets.config")])]
     before = [setting.HF_HUB_OFFLINE for setting in settings]
     cut_off = not any(before) and not reachable(constants.ENDPOINT)
-    loggers = [logging.getLogger(name) for name in LOGGERS]
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     for setting, offline in zip(settings, before, strict=True):
         setting.HF_HUB_OFFLINE = offline or cut_off

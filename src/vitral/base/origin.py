@@ -92,7 +92,7 @@ class Change(str):
 
 _UNTRAINED, _TRAINED = "untrained", "new when this training began"
 
-CREATED = "created here"
+_CREATED = "created here"
 NO_HEAD = "it has no head"
 """Why a model's classes have no names, and nothing is assumed of them."""
 
@@ -101,7 +101,7 @@ NO_HEAD = "it has no head"
 class Origin:
     """Everything about a model that its weights and its config do not hold."""
 
-    source: Fact[str] = field(default_factory=lambda: fact(CREATED))
+    source: Fact[str] = field(default_factory=lambda: fact(_CREATED))
     """Library, name or file, and family."""
     mean: Fact[tuple[float, ...]] = field(default_factory=lambda: assumed(HALF))
     """Per channel, of pixels in [0, 1]."""
@@ -128,7 +128,7 @@ class Origin:
 
     def __post_init__(self) -> None:
         """What a file says of itself is what it must be, or nothing is made of it."""
-        for name, fits in FITTING.items():
+        for name, fits in _FITTING.items():
             fact = getattr(self, name)
             if not isinstance(fact, Fact) or not fits(fact.value):
                 value = fact.value if isinstance(fact, Fact) else fact
@@ -145,7 +145,7 @@ class Origin:
     @property
     def is_trained(self) -> bool:
         """Whether its weights come from somewhere, or have been trained here; else they are as a model begins."""
-        return self.source.value != CREATED or bool(self.data)
+        return self.source.value != _CREATED or bool(self.data)
 
     def assumptions(self) -> list[str]:
         """One line for each assumed field that matters when the model is used."""
@@ -215,7 +215,7 @@ def _are_numbers(values: Any) -> bool:
     return isinstance(values, tuple) and len(values) > 0 and all(map(_is_number, values))
 
 
-FITTING: dict[str, Callable[[Any], bool]] = {
+_FITTING: dict[str, Callable[[Any], bool]] = {
     "source": _is_text,
     "mean": _are_numbers,
     "std": lambda values: _are_numbers(values) and min(values) > 0,

@@ -15,9 +15,9 @@ from vitral.base.text import clean, columns, duration, percent
 
 T = TypeVar("T")
 
-FIRST_LINE_AFTER = 2.0
+_FIRST_LINE_AFTER = 2.0
 """Seconds before the first plain line: what is quicker needs none."""
-LINE_EVERY = 5.0
+_LINE_EVERY = 5.0
 SHARES = ("accuracy", "validation")
 """Values that are fractions, shown in per cent."""
 _WATCHER: ContextVar[Callable[[Progress], None] | None] = ContextVar("watcher", default=None)
@@ -64,14 +64,14 @@ class Progress:
 class _PlainProgress(Progress):
     def __init__(self, description: str, total: int | None, start: int = 0) -> None:
         super().__init__(description, total, start)
-        self._next = self._began + FIRST_LINE_AFTER
+        self._next = self._began + _FIRST_LINE_AFTER
         self._printed: tuple[int, dict[str, Any]] | None = None  # what the last printed line showed
 
     def advance(self, steps: int = 1, **values: Any) -> None:
         super().advance(steps, **values)
         # After the last step values may still come, those of a last validation: its line waits for the end.
         if (now := time.monotonic()) >= self._next and self.done != self.total:
-            self._next, self._printed = now + LINE_EVERY, (self.done, dict(self.values))
+            self._next, self._printed = now + _LINE_EVERY, (self.done, dict(self.values))
             say(self.line())
 
     def finish(self) -> None:

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Sequence
 from html import escape
 
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-WRITTEN_OUT = 1e9
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_WRITTEN_OUT = 1e9
 NOTHING = "–"
 
 
@@ -23,11 +23,11 @@ def _harmless(sign: str) -> bool:
 
 def readable(number: float) -> str:
     """`45,000`, `1.5`, and `4.1·10¹⁴` for more digits than anybody counts."""
-    if abs(number) < WRITTEN_OUT:
+    if abs(number) < _WRITTEN_OUT:
         return f"{number:,.0f}" if number == round(number) or abs(number) >= 1000 else f"{number:g}"
     mantissa, exponent = f"{number:.1e}".split("e")
     factor = mantissa.removesuffix(".0")
-    return f"{'' if factor == '1' else factor + '·'}10{str(int(exponent)).translate(RAISED)}"
+    return f"{'' if factor == '1' else factor + '·'}10{str(int(exponent)).translate(_RAISED)}"
 
 
 def compact(number: float) -> str:
@@ -37,7 +37,7 @@ def compact(number: float) -> str:
     if 1e-3 <= abs(number) < 1e4:
         return f"{number:.2g}".replace("-", "−") if abs(number) < 100 else f"{number:,.0f}".replace("-", "−")
     mantissa, exponent = f"{number:.1e}".split("e")
-    return f"{mantissa.removesuffix('.0')}·10{str(int(exponent)).translate(RAISED)}".replace("-", "−")
+    return f"{mantissa.removesuffix('.0')}·10{str(int(exponent)).translate(_RAISED)}".replace("-", "−")
 
 
 def signed(number: float, digits: int = 2) -> str:

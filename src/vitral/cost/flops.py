@@ -25,7 +25,7 @@ WHOLE = 3.0
 
 
 @dataclass(frozen=True)
-class Flops:
+class _Flops:
     """Of one image's forward pass through a ViT, part by part."""
 
     embedding: int
@@ -41,7 +41,7 @@ class Flops:
         return self.embedding + self.projections + self.attention + self.mlp + self.head
 
 
-def vit_flops(config: ModelConfig, read: int | None = None) -> Flops:
+def vit_flops(config: ModelConfig, read: int | None = None) -> _Flops:
     """Closed form for a ViT on pixels. `read`: of the last block only so many tokens are read, and no more of them made."""
     tokens, width = config.tokens, config.width
     made = config.depth * tokens - (0 if read is None else tokens - read)  # over all blocks; keys and values are of every token
@@ -49,7 +49,7 @@ def vit_flops(config: ModelConfig, read: int | None = None) -> Flops:
     gates = 3 if config.activation == "swiglu" else 2
     pooled = 2 * width if config.pool == "class+mean" else width
     head = (pooled * config.head_hidden + config.head_hidden * config.classes) if config.head_hidden else pooled * config.classes
-    return Flops(
+    return _Flops(
         embedding=2 * patches * config.channels * config.patch_size[0] * config.patch_size[1] * width,
         projections=2 * (3 * config.depth * tokens + made) * width * width,
         attention=2 * 2 * made * tokens * width,
@@ -114,7 +114,7 @@ _FLOPS_PER_TERM = {"self-attention": 4, "recurrent": 4, "convolution": 2, "restr
 
 
 @dataclass(frozen=True)
-class LayerCost:
+class _LayerCost:
     """A kind of layer on n tokens of d numbers."""
 
     layer: str
@@ -125,7 +125,7 @@ class LayerCost:
     flops: int
 
 
-def layer_costs(n: int, d: int, k: int = 3, r: int = 9) -> list[LayerCost]:
+def layer_costs(n: int, d: int, k: int = 3, r: int = 9) -> list[_LayerCost]:
     """Table 1 of "Attention Is All You Need" in numbers: n tokens, d numbers each, kernels of k, r neighbours to look at."""
     rows = [
         ("self-attention", "n²·d", n * n * d),
@@ -133,7 +133,7 @@ def layer_costs(n: int, d: int, k: int = 3, r: int = 9) -> list[LayerCost]:
         ("convolution", "k·n·d²", k * n * d * d),
         ("restricted self-attention", "r·n·d", r * n * d),
     ]
-    return [LayerCost(layer, term, operations, _FLOPS_PER_TERM[layer] * operations) for layer, term, operations in rows]
+    return [_LayerCost(layer, term, operations, _FLOPS_PER_TERM[layer] * operations) for layer, term, operations in rows]
 
 
 def even_tokens(width: int, mlp_width: int) -> int:

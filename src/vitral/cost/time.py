@@ -60,7 +60,7 @@ def efficiency(width: int) -> float:
 
 
 @dataclass(frozen=True)
-class TimeLaw:
+class _TimeLaw:
     """Training time of an image = fixed + a·linear + b·quadratic GFLOPs, in milliseconds.
 
     The fixed part is what a step costs however small the model: starting kernels, the optimizer.
@@ -77,7 +77,7 @@ class TimeLaw:
         return self.fixed_ms + (self.linear_ms_per_gflop * linear + self.quadratic_ms_per_gflop * quadratic) / 1e9
 
 
-def fit_time(linear: Sequence[float], quadratic: Sequence[float], measured_ms: Sequence[float]) -> TimeLaw | None:
+def fit_time(linear: Sequence[float], quadratic: Sequence[float], measured_ms: Sequence[float]) -> _TimeLaw | None:
     """The law of FLOPs and measured times: no part negative, by relative least squares.
 
     None with three times or fewer: as many points as numbers fitted are met exactly, which would predict nothing.
@@ -90,4 +90,4 @@ def fit_time(linear: Sequence[float], quadratic: Sequence[float], measured_ms: S
     parts = np.stack([np.ones(len(measured)), np.asarray(linear) / 1e9, np.asarray(quadratic) / 1e9], axis=1)
     (fixed, a, b), _ = nnls(parts / measured[:, None], np.ones(len(measured)))
     error = float(np.abs(parts @ np.array([fixed, a, b]) / measured - 1).max())
-    return TimeLaw(float(fixed), float(a), float(b), error)
+    return _TimeLaw(float(fixed), float(a), float(b), error)

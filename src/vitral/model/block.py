@@ -68,7 +68,7 @@ class TransformerBlock(nn.Module):
         return update
 
 
-class ParallelBlock(TransformerBlock):
+class _ParallelBlock(TransformerBlock):
     """Attention and MLP at once, x + f(norm(x)) + g(norm(x)), with one norm and one factor for both (ViT-22B)."""
 
     def __init__(self, config: ModelConfig, index: int = 0) -> None:
@@ -89,4 +89,4 @@ class ParallelBlock(TransformerBlock):
         return tokens if tape is None else tape.record(self.name + ".output", tokens)  # (B, T, D)
 
 
-BLOCKS: dict[str, type[TransformerBlock]] = {"sequential": TransformerBlock, "parallel": ParallelBlock}
+BLOCKS: dict[str, type[TransformerBlock]] = {"sequential": TransformerBlock, "parallel": _ParallelBlock}

@@ -36,7 +36,7 @@ class AttentionPool(nn.Module):
         return self.projection(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(batch, width))
 
 
-class MultiheadAttentionPool(nn.Module):
+class _MultiheadAttentionPool(nn.Module):
     """MAP (SigLIP): a learned query looks at the tokens, and an MLP on a norm is added to what it saw."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -72,4 +72,4 @@ class MLPHead(nn.Module):
         return self.linear(pooled)  # (B, K)
 
 
-POOLS: dict[str, type[AttentionPool | MultiheadAttentionPool]] = {"attention": AttentionPool, "map": MultiheadAttentionPool}
+POOLS: dict[str, type[AttentionPool | _MultiheadAttentionPool]] = {"attention": AttentionPool, "map": _MultiheadAttentionPool}

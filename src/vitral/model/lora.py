@@ -13,7 +13,7 @@ from vitral.base.errors import ConfigError
 from vitral.base.numbers import to_double
 from vitral.model.vit import ViT
 
-DOWN, UP = "lora_down", "lora_up"
+_DOWN, _UP = "lora_down", "lora_up"
 
 
 class LowRankLinear(nn.Linear):
@@ -49,17 +49,17 @@ def add_lora(model: nn.Module, where: str, rank: int, alpha: float, seed: int) -
 
 
 def is_lora(name: str) -> bool:
-    return name.endswith((DOWN, UP))
+    return name.endswith((_DOWN, _UP))
 
 
 def merge_lora(values: dict[str, Tensor], rank: int, alpha: float) -> dict[str, Tensor]:
     """The same model as a plain state dict: each pair of thin matrices added to the matrix it stands beside."""
     merged = {name: value for name, value in values.items() if not is_lora(name)}
     for name in values:
-        if name.endswith(UP):
-            layer = name.removesuffix(UP)
+        if name.endswith(_UP):
+            layer = name.removesuffix(_UP)
             # In double precision: rounded once, as any stored weight is.
-            product = to_double(values[name]) @ to_double(values[layer + DOWN])
+            product = to_double(values[name]) @ to_double(values[layer + _DOWN])
             merged[layer + "weight"] = (to_double(values[layer + "weight"]) + alpha / rank * product).to(values[layer + "weight"])
     return merged
 

@@ -22,7 +22,7 @@ class RMSNorm(nn.Module):
 
 
 def make_norm(kind: str, width: int, epsilon: float) -> nn.Module:
-    return NORMS[kind](width, epsilon)
+    return _NORMS[kind](width, epsilon)
 
 
-NORMS: dict[str, Callable[[int, float], nn.Module]] = {"layer": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon), "rms": RMSNorm}
+_NORMS: dict[str, Callable[[int, float], nn.Module]] = {"layer": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon), "rms": RMSNorm}

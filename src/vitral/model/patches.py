@@ -33,13 +33,13 @@ def cut(images: torch.Tensor, patch: tuple[int, int]) -> torch.Tensor:
 
 def cut_overlapping(images: torch.Tensor, patch: tuple[int, int], stride: tuple[int, int]) -> torch.Tensor:
     """Patches that overlap, row by row, each flattened: (B, C, H, W) → (B, N, C·P·P)."""
-    padded = pad_for_overlap(images, patch, stride)
+    padded = _pad_for_overlap(images, patch, stride)
     # As views and one copy; F.unfold does one image at a time on a GPU.
     patches = padded.unfold(2, patch[0], stride[0]).unfold(3, patch[1], stride[1])  # (B, C, h, w, P, P)
     return patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
 
 
-def pad_for_overlap(images: torch.Tensor, patch: tuple[int, int], stride: tuple[int, int]) -> torch.Tensor:
+def _pad_for_overlap(images: torch.Tensor, patch: tuple[int, int], stride: tuple[int, int]) -> torch.Tensor:
     """Zeros around the image, so that overlapping patches still make a grid of size / stride."""
     extra_rows, extra_columns = patch[0] - stride[0], patch[1] - stride[1]
     top, left = extra_rows // 2, extra_columns // 2

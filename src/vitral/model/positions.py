@@ -35,7 +35,7 @@ class AddPositionalEmbeddings(nn.Module):
         return tokens + table  # (B, T, D)
 
 
-class RelativePositions(nn.Module):
+class _RelativePositions(nn.Module):
     """A bias on every attention score by how far apart two patches lie (BEiT); one each from, to and of the class token to itself."""
 
     index: torch.Tensor
@@ -70,8 +70,8 @@ class RelativePositionsOfMLP(nn.Module):
         return table[self.index].permute(2, 0, 1).unsqueeze(0)  # (1, heads, T, T)
 
 
-def make_relative(config: ModelConfig) -> RelativePositions | RelativePositionsOfMLP:
-    return RelativePositionsOfMLP(config) if config.relative_mlp else RelativePositions(config)
+def make_relative(config: ModelConfig) -> _RelativePositions | RelativePositionsOfMLP:
+    return RelativePositionsOfMLP(config) if config.relative_mlp else _RelativePositions(config)
 
 
 def relative_index(grid: tuple[int, int], prefix: int) -> torch.Tensor:

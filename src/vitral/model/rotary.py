@@ -55,7 +55,7 @@ class RotaryPositions(nn.Module):
         return Rotation(self.cosine, self.sine, self.neighbours)
 
 
-class LearnedRotaryPositions(nn.Module):
+class _LearnedRotaryPositions(nn.Module):
     """RoPE-Mixed: every head of every block learns how fast each pair turns along columns and along rows."""
 
     columns: torch.Tensor
@@ -80,8 +80,8 @@ class LearnedRotaryPositions(nn.Module):
         return Rotation(angles.cos(), angles.sin(), neighbours=True, own=True)
 
 
-def make_rotary(config: ModelConfig) -> RotaryPositions | LearnedRotaryPositions:
-    return LearnedRotaryPositions(config) if config.rotary == "mixed" else RotaryPositions(config)
+def make_rotary(config: ModelConfig) -> RotaryPositions | _LearnedRotaryPositions:
+    return _LearnedRotaryPositions(config) if config.rotary == "mixed" else RotaryPositions(config)
 
 
 def rotate(value: torch.Tensor, rotation: Rotation) -> torch.Tensor:

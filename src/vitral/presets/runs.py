@@ -189,7 +189,7 @@ _CIFAR10_FINETUNE = dataclasses.replace(
 # sine/cosine positions, the mean of the patches, a tanh layer before the head, RandAugment, MixUp on every batch. Not the same here: MixUp
 # draws from Beta(0.8, 0.8) (0.2 there), RandAugment has magnitude 9 (10 there), and there 1 % of the pictures is kept for validation.
 # It has not been run on ImageNet; docs/guide/train.md tells how the shards are made.
-IMAGENET = RunConfig(
+_IMAGENET = RunConfig(
     "imagenet",
     model("s/16", pool="mean", class_token=False, positions="sincos", head_hidden=384).opened(),
     DataConfig(name="webdataset:imagenet", augment="randaugment", mixup=1.0, workers=8),
@@ -306,7 +306,7 @@ RUNS: dict[str, RunConfig] = {
         _FINETUNE,
         FLOWERS,
         _CIFAR10_FINETUNE,
-        IMAGENET,
+        _IMAGENET,
         _REPORT_MNIST,
         _REPORT_MNIST_CNN,
         _REPORT_CIFAR_SMALL,

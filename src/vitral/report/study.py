@@ -33,7 +33,7 @@ _Table = tuple[list[list[str]], list[str]]
 def write_study_report(study_folder: str | Path, out: str | Path | None = None) -> Path:
     """The report of a study, at `out` or in its folder as report.html; its path."""
     folder = Path(study_folder)
-    if not is_study(folder):
+    if not _is_study(folder):
         raise DataError(
             f"{folder} is no study: it has neither {layout.STUDY} nor {layout.RESULT}",
             "name a folder that `vitral compare` or `vitral scale` wrote",
@@ -84,7 +84,7 @@ def _studies(studies: dict[str, Any]) -> Section:
     return section("", f"Each data set has a study of its own, with figures: {parts}.")
 
 
-def is_study(folder: Path) -> bool:
+def _is_study(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (layout.STUDY, layout.RESULT))
 
 
@@ -194,7 +194,7 @@ def write_report(folder: str | Path, out: str | Path | None = None, maps: bool =
     folder = Path(folder)
     if not folder.is_dir():
         raise (DataError if folder.exists() else MissingError)(f"{folder} is no folder", "name the folder of a run or a study")
-    if is_study(folder):
+    if _is_study(folder):
         return write_study_report(folder, out)
     if RunFolder(folder).exists:
         return write_run_report(folder, out, maps)

@@ -14,7 +14,7 @@ from vitral.config import ModelConfig
 from vitral.model.classifier import Classifier
 from vitral.model.tape import Tape
 
-STAGES = ((1, 2), (4, 4), (8, 8))
+_STAGES = ((1, 2), (4, 4), (8, 8))
 """Channels of the two convolutions of each stage, in widths."""
 HIDDEN = (32, 16)
 """Numbers in the two hidden layers, in widths."""
@@ -23,12 +23,12 @@ HIDDEN = (32, 16)
 class CNN(Classifier):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        rows, columns = (side // 2 ** len(STAGES) for side in config.image_size)
+        rows, columns = (side // 2 ** len(_STAGES) for side in config.image_size)
         if not rows or not columns:
             raise ConfigError(f"image {config.image_size[0]}×{config.image_size[1]} is too small for the CNN", "use at least 8×8 pixels")
         self.stages = nn.ModuleList()
         channels = config.channels
-        for first, second in STAGES:
+        for first, second in _STAGES:
             self.stages.append(_stage(channels, first * config.width, second * config.width))
             channels = second * config.width
         wide, narrow = (factor * config.width for factor in HIDDEN)
@@ -55,7 +55,7 @@ class CNN(Classifier):
         return [*self.map_names(), "pooled", "logits"]
 
     def map_names(self) -> list[str]:
-        return [f"stages.{index}.output" for index in range(len(STAGES))]
+        return [f"stages.{index}.output" for index in range(len(_STAGES))]
 
 
 def _stage(channels: int, first: int, second: int) -> nn.Sequential:

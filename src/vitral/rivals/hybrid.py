@@ -16,7 +16,7 @@ WIDTHS = (64, 128)
 GROUPS = 32
 
 
-class StandardisedConv(nn.Conv2d):
+class _StandardisedConv(nn.Conv2d):
     """A convolution whose filters are shifted and scaled to mean 0, variance 1 before use."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
@@ -25,16 +25,16 @@ class StandardisedConv(nn.Conv2d):
         return F.conv2d(input, weight, self.bias, self.stride, self.padding)
 
 
-class Residual(nn.Module):
+class _Residual(nn.Module):
     """Pre-activation residual unit of two 3×3 convolutions."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
         self.norm1 = nn.GroupNorm(GROUPS, channels)
-        self.conv1 = StandardisedConv(channels, width, 3, stride, 1, bias=False)
+        self.conv1 = _StandardisedConv(channels, width, 3, stride, 1, bias=False)
         self.norm2 = nn.GroupNorm(GROUPS, width)
-        self.conv2 = StandardisedConv(width, width, 3, 1, 1, bias=False)
-        self.shortcut = StandardisedConv(channels, width, 1, stride, bias=False) if stride > 1 or channels != width else None
+        self.conv2 = _StandardisedConv(width, width, 3, 1, 1, bias=False)
+        self.shortcut = _StandardisedConv(channels, width, 1, stride, bias=False) if stride > 1 or channels != width else None
 
     def forward(self, maps: torch.Tensor) -> torch.Tensor:
         ready = F.relu(self.norm1(maps))
@@ -42,19 +42,19 @@ class Residual(nn.Module):
         return update + (maps if self.shortcut is None else self.shortcut(ready))
 
 
-class ResNetStem(nn.Sequential):
+class _ResNetStem(nn.Sequential):
     """(B, C, H, W) → (B, 128, ⌈H/4⌉, ⌈W/4⌉)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__(
-            StandardisedConv(channels, WIDTHS[0], 3, 2, 1, bias=False),
-            Residual(WIDTHS[0], WIDTHS[0], 1),
-            Residual(WIDTHS[0], WIDTHS[1], 2),
-            Residual(WIDTHS[1], WIDTHS[1], 1),
+            _StandardisedConv(channels, WIDTHS[0], 3, 2, 1, bias=False),
+            _Residual(WIDTHS[0], WIDTHS[0], 1),
+            _Residual(WIDTHS[0], WIDTHS[1], 2),
+            _Residual(WIDTHS[1], WIDTHS[1], 1),
             nn.GroupNorm(GROUPS, WIDTHS[1]),
             nn.ReLU(),
         )
 
 
 def hybrid(config: ModelConfig) -> ViT:
-    return ViT(config, stem=ResNetStem(config.channels), stem_channels=WIDTHS[-1])
+    return ViT(config, stem=_ResNetStem(config.channels), stem_channels=WIDTHS[-1])

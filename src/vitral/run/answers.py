@@ -23,7 +23,7 @@ from vitral.data.images.decode import decode
 from vitral.data.images.preprocess import viewable
 from vitral.weights.read import check_archive
 
-ALL = 10
+_ALL = 10
 """Up to this many classes every probability is kept, of more the five largest."""
 FEW = 12
 """Pictures of one kind that a report shows."""
@@ -37,7 +37,7 @@ LIMIT = 8 << 20
 
 def stored_classes(classes: int) -> int:
     """How many probabilities of an image are kept."""
-    return classes if classes <= ALL else 5
+    return classes if classes <= _ALL else 5
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from vitral.base.text import NOTHING, byte_size, duration, percent, table
 from vitral.config import RunConfig
 from vitral.run.folder import RunFolder
 
-Order = Literal["accuracy", "name", "time", "date"]
+_Order = Literal["accuracy", "name", "time", "date"]
 _SOME = ("method", "mean average precision", "linear probe", "neighbours", "neighbours, test")
 """What only pre-trainings have, or runs on several labels a picture."""
 _ALIGNED = {
@@ -75,7 +75,7 @@ class Row:
     """Why it cannot be read."""
 
 
-def survey(folder: str | Path = layout.RUNS, order: Order = "accuracy") -> list[Row]:
+def survey(folder: str | Path = layout.RUNS, order: _Order = "accuracy") -> list[Row]:
     """The runs in a folder, or the one that it is; best first, or by name, by training time, by date."""
     folder = Path(folder)
     if not folder.is_dir():

@@ -19,7 +19,7 @@ PASSING = {layout.LOCK}
 
 
 @dataclass(frozen=True)
-class Verdict:
+class _Verdict:
     path: str
     files: int
     """That something vouches for."""
@@ -32,13 +32,13 @@ class Verdict:
         return {**dataclasses.asdict(self), "whole": not self.faults}
 
 
-def verify(path: str | Path) -> Verdict:
+def verify(path: str | Path) -> _Verdict:
     """Hold every file of a folder, or of a record's archive, against the manifest beside it."""
     with opened(path) as root:
         return dataclasses.replace(_verify(root), path=str(Path(path)))
 
 
-def _verify(root: Path) -> Verdict:
+def _verify(root: Path) -> _Verdict:
     if not root.is_dir():
         raise (DataError if root.exists() else MissingError)(f"{root} is no folder", "name the folder of a run, a study or a model")
     manifests = sorted(root.rglob(layout.MANIFEST), key=lambda path: (len(path.parts), path))
@@ -57,7 +57,7 @@ def _verify(root: Path) -> Verdict:
     if not manifests and not faults:
         raise DataError(f"{root} holds nothing that something vouches for", "name the folder of a run, a study or a model")
     others = sorted(file for file in root.rglob("*") if file.is_file() and file not in vouched and file.name not in PASSING)
-    return Verdict(str(root), len(vouched), faults, [str(file.relative_to(root)) for file in others])
+    return _Verdict(str(root), len(vouched), faults, [str(file.relative_to(root)) for file in others])
 
 
 def _faults(folder: Path) -> Iterator[str]:

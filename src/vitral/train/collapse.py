@@ -27,7 +27,7 @@ _WEAK = 0.01
 """A weight of the Gaussian test that is too little for its pull; 0.02 is the usual one."""
 _INFORMATIVE = 0.035
 """What a DINO teacher's answer tells of a picture, as a share of the most there could be: entropy of the mean less the mean entropy."""
-FLAT = 0.4
+_FLAT = 0.4
 """Share of the untrained model's feature rank below which directions have been lost: healthy digits keep 0.68 at the least, at 100 times
 the learning rate 0.14 are left."""
 QUICK = 0.98
@@ -51,7 +51,7 @@ def collapsed(run: RunConfig, first: Figures, now: Figures, before: Figures | No
     apart = -now["uniformity"]
     point = apart < _POINT or (now["spread"] < NOTHING and run.pretrain.method != "dino")  # a thousand shares of 1 have no spread
     if run.pretrain.method == "mae":  # nothing is pulled together here: what is lost are directions
-        gone = now["feature_rank"] < FLAT * first["feature_rank"]
+        gone = now["feature_rank"] < _FLAT * first["feature_rank"]
     elif run.pretrain.method == "lejepa":
         few = now["spread"] < SMALL and now["effective_rank"] < FEW * first["effective_rank"]
         gone = few or now["spread"] < SHORT

@@ -34,7 +34,7 @@ from vitral.train.multi_label import MultiLabelEvaluation, evaluate_multi_label
 from vitral.train.parallel import World
 from vitral.train.scores import Evaluation, calibration_of
 
-EVALUATION_BATCH = 1000
+_EVALUATION_BATCH = 1000
 """Images evaluated at a time where nothing else is asked for, and by a run that learns from fewer: there are no gradients to keep."""
 PIXELS = 100
 """Images without a negative value that reach beyond this hold pixels from 0 to 255."""
@@ -49,7 +49,7 @@ def evaluate(
     data: str | DataConfig | Dataset[Any],
     split: str | None = None,
     *,
-    batch_size: int = EVALUATION_BATCH,
+    batch_size: int = _EVALUATION_BATCH,
     device: str | None = None,
     workers: int = 0,
     root: str | None = None,
@@ -181,7 +181,7 @@ class _ReadyLoader:
 
 def evaluation_batch(batch_size: int) -> int:
     """Images evaluated at a time by a run that learns from `batch_size`."""
-    return max(batch_size, EVALUATION_BATCH // max(1, batch_size) * batch_size)
+    return max(batch_size, _EVALUATION_BATCH // max(1, batch_size) * batch_size)
 
 
 def evaluation_loader(

@@ -89,7 +89,7 @@ def fit(
         device = _device(config, world)
         folder = RunFolder(out) if out is not None else RunFolder.newest(config.name)
         if mode == "yes" or (mode == "auto" and folder.exists):
-            return resume_from(folder, config, own, device, world, quiet, times)
+            return _resume_from(folder, config, own, device, world, quiet, times)
         return begin(Asked(config, run or config.name, command), out, own, device, world, quiet, times)
     finally:
         world.close()
@@ -121,7 +121,7 @@ def begin(
             folder.close()
 
 
-def resume_from(
+def _resume_from(
     folder: RunFolder, config: RunConfig, own: Own, device: torch.device, world: World, quiet: bool = False, times: Times | None = None
 ) -> Run:
     """Continue the run in `folder` from its last state; what may not change of `config` must be as it began."""

@@ -19,7 +19,7 @@ from vitral.run.folder import seen_by
 
 
 @dataclass(frozen=True)
-class JudgedData:
+class _JudgedData:
     """How data is opened to judge one model."""
 
     config: DataConfig
@@ -40,7 +40,7 @@ class JudgedData:
 
 def as_trained(
     model: Classifier, data: str | DataConfig, split: str | None, root: str | None, on_bad_image: Literal["fail", "skip"]
-) -> JudgedData:
+) -> _JudgedData:
     """How the data is opened: data that the model learnt from as it was divided then, or an image of its training may be in the test."""
     config = DataConfig(name=data, root=root, on_bad_image=on_bad_image) if isinstance(data, str) else data
     preprocess, before = Preprocess.of(model), model.origin.data
@@ -49,7 +49,7 @@ def as_trained(
             raise UsageError(
                 f"the sealed pictures of {config.name} open for a model that was confirmed on them", "train it with --stage confirm"
             )
-        return JudgedData(config, split, preprocess)
+        return _JudgedData(config, split, preprocess)
     if isinstance(data, str):
         own = from_dict(DataConfig, before, "the model's origin")
         config = dataclasses.replace(own, name=data, root=root or own.root, on_bad_image=on_bad_image)
@@ -60,7 +60,7 @@ def as_trained(
         split = "validation" if config.stage == "choose" else "test"
         more = "" if config.stage == "choose" else "; --split all takes everything"
         say(f"the model learnt from {config.name}: it is scored on the {split} split of its training{more}")
-    return JudgedData(config, split, preprocess, seen_by(model))
+    return _JudgedData(config, split, preprocess, seen_by(model))
 
 
 def trained_on(model: Classifier, data: str) -> bool:

@@ -67,7 +67,7 @@ class Own(NamedTuple):
 _NOTHING_OWN = Own()
 
 
-class Gathered(NamedTuple):
+class _Gathered(NamedTuple):
     """The facts, and what was read to know them."""
 
     facts: Facts
@@ -94,7 +94,7 @@ def prepare(asked: RunConfig, device: torch.device, own: Own = _NOTHING_OWN, pro
     return make(resolve(asked, gathered.facts), gathered, own, planned)
 
 
-def gather(asked: RunConfig, device: torch.device, own: Own = _NOTHING_OWN, processes: int = 1, *, planned: bool = False) -> Gathered:
+def gather(asked: RunConfig, device: torch.device, own: Own = _NOTHING_OWN, processes: int = 1, *, planned: bool = False) -> _Gathered:
     """Open the data and read the weights; nothing is decided here."""
     _check(asked, own, None if planned else device)
     source = _source(asked, own)
@@ -114,10 +114,10 @@ def gather(asked: RunConfig, device: torch.device, own: Own = _NOTHING_OWN, proc
         same = names == source.class_names and weights.origin.multi_label == multi_label
         head = "same" if same else "other" if names else "unnamed"
         facts = dataclasses.replace(facts, weights=weights.config, head=head, untrained=not weights.origin.is_trained)
-    return Gathered(facts, source, weights)
+    return _Gathered(facts, source, weights)
 
 
-def make(resolved: Resolved, gathered: Gathered, own: Own = _NOTHING_OWN, planned: bool = False) -> Setup:
+def make(resolved: Resolved, gathered: _Gathered, own: Own = _NOTHING_OWN, planned: bool = False) -> Setup:
     """The data as the settled model wants it, and that model, new or with the weights."""
     config, weights, source, device = resolved.config, gathered.weights, gathered.source, gathered.facts.device
     assumed = _assumed(weights)

@@ -36,7 +36,7 @@ from vitral.train.tasks.task import Learner, Outcome, Task, learnable
 
 _COMPILED_SHAPES = 64
 """Each share of kept patches is a graph of its own; PyTorch's limit of 8 is for accidents."""
-COUNTED = 2
+_COUNTED = 2
 """Images of the step whose FLOPs are counted."""
 
 
@@ -342,6 +342,6 @@ def flops_without_labels(model: ModelConfig, pretrain: PretrainConfig, train: Tr
 def _flops_showing(model: ModelConfig, pretrain: PretrainConfig, tune: str, keep: float | None) -> float:
     network = shadow(dataclasses.replace(model, classes=0)).train()
     choose(network, TrainConfig(tune=tune))  # type: ignore[arg-type]
-    images = torch.empty(COUNTED, pretrain.views, model.channels, *model.image_size, device="meta")
-    labels = torch.empty(COUNTED, dtype=torch.int64, device="meta")
-    return step_flops(Learner(network, method_of(pretrain, network).to("meta")), (images, labels), keep=keep) / COUNTED
+    images = torch.empty(_COUNTED, pretrain.views, model.channels, *model.image_size, device="meta")
+    labels = torch.empty(_COUNTED, dtype=torch.int64, device="meta")
+    return step_flops(Learner(network, method_of(pretrain, network).to("meta")), (images, labels), keep=keep) / _COUNTED

@@ -36,26 +36,26 @@ def converted(module: nn.Module, declared: Declared | None = None) -> tuple[Clas
     """Our model with the module's weights, not yet proved, and the module without its wrappers."""
     if not isinstance(module, nn.Module):
         raise UsageError(f"adopt takes a live module, not {type(module).__name__}", "for files, folders and names use vitral.load")
-    source = unwrap(module)
+    source = _unwrap(module)
     if isinstance(source, Classifier):
         raise UsageError("this is a model of Vitral already", "use it as it is")
     tensors = {name: tensor.detach() for name, tensor in source.state_dict().items()}
     name = type(source).__name__
-    from_library = (declared or Declared()).or_else(from_module(source, detect(tensors, name).family.name))
+    from_library = (declared or Declared()).or_else(_from_module(source, detect(tensors, name).family.name))
     return assemble(tensors, describe(source), from_library), source
 
 
-def unwrap(module: nn.Module) -> nn.Module:
+def _unwrap(module: nn.Module) -> nn.Module:
     """Without torch.compile's and DDP's wrappers, and a masked autoencoder without its decoder."""
     for name in ("_orig_mod", "module"):
         if isinstance(inner := getattr(module, name, None), nn.Module):
-            return unwrap(inner)
+            return _unwrap(inner)
     if type(module).__name__ == "ViTMAEForPreTraining":
         return module.get_submodule("vit")
     return module
 
 
-def from_module(source: Any, family: str) -> Declared:
+def _from_module(source: Any, family: str) -> Declared:
     """What a live module knows of itself."""
     if family.startswith("hf-"):
         return of_transformers(source.config.to_dict(), f"{type(source).__name__}'s config")

@@ -25,14 +25,14 @@ from vitral.weights.infer import infer_config
 from vitral.weights.keymap import Mapped, check, convert
 
 # Plain ViTs of these kinds have the same keys as AugReg's but other means: a word in the file's name is a better guess than none.
-HINTS = {"deit": "deit", "dino": "imagenet", "mae": "imagenet", "clip": "clip"}
+_HINTS = {"deit": "deit", "dino": "imagenet", "mae": "imagenet", "clip": "clip"}
 
 
 def assemble(tensors: Mapping[str, Tensor], source: str, declared: Declared | None = None, notes: tuple[str, ...] = ()) -> Classifier:
     """The model that the tensors make up, in eval mode on the CPU, every parameter filled exactly once."""
     declared = declared or Declared()
     detected = detect(tensors, source)
-    declared = declared.or_else(from_shapes(detected)).or_else(from_name(detected, source))
+    declared = declared.or_else(from_shapes(detected)).or_else(_from_name(detected, source))
     mapped = convert(detected.family.table, detected.tensors, source)
     config, facts = infer_config(mapped.tensors, detected.family, declared, source)
     model = fill(config, mapped, source)
@@ -52,7 +52,7 @@ def from_shapes(detected: Detected) -> Declared:
     return declare("the file's own shapes", {"heads": query.shape[1]})
 
 
-def from_name(detected: Detected, name: str) -> Declared:
+def _from_name(detected: Detected, name: str) -> Declared:
     """What a timm architecture's name tells and its tensors do not; files are most often called after it."""
     matches = [fields for word, fields in NAMED.items() if re.search(word, name)] if detected.family.name.startswith("timm") else []
     return declare(f"the name {name}", {key: value for fields in matches for key, value in fields.items()})
@@ -78,8 +78,8 @@ def make_origin(
     """Known where the source or the user says so; else the family's convention, marked assumed."""
     usual, why = PREPROCESS[detected.family.preprocess], f"usual for {detected.family.label}"
     name_of_source = source.removeprefix(detected.family.label).lower()
-    if detected.family.name in ("timm", "timm-backbone") and (hint := next((word for word in HINTS if word in name_of_source), None)):
-        usual, why = PREPROCESS[HINTS[hint]], f"the name says {hint}"
+    if detected.family.name in ("timm", "timm-backbone") and (hint := next((word for word in _HINTS if word in name_of_source), None)):
+        usual, why = PREPROCESS[_HINTS[hint]], f"the name says {hint}"
     values: dict[str, Any] = {name: declared.origin.get(name) or assumed(value, why) for name, value in usual.items()}
     for name in ("mean", "std"):
         values[name] = dataclasses.replace(values[name], value=per_channel(values[name].value, config.channels))

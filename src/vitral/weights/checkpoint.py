@@ -57,7 +57,7 @@ def load_checkpoint(folder: str | Path) -> Classifier:
             "the two files do not belong together",
         )
     model = shadow(config)
-    check_fit(model, tensors, str(folder / WEIGHTS))
+    _check_fit(model, tensors, str(folder / WEIGHTS))
     tensors, changes = as_float32(model, tensors, str(folder / WEIGHTS))
     model.load_state_dict(tensors, assign=True)
     model.folder = folder
@@ -88,7 +88,7 @@ def as_float32(model: Classifier, tensors: dict[str, torch.Tensor], where: str) 
     return cast, (f"weights taken from {' and '.join(others)} to float32",) if others else ()
 
 
-def check_fit(model: Classifier, tensors: dict[str, torch.Tensor], where: str) -> None:
+def _check_fit(model: Classifier, tensors: dict[str, torch.Tensor], where: str) -> None:
     """Nothing missing, nothing left, every shape right: else one line that names the first few."""
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}

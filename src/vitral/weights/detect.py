@@ -42,7 +42,7 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 # What torch.compile, DDP, training scripts and transformers' own classes put before names.
-PREFIXES = (
+_PREFIXES = (
     "module.",
     "_orig_mod.",
     "model.",
@@ -94,7 +94,7 @@ def detect(tensors: Mapping[str, Tensor], source: str = "the file") -> Detected:
         family = next((family for family in FAMILIES if _fits(family, named)), None)
         if family is not None:
             return Detected(family, named if family.prepare is None else family.prepare(named), tuple(notes))
-        prefix = next((prefix for prefix in PREFIXES if any(key.startswith(prefix) for key in named)), None)
+        prefix = next((prefix for prefix in _PREFIXES if any(key.startswith(prefix) for key in named)), None)
         if prefix is None:
             break
         named = _strip(named, prefix, source)

@@ -29,8 +29,8 @@ from vitral.weights.onnx.graph import write_onnx
 from vitral.weights.predict_script import write_predict_script
 from vitral.weights.to_huggingface import limits, our_tensors
 
-TIMM_SIZES = {(192, 12, 3): "tiny", (384, 12, 6): "small", (768, 12, 12): "base", (1024, 24, 16): "large", (1280, 32, 16): "huge"}
-TORCHVISION_EPSILON = 1e-6
+_TIMM_SIZES = {(192, 12, 3): "tiny", (384, 12, 6): "small", (768, 12, 12): "base", (1024, 24, 16): "large", (1280, 32, 16): "huge"}
+_TORCHVISION_EPSILON = 1e-6
 
 
 def export(model: Classifier, folder: str | Path, format: str = "timm", *, attention: bool = False) -> Path:
@@ -107,7 +107,7 @@ def _fold_positions(tensors: dict[str, Tensor], config: ModelConfig) -> dict[str
 def _timm_config(model: Classifier) -> dict[str, Any]:
     """What `timm.create_model("local-dir:FOLDER")` reads."""
     config, origin = model.config, model.origin
-    size = TIMM_SIZES.get((config.width, config.depth, config.heads), "base")
+    size = _TIMM_SIZES.get((config.width, config.depth, config.heads), "base")
     ratio = 2 * config.mlp_width / config.width if config.activation == "swiglu" else config.mlp_width / config.width
     arguments = {
         "img_size": list(config.image_size),
@@ -191,8 +191,8 @@ def _torchvision(model: Classifier, folder: Path) -> Path:
         **{f"{_layer(i)}mlp.3.bias": (config.bias, config.width) for i in range(config.depth)},
     }
     foreign |= {name: torch.zeros(size) for name, (there, size) in missing.items() if not there}
-    if config.norm_epsilon != TORCHVISION_EPSILON:
-        _say_epsilon("torchvision", TORCHVISION_EPSILON, config.norm_epsilon)
+    if config.norm_epsilon != _TORCHVISION_EPSILON:
+        _say_epsilon("torchvision", _TORCHVISION_EPSILON, config.norm_epsilon)
     return _write_pickle(folder, foreign)
 
 

@@ -12,8 +12,8 @@ from vitral.base.errors import UsageError, one_of
 from vitral.base.origin import HALF, IMAGENET_MEAN, IMAGENET_STD
 from vitral.weights.keymap import Table
 
-CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
-CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+_CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+_CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ PREPROCESS: dict[str, dict[str, Any]] = {
     "imagenet": {"mean": IMAGENET_MEAN, "std": IMAGENET_STD, "resize": "short", "crop": 0.875, "interpolation": "bicubic"},
     "deit": {"mean": IMAGENET_MEAN, "std": IMAGENET_STD, "resize": "short", "crop": 0.9, "interpolation": "bicubic"},
     "torchvision": {"mean": IMAGENET_MEAN, "std": IMAGENET_STD, "resize": "short", "crop": 0.875, "interpolation": "bilinear"},
-    "clip": {"mean": CLIP_MEAN, "std": CLIP_STD, "resize": "short", "crop": 1.0, "interpolation": "bicubic"},
+    "clip": {"mean": _CLIP_MEAN, "std": _CLIP_STD, "resize": "short", "crop": 1.0, "interpolation": "bicubic"},
 }
 
 

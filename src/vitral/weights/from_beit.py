@@ -21,7 +21,7 @@ def _apart(layer: str, names: tuple[str, str, str]) -> Table:
     return {weights: "blocks.{i}.attention.qkv.weight", biases: ("blocks.{i}.attention.qkv.bias", "without keys")}
 
 
-BEIT: Table = {
+_BEIT: Table = {
     **{foreign: ours for foreign, ours in VIT.items() if "attention.qkv" not in str(ours)},
     **_apart(OLD, PUBLISHED),
     **_apart(NEW, LIVE),
@@ -48,6 +48,6 @@ def each_its_own(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 FAMILIES = tuple(
-    Family("hf-beit", "BEiT, Hugging Face layout", (PATCH, layer + "lambda_1"), BEIT, "half", norm_epsilon=1e-12, prepare=each_its_own)
+    Family("hf-beit", "BEiT, Hugging Face layout", (PATCH, layer + "lambda_1"), _BEIT, "half", norm_epsilon=1e-12, prepare=each_its_own)
     for layer in (OLD, NEW)
 )

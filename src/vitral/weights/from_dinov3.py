@@ -11,7 +11,7 @@ from vitral.weights.keymap import Table
 
 LAYER = "layer.{i}."
 
-COMMON: Table = {
+_COMMON: Table = {
     "embeddings.patch_embeddings.{p}": "patches.projection.{p}",
     "embeddings.cls_token": "tokens.class_token",
     "embeddings.register_tokens": "tokens.registers",
@@ -28,8 +28,8 @@ COMMON: Table = {
     LAYER + "layer_scale2.lambda1": "blocks.{i}.scale2",
     "norm.{p}": "norm.{p}",
 }
-PLAIN: Table = {**COMMON, LAYER + "mlp.up_proj.{p}": "blocks.{i}.mlp.expand.{p}"}
-GATED: Table = {**COMMON, (LAYER + "mlp.gate_proj.{p}", LAYER + "mlp.up_proj.{p}"): "blocks.{i}.mlp.expand.{p}"}
+PLAIN: Table = {**_COMMON, LAYER + "mlp.up_proj.{p}": "blocks.{i}.mlp.expand.{p}"}
+GATED: Table = {**_COMMON, (LAYER + "mlp.gate_proj.{p}", LAYER + "mlp.up_proj.{p}"): "blocks.{i}.mlp.expand.{p}"}
 
 ORIGINAL: Table = {
     **DINOV2,
@@ -40,12 +40,12 @@ ORIGINAL: Table = {
 }
 
 
-def without_empty(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _without_empty(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """No registers are a tensor of none in transformers."""
     return {name: tensor for name, tensor in tensors.items() if tensor.numel()}
 
 
-def without_key_bias(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _without_key_bias(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The original masks the keys' bias away; here it is zero."""
     out = dict(tensors)
     for name in tensors:
@@ -69,8 +69,8 @@ FAMILIES = (
         "imagenet",
         ROTARY,
         1e-5,
-        prepare=without_empty,
+        prepare=_without_empty,
     ),
-    Family("hf-dinov3", "DINOv3, Hugging Face layout", FIRST, PLAIN, "imagenet", ROTARY, 1e-5, prepare=without_empty),
-    Family("dinov3", "DINOv3", (*MARKERS, "storage_tokens"), ORIGINAL, "imagenet", ROTARY, 1e-5, prepare=without_key_bias),
+    Family("hf-dinov3", "DINOv3, Hugging Face layout", FIRST, PLAIN, "imagenet", ROTARY, 1e-5, prepare=_without_empty),
+    Family("dinov3", "DINOv3", (*MARKERS, "storage_tokens"), ORIGINAL, "imagenet", ROTARY, 1e-5, prepare=_without_key_bias),
 )

@@ -30,11 +30,11 @@ EVA: Table = {
     "logit_bias": None,
 }
 
-GATE = "blocks.{i}.mlp.w3.weight"
+_GATE = "blocks.{i}.mlp.w3.weight"
 
 BIAS = "blocks.{i}.attn.q_bias"
 
 FAMILIES = (
-    Family("eva", "EVA-02, original layout", (PATCHES, GATE, BIAS), EVA, "clip"),
+    Family("eva", "EVA-02, original layout", (PATCHES, _GATE, BIAS), EVA, "clip"),
     Family("eva", "EVA with its pre-training head, original layout", (PATCHES, BIAS, "pos_embed", "lm_head.weight"), EVA, "clip"),
 )

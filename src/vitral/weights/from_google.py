@@ -52,16 +52,16 @@ BIG_VISION: Table = {
 }
 
 # SigLIP: the image tower (img/), read by a learned query; the text tower and the two numbers of its loss stay out.
-MAP = "MAPHead_0/MultiHeadDotProductAttention_0/"
+_MAP = "MAPHead_0/MultiHeadDotProductAttention_0/"
 SIGLIP: Table = {
     **BIG_VISION,
     "MAPHead_0/probe": "pool.probe",
-    MAP + "query/kernel": ("pool.query.weight", "heads in"),
-    MAP + "query/bias": ("pool.query.bias", "heads bias"),
-    (MAP + "key/kernel", MAP + "value/kernel"): ("pool.key_value.weight", "heads in"),
-    (MAP + "key/bias", MAP + "value/bias"): ("pool.key_value.bias", "heads bias"),
-    MAP + "out/kernel": ("pool.projection.weight", "heads out"),
-    MAP + "out/bias": "pool.projection.bias",
+    _MAP + "query/kernel": ("pool.query.weight", "heads in"),
+    _MAP + "query/bias": ("pool.query.bias", "heads bias"),
+    (_MAP + "key/kernel", _MAP + "value/kernel"): ("pool.key_value.weight", "heads in"),
+    (_MAP + "key/bias", _MAP + "value/bias"): ("pool.key_value.bias", "heads bias"),
+    _MAP + "out/kernel": ("pool.projection.weight", "heads out"),
+    _MAP + "out/bias": "pool.projection.bias",
     "MAPHead_0/LayerNorm_0/scale": "pool.norm.weight",
     "MAPHead_0/LayerNorm_0/bias": "pool.norm.bias",
     "MAPHead_0/MlpBlock_0/Dense_0/kernel": ("pool.mlp.expand.weight", "transposed"),
@@ -74,7 +74,7 @@ SIGLIP: Table = {
 }
 
 
-def each_block(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _each_block(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Blocks that one loop ran are stacked into one array: one after the other again."""
     out: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -85,12 +85,12 @@ def each_block(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return out
 
 
-QUERY = ATTENTION + "query/kernel"
-STACKED = _counted(QUERY).replace("encoderblock_{i}", "encoderblock")
+_QUERY = ATTENTION + "query/kernel"
+_STACKED = _counted(_QUERY).replace("encoderblock_{i}", "encoderblock")
 
 FAMILIES = (
     # Google's own code computes the tanh form of GELU; the exact one is how timm and transformers read these files.
-    Family("google", "ViT, Google layout", ("embedding/kernel", QUERY), TABLE, "squash"),
+    Family("google", "ViT, Google layout", ("embedding/kernel", _QUERY), TABLE, "squash"),
     *(
         Family(
             "google-siglip",
@@ -99,14 +99,14 @@ FAMILIES = (
             SIGLIP,
             "squash",
             activation="gelu_tanh",
-            prepare=each_block,
+            prepare=_each_block,
         )
-        for query in (_counted(QUERY), STACKED)
+        for query in (_counted(_QUERY), _STACKED)
     ),
     *(
         Family(
-            "google-big-vision", "ViT, Google's big_vision layout", ("embedding/kernel", query), BIG_VISION, "squash", prepare=each_block
+            "google-big-vision", "ViT, Google's big_vision layout", ("embedding/kernel", query), BIG_VISION, "squash", prepare=_each_block
         )
-        for query in (_counted(QUERY), STACKED)
+        for query in (_counted(_QUERY), _STACKED)
     ),
 )

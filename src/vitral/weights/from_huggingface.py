@@ -18,7 +18,7 @@ def _separate(layer: str, query: str, key: str, value: str) -> tuple[str, str, s
     return layer + query, layer + key, layer + value
 
 
-EMBEDDINGS: Table = {
+_EMBEDDINGS: Table = {
     "embeddings.patch_embeddings.projection.{p}": "patches.projection.{p}",
     "embeddings.cls_token": "tokens.class_token",
     "embeddings.position_embeddings": "positions.table",
@@ -27,7 +27,7 @@ PUBLISHED = ("attention.attention.query.{p}", "attention.attention.key.{p}", "at
 LIVE = ("attention.q_proj.{p}", "attention.k_proj.{p}", "attention.v_proj.{p}")
 
 VIT: Table = {
-    **EMBEDDINGS,
+    **_EMBEDDINGS,
     OLD + "layernorm_before.{p}": "blocks.{i}.norm1.{p}",
     _separate(OLD, *PUBLISHED): "blocks.{i}.attention.qkv.{p}",
     OLD + "attention.output.dense.{p}": "blocks.{i}.attention.projection.{p}",
@@ -59,7 +59,7 @@ DEIT_TEACHER: Table = {
 }
 
 DINOV2: Table = {
-    **EMBEDDINGS,
+    **_EMBEDDINGS,
     "embeddings.register_tokens": "tokens.registers",
     "embeddings.mask_token": None,
     OLD + "norm1.{p}": "blocks.{i}.norm1.{p}",
@@ -103,7 +103,7 @@ CLIP: Table = {
 }
 
 # transformers' CLIPForImageClassification averages the patches and leaves the last norm unused.
-CLIP_CLASSIFIER: Table = {
+_CLIP_CLASSIFIER: Table = {
     **{k: v for k, v in CLIP.items() if k != "post_layernorm.{p}"},
     "post_layernorm.{p}": None,
     "classifier.{p}": "head.linear.{p}",
@@ -111,9 +111,9 @@ CLIP_CLASSIFIER: Table = {
 }
 
 PATCH = "embeddings.patch_embeddings.projection.weight"
-CLIP_MARKERS = ("embeddings.class_embedding", LAYER + "self_attn.q_proj.weight")
-TEACHERLESS = "the distillation token has no head in this file: kept as a register with a position"
-DEIT_SETTINGS: dict[str, Any] = {"preprocess": "deit", "norm_epsilon": 1e-12}
+_CLIP_MARKERS = ("embeddings.class_embedding", LAYER + "self_attn.q_proj.weight")
+_TEACHERLESS = "the distillation token has no head in this file: kept as a register with a position"
+_DEIT_SETTINGS: dict[str, Any] = {"preprocess": "deit", "norm_epsilon": 1e-12}
 
 FAMILIES = (
     Family(
@@ -121,7 +121,7 @@ FAMILIES = (
         "DeiT with distillation head, Hugging Face layout",
         (PATCH, "cls_classifier.weight"),
         DEIT_TEACHER,
-        **DEIT_SETTINGS,
+        **_DEIT_SETTINGS,
     ),
     Family(
         "hf-deit",
@@ -129,8 +129,8 @@ FAMILIES = (
         (PATCH, "embeddings.distillation_token"),
         DEIT,
         config={"prefix_positions": "all"},
-        note=TEACHERLESS,
-        **DEIT_SETTINGS,
+        note=_TEACHERLESS,
+        **_DEIT_SETTINGS,
     ),
     Family("hf-dinov2", "DINOv2, Hugging Face layout", (PATCH, OLD + "layer_scale1.lambda1"), DINOV2, "imagenet"),
     Family("hf-mae", "MAE, Hugging Face layout", (PATCH, "decoder.{rest}"), MAE, "imagenet", norm_epsilon=1e-12),
@@ -139,8 +139,8 @@ FAMILIES = (
     Family(
         "hf-clip-classifier",
         "CLIP with a classifier, Hugging Face layout",
-        (*CLIP_MARKERS, "classifier.weight"),
-        CLIP_CLASSIFIER,
+        (*_CLIP_MARKERS, "classifier.weight"),
+        _CLIP_CLASSIFIER,
         "clip",
         config={"pool": "mean"},
         norm_epsilon=1e-5,
@@ -149,7 +149,7 @@ FAMILIES = (
     Family(
         "hf-clip",
         "CLIP vision tower, Hugging Face layout",
-        (*CLIP_MARKERS, "pre_layrnorm.weight"),
+        (*_CLIP_MARKERS, "pre_layrnorm.weight"),
         CLIP,
         "clip",
         norm_epsilon=1e-5,

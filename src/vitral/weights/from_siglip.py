@@ -10,7 +10,7 @@ from vitral.weights.family import Family
 from vitral.weights.from_huggingface import CLIP
 from vitral.weights.keymap import Table
 
-TOWER: Table = {
+_TOWER: Table = {
     **{
         foreign: ours for foreign, ours in CLIP.items() if not str(foreign).startswith(("embeddings.patch", "embeddings.class", "pre_layr"))
     },
@@ -19,7 +19,7 @@ TOWER: Table = {
 }
 
 SIGLIP: Table = {
-    **TOWER,
+    **_TOWER,
     "head.probe": "pool.probe",
     "head.attention.query_{p}": "pool.query.{p}",
     "head.attention.key_value_{p}": "pool.key_value.{p}",
@@ -30,7 +30,7 @@ SIGLIP: Table = {
 }
 
 # transformers' SiglipForImageClassification averages the patches and leaves the query unused.
-CLASSIFIER: Table = {**TOWER, "head.{rest}": None, "classifier.{p}": "head.linear.{p}"}
+_CLASSIFIER: Table = {**_TOWER, "head.{rest}": None, "classifier.{p}": "head.linear.{p}"}
 
 
 def apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -47,17 +47,17 @@ def apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 LAYER = "encoder.layers.{i}.self_attn.q_proj.weight"
-TANH: dict[str, Any] = {"activation": "gelu_tanh", "prepare": apart}
+_TANH: dict[str, Any] = {"activation": "gelu_tanh", "prepare": apart}
 
 FAMILIES = (
     Family(
         "hf-siglip-classifier",
         "SigLIP with a classifier, Hugging Face layout",
         ("head.probe", LAYER, "classifier.weight"),
-        CLASSIFIER,
+        _CLASSIFIER,
         "squash",
         {"pool": "mean"},
-        **TANH,
+        **_TANH,
     ),
-    Family("hf-siglip", "SigLIP, Hugging Face layout", ("head.probe", LAYER, "post_layernorm.weight"), SIGLIP, "squash", **TANH),
+    Family("hf-siglip", "SigLIP, Hugging Face layout", ("head.probe", LAYER, "post_layernorm.weight"), SIGLIP, "squash", **_TANH),
 )

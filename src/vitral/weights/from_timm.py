@@ -38,7 +38,7 @@ BLOCKS: Table = {
     "blocks.{i}.attn.rel_pos.mlp.fc2.{p}": "blocks.{i}.attention.relative.contract.{p}",
 }
 
-POOL: Table = {
+_POOL: Table = {
     "attn_pool.latent": "pool.probe",
     "attn_pool.q.{p}": "pool.query.{p}",
     "attn_pool.kv.{p}": "pool.key_value.{p}",
@@ -61,7 +61,7 @@ TABLE: Table = {
     "blocks.{i}.gamma_1": "blocks.{i}.scale1",
     "blocks.{i}.gamma_2": "blocks.{i}.scale2",
     "norm.{p}": "norm.{p}",
-    **POOL,
+    **_POOL,
     "fc_norm.{p}": "pool_norm.{p}",
     "pre_logits.fc.{p}": "head.hidden.{p}",
     "head.{p}": "head.linear.{p}",
@@ -75,7 +75,7 @@ HEAD_KEYS = ("head.{p}", "head.{i}.{p}", "head.fc.{p}", "fc.{p}", "classifier.{p
 
 DISTILLED: Table = {**TABLE, "dist_token": "tokens.distillation_token", "head_dist.{p}": "distillation_head.linear.{p}"}
 
-PARALLEL: Table = {
+_PARALLEL: Table = {
     **TABLE,
     "blocks.{i}.in_norm.{p}": "blocks.{i}.norm1.{p}",
     "blocks.{i}.q_norm.{p}": "blocks.{i}.attention.query_norm.{p}",
@@ -87,13 +87,13 @@ PARALLEL: Table = {
 }
 
 # Grouped queries: all three have a bias.
-GROUPED: Table = {
+_GROUPED: Table = {
     **{foreign: ours for foreign, ours in TABLE.items() if "q_proj" not in str(foreign)},
     ("blocks.{i}.attn.q_proj.{p}", "blocks.{i}.attn.k_proj.{p}", "blocks.{i}.attn.v_proj.{p}"): "blocks.{i}.attention.qkv.{p}",
 }
 
 
-def unstack(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _unstack(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """A parallel block's one matrix into the MLP's first layer and queries, keys, values."""
     width = tensors[PATCHES].shape[0]
     out: dict[str, Tensor] = {}
@@ -106,7 +106,7 @@ def unstack(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return out
 
 
-def ungroup(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _ungroup(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Keys and values that several heads share, once for each; and a factor of one where a branch has none."""
     out = dict(tensors)
     for name, query in tensors.items():
@@ -133,7 +133,7 @@ def each_its_own(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return out
 
 
-def unflex(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _unflex(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """A NaFlexViT at its own grid: its linear patches as a kernel, its grid of positions as a row of them."""
     out = {name.removeprefix("embeds."): tensor for name, tensor in tensors.items() if not name.startswith("embeds.pos_embed")}
     kernel = out.pop("proj.weight")  # (D, P·P·C), or the kernel itself
@@ -152,7 +152,7 @@ SHARED = "shared_rel_pos."
 PATCHES = "patch_embed.proj.weight"
 MARKERS = (PATCHES, "blocks.{i}.attn.qkv.weight")
 PROBE, RELATIVE, SCALE = "attn_pool.latent", "blocks.{i}.attn.relative_position_bias_table", "blocks.{i}.gamma_1"
-PERCEPTION: dict[str, Any] = {"pool_over": "tokens", "pool_heads": 8}
+_PERCEPTION: dict[str, Any] = {"pool_over": "tokens", "pool_heads": 8}
 
 # What timm's names tell and no tensor does (a regular expression, in an architecture's or a file's name → fields of the config).
 NAMED: dict[str, dict[str, Any]] = {
@@ -178,10 +178,10 @@ FAMILIES = (
         TABLE,
         "half",
         {"prefix_positions": "none"},
-        prepare=unflex,
+        prepare=_unflex,
         note="pictures of one size: the grid that its positions were made for",
     ),
-    Family("timm-perception", "Perception Encoder, timm layout", (*MARKERS, PROBE, "norm_pre.weight"), TABLE, "squash", PERCEPTION, 1e-5),
+    Family("timm-perception", "Perception Encoder, timm layout", (*MARKERS, PROBE, "norm_pre.weight"), TABLE, "squash", _PERCEPTION, 1e-5),
     Family("timm-map", "ViT with attention pooling (SigLIP), timm layout", (*MARKERS, PROBE), TABLE, "squash"),
     Family("timm-aimv2", "AIMv2, timm layout", (*MARKERS, "patch_embed.norm.weight"), TABLE, "clip", norm_epsilon=1e-5),
     Family("timm-dinov3", "DINOv3, timm layout", (*MARKERS, "cls_token", "reg_token", SCALE), TABLE, "imagenet", {"pool": "mean"}, 1e-5),
@@ -189,17 +189,17 @@ FAMILIES = (
         "timm-parallel",
         "ViT with parallel blocks, timm layout",
         (PATCHES, "blocks.{i}.attn_out_proj.weight"),
-        PARALLEL,
+        _PARALLEL,
         "half",
-        prepare=unstack,
+        prepare=_unstack,
     ),
     Family(
         "timm-grouped",
         "Sapiens2, timm layout",
         (PATCHES, "blocks.{i}.attn.k_proj.bias"),
-        GROUPED,
+        _GROUPED,
         "imagenet",
-        prepare=ungroup,
+        prepare=_ungroup,
         note="keys and values that heads share are written out for each head",
     ),
     Family("timm-eva", "EVA, timm layout", (PATCHES, "blocks.{i}.attn.q_bias"), TABLE, "clip"),

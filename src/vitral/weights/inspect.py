@@ -24,7 +24,7 @@ from vitral.weights.load import CALLER, has_own_config, read_source
 
 
 @dataclass(frozen=True)
-class Inspection:
+class _Inspection:
     """Rows for every key; config and origin where the file makes a whole model, else `problem` says why not."""
 
     path: str
@@ -68,7 +68,7 @@ class Inspection:
         return "\n".join(lines)
 
 
-def inspect(path: str | Path, heads: int | None = None) -> Inspection:
+def inspect(path: str | Path, heads: int | None = None) -> _Inspection:
     """Look into a file or folder without building the model; raises only where there is nothing to show."""
     path = Path(path)
     contents, from_library = read_source(path)
@@ -81,7 +81,7 @@ def inspect(path: str | Path, heads: int | None = None) -> Inspection:
 
 def _inspected(
     path: Path, detected: Detected, declared: Declared, notes: tuple[str, ...], stored: tuple[ModelConfig, Origin] | None = None
-) -> Inspection:
+) -> _Inspection:
     """`stored`: what a folder of ours says of its model, so that nothing is inferred."""
     config, origin, problem = None, None, ""
     mapped = Mapped()
@@ -104,7 +104,7 @@ def _inspected(
     wrong += [f"NaN or infinity in {name}" for name, tensor in mapped.tensors.items() if not tensor.isfinite().all()][:1]
     problem = problem or "; ".join(wrong)
     parameters = sum(tensor.numel() for tensor in mapped.tensors.values())
-    return Inspection(
+    return _Inspection(
         str(path), detected.family.label, tuple(rows), config, origin, parameters, (*notes, *detected.notes), problem, dict(counts)
     )
 

@@ -24,8 +24,8 @@ from torch import Tensor
 from vitral.base.errors import WeightsError
 from vitral.base.text import counted
 
-Target = str | tuple[str, str] | None
-Table = Mapping[str | tuple[str, ...], Target]
+_Target = str | tuple[str, str] | None
+Table = Mapping[str | tuple[str, ...], _Target]
 
 OTHER_FORMATS = "save it in Vitral's own format, or export it to onnx"
 """The two that hold every model."""
@@ -33,7 +33,7 @@ GROUPS = {"{i}": r"(?P<i>\d+)", "{p}": r"(?P<p>weight|bias)", "{rest}": r"(?P<re
 
 
 @dataclass(frozen=True)
-class Operation:
+class _Operation:
     """One change of shape, and its inverse."""
 
     forward: Callable[[list[Tensor]], Tensor]
@@ -57,29 +57,29 @@ def _without_keys(tensor: Tensor) -> list[Tensor]:
     return [query.contiguous(), value.contiguous()]
 
 
-OPERATIONS: dict[str, Operation] = {
-    "same": Operation(_stack, lambda t, count, _: _unstack(t, count)),
+OPERATIONS: dict[str, _Operation] = {
+    "same": _Operation(_stack, lambda t, count, _: _unstack(t, count)),
     # (D,) ↔ (1, 1, D)
-    "token": Operation(lambda p: p[0].reshape(1, 1, -1), lambda t, *_: [t.reshape(-1)]),
+    "token": _Operation(lambda p: p[0].reshape(1, 1, -1), lambda t, *_: [t.reshape(-1)]),
     # (N, D) ↔ (1, N, D)
-    "batched": Operation(lambda p: p[0].unsqueeze(0), lambda t, *_: [t.squeeze(0)]),
-    "transposed": Operation(lambda p: p[0].T.contiguous(), lambda t, *_: [t.T.contiguous()]),
+    "batched": _Operation(lambda p: p[0].unsqueeze(0), lambda t, *_: [t.squeeze(0)]),
+    "transposed": _Operation(lambda p: p[0].T.contiguous(), lambda t, *_: [t.T.contiguous()]),
     # (H, W, C, D) ↔ (D, C, H, W)
-    "channels last": Operation(lambda p: p[0].permute(3, 2, 0, 1).contiguous(), lambda t, *_: [t.permute(2, 3, 1, 0).contiguous()]),
+    "channels last": _Operation(lambda p: p[0].permute(3, 2, 0, 1).contiguous(), lambda t, *_: [t.permute(2, 3, 1, 0).contiguous()]),
     # (D, heads, d) each ↔ (parts·D, D)
-    "heads in": Operation(
+    "heads in": _Operation(
         lambda p: torch.cat([part.flatten(1).T for part in p]).contiguous(),
         lambda t, count, heads: [part.T.reshape(part.shape[1], heads, -1).contiguous() for part in t.chunk(count)],
     ),
     # (heads, d) each ↔ (parts·D,)
-    "heads bias": Operation(
+    "heads bias": _Operation(
         lambda p: torch.cat([part.flatten() for part in p]),
         lambda t, count, heads: [part.reshape(heads, -1).contiguous() for part in t.chunk(count)],
     ),
     # (D,) of queries and of values ↔ (3·D,): keys without a bias are keys with a bias of zero
-    "without keys": Operation(lambda p: torch.cat([p[0], torch.zeros_like(p[0]), p[1]]), lambda t, *_: _without_keys(t)),
+    "without keys": _Operation(lambda p: torch.cat([p[0], torch.zeros_like(p[0]), p[1]]), lambda t, *_: _without_keys(t)),
     # (heads, d, D) ↔ (D, D)
-    "heads out": Operation(
+    "heads out": _Operation(
         lambda p: p[0].flatten(0, 1).T.contiguous(), lambda t, _, heads: [t.T.reshape(heads, -1, t.shape[0]).contiguous()]
     ),
 }

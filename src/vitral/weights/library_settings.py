@@ -25,7 +25,7 @@ ACTIVATIONS = {
     "QuickGELUActivation": "quick_gelu",
     "ReLU": "relu",
 }
-DINOV3_BASE = 100.0
+_DINOV3_BASE = 100.0
 RELATIVE = ("relative_position_bias_table", "rel_pos")
 """Where timm's blocks keep relative positions."""
 RESAMPLE = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
@@ -49,8 +49,8 @@ def of_transformers(config: dict[str, Any], where: str = "config.json") -> Decla
     act = inner.get("hidden_act", "gelu")
     if inner.get("use_gated_mlp") and act != "silu":
         raise WeightsError(f"{where} has a gate with {act}", "known is silu")
-    if inner.get("rope_theta") not in (None, DINOV3_BASE):
-        raise WeightsError(f"{where} turns queries and keys with base {inner['rope_theta']}", f"DINOv3's is {DINOV3_BASE:g}")
+    if inner.get("rope_theta") not in (None, _DINOV3_BASE):
+        raise WeightsError(f"{where} turns queries and keys with base {inner['rope_theta']}", f"DINOv3's is {_DINOV3_BASE:g}")
     return declare(
         where,
         {

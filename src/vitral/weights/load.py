@@ -34,7 +34,7 @@ from vitral.weights.resize import adapt
 from vitral.weights.to_huggingface import MULTI_LABEL
 
 CALLER = "set by the caller"
-PREPROCESSOR = "preprocessor_config.json"
+_PREPROCESSOR = "preprocessor_config.json"
 INDEX = "model.safetensors.index.json"
 
 
@@ -166,7 +166,7 @@ def _from_folder(folder: Path, described: dict[str, Any]) -> Declared:
         if "pretrained_cfg" in described or "architecture" in described:
             return of_timm_folder(described)
         from_library = of_transformers(described)
-        beside = folder / PREPROCESSOR
+        beside = folder / _PREPROCESSOR
         return from_library.or_else(of_preprocessor(read_json(beside, SETTINGS_LIMIT))) if beside.is_file() else from_library
     except VitralError:
         raise

@@ -25,11 +25,11 @@ from vitral.weights.proof import Proof, prove
 from vitral.weights.read import read_weights, reason
 
 RESNETS = ("resnet18", "resnet50", "resnet152")
-OFFLINE = (
+_OFFLINE = (
     "is there a network? Without one, fetch the weights elsewhere and give the file: vitral.load('FILE'); "
     "filled caches (HF_HOME, TORCH_HOME) are used too"
 )
-NOT_PLAIN = re.compile(
+_NOT_PLAIN = re.compile(
     "siglip|relpos|rpn|18x2|36x1|xp_|pe_|swin|_r26_|_r50_|_r_s|resnet|so150m|rope|map|hybrid|dinov3|sapiens2|lingbot|mci|pwee|dwee|dlittle"
 )
 """In names of timm: more than a plain ViT. They are not listed; those that Vitral has the parts of can be opened all the same."""
@@ -47,7 +47,7 @@ def fetch(library: str, name: str, declared: Declared | None = None) -> Classifi
     except ImportError as error:
         raise WeightsError(f"{spec} needs the library {error.name or library}", how_to_install("timm")) from None
     except Exception as error:  # each library has its own errors for a lost network
-        raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {reason(error)})", OFFLINE) from error
+        raise WeightsError(f"{spec} could not be fetched ({type(error).__name__}: {reason(error)})", _OFFLINE) from error
     model = adopt(module, declared=(declared or Declared()).or_else(from_library))
     worst = max(model.origin.parity.values())
     say(f"{spec}: {sum(p.numel() for p in model.parameters()):,} parameters; largest difference from the source {worst:.0e}")
@@ -193,7 +193,7 @@ def names() -> dict[str, list[str]]:
         import timm
     except ImportError:
         return names_by_library
-    plain = [name for name in timm.list_models(["vit_*", "deit*"], pretrained=True) if not NOT_PLAIN.search(name)]
+    plain = [name for name in timm.list_models(["vit_*", "deit*"], pretrained=True) if not _NOT_PLAIN.search(name)]
     return {**names_by_library, "timm": plain}
 
 

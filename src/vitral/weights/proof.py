@@ -99,7 +99,7 @@ def prove(model: Classifier, source: nn.Module, tolerance: float = TOLERANCE, na
     config = model.config
     shape = (1 if config.family == "vit" and config.tokens > 600 else 2, config.channels, *config.image_size)
     images = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    theirs = run_source(source, _fitted(source, images))
+    theirs = _run_source(source, _fitted(source, images))
     ours = _run_ours(model, images, list(theirs))
     rows = tuple(Difference(layer, difference(ours[layer], theirs[layer])) for layer in theirs)
     return Proof(rows, tolerance, name or type(source).__name__)
@@ -122,7 +122,7 @@ def difference(ours: Tensor, theirs: Tensor) -> float:
     return (ours - theirs).abs().max().item() / (largest or 1.0)
 
 
-def run_source(source: nn.Module, images: Tensor) -> dict[str, Tensor]:
+def _run_source(source: nn.Module, images: Tensor) -> dict[str, Tensor]:
     """The source's embedding, block outputs and output under our layer names."""
     device = next(source.parameters()).device
     if any(parameter.dtype != torch.float32 for parameter in source.parameters()):
@@ -155,7 +155,7 @@ def _watching(source: nn.Module, outputs: dict[str, Tensor]) -> Iterator[None]:
     def before(_module: nn.Module, arguments: Any, keywords: Any) -> None:
         outputs["embedding"] = _first(arguments or next(iter(keywords.values())))
 
-    blocks, kind = source_blocks(source)
+    blocks, kind = _source_blocks(source)
     try:
         if kind == "blocks":
             handles.append(blocks[0].register_forward_pre_hook(before, with_kwargs=True))
@@ -166,7 +166,7 @@ def _watching(source: nn.Module, outputs: dict[str, Tensor]) -> Iterator[None]:
             handle.remove()
 
 
-def source_blocks(source: nn.Module) -> tuple[list[nn.Module], str]:
+def _source_blocks(source: nn.Module) -> tuple[list[nn.Module], str]:
     """The source's blocks (or a ResNet's stages) in order."""
     if isinstance(getattr(source, "layer4", None), nn.Module):
         return [getattr(source, f"layer{number}") for number in (1, 2, 3, 4)], "stages"

@@ -24,14 +24,14 @@ from torch import Tensor
 from vitral.base.errors import MissingError, WeightsError
 from vitral.weights.safe_pickle import CODE, MALICIOUS, scan_pickle
 
-DAMAGED = "the file is damaged or not what its name says: fetch it again"
+_DAMAGED = "the file is damaged or not what its name says: fetch it again"
 HEADER_LIMIT = 100 * 2**20
-ARCHIVE_LIMIT = 20
+_ARCHIVE_LIMIT = 20
 """A compressed archive may unpack to at most this many times its size (weights hardly compress)."""
 SMALL = 64 * 2**20
 
 # Dictionaries that training scripts put around the weights, EMA and the teacher's first.
-WRAPPERS = (
+_WRAPPERS = (
     "state_dict_ema",
     "model_ema",
     "ema_state_dict",
@@ -72,9 +72,9 @@ def read_weights(path: str | Path) -> Contents:
     try:
         contents = reader(path)
     except (OSError, MemoryError) as error:
-        raise WeightsError(f"{path} cannot be read ({reason(error)})", DAMAGED) from None
+        raise WeightsError(f"{path} cannot be read ({reason(error)})", _DAMAGED) from None
     if not contents.tensors:
-        raise WeightsError(f"{path} holds no tensors", DAMAGED)
+        raise WeightsError(f"{path} holds no tensors", _DAMAGED)
     return contents
 
 
@@ -83,13 +83,13 @@ def _read_safetensors(path: Path) -> Contents:
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(HEADER_LIMIT, size - 8):
-            raise WeightsError(f"{path} declares a header of {length:,} bytes in a file of {size:,}", DAMAGED)
+            raise WeightsError(f"{path} declares a header of {length:,} bytes in a file of {size:,}", _DAMAGED)
         _check_header(path, file.read(length), size - 8 - length)
     try:
         with safe_open(path, framework="pt") as archive:
             return Contents({key: archive.get_tensor(key) for key in list(archive.keys())})
     except (SafetensorError, ValueError, TypeError, KeyError, RuntimeError) as error:
-        raise WeightsError(f"{path} is not a sound safetensors file ({reason(error)})", DAMAGED) from None
+        raise WeightsError(f"{path} is not a sound safetensors file ({reason(error)})", _DAMAGED) from None
 
 
 def _check_header(path: Path, header: bytes, room: int) -> None:
@@ -100,7 +100,7 @@ def _check_header(path: Path, header: bytes, room: int) -> None:
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         sound = False
     if not sound:
-        raise WeightsError(f"{path} has a header that does not describe its contents", DAMAGED)
+        raise WeightsError(f"{path} has a header that does not describe its contents", _DAMAGED)
 
 
 def _read_pickle(path: Path) -> Contents:
@@ -116,7 +116,7 @@ def _read_pickle(path: Path) -> Contents:
     except Exception as error:  # the unpickler of a hostile file can raise anything at all
         if isinstance(error, pickle.UnpicklingError) and ("weights only" in str(error).lower() or "unsupported" in str(error).lower()):
             raise WeightsError(f"{path} {CODE}", MALICIOUS) from None
-        raise WeightsError(f"{path} is not a sound PyTorch file ({reason(error)})", DAMAGED) from None
+        raise WeightsError(f"{path} is not a sound PyTorch file ({reason(error)})", _DAMAGED) from None
     contents = _unwrap(path, loaded)
     _check_tensors(path, contents.tensors, size)
     return contents
@@ -129,11 +129,11 @@ def check_archive(path: Path) -> None:
             entries = archive.infolist()
             declared = sum(entry.file_size for entry in entries)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, OverflowError) as error:
-        raise WeightsError(f"{path} is not a sound archive ({reason(error)})", DAMAGED) from None
+        raise WeightsError(f"{path} is not a sound archive ({reason(error)})", _DAMAGED) from None
     if any(entry.filename.rpartition("/")[2] == "constants.pkl" for entry in entries):
         raise WeightsError(f"{path} is a TorchScript program, not a file of weights", "save its state_dict() as .safetensors and load that")
     size = path.stat().st_size
-    if declared > max(SMALL, ARCHIVE_LIMIT * size):
+    if declared > max(SMALL, _ARCHIVE_LIMIT * size):
         raise WeightsError(f"{path} has {size:,} bytes and would unpack to {declared:,}", MALICIOUS)
 
 
@@ -143,7 +143,7 @@ def _unwrap(path: Path, loaded: Any) -> Contents:
     for _ in range(4):
         if not isinstance(loaded, dict):
             raise WeightsError(f"{path} holds a {type(loaded).__name__}, not a dictionary of tensors", "save the model's state_dict()")
-        inner = next((name for name in WRAPPERS if isinstance(loaded.get(name), dict) and loaded[name]), None)
+        inner = next((name for name in _WRAPPERS if isinstance(loaded.get(name), dict) and loaded[name]), None)
         if inner is None or any(isinstance(value, Tensor) and value.ndim > 0 for value in loaded.values()):
             break
         notes.append(f"weights taken from {inner!r} of the file")
@@ -175,7 +175,7 @@ def _read_npz(path: Path) -> Contents:
                     if dtype.hasobject:
                         raise WeightsError(f"{entry.filename} in {path} holds Python objects", MALICIOUS)
                     if math.prod(shape) * dtype.itemsize > entry.file_size:
-                        raise WeightsError(f"{entry.filename} in {path} declares more numbers than it has", DAMAGED)
+                        raise WeightsError(f"{entry.filename} in {path} declares more numbers than it has", _DAMAGED)
         with np.load(path, allow_pickle=False) as arrays:
             for key in arrays.files:
                 array = arrays[key]
@@ -189,7 +189,7 @@ def _read_npz(path: Path) -> Contents:
     except WeightsError:
         raise
     except Exception as error:  # zlib, zipfile and NumPy each have their own errors for damaged input
-        raise WeightsError(f"{path} is not a sound .npz file ({reason(error)})", DAMAGED) from None
+        raise WeightsError(f"{path} is not a sound .npz file ({reason(error)})", _DAMAGED) from None
     return Contents(tensors)
 
 

@@ -19,7 +19,7 @@ from vitral.model.classifier import Classifier
 from vitral.model.positions import positioned_prefix
 from vitral.weights.declared import pair
 
-FIRST_LAYERS = ("patches.projection.weight", "stem.0.weight", "network.conv1.weight", "stages.0.0.weight")
+_FIRST_LAYERS = ("patches.projection.weight", "stem.0.weight", "network.conv1.weight", "stages.0.0.weight")
 
 
 def resize_positions(table: Tensor, grid: tuple[int, int], new: tuple[int, int], prefix: int = 1) -> Tensor:
@@ -117,7 +117,7 @@ def _fitted(name: str, tensor: Tensor, fresh: Tensor, old: ModelConfig, new: Mod
         return resize_positions(tensor, old.grid, new.grid, positioned_prefix(old))
     if name.endswith(".attention.relative.table"):
         return resize_relative(tensor, old.grid, new.grid)
-    if name in FIRST_LAYERS and (name == "patches.projection.weight" or tensor.shape[2:] == fresh.shape[2:]):
+    if name in _FIRST_LAYERS and (name == "patches.projection.weight" or tensor.shape[2:] == fresh.shape[2:]):
         return resize_kernel(resize_channels(tensor, fresh.shape[1]), (fresh.shape[2], fresh.shape[3]))
     raise UsageError(
         f"{name} {tuple(tensor.shape)} has no meaning in the new size {tuple(fresh.shape)}", "train the model anew in this size"

@@ -19,7 +19,7 @@ from vitral.base.errors import WeightsError
 
 MALICIOUS = "it was not read; use a .safetensors file from a source you trust"
 CODE = "contains code or objects other than tensors"
-LEGACY_PICKLES = 5
+_LEGACY_PICKLES = 5
 """Magic number, protocol, system, the object, the keys of its storages."""
 
 
@@ -106,7 +106,7 @@ def scan_pickle(path: Path, zipped: bool) -> None:
                     _Rehearsal(file, size).load()
         else:
             with open(path, "rb") as file:
-                for _ in range(LEGACY_PICKLES):
+                for _ in range(_LEGACY_PICKLES):
                     _Rehearsal(_Bounded(file, size), size).load()  # type: ignore[arg-type]
     except _Refused as error:
         raise WeightsError(f"{path} {CODE} ({error})", MALICIOUS) from None

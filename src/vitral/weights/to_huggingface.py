@@ -75,7 +75,7 @@ def translate(model: Classifier) -> tuple[dict[str, Any], dict[str, Any], dict[s
         head = tensors["head.linear.weight"]
         tensors["head.linear.weight"] = torch.cat([head, torch.zeros_like(head)], dim=1)
     foreign = revert(table, tensors, config.heads, "transformers")
-    named = {name if name.startswith(UNPREFIXED) else prefix + name: tensor for name, tensor in foreign.items()}
+    named = {name if name.startswith(_UNPREFIXED) else prefix + name: tensor for name, tensor in foreign.items()}
     if described["model_type"].startswith("dinov2"):
         named[prefix + "embeddings.mask_token"] = torch.zeros(1, config.width)
     described |= _common(config, model.origin)
@@ -84,7 +84,7 @@ def translate(model: Classifier) -> tuple[dict[str, Any], dict[str, Any], dict[s
 
 MULTI_LABEL = "multi_label_classification"
 """What transformers calls several labels an image; thresholds it does not know, and passes over."""
-UNPREFIXED = ("classifier.", "cls_classifier.", "distillation_classifier.", "visual_projection.")
+_UNPREFIXED = ("classifier.", "cls_classifier.", "distillation_classifier.", "visual_projection.")
 
 
 def _common(config: ModelConfig, origin: Origin) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def test_pictures(whole: Result) -> None:
 @pytest.mark.slow
 def test_killed_and_resumed_ends_the_same_to_the_bit(whole: Result, tmp_path: Path) -> None:
     out = tmp_path / "study"
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src"), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[2] / "src"), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen([sys.executable, str(HERE / "drive.py"), str(out)], env=environment, stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + 120

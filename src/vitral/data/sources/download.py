@@ -16,7 +16,7 @@ from vitral.base.files import make_folder
 from vitral.base.progress import progress
 
 _PIECE = 1 << 20
-ATTEMPTS = 5
+_ATTEMPTS = 5
 """Failures after which one that brought nothing new is the last."""
 _TIMEOUT = 15
 """Seconds without a byte before an attempt is given up."""
@@ -45,7 +45,7 @@ def download(url: str, path: Path, digest: str, pause: float = 1.0) -> Path:
         except (OSError, http.client.HTTPException) as error:
             reason = str(getattr(error, "reason", error)) or type(error).__name__
         # A server that cannot be reached is given up at once; one that breaks off gets more chances.
-        if not _size(part) or (failures >= ATTEMPTS and _size(part) <= had):
+        if not _size(part) or (failures >= _ATTEMPTS and _size(part) <= had):
             raise DataError(
                 f"{url} could not be fetched ({reason}; {_size(part):,} bytes are kept)", "the same command goes on where this one stopped"
             )

@@ -26,7 +26,7 @@ from vitral.data.sources.folders import SPLITS
 from vitral.data.sources.protocol import ImageSet, ShardReader, Source
 
 LABELS = ("cls", "json")
-LABEL_LIMIT = 1 << 20
+_LABEL_LIMIT = 1 << 20
 CLASSES = 100_000
 """Classes of shards whose names are not listed: a label must not make us ask for the memory of as many names."""
 SHARDS = 1_000_000
@@ -140,7 +140,7 @@ def _scan(path: Path) -> np.ndarray:
                 key = f"{member.name.rpartition('/')[0]}/{key}"
                 if "." + ending.lower() in EXTENSIONS:
                     images[key] = member.offset_data, member.size
-                elif ending.lower() in LABELS and member.size <= LABEL_LIMIT:
+                elif ending.lower() in LABELS and member.size <= _LABEL_LIMIT:
                     content = archive.extractfile(member)
                     labels[key] = _label(content.read() if content else b"", f"{path}: {member.name}")
     except (tarfile.TarError, OSError) as error:

@@ -20,9 +20,9 @@ from vitral.base.progress import track
 from vitral.data.images.decode import decode, in_threads
 from vitral.data.images.preprocess import viewable
 
-Arrays: TypeAlias = tuple[np.ndarray, np.ndarray]
+_Arrays: TypeAlias = tuple[np.ndarray, np.ndarray]
 """Pixels (N, C, H, W) uint8 and labels (N,) int64."""
-Published: TypeAlias = tuple[dict[str, Arrays], tuple[str, ...]]
+Published: TypeAlias = tuple[dict[str, _Arrays], tuple[str, ...]]
 """Split → arrays, and the class names; (): the files do not contain them."""
 _IDX_LIMIT = 1 << 30
 _TINY_SIDE = 32
@@ -46,7 +46,7 @@ def read_idx(path: Path) -> np.ndarray:
 
 def idx_folder(folder: Path) -> Published:
     """MNIST's four files; they name no classes."""
-    out: dict[str, Arrays] = {}
+    out: dict[str, _Arrays] = {}
     for split, prefix in (("train", "train"), ("test", "t10k")):
         images, labels = (read_idx(_first(folder, f"{prefix}-{part}-ubyte")) for part in ("images-idx3", "labels-idx1"))
         if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
@@ -103,7 +103,7 @@ def cifar_folder(folder: Path, hundred: bool = False) -> Published:
         if hundred
         else ("labels", read_batch(folder / "batches.meta")["label_names"])
     )
-    out: dict[str, Arrays] = {}
+    out: dict[str, _Arrays] = {}
     for split, parts in files.items():
         batches = [read_batch(folder / part) for part in parts]
         pixels = np.concatenate([np.asarray(batch["data"], np.uint8).reshape(-1, 3, 32, 32) for batch in batches])
@@ -111,9 +111,9 @@ def cifar_folder(folder: Path, hundred: bool = False) -> Published:
     return out, tuple(str(name) for name in names)
 
 
-def png_rows(folder: Path) -> dict[str, Arrays]:
+def png_rows(folder: Path) -> dict[str, _Arrays]:
     """CIFAR-10 as PNG files of one row of 1024 pixels per picture, labels as JSON lists."""
-    out: dict[str, Arrays] = {}
+    out: dict[str, _Arrays] = {}
     for split, files in (("train", [f"data_batch_{i}.png" for i in range(1, 6)]), ("test", ["test_batch.png"])):
         pieces: list[np.ndarray] = []
         for name in files:

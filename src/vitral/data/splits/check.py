@@ -43,7 +43,7 @@ _FINE = 9
 
 
 @dataclass(frozen=True)
-class Copy:
+class _Copy:
     """Two images that are the same, exactly (`similarity` 1) or nearly."""
 
     first: str
@@ -63,12 +63,12 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Findings:
+class _Findings:
     name: str
     images: dict[str, int]
     """Split → pictures."""
-    exact: list[Copy] = field(default_factory=list)
-    near: list[Copy] | None = None
+    exact: list[_Copy] = field(default_factory=list)
+    near: list[_Copy] | None = None
     """None: not searched."""
     unreadable: list[str] = field(default_factory=list)
     tiny: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Findings:
         return {split: sorted(positions) for split, positions in again.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        def listed(copies: list[Copy]) -> list[dict[str, Any]]:
+        def listed(copies: list[_Copy]) -> list[dict[str, Any]]:
             return [{**dataclasses.asdict(copy), "alike": copy.similarity} for copy in copies]  # its name in earlier versions
 
         near = None if self.near is None else listed(self.near)
@@ -126,7 +126,7 @@ class Findings:
 
 def check_data(
     config: DataConfig, against: Sequence[DataConfig] = (), near: bool = True, quiet: bool = False
-) -> tuple[Findings, list[Any]]:
+) -> tuple[_Findings, list[Any]]:
     """(findings in all splits that the source has, and in `against`; small pictures of the first pairs)."""
     scans = [*_scans(config, "", quiet), *(scan for each in against for scan in _scans(each, "against", quiet))]
     images = [(scan, position) for scan in scans for position in range(len(scan))]
@@ -135,7 +135,7 @@ def check_data(
     first = scans[0]
     counts = first.class_counts()
     present = counts[counts > 0]
-    findings = Findings(
+    findings = _Findings(
         name=config.name,
         images={scan.name: len(scan) for scan in scans},
         exact=[_copy(images, pair) for pair in exact],
@@ -180,7 +180,7 @@ def _has_labels(config: DataConfig) -> bool:
     return kind != "folder" or has_classes(Path(rest).expanduser())
 
 
-def write_check(findings: Findings, shown: Sequence[Any], out: str | Path) -> list[Path]:
+def write_check(findings: _Findings, shown: Sequence[Any], out: str | Path) -> list[Path]:
     """OUT/check.json, check.md and pairs.png: side by side what the first split holds and where it was found again."""
     out = make_folder(out)
     paths = [
@@ -288,10 +288,10 @@ def _near(scans: Sequence[_Scan], images: Sequence[tuple[_Scan, int]], exact: Se
     return sorted(pairs, key=lambda pair: -pair[2])
 
 
-def _copy(images: Sequence[tuple[_Scan, int]], pair: _Pair) -> Copy:
+def _copy(images: Sequence[tuple[_Scan, int]], pair: _Pair) -> _Copy:
     one, two, similarity, mirrored = pair
     (first, here), (second, there) = images[one], images[two]
-    return Copy(
+    return _Copy(
         first=first.where(here),
         second=second.where(there),
         splits=(first.name, second.name),

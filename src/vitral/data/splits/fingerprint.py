@@ -9,7 +9,7 @@ import numpy as np
 from vitral.base.progress import track
 from vitral.data.splits.split import Split
 
-SAMPLED = 4096
+_SAMPLED = 4096
 """Images of an array whose pixels count, evenly spread: all of a small set, enough of a large one."""
 
 
@@ -26,6 +26,6 @@ def fingerprint(split: Split, where: str = "", content: bool = False) -> str:
         if content:
             digest.update(hashlib.sha256(reader.content(index)).digest())
     if reader.pixels is not None and len(split) and not content:
-        some = np.unique(np.linspace(0, len(split) - 1, min(SAMPLED, len(split))).astype(int))
+        some = np.unique(np.linspace(0, len(split) - 1, min(_SAMPLED, len(split))).astype(int))
         digest.update(np.ascontiguousarray(reader.pixels[np.sort(split.indices[some])]).tobytes())
     return digest.hexdigest()

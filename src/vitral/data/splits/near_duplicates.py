@@ -24,7 +24,7 @@ from vitral.base.errors import DataError
 from vitral.base.progress import track
 from vitral.data.splits.split import Split
 
-SIDE, COARSE = 32, 8
+SIDE, _COARSE = 32, 8
 _SIMILAR, _DETAIL, _NEAR = 0.9, 0.1, 0.6
 """What each step asks for."""
 _SHIFT = 2
@@ -61,8 +61,8 @@ def exact_duplicates(train: Split, test: Split) -> int:
 def near_pairs(thumbnails: np.ndarray, quiet: bool = False) -> Iterator[tuple[int, int, float, bool]]:
     """(first, second, similarity, whether mirrored) of all near copies among uint8 (N, 3, 32, 32); first < second."""
     images = torch.from_numpy(thumbnails)
-    coarse = torch.cat([_unit(F.adaptive_avg_pool2d(part.float(), COARSE)) for part in images.split(BLOCK)])  # (N, 192)
-    mirrored = torch.cat([_unit(F.adaptive_avg_pool2d(part.float(), COARSE).flip(-1)) for part in images.split(BLOCK)])
+    coarse = torch.cat([_unit(F.adaptive_avg_pool2d(part.float(), _COARSE)) for part in images.split(BLOCK)])  # (N, 192)
+    mirrored = torch.cat([_unit(F.adaptive_avg_pool2d(part.float(), _COARSE).flip(-1)) for part in images.split(BLOCK)])
     starts = range(0, len(images), BLOCK)
     for start in track(starts, "Comparing", total=len(starts), quiet=quiet):
         here = coarse[start : start + BLOCK]

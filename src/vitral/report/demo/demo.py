@@ -39,7 +39,7 @@ _SHOWN = ("2", "4", "5", "7", "8")
 
 
 @dataclasses.dataclass(frozen=True)
-class Demo:
+class _Demo:
     run: Run
     figures: list[Path]
     report: Path
@@ -56,7 +56,7 @@ def demo(
     command: str = "vitral demo",
     weights: str = AUTO,
     device: str = "auto",
-) -> Demo:
+) -> _Demo:
     """Train the digits preset into `out` (replacing an earlier demo), draw what is inside, write report.html.
 
     weights: of a larger ViT, which then looks at a photograph: anything that `vitral.load` takes, `auto` or `none`.
@@ -75,7 +75,7 @@ def demo(
         run.model, pictures[:1], figures, formats=("png",), command=command, quiet=quiet
     )  # drawing SVG takes as long again
     photograph = draw_photograph(photographer.model, figures, command) if photographer.model is not None else None
-    return Demo(run, written, write_run_report(out), photographer, photograph)
+    return _Demo(run, written, write_run_report(out), photographer, photograph)
 
 
 def _make_room(out: Path) -> None:

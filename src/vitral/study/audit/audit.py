@@ -29,7 +29,7 @@ from vitral.study.audit.verdict import Row, paired, summary, verdict_of
 PICTURES = 12
 _POOL = 40
 """Images besides the explained ones: heads are fitted to them, and confident answers are chosen among all."""
-REFERENCES = (
+_REFERENCES = (
     Method(references.random, "noise"),
     Method(references.edges, "Sobel's edges"),
     Method(references.centre, "the nearer to the middle the more"),
@@ -89,7 +89,7 @@ def audit(
         raise DataError(f"{len(opened)} of the pictures can be opened", f"an audit needs 2 or more, better {PICTURES}")
     weight = next(model.parameters())
     images = torch.stack([picture.tensor for picture in opened]).to(weight.device, weight.dtype)
-    subjects = Subjects.of(model, [*rows, *REFERENCES], images, pictures, flips=flips, seed=seed)
+    subjects = Subjects.of(model, [*rows, *_REFERENCES], images, pictures, flips=flips, seed=seed)
     tests = dict(TESTS)
     if masks is not None:  # read before anything is spent
         sources = [opened[index].source for index in subjects.chosen]
@@ -114,7 +114,7 @@ def _rows(model: Classifier, methods: Sequence[str | Method]) -> list[Method]:
     rows = [*([method for method in choose(model, names) if method.supports(model)] if names or not own else []), *own]
     if not rows:
         raise UsageError("none of these methods suits this model", "choose others with --methods")
-    called = [row.name for row in (*rows, *REFERENCES)]
+    called = [row.name for row in (*rows, *_REFERENCES)]
     if twice := next((name for name in called if called.count(name) > 1), None):
         raise UsageError(f"two methods are called {twice}", "give yours another name")
     if min(grid_of(model)) < 2:
@@ -133,9 +133,9 @@ def _conclude(subjects: Subjects, results: Sequence[Measured], seconds: float) -
     for row in subjects.rows:
         stats = {test: summary(each[row.name], test) for test, each in values.items()}
         measured = {test: one for test, one in stats.items() if one is not None}
-        references = [reference.name for reference in REFERENCES if reference.name != row.name]
+        references = [reference.name for reference in _REFERENCES if reference.name != row.name]
         beaten = {name: paired(values["removal"][row.name], values["removal"][name]) for name in references}
-        rows.append(verdict_of(row.name, measured, beaten, reference=row in REFERENCES))
+        rows.append(verdict_of(row.name, measured, beaten, reference=row in _REFERENCES))
     return Audit(
         tuple(rows),
         len(subjects.chosen),

@@ -17,14 +17,14 @@ from vitral.look.method import Method
 from vitral.look.rerun import rewatch
 from vitral.model.tape import Tape
 
-WRITE = "write FILE.py:FUNCTION"
+_WRITE = "write FILE.py:FUNCTION"
 
 
 def load_method(name: str) -> Method:
     """The function as a method, given a tape that holds everything. Its file is run, as Python runs any script of one's own."""
     file, sign, function = name.rpartition(":")
     if not sign or not file.endswith(".py"):
-        raise UsageError(f"{name!r} names no function", WRITE)
+        raise UsageError(f"{name!r} names no function", _WRITE)
     path = Path(file)
     if not path.is_file():
         raise MissingError(f"{path} does not exist", "name the file of your method")
@@ -35,11 +35,11 @@ def load_method(name: str) -> Method:
         spec.loader.exec_module(module)
     except Exception as error:
         raise _failed(str(path), error) from error
-    found = getattr(module, function, None)
-    if not callable(found):
-        raise UsageError(f"{path} has no function {function}", WRITE)
-    summary = (getattr(found, "__doc__", None) or "a method of one's own").strip().splitlines()[0]
-    return Method(_checked(found, name, function), summary, ("target",))
+    result = getattr(module, function, None)
+    if not callable(result):
+        raise UsageError(f"{path} has no function {function}", _WRITE)
+    summary = (getattr(result, "__doc__", None) or "a method of one's own").strip().splitlines()[0]
+    return Method(_checked(result, name, function), summary, ("target",))
 
 
 def _checked(function: Callable[..., Any], name: str, called: str) -> Callable[..., Heatmap]:

@@ -26,7 +26,7 @@ from vitral.train.judged import as_trained
 
 SURE = 0.5
 """Confidence from which a picture is explained before others."""
-NOISE = 0.1
+_NOISE = 0.1
 """Standard deviation of the noise that must not change a map, on pixels of spread 1."""
 
 
@@ -44,13 +44,13 @@ def open_pictures(model: Classifier, data: Any, split: str | None, count: int, s
         else:
             opened = open_split(DataConfig(name=data, root=root, on_bad_image="skip"), Preprocess.of(model))
         some = opened.balanced_subset(min(count, len(opened)), seed)
-        found = []
-        for place in range(len(some)):
+        opened_pictures = []
+        for index in range(len(some)):
             try:
-                found.append(open_picture(some.picture(place), model, some.where(place)))
+                opened_pictures.append(open_picture(some.picture(index), model, some.where(index)))
             except DataError as error:
                 say(f"skipped: {error.message}")
-        return found, opened.flip
+        return opened_pictures, opened.flip
     sources = find_pictures(data) if isinstance(data, str | Path) else list(data)
     order = np.random.default_rng(seed).permutation(len(sources))[:count]
     return list(open_readable((sources[index] for index in np.sort(order)), model)), True
@@ -85,7 +85,7 @@ def changed(
 ) -> tuple[torch.Tensor, Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]]:
     """An image that shows the same, and how its map and the first one are laid on each other."""
     if kind == "noise":
-        return image + NOISE * torch.randn(image.shape, generator=draw).to(image), lambda new, old: (new, old)
+        return image + _NOISE * torch.randn(image.shape, generator=draw).to(image), lambda new, old: (new, old)
     if kind == "mirror":
         return image.flip(-1), lambda new, old: (new[..., ::-1], old)
     # A crop: everything moves by one patch down and to the right, the edge is repeated.
@@ -98,12 +98,12 @@ def read_masks(model: Classifier, folder: Path, sources: Sequence[str], grid: tu
     """The patches (h, w) inside the mask of each picture that has one, by its place among `sources`."""
     plain = dataclasses.replace(Preprocess.of(model), channels=1, mean=(0.0,), std=(1.0,))
     masks = {}
-    for place, source in enumerate(sources):
+    for index, source in enumerate(sources):
         path = folder / f"{Path(source).stem}.png"
         if path.is_file():
             inside = plain.pixels(viewable(decode(read_bounded(path, 64 << 20), str(path))).convert("L"))[0] > 127
             patches = on_grid(inside.astype(float), grid) > 0.5
-            masks |= {place: patches} if patches.any() and not patches.all() else {}
+            masks |= {index: patches} if patches.any() and not patches.all() else {}
     if not masks:
         raise DataError(f"{folder} has no mask for any of the pictures", "name each PICTURE.png, white where the thing is")
     return masks

@@ -212,7 +212,7 @@ def planted(subjects: Subjects, _: np.ndarray) -> Measured:
     return Measured({"planted patch": values}, example=example)
 
 
-def four_in_one(subjects: Subjects, _: np.ndarray) -> Measured:
+def _four_in_one(subjects: Subjects, _: np.ndarray) -> Measured:
     """Four images of four classes in one, explained for two of them; of small images the two likeliest classes of one."""
     model, answers = subjects.model, subjects.answers
     if model.config.classes == 1:
@@ -239,7 +239,7 @@ def four_in_one(subjects: Subjects, _: np.ndarray) -> Measured:
     return Measured({"four in one": np.array(shares).T, "classes": np.array(differences).T}, example=example)
 
 
-def permuted_weights(subjects: Subjects, maps: np.ndarray) -> Measured:
+def _permuted_weights(subjects: Subjects, maps: np.ndarray) -> Measured:
     """Weights are permuted from the top downwards, anew per image: a map that does not change explains nothing that was trained."""
     model = subjects.model
     depth = len(model.map_names())
@@ -262,7 +262,7 @@ def permuted_weights(subjects: Subjects, maps: np.ndarray) -> Measured:
     return Measured({"permuted weights": values[-1]}, example=example, levels=levels)
 
 
-def permuted_labels(subjects: Subjects, _: np.ndarray) -> Measured:
+def _permuted_labels(subjects: Subjects, _: np.ndarray) -> Measured:
     """The head is fitted once to the model's answers and once to the same answers shuffled: do maps follow what was trained?"""
     model = subjects.model
     classes, numbers = np.unique(subjects.answers, return_inverse=True)
@@ -282,7 +282,7 @@ def permuted_labels(subjects: Subjects, _: np.ndarray) -> Measured:
     return Measured({"permuted labels": np.array(values).T})
 
 
-def small_changes(subjects: Subjects, maps: np.ndarray) -> Measured:
+def _small_changes(subjects: Subjects, maps: np.ndarray) -> Measured:
     """Noise, a mirror, a crop: people see the same image, so the map should be the same."""
     kinds = ("noise", "crop", "mirror") if subjects.flips else ("noise", "crop")
     draw = torch.Generator().manual_seed(subjects.seed)
@@ -317,10 +317,10 @@ def inside_masks(subjects: Subjects, maps: np.ndarray, masks: dict[int, np.ndarr
 TESTS: dict[str, Callable[[Subjects, np.ndarray], Measured]] = {
     "removal": removal,
     "a planted patch": planted,
-    "four pictures in one": four_in_one,
-    "permuted weights": permuted_weights,
-    "permuted labels": permuted_labels,
-    "small changes": small_changes,
+    "four pictures in one": _four_in_one,
+    "permuted weights": _permuted_weights,
+    "permuted labels": _permuted_labels,
+    "small changes": _small_changes,
 }
 """Name in the progress bar → the test, in their order."""
 

@@ -26,17 +26,17 @@ TESTS = {
 }
 """What each test measures, in the order of a table."""
 
-RANGES = {"planted patch": (0.0, 1.0), "masks": (0.0, 1.0), "four in one": (0.0, 1.0), "classes": (0.0, 2.0)}
+_RANGES = {"planted patch": (0.0, 1.0), "masks": (0.0, 1.0), "four in one": (0.0, 1.0), "classes": (0.0, 2.0)}
 """What a test's numbers can be; all others: −1 to 1."""
-BLIND = 0.5
+_BLIND = 0.5
 """Rank correlation with a permuted model's maps from which on a map is said not to depend on the weights."""
 SAME = 0.02
 MARGIN = 0.01
 """Beyond chance, from which a share of the weight counts as found: an interval of 0.251 to 0.253 is certain, and says nothing."""
-UNSTABLE = 0.4
+_UNSTABLE = 0.4
 USE, CARE, AVOID = "use", "with care", "do not use"
 
-Summary = tuple[float, float, float, int]
+_Summary = tuple[float, float, float, int]
 """Mean, low and high end of the interval, number of pictures."""
 
 
@@ -46,7 +46,7 @@ class Row:
     verdict: str
     """use, with care, do not use; of a reference: reference."""
     reason: str
-    tests: dict[str, Summary]
+    tests: dict[str, _Summary]
     beaten: dict[str, tuple[float, float, float]]
     """By how much it is more faithful than each reference."""
 
@@ -60,27 +60,27 @@ class Row:
         return {"method": self.method, "verdict": self.verdict, "reason": self.reason, "tests": tests, "more_faithful_than": over}
 
 
-def summary(values: np.ndarray, test: str) -> Summary | None:
+def summary(values: np.ndarray, test: str) -> _Summary | None:
     """Mean, both ends of its 95 % interval over pictures, and their number; None: fewer than two were measured."""
-    known = values[~np.isnan(values)]
-    if len(known) < 2:
+    measured = values[~np.isnan(values)]
+    if len(measured) < 2:
         return None
-    found = mean_interval(known)
-    low, high = np.clip([found.low, found.high], *RANGES.get(test, (-1.0, 1.0))).tolist()
-    return found.mean, low, high, found.n
+    stats = mean_interval(measured)
+    low, high = np.clip([stats.low, stats.high], *_RANGES.get(test, (-1.0, 1.0))).tolist()
+    return stats.mean, low, high, stats.n
 
 
 def paired(values: np.ndarray, reference: np.ndarray) -> tuple[float, float, float]:
     """By how much a row is more faithful than a reference on the same pictures, with the interval."""
-    found = mean_interval(values - reference)
-    return found.mean, found.low, found.high
+    stats = mean_interval(values - reference)
+    return stats.mean, stats.low, stats.high
 
 
-def verdict_of(name: str, tests: dict[str, Summary], beaten: dict[str, tuple[float, float, float]], reference: bool = False) -> Row:
+def verdict_of(name: str, tests: dict[str, _Summary], beaten: dict[str, tuple[float, float, float]], reference: bool = False) -> Row:
     """The verdict with its reasons, the gravest first."""
     if reference:
         return Row(name, "reference", REFERENCE[name], tests, beaten)
-    grave, mild = faults(tests, beaten), cautions(tests, beaten)
+    grave, mild = faults(tests, beaten), _cautions(tests, beaten)
     if grave:
         return Row(name, AVOID, "; ".join(grave), tests, beaten)
     good = [f"more faithful than noise ({_number(tests['removal'])})"] if "removal" in tests else []
@@ -93,45 +93,45 @@ def verdict_of(name: str, tests: dict[str, Summary], beaten: dict[str, tuple[flo
     return Row(name, USE, ", ".join(good), tests, beaten)
 
 
-def faults(tests: dict[str, Summary], beaten: dict[str, tuple[float, float, float]]) -> list[str]:
+def faults(tests: dict[str, _Summary], beaten: dict[str, tuple[float, float, float]]) -> list[str]:
     """Why a map explains nothing here."""
     out = []
-    if (found := tests.get("permuted weights")) and found[1] > BLIND:
-        told = f"rank correlation {_number(found)} with the map of a model whose weights were shuffled"
-        out.append(f"it does not depend on the weights here ({told}): do not use it to explain this model")
-    if (found := tests.get("removal")) and found[1] <= 0:
-        out.append(f"it is not shown to be more faithful than noise ({_number(found)}, interval {_ends(found)})")
+    if (stats := tests.get("permuted weights")) and stats[1] > _BLIND:
+        text = f"rank correlation {_number(stats)} with the map of a model whose weights were shuffled"
+        out.append(f"it does not depend on the weights here ({text}): do not use it to explain this model")
+    if (stats := tests.get("removal")) and stats[1] <= 0:
+        out.append(f"it is not shown to be more faithful than noise ({_number(stats)}, interval {_ends(stats)})")
     else:
-        lost = [SAID[name] for name, (_, _, high) in beaten.items() if high < 0]
+        lost = [_REFERENCE_NAMES[name] for name, (_, _, high) in beaten.items() if high < 0]
         out += [f"it is less faithful than {' and '.join(lost)}"] if lost else []
-    if (found := tests.get("planted patch")) and found[1] <= 0.5:
-        out.append(f"it {_finds(found, 0.5)} a patch that decides the class ({_number(found)}, interval {_ends(found)}; 0.5 is chance)")
+    if (stats := tests.get("planted patch")) and stats[1] <= 0.5:
+        out.append(f"it {_finding(stats, 0.5)} a patch that decides the class ({_number(stats)}, interval {_ends(stats)}; 0.5 is chance)")
     return out
 
 
-def cautions(tests: dict[str, Summary], beaten: dict[str, tuple[float, float, float]]) -> list[str]:
+def _cautions(tests: dict[str, _Summary], beaten: dict[str, tuple[float, float, float]]) -> list[str]:
     """What a reader of the map must know."""
     out = []
-    ways = {name.partition(": ")[2]: found for name, found in tests.items() if name.startswith("removal: ")}
-    if failed := [way for way, found in ways.items() if found[1] <= 0]:
+    ways = {name.partition(": ")[2]: stats for name, stats in tests.items() if name.startswith("removal: ")}
+    if failed := [way for way, stats in ways.items() if stats[1] <= 0]:
         out.append(f"whether it is faithful depends on how patches are removed (not with: {', '.join(failed)})")
-    if unproved := [SAID[name] for name, (_, low, high) in beaten.items() if name != "random" and low <= 0 <= high]:
+    if unproved := [_REFERENCE_NAMES[name] for name, (_, low, high) in beaten.items() if name != "random" and low <= 0 <= high]:
         out.append(f"it is not shown to be more faithful than {' or '.join(unproved)}")
-    if (found := tests.get("permuted weights")) and found[0] > BLIND:
-        out.append(f"it hardly depends on the weights (correlation {_number(found)})")
-    if (found := tests.get("classes")) and found[2] <= SAME:
+    if (stats := tests.get("permuted weights")) and stats[0] > _BLIND:
+        out.append(f"it hardly depends on the weights (correlation {_number(stats)})")
+    if (stats := tests.get("classes")) and stats[2] <= SAME:
         out.append("it is the same map for every class: it shows where the model looks, not what speaks for a class")
-    elif (found := tests.get("four in one")) and found[1] <= 0.25 + MARGIN:
-        told = f"{_number(found)}, interval {_ends(found)}; 0.25 is chance"
-        out.append(f"of four pictures it {_finds(found, 0.25)} the one whose class is asked for ({told})")
-    if (found := tests.get("salience order")) and found[2] < 0:
-        out.append(f"its amounts mean the opposite of what they say (salience order {_number(found)})")
-    if (found := tests.get("small changes")) and found[0] < UNSTABLE:
-        out.append(f"small changes of the picture change it much (correlation {_number(found)})")
+    elif (stats := tests.get("four in one")) and stats[1] <= 0.25 + MARGIN:
+        text = f"{_number(stats)}, interval {_ends(stats)}; 0.25 is chance"
+        out.append(f"of four pictures it {_finding(stats, 0.25)} the one whose class is asked for ({text})")
+    if (stats := tests.get("salience order")) and stats[2] < 0:
+        out.append(f"its amounts mean the opposite of what they say (salience order {_number(stats)})")
+    if (stats := tests.get("small changes")) and stats[0] < _UNSTABLE:
+        out.append(f"small changes of the picture change it much (correlation {_number(stats)})")
     return out
 
 
-SAID = {"random": "noise", "edges": "an edge detector", "centre": "a blob in the middle"}
+_REFERENCE_NAMES = {"random": "noise", "edges": "an edge detector", "centre": "a blob in the middle"}
 REFERENCE = {
     "random": "noise, to be beaten",
     "edges": "Sobel's edges: knows the picture, not the model",
@@ -139,14 +139,14 @@ REFERENCE = {
 }
 
 
-def _finds(found: Summary, chance: float) -> str:
+def _finding(stats: _Summary, chance: float) -> str:
     """Few pictures can leave open what a mean above chance suggests: that is no finding against the map."""
-    return "does not find" if found[0] <= chance or found[2] <= chance + MARGIN else "is not shown to find"
+    return "does not find" if stats[0] <= chance or stats[2] <= chance + MARGIN else "is not shown to find"
 
 
-def _number(found: Summary) -> str:
-    return f"{found[0]:.2f}".replace("-", "−")
+def _number(stats: _Summary) -> str:
+    return f"{stats[0]:.2f}".replace("-", "−")
 
 
-def _ends(found: Summary) -> str:
-    return f"{found[1]:.2f} to {found[2]:.2f}".replace("-", "−")
+def _ends(stats: _Summary) -> str:
+    return f"{stats[1]:.2f} to {stats[2]:.2f}".replace("-", "−")

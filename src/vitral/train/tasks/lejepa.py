@@ -17,7 +17,7 @@ from vitral.train.parallel import everywhere, same_everywhere, world_size
 from vitral.train.tasks.projection import Projection
 from vitral.train.tasks.unlabelled import Unlabelled
 
-POINTS, _FARTHEST = 17, 3.0
+_POINTS, _FARTHEST = 17, 3.0
 """Where characteristic functions are compared: 0 to 3, the negative side being its mirror image."""
 FEWEST = 128
 """The statistic grows with the pictures of a batch, the pull does not. In a batch of fewer than these it counts as if it were of so many:
@@ -69,10 +69,10 @@ class _Waves(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        points = torch.linspace(0, _FARTHEST, POINTS)
+        points = torch.linspace(0, _FARTHEST, _POINTS)
         gaussian = torch.exp(-points.square() / 2)
         # The integral over all t, weighted by the Gaussian, by the trapezoid rule; the negative side counts by doubling.
-        trapezoid = torch.full((POINTS,), 2 * _FARTHEST / (POINTS - 1))
+        trapezoid = torch.full((_POINTS,), 2 * _FARTHEST / (_POINTS - 1))
         trapezoid[[0, -1]] /= 2
         for name, value in (("points", points), ("gaussian", gaussian), ("weights", trapezoid * gaussian)):
             self.register_buffer(name, value, persistent=False)

@@ -68,7 +68,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 
-PACKED: dict[int | str, dict[str, Any]] = {
+_PACKED: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/octet-stream": {}}},
     **{status: _REFUSALS[status] for status in (400, 401, 404, 422, 503)},
 }
@@ -146,12 +146,12 @@ def make_app(session: Session, *, host: str = "127.0.0.1", token: str | None = N
         route.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what FastAPI reads: this entry's options
         path = f"/api/models/{{model}}/pictures/{{picture}}/{what}"
         description = inspect.getdoc(entry.make)
-        app.get(path, response_class=Response, responses=PACKED, operation_id=what, description=description)(route)
+        app.get(path, response_class=Response, responses=_PACKED, operation_id=what, description=description)(route)
 
     for what, entry in ANSWERS.items():
         add_route(what, entry)
 
-    @app.get("/api/models/{model}/figures", response_class=Response, responses=PACKED)
+    @app.get("/api/models/{model}/figures", response_class=Response, responses=_PACKED)
     async def figures(request: Request, model: _ModelNumber) -> Response:
         """The model's own figures, packed: filters and position similarity."""
         return _bytes(await on_model(request, lambda: session.figures(model)))

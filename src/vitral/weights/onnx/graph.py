@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 OPSET = 18
 
 
-class Outputs(nn.Module):
+class _Outputs(nn.Module):
     """(images) → (logits, attention of block 0, 1, …)."""
 
     def __init__(self, model: Classifier) -> None:
@@ -53,7 +53,7 @@ def to_graph(model: Classifier, attention: bool = False, opset: int = OPSET) -> 
     config = model.config
     if attention and not config.is_transformer:
         raise UsageError(f"a {config.family} has no attention", "leave attention out")
-    wrapped = Outputs(model) if attention else model
+    wrapped = _Outputs(model) if attention else model
     names = ["logits", *(f"attention_{block}" for block in range(config.depth))] if attention else ["logits"]
     images = torch.zeros(2, config.channels, *config.image_size, device=next(model.parameters()).device)
     try:

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 OPSET = 23
 """Attention and GELU are single operators from here on."""
-GELU_ZERO, GELU_LEAST = 24, -0.17
+_GELU_ZERO, _GELU_LEAST = 24, -0.17
 """GELU has no value below −0.17: 24 levels hold that, and 231 are left for what is above zero instead of 127."""
-CONTRIBUTED = "com.microsoft"
+_CONTRIBUTED = "com.microsoft"
 """Where onnxruntime keeps the product that gives floats with a scale per column; part of every build of it."""
-POSITIONS = ("positions.table", "model.positions.table")
+_POSITIONS = ("positions.table", "model.positions.table")
 """Added, not multiplied; stored in fp16."""
 STORED = 1024
 """Numbers from which a weight is worth storing in 16 bits."""
@@ -89,7 +89,7 @@ def quantise_graph(
     from onnx import helper
 
     heads = [graph.graph.node[one.node].input[1] for one in linears(graph.graph, model) if not one.rounded]
-    made = store_graph(graph, model, "fp16", [*heads, *POSITIONS] if layers is None else ())
+    made = store_graph(graph, model, "fp16", [*heads, *_POSITIONS] if layers is None else ())
     products = [one for one in linears(made.graph, model) if one.rounded and (layers is None or one.name in layers)]
     writer = _Writer(made.graph, model, dict(inputs or {}))
     products = {one.node: one for one in writer.balanced(products)}
@@ -101,7 +101,7 @@ def quantise_graph(
         elif index not in gone:
             nodes.append(node)
     _replace_nodes(made.graph, [*writer.first, *nodes])
-    made.opset_import.append(helper.make_opsetid(CONTRIBUTED, 1))
+    made.opset_import.append(helper.make_opsetid(_CONTRIBUTED, 1))
     helper.set_model_props(made, metadata(model) | {"vitral.quantised": "int8: weights per output channel, activations per token"})
     return made
 
@@ -228,7 +228,7 @@ class _Writer:
         name, source = linear.name, linear.source
         weight, scale = self._rounded(name, linear.weight)
         if linear.kind == "gelu":  # one-sided, so that no absolute value is needed either
-            zero, levels, least = GELU_ZERO, 255 - GELU_ZERO, -GELU_LEAST * (255 - GELU_ZERO) / GELU_ZERO
+            zero, levels, least = _GELU_ZERO, 255 - _GELU_ZERO, -_GELU_LEAST * (255 - _GELU_ZERO) / _GELU_ZERO
         else:
             zero, levels, least = 128, LEVELS, SMALLEST
             yield _node("Abs", [source], f"{name}.size")
@@ -270,7 +270,7 @@ class _Writer:
 
     def _integers(self, name: str, source: str, weight: np.ndarray, step: str, scale: np.ndarray, zero: str) -> NodeProto:
         inputs = [source, self._constant(f"{name}.weight_int8", weight), step, self._constant(f"{name}.weight_scale", scale), zero]
-        return _node("MatMulIntegerToFloat", inputs, f"{name}.product", domain=CONTRIBUTED)
+        return _node("MatMulIntegerToFloat", inputs, f"{name}.product", domain=_CONTRIBUTED)
 
     def _constant(self, name: str, value: np.ndarray | np.generic) -> str:
         from onnx import numpy_helper

@@ -13,9 +13,9 @@ LEVELS = 127
 """Of weights, and of activations to either side of zero."""
 SMALLEST = 1e-12
 """What zeros are divided by."""
-BALANCE = 0.8
+_BALANCE = 0.8
 """How much of an input's size its weights take over (SmoothQuant's alpha). 0.5, 0.65 and 0.8 were tried, docs/LOG.md."""
-DAMPING = 0.01
+_DAMPING = 0.01
 """Added to the moments, as a share of their mean: GPTQ's."""
 
 
@@ -49,7 +49,7 @@ def gptq_round(weight: np.ndarray, inputs: Inputs) -> tuple[np.ndarray, np.ndarr
     scale = round_weights(weight)[1]
     order = np.argsort(-np.diag(inputs.moments), kind="stable")
     moments = inputs.moments[np.ix_(order, order)].astype(np.float64)
-    moments[np.diag_indices_from(moments)] += max(SMALLEST, DAMPING * float(np.diag(moments).mean()))
+    moments[np.diag_indices_from(moments)] += max(SMALLEST, _DAMPING * float(np.diag(moments).mean()))
     spread = np.linalg.cholesky(np.linalg.inv(moments)).T  # (K, K), upper
     left = weight[order].astype(np.float64) / scale  # in steps of each column's scale
     rounded = np.zeros_like(left)
@@ -67,5 +67,5 @@ def smoothquant_scales(weights: list[np.ndarray], inputs: Inputs) -> np.ndarray:
     SmoothQuant (Xiao and others, 2022); `weights`: all that take these inputs.
     """
     size = np.maximum(np.max([np.abs(weight).max(axis=1) for weight in weights], axis=0), 1e-5)
-    factors = np.maximum(inputs.largest, 1e-5) ** BALANCE / size ** (1 - BALANCE)
+    factors = np.maximum(inputs.largest, 1e-5) ** _BALANCE / size ** (1 - _BALANCE)
     return (factors / np.exp(np.log(factors).mean())).astype(np.float32)
