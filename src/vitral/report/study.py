@@ -55,7 +55,7 @@ def write_study_report(study_folder: str | Path, out: str | Path | None = None) 
         section("How the learning rates were chosen", part("table", tuning, ["model", "chosen", "tried (accuracy on validation)", ""])),
         section("", failures),
         _studies(studies) if studies else section("Figures", part("figures", inline.of_folder(folder / layout.FIGURES, _HINT))),
-        section("As it was declared", part("named_values", read_object(folder / layout.STUDY, notes), "study.json")),
+        section("As it was declared", part("named_values", read_object(folder / layout.STUDY, notes), layout.STUDY)),
         section("Environment", environment(mapping(result.get("machine")))),
     ]
     return write_page(out or folder / layout.REPORT, f"Study: {folder.resolve().name}", sections, notes=notes)
