@@ -81,7 +81,7 @@ def test_classes_are_matched_by_name_not_by_place(setup: Setup, tmp_path: Path, 
         model = make(names or DIGITS)
         model.origin = dataclasses.replace(model.origin, classes=fact(names))
         teacher, distil = opened(model, setup, tmp_path)
-        assert distil == "answers" and teacher.known is None
+        assert distil == "answers" and teacher.shared is None
         logits = teacher.model(teacher.shown(images))
         order = [(names or DIGITS).index(digit) for digit in DIGITS]
         assert torch.equal(teacher(images), logits[:, order])
@@ -90,7 +90,7 @@ def test_classes_are_matched_by_name_not_by_place(setup: Setup, tmp_path: Path, 
 
 def test_of_classes_it_does_not_know_labels_speak_alone(setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     teacher, distil = opened(make((*DIGITS[5:], "cat", "0")), setup, tmp_path)
-    assert distil == "answers" and teacher.known is not None and teacher.known.tolist() == [0, 5, 6, 7, 8, 9]
+    assert distil == "answers" and teacher.shared is not None and teacher.shared.tolist() == [0, 5, 6, 7, 8, 9]
     assert "the teacher does not know 1, 2, 3" in (told := capsys.readouterr().err) and "from their labels alone" in told
     assert teacher(torch.randn(2, 1, 8, 8)).shape == (2, 6)
     assert teacher.knows(torch.tensor([0, 1, 4, 9])).tolist() == [1, 0, 0, 1]
