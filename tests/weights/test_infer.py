@@ -9,7 +9,7 @@ from vitral.base.errors import UsageError, WeightsError
 from vitral.build import create, shadow
 from vitral.weights.declared import Declared, declare
 from vitral.weights.detect import OURS
-from vitral.weights.infer import infer_config
+from vitral.weights.infer import infer_config, rotary_of
 
 
 def inferred(said=None, **changes):
@@ -67,3 +67,33 @@ def test_a_missing_part_is_one_line() -> None:
 def test_known_is_kept_when_both_speak() -> None:
     merged = declare("user", {"heads": 4}).or_else(declare("file", {"heads": 3, "activation": "relu"})).or_else(Declared())
     assert merged.config["heads"].value == 4 and merged.config["heads"].note == "user" and merged.config["activation"].note == "file"
+
+
+# ---- rotary positions leave no tensor: other parts of a file show their kind (tests/parity proves each against timm) ----
+
+TABLE, SCALE, CLASS, REGISTERS = "positions.table", "blocks.0.scale1", "tokens.class_token", "tokens.registers"
+
+
+@pytest.mark.parametrize(
+    ("names", "swiglu", "family", "kind"),
+    [
+        ([SCALE, CLASS, REGISTERS], False, "timm-dinov3", "dinov3"),
+        ([SCALE, CLASS], False, "timm-scaled", "axial"),
+        ([SCALE, REGISTERS], False, "timm-eva", "eva"),
+        ([TABLE, CLASS], True, "timm-eva", "eva"),
+        ([TABLE, CLASS], False, "timm-eva", None),
+        ([TABLE, CLASS, "pool.probe"], False, "timm-perception", "perception"),
+        ([TABLE, CLASS, "norm.weight"], False, "timm-clip", None),
+        ([TABLE, CLASS], False, "timm-clip", "perception"),
+        ([TABLE, SCALE, CLASS], False, "timm-scaled", None),
+        ([SCALE, CLASS, "blocks.0.attention.relative.table"], False, "timm-beit", None),
+        ([CLASS], False, "timm", None),
+        ([SCALE, CLASS, REGISTERS], False, "vitral", None),
+        ([TABLE, "rotary.speeds"], False, "timm-scaled", "mixed"),
+    ],
+)
+def test_the_parts_give_the_kind_away(names, swiglu, family, kind) -> None:
+    found = rotary_of(dict.fromkeys(names, (1,)), swiglu, family)
+    assert found.get("rotary") == kind
+    if kind:
+        assert found["positions"] == ("learned+rotary" if TABLE in names else "rotary")
