@@ -87,7 +87,10 @@ def test_an_interrupted_pool_says_how_to_go_on(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_terminated_pool_keeps_what_is_done_and_says_so(tmp_path: Path, name: str) -> None:
+def test_terminated_pool_keeps_what_is_done_and_says_so(tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in its background without it
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, usual))
+
     def terminate() -> None:
         while not list(tmp_path.glob(f"*/{CELL}")):
             time.sleep(0.05)
