@@ -24,7 +24,7 @@ def adopt(module: nn.Module, tolerance: float = TOLERANCE, *, declared: Declared
     """Our model with the module's weights, on its device; raises ParityError when it computes something else.
 
     Attention may be fused, eager or compiled in the source: only its blocks' outputs are compared.
-    `said` adds what the caller knows of its preprocessing and classes.
+    `declared` adds what the caller knows of its preprocessing and classes.
     """
     model, source = converted(module, declared)
     proof = prove(model, source, tolerance, name=type(source).__name__).check()
